@@ -1,0 +1,57 @@
+# Every line can be run by hand. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run test lint fix types bench differential kubectl lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+venv: $(STAMP) ## make or update the virtual environment from the lock
+
+# No build isolation: the build backend comes from the lock like everything else. Wheels only: a fresh machine has no compiler.
+$(STAMP): requirements-dev.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+run: venv ## a server for this machine: embedded store, own certificates, kubeconfig
+	$(BIN)/sluice dev
+
+test: lint types kubectl ## everything that must hold: lint, types, import contracts, tests
+	$(BIN)/python -m pytest
+
+lint: venv ## ruff and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+fix: venv ## the twin of lint: repair what can be repaired
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: venv ## mypy, strict
+	$(BIN)/mypy
+
+differential: venv ## the recorded answers of a real server against `sluice dev`; KUBECONFIG names the running one
+	$(BIN)/python ../shared/differential/run --b-kubeconfig $(or $(KUBECONFIG),.sluice/kubeconfig) --golden ../shared/differential/golden.json --b-core-kubeconfig none --ignore managedFields
+
+bench: venv ## measure (bench/README.md)
+	$(BIN)/python -m bench
+
+kubectl: venv ## build the test kubectl, print its path
+	$(BIN)/python tests/e2e/controlplane/binaries.py
+
+lock: venv ## renew requirements*.lock from pyproject.toml
+	$(COMPILE) pyproject.toml --output-file requirements.lock
+	$(COMPILE) --constraint requirements.lock pyproject.toml --group dev --output-file requirements-dev.lock
+	$(COMPILE) --constraint requirements-dev.lock --group build --output-file requirements-build.lock
+
+clean: ## remove what the other targets made here (the kubectl cache lies outside)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -prune -exec rm -rf {} +
