@@ -1,0 +1,1 @@
+"""The words of Kubernetes: errors, names, selectors, options. Pure; knows neither HTTP nor storage."""

@@ -1,0 +1,265 @@
+"""Every error a client can receive, as the Status object that upstream sends for it.
+
+    StatusError             an API error: rendered as a `Status` in the client's media type
+    TextError               an error that upstream writes as plain text, outside content negotiation
+
+Raise near the cause through a factory below; `filters.recover` renders, nothing else does.
+Upstream: kubernetes/apimachinery `pkg/api/errors/errors.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apiserver.apimachinery.fieldpath import FieldError
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResource:
+    """The plural name of a type inside its API group, as error messages print it."""
+
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """A kind inside its API group, as validation errors print it."""
+
+    group: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+class StatusError(Exception):
+    """An API error. `details=None` sends no details member, `{}` sends an empty one; an empty `reason` sends no reason."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        continue_token: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.continue_token = continue_token
+        self.headers = dict(headers or {})
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds for the Retry-After header; 0 means that none is sent."""
+        return int((self.details or {}).get("retryAfterSeconds", 0))
+
+    def status(self) -> dict[str, Any]:
+        """The `Status` object, members in upstream's order."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "status": "Failure",
+        }
+        if self.message:
+            body["message"] = self.message
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
+            body["details"] = dict(self.details)
+        body["code"] = self.code
+        return body
+
+
+class TextError(Exception):
+    """An error written as text/plain by upstream's net/http layer; `headers` are sent beside Content-Type and nosniff.
+
+    `nosniff=False` is for the few that upstream writes without `http.Error`.
+    """
+
+    def __init__(
+        self, code: int, text: str, *, headers: Mapping[str, str] | None = None, nosniff: bool = True
+    ) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+        self.headers = dict(headers or {})
+        self.nosniff = nosniff
+
+
+def _details(name: str, group: str, kind: str, **more: Any) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    return details | more
+
+
+def not_found(resource: GroupResource, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{resource} "{name}" not found', details=_details(name, resource.group, resource.resource))
+
+
+def no_such_path() -> StatusError:
+    """The router knows no such resource in a served group-version."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def method_not_allowed() -> StatusError:
+    """The router knows the path, but not with this method."""
+    return StatusError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
+    )
+
+
+def already_exists(resource: GroupResource, name: str, *, being_deleted: bool = False) -> StatusError:
+    prefix = "object is being deleted: " if being_deleted else ""
+    return StatusError(
+        409,
+        "AlreadyExists",
+        f'{prefix}{resource} "{name}" already exists',
+        details=_details(name, resource.group, resource.resource),
+    )
+
+
+def generate_name_conflict(resource: GroupResource, name: str) -> StatusError:
+    return StatusError(
+        409,
+        "AlreadyExists",
+        f'{resource} "{name}" already exists, the server was not able to generate a unique name for the object',
+        details=_details(name, resource.group, resource.resource, retryAfterSeconds=1),
+    )
+
+
+def conflict(resource: GroupResource | GroupKind, name: str, cause: str) -> StatusError:
+    kind = resource.resource if isinstance(resource, GroupResource) else resource.kind
+    return StatusError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {resource} "{name}": {cause}',
+        details=_details(name, resource.group, kind),
+    )
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """422 for field errors. The message names each text once, `causes` lists every error."""
+    texts = list(dict.fromkeys(str(e) for e in errors))
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
+    message = f'{kind} "{name}" is invalid' + (f": {joined}" if joined else "")
+    causes = [e.cause() for e in errors]
+    details = _details(name, kind.group, kind.kind)
+    return StatusError(422, "Invalid", message, details=details | ({"causes": causes} if causes else {}))
+
+
+def unprocessable_patch() -> StatusError:
+    """A patch that cannot be applied; upstream does not say why."""
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(resource: GroupResource, name: str, why: str) -> StatusError:
+    quoted = f'"{name}" ' if name else ""
+    return StatusError(
+        403, "Forbidden", f"{resource} {quoted}is forbidden: {why}", details=_details(name, resource.group, resource.resource)
+    )
+
+
+def forbidden_path(why: str) -> StatusError:
+    return StatusError(403, "Forbidden", f"forbidden: {why}", details={})
+
+
+def not_acceptable(accepted: Sequence[str]) -> StatusError:
+    return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}")
+
+
+def not_acceptable_route(produced: Sequence[str]) -> StatusError:
+    """The router's own 406, before the handler negotiates."""
+    return StatusError(
+        406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {', '.join(produced)}", details={}
+    )
+
+
+def not_convertible(message: str) -> StatusError:
+    """406 of a representation that does not fit the result (Table, PartialObjectMetadata)."""
+    return StatusError(406, "NotAcceptable", message)
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
+    return StatusError(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}",
+    )
+
+
+def unsupported_media_type_route() -> StatusError:
+    """The router's own 415, for PATCH."""
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+
+
+def expired(message: str, *, continue_token: str = "") -> StatusError:
+    return StatusError(410, "Expired", message, continue_token=continue_token)
+
+
+def request_entity_too_large(detail: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {detail}")
+
+
+def too_many_requests(message: str, *, retry_after: int) -> StatusError:
+    return StatusError(429, "TooManyRequests", message, details={"retryAfterSeconds": retry_after})
+
+
+def internal(message: str) -> StatusError:
+    return StatusError(
+        500, "InternalError", f"Internal error occurred: {message}", details={"causes": [{"message": message}]}
+    )
+
+
+def raw(message: str, code: int = 500) -> StatusError:
+    """An error that carries no API status upstream: the bare text, no reason, no details."""
+    return StatusError(code, "", message)
+
+
+def service_unavailable(message: str, *, retry_after: int = 1) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message, details={"retryAfterSeconds": retry_after})
+
+
+def timeout(message: str) -> StatusError:
+    """504 without Retry-After: the write may have happened, so a client must not repeat it blindly."""
+    return StatusError(504, "Timeout", f"Timeout: {message}", details={})
+
+
+def too_large_resource_version(wanted: int, current: int) -> StatusError:
+    return StatusError(
+        504,
+        "Timeout",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        details={
+            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+            "retryAfterSeconds": 1,
+        },
+    )

@@ -1,0 +1,163 @@
+"""Paths into an object and the errors found there, worded as upstream words them.
+
+Upstream: kubernetes/apimachinery `pkg/util/validation/field/{path,errors}.go`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+
+class Path:
+    """A place in an object, printed as `spec.devices[0].attributes[key]`. Built in steps, joined only when printed."""
+
+    __slots__ = ("_parent", "_text")
+
+    def __init__(self, text: str, parent: Path | None = None) -> None:
+        self._text = text
+        self._parent = parent
+
+    def child(self, name: str) -> Path:
+        return Path(f".{name}" if self is not ROOT else name, self if self is not ROOT else None)
+
+    def index(self, i: int) -> Path:
+        return Path(f"[{i}]", self)
+
+    def key(self, k: str) -> Path:
+        return Path(f"[{k}]", self)
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        here: Path | None = self
+        while here is not None:
+            parts.append(here._text)
+            here = here._parent
+        return "".join(reversed(parts))
+
+
+ROOT = Path("")
+
+REQUIRED = "FieldValueRequired"
+INVALID = "FieldValueInvalid"
+NOT_SUPPORTED = "FieldValueNotSupported"
+DUPLICATE = "FieldValueDuplicate"
+NOT_FOUND = "FieldValueNotFound"
+FORBIDDEN = "FieldValueForbidden"
+TOO_LONG = "FieldValueTooLong"
+TOO_MANY = "FieldValueTooMany"
+INTERNAL = "InternalError"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One violated rule: `reason` is the cause's reason on the wire, `body` its message, `field` its place."""
+
+    reason: str
+    field: str
+    body: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+    def cause(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": self.body, "field": self.field}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """Text of a named Go type (a policy, a UID, a time): messages print it as JSON, while plain strings are Go-quoted."""
+
+    text: str
+
+
+def show(value: Any) -> str:
+    """A bad value as messages print it: strings Go-quoted, numbers and booleans bare, the rest as compact JSON."""
+    if isinstance(value, str):
+        return go_quote(value)
+    if isinstance(value, Typed):
+        return go_json(value.text)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    return go_json(value)
+
+
+def go_json(value: Any) -> str:
+    """Compact JSON with Go's escapes."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.translate(_JSON_ESCAPES)
+
+
+_JSON_ESCAPES = MappingProxyType({ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+_ESCAPES = MappingProxyType({7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"})
+
+
+def go_quote(text: str) -> str:
+    """`%q` of Go: double quotes, printable characters as they are, the rest escaped."""
+    out: list[str] = []
+    for c in text:
+        code = ord(c)
+        if code in _ESCAPES:
+            out.append(_ESCAPES[code])
+        elif c.isprintable():
+            out.append(c)
+        elif code < 0x80:
+            out.append(f"\\x{code:02x}")
+        elif 0xDC80 <= code <= 0xDCFF:
+            out.append(f"\\x{code - 0xDC00:02x}")
+        elif code < 0x10000:
+            out.append(f"\\u{code:04x}")
+        else:
+            out.append(f"\\U{code:08x}")
+    return f'"{"".join(out)}"'
+
+
+def _with(prefix: str, detail: str) -> str:
+    return f"{prefix}: {detail}" if detail else prefix
+
+
+def required(path: Path | str, detail: str = "") -> FieldError:
+    return FieldError(REQUIRED, str(path), _with("Required value", detail))
+
+
+def invalid(path: Path | str, value: Any, detail: str = "") -> FieldError:
+    return FieldError(INVALID, str(path), _with(f"Invalid value: {show(value)}", detail))
+
+
+def not_supported(path: Path | str, value: Any, supported: Iterable[str]) -> FieldError:
+    values = ", ".join(go_quote(s) for s in supported)
+    detail = f"supported values: {values}" if values else ""
+    return FieldError(NOT_SUPPORTED, str(path), _with(f"Unsupported value: {show(value)}", detail))
+
+
+def duplicate(path: Path | str, value: Any) -> FieldError:
+    return FieldError(DUPLICATE, str(path), f"Duplicate value: {show(value)}")
+
+
+def not_found(path: Path | str, value: Any) -> FieldError:
+    return FieldError(NOT_FOUND, str(path), f"Not found: {show(value)}")
+
+
+def forbidden(path: Path | str, detail: str) -> FieldError:
+    return FieldError(FORBIDDEN, str(path), _with("Forbidden", detail))
+
+
+def too_long(path: Path | str, limit: int) -> FieldError:
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError(TOO_LONG, str(path), f"Too long: may not be more than {limit} {unit}")
+
+
+def too_many(path: Path | str, actual: int, limit: int) -> FieldError:
+    items = "item" if limit == 1 else "items"
+    return FieldError(TOO_MANY, str(path), f"Too many: {actual}: must have at most {limit} {items}")
+
+
+def internal(path: Path | str, detail: str) -> FieldError:
+    return FieldError(INTERNAL, str(path), f"Internal error: {detail}")

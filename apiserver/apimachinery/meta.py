@@ -1,0 +1,326 @@
+"""Metadata of decoded objects: reading it, times and ages, owner references, and the checks that every kind shares.
+
+Knows no kinds; what differs between them are arguments. Upstream: kubernetes/apimachinery `pkg/api/validation/objectmeta.go`,
+kubernetes/kubernetes `pkg/apis/core/validation/validation.go` (ValidateObjectMeta).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from apiserver.apimachinery import fieldpath, names, options
+from apiserver.apimachinery.fieldpath import FieldError
+
+ANNOTATIONS_BYTES = 256 * 1024
+SUBRESOURCE_BYTES = 256
+
+ORPHAN_FINALIZER, FOREGROUND_FINALIZER = "orphan", "foregroundDeletion"
+_STANDARD_FINALIZERS = frozenset(("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER))
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""Annotation of the bookmark that ends the initial events of a watch."""
+
+IMMUTABLE = "field is immutable"
+
+_Object = Mapping[str, Any]
+NameCheck = Callable[[str, bool], list[str]]
+"""What is wrong with a name; the second argument marks a generateName."""
+
+
+def metadata(obj: _Object) -> dict[str, Any]:
+    """The object's own metadata, to read and to change; an empty one when it has none."""
+    found = obj.get("metadata")
+    return found if found is not None else {}
+
+
+def name(obj: _Object) -> str:
+    return metadata(obj).get("name") or ""
+
+
+def namespace(obj: _Object) -> str:
+    return metadata(obj).get("namespace") or ""
+
+
+def uid(obj: _Object) -> str:
+    return metadata(obj).get("uid") or ""
+
+
+def finalizers(obj: _Object) -> Sequence[str]:
+    return metadata(obj).get("finalizers") or ()
+
+
+def has_finalizers(obj: _Object) -> bool:
+    return bool(metadata(obj).get("finalizers"))
+
+
+def is_deleting(obj: _Object) -> bool:
+    """Whether deletion has begun and waits for finalizers."""
+    return metadata(obj).get("deletionTimestamp") is not None
+
+
+def rfc3339(seconds: float) -> str:
+    """Seconds since the epoch as `metav1.Time` writes them: UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(seconds)))
+
+
+def instant(text: str) -> float:
+    """Seconds since the epoch of a time as this server stores it; raises ValueError."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def age(obj: _Object, now: float) -> str:
+    """The Age cell of a Table."""
+    created = metadata(obj).get("creationTimestamp")
+    return human_duration(now - instant(created)) if created else "<unknown>"
+
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+
+
+def human_duration(seconds: float) -> str:
+    """Two or three significant figures (kubernetes/apimachinery `pkg/util/duration/duration.go`); clocks may differ by two seconds."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 2 * _MINUTE:
+        return f"{max(whole, 0)}s"
+    if whole < 10 * _MINUTE:
+        return _two(whole, _MINUTE, 1, units="ms")
+    if whole < 3 * _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < 8 * _HOUR:
+        return _two(whole, _HOUR, _MINUTE, units="hm")
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR}h"
+    if whole < 8 * _DAY:
+        return _two(whole, _DAY, _HOUR, units="dh")
+    if whole < 2 * _YEAR:
+        return f"{whole // _DAY}d"
+    if whole < 8 * _YEAR:
+        return _two(whole, _YEAR, _DAY, units="yd")
+    return f"{whole // _YEAR}y"
+
+
+def _two(seconds: int, large: int, small: int, *, units: str) -> str:
+    count, rest = divmod(seconds, large)
+    rest //= small
+    return f"{count}{units[0]}{rest}{units[1]}" if rest else f"{count}{units[0]}"
+
+
+def dedup_owner_references(obj: _Object) -> list[str]:
+    """Removes owner references that repeat an earlier one in full; returns their uids.
+
+    Upstream: kubernetes/apiserver `pkg/endpoints/handlers/rest.go`.
+    """
+    meta = metadata(obj)
+    references = meta.get("ownerReferences")
+    if not references or len(references) < 2:
+        return []
+    kept: dict[tuple[Any, ...], Any] = {}
+    repeated = []
+    for reference in references:
+        identity = tuple(_owner(reference).items())
+        if identity in kept:
+            repeated.append(reference.get("uid") or "")
+        else:
+            kept[identity] = reference
+    if repeated:
+        meta["ownerReferences"] = list(kept.values())
+    return repeated
+
+
+def _owner(reference: Mapping[str, Any]) -> dict[str, Any]:
+    """An owner reference with the members that Go's type always has, in its order."""
+    owner: dict[str, Any] = {member: reference.get(member) or "" for member in ("apiVersion", "kind", "name", "uid")}
+    for member in ("controller", "blockOwnerDeletion"):
+        if reference.get(member) is not None:
+            owner[member] = reference[member]
+    return owner
+
+
+def validate_object_meta(
+    obj: _Object,
+    *,
+    namespaced: bool,
+    name_check: NameCheck = names.subdomain_name,
+    qualified_finalizers: bool = True,
+) -> list[FieldError]:
+    """The create-check. A kind's own one uses its name rule; the generic one of every write (`names.path_segment_name`,
+    `qualified_finalizers=False`) asks for less."""
+    meta = metadata(obj)
+    errors = _name_errors(meta, name_check) + _namespace_errors(meta.get("namespace") or "", namespaced=namespaced)
+    generation = meta.get("generation") or 0
+    if generation < 0:
+        errors.append(fieldpath.invalid("metadata.generation", generation, "must be greater than or equal to 0"))
+    errors += label_errors(meta.get("labels"), "metadata.labels")
+    errors += _annotation_errors(meta.get("annotations"))
+    errors += _owner_errors(meta.get("ownerReferences") or ())
+    errors += _finalizer_errors(meta.get("finalizers") or ())
+    errors += _managed_field_errors(meta.get("managedFields") or ())
+    return errors + (_unqualified_finalizer_errors(meta) if qualified_finalizers else [])
+
+
+def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finalizers: bool = True) -> list[FieldError]:
+    """The update-check, with `qualified_finalizers` as in the kinds' own checks."""
+    meta, before = metadata(new), metadata(old)
+    errors: list[FieldError] = []
+    if before.get("deletionTimestamp") is not None:
+        errors += _new_finalizer_errors(meta.get("finalizers") or (), before.get("finalizers") or ())
+    if not meta.get("resourceVersion"):
+        errors.append(fieldpath.invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    generation = meta.get("generation") or 0
+    if generation < (before.get("generation") or 0):
+        errors.append(fieldpath.invalid("metadata.generation", generation, "must not be decremented"))
+    errors += _immutable_errors(meta, before)
+    errors += label_errors(meta.get("labels"), "metadata.labels")
+    errors += _annotation_errors(meta.get("annotations"))
+    errors += _owner_errors(meta.get("ownerReferences") or ())
+    errors += _managed_field_errors(meta.get("managedFields") or ())
+    return errors + (_unqualified_finalizer_errors(meta) if qualified_finalizers else [])
+
+
+def _name_errors(meta: Mapping[str, Any], check: NameCheck) -> list[FieldError]:
+    errors: list[FieldError] = []
+    generate_name, own_name = meta.get("generateName") or "", meta.get("name") or ""
+    if generate_name:
+        path = "metadata.generateName"
+        errors += [fieldpath.invalid(path, generate_name, text) for text in check(generate_name, True)]  # noqa: FBT003
+    path = "metadata.name"
+    if not own_name:
+        return [*errors, fieldpath.required(path, "name or generateName is required")]
+    return errors + [fieldpath.invalid(path, own_name, text) for text in check(own_name, False)]  # noqa: FBT003
+
+
+def _namespace_errors(value: str, *, namespaced: bool) -> list[FieldError]:
+    path = "metadata.namespace"
+    if not namespaced:
+        return [fieldpath.forbidden(path, "not allowed on this type")] if value else []
+    if not value:
+        return [fieldpath.required(path)]
+    return [fieldpath.invalid(path, value, text) for text in names.dns_label(value)]
+
+
+def label_errors(labels: Mapping[str, str] | None, path: fieldpath.Path | str) -> list[FieldError]:
+    """Keys and values of labels; all errors stand on the map's own path."""
+    errors: list[FieldError] = []
+    for key, value in (labels or {}).items():
+        errors += [fieldpath.invalid(path, key, text) for text in names.label_key(key)]
+        errors += [fieldpath.invalid(path, value, text) for text in names.label_value(value)]
+    return errors
+
+
+def _annotation_errors(annotations: Mapping[str, str] | None) -> list[FieldError]:
+    if not annotations:
+        return []
+    path = "metadata.annotations"
+    errors = [fieldpath.invalid(path, key, text) for key in annotations for text in names.label_key(key.lower())]
+    if sum(names.byte_length(k) + names.byte_length(v) for k, v in annotations.items()) > ANNOTATIONS_BYTES:
+        errors.append(fieldpath.too_long(path, ANNOTATIONS_BYTES))
+    return errors
+
+
+def _owner_errors(references: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    path = "metadata.ownerReferences"
+    controller = ""
+    for reference in map(_owner, references):
+        errors += _one_owner_errors(reference, path)
+        if reference.get("controller"):
+            current = f"{reference['kind']}/{reference['name']}"
+            if controller:
+                detail = (
+                    "Only one reference can have Controller set to true. "
+                    f'Found "true" in references for {controller} and {current}'
+                )
+                errors.append(fieldpath.invalid(path, list(map(_owner, references)), detail))
+            else:
+                controller = current
+    return errors
+
+
+def _one_owner_errors(owner: Mapping[str, Any], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    group, version = _group_version(owner["apiVersion"])
+    if not version:
+        errors.append(fieldpath.invalid(f"{path}.apiVersion", owner["apiVersion"], "version must not be empty"))
+    errors += [
+        fieldpath.invalid(f"{path}.{member}", owner[member], "must not be empty")
+        for member in ("kind", "name", "uid")
+        if not owner[member]
+    ]
+    if (group, version, owner["kind"]) == ("", "v1", "Event"):
+        errors.append(fieldpath.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
+    return errors
+
+
+def _group_version(api_version: str) -> tuple[str, str]:
+    """Group and version; both empty for what cannot be read."""
+    group, slash, version = api_version.partition("/")
+    if not slash:
+        return "", group
+    return (group, version) if "/" not in version else ("", "")
+
+
+def _finalizer_errors(found: Sequence[str]) -> list[FieldError]:
+    path = "metadata.finalizers"
+    errors = [fieldpath.invalid(path, finalizer, text) for finalizer in found for text in names.label_key(finalizer)]
+    if ORPHAN_FINALIZER in found and FOREGROUND_FINALIZER in found:
+        detail = f"finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set"
+        errors.append(fieldpath.invalid(path, list(found), detail))
+    return errors
+
+
+def _unqualified_finalizer_errors(meta: Mapping[str, Any]) -> list[FieldError]:
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        fieldpath.invalid(f"metadata.finalizers[{i}]", finalizer, detail)
+        for i, finalizer in enumerate(meta.get("finalizers") or ())
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
+    ]
+
+
+def _new_finalizer_errors(found: Sequence[str], before: Sequence[str]) -> list[FieldError]:
+    added = sorted(set(found) - set(before))
+    if not added:
+        return []
+    shown = ", ".join(map(fieldpath.go_quote, added))
+    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [fieldpath.forbidden("metadata.finalizers", detail)]
+
+
+def _immutable_errors(meta: Mapping[str, Any], before: Mapping[str, Any]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for member in ("name", "namespace", "uid"):
+        value = meta.get(member) or ""
+        if value != (before.get(member) or ""):
+            shown = fieldpath.Typed(value) if member == "uid" else value
+            errors.append(fieldpath.invalid(f"metadata.{member}", shown, IMMUTABLE))
+    for member in ("creationTimestamp", "deletionTimestamp"):
+        value, was = meta.get(member), before.get(member)
+        if value != was and (value is None or was is None or instant(value) != instant(was)):
+            shown = None if value is None else fieldpath.Typed(value)
+            errors.append(fieldpath.invalid(f"metadata.{member}", shown, IMMUTABLE))
+    member = "deletionGracePeriodSeconds"
+    if meta.get(member) != before.get(member):
+        errors.append(fieldpath.invalid(f"metadata.{member}", meta.get(member), IMMUTABLE))
+    return errors
+
+
+def _managed_field_errors(entries: Sequence[Mapping[str, Any]]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for i, entry in enumerate(entries):
+        path = f"metadata.managedFields[{i}]"
+        operation, fields_type = entry.get("operation") or "", entry.get("fieldsType") or ""
+        if operation not in ("Apply", "Update"):
+            errors.append(
+                fieldpath.invalid(f"{path}.operation", fieldpath.Typed(operation), "must be `Apply` or `Update`")
+            )
+        if fields_type not in ("", "FieldsV1"):
+            errors.append(fieldpath.invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
+        errors += options.field_manager_errors(entry.get("manager") or "", f"{path}.manager")
+        if names.byte_length(entry.get("subresource") or "") > SUBRESOURCE_BYTES:
+            errors.append(fieldpath.too_long(f"{path}.subresource", SUBRESOURCE_BYTES))
+    return errors

@@ -1,0 +1,174 @@
+"""Which texts may be names, labels and identifiers, and the words with which upstream refuses the others.
+
+Every check returns what is wrong, an empty list for a legal text. Lengths are bytes of UTF-8. Knows no objects.
+Upstream: kubernetes/apimachinery `pkg/util/validation/validation.go`, `pkg/api/validate/content/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+LABEL_BYTES, SUBDOMAIN_BYTES, LABEL_KEY_BYTES, LABEL_VALUE_BYTES = 63, 253, 63, 63
+GENERATED_BASE_BYTES, GENERATED_SUFFIX = 58, 5
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels, no digits that look like letters: a generated name spells no word."""
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = f"({_KEY})?"
+_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
+
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_key = re.compile(_KEY).fullmatch
+_is_value = re.compile(_VALUE).fullmatch
+_is_identifier = re.compile(_IDENTIFIER).fullmatch
+
+
+def _pattern_text(text: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{e}', " for e in examples)
+    return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+NOT_LABEL = _pattern_text(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character",
+    _LABEL,
+    "my-name",
+    "123-abc",
+)
+NOT_SUBDOMAIN = _pattern_text(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character",
+    _SUBDOMAIN,
+    "example.com",
+)
+NOT_KEY = _pattern_text(
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    _KEY,
+    "MyName",
+    "my.name",
+    "123-abc",
+)
+NOT_VALUE = _pattern_text(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character",
+    _VALUE,
+    "MyValue",
+    "my_value",
+    "12345",
+)
+NOT_IDENTIFIER = _pattern_text(
+    "a valid C identifier must start with alphabetic character or '_', "
+    "followed by a string of alphanumeric characters or '_'",
+    _IDENTIFIER,
+    "my_name",
+    "MY_NAME",
+    "MyName",
+)
+
+
+def _too_long(text: str, limit: int, unit: str) -> list[str]:
+    over = len(text) > limit or (not text.isascii() and byte_length(text) > limit)
+    return [f"must be no more than {limit} {unit}"] if over else []
+
+
+def byte_length(text: str) -> int:
+    """Length in UTF-8, which is how upstream counts; bytes that were no UTF-8 count one each."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+
+
+def dns_label(text: str) -> list[str]:
+    """A DNS-1123 label."""
+    errors = _too_long(text, LABEL_BYTES, "characters")
+    if not _is_label(text):
+        errors.append("must not contain dots" if _is_subdomain(text) else NOT_LABEL)
+    return errors
+
+
+def dns_subdomain(text: str, *, unit: str = "characters") -> list[str]:
+    """A DNS-1123 subdomain. Upstream's newer checks say "bytes" where the older ones say "characters"; both count bytes."""
+    if len(text) <= SUBDOMAIN_BYTES and _is_subdomain(text):
+        return []
+    errors = _too_long(text, SUBDOMAIN_BYTES, unit)
+    if not _is_subdomain(text):
+        errors.append(NOT_SUBDOMAIN)
+    return errors
+
+
+def label_key(text: str) -> list[str]:
+    """`[prefix/]name`: keys of labels and annotations, finalizers, condition types."""
+    prefix, slash, name = text.partition("/")
+    if not slash:
+        if len(text) <= LABEL_KEY_BYTES and _is_key(text):
+            return []
+        errors, name = [], prefix
+    elif "/" in name:
+        return [
+            f"a valid label key {NOT_KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    elif not prefix:
+        errors = ["prefix part must be non-empty"]
+    else:
+        errors = [f"prefix part {e}" for e in dns_subdomain(prefix, unit="bytes")]
+    if not name:
+        errors.append("name part must be non-empty")
+    errors += [f"name part {e}" for e in _too_long(name, LABEL_KEY_BYTES, "bytes")]
+    if not _is_key(name):
+        errors.append(f"name part {NOT_KEY}")
+    return errors
+
+
+def label_value(text: str) -> list[str]:
+    """The value of a label; empty is legal."""
+    if len(text) <= LABEL_VALUE_BYTES and _is_value(text):
+        return []
+    errors = _too_long(text, LABEL_VALUE_BYTES, "bytes")
+    if not _is_value(text):
+        errors.append(NOT_VALUE)
+    return errors
+
+
+def c_identifier(text: str) -> list[str]:
+    """An identifier of C; its length is the caller's matter."""
+    return [] if _is_identifier(text) else [NOT_IDENTIFIER]
+
+
+def path_segment(name: str) -> list[str]:
+    """Whether a name can stand in a URL path and in a storage key."""
+    return [f"may not be '{name}'"] if name in (".", "..") else path_segment_prefix(name)
+
+
+def path_segment_prefix(name: str) -> list[str]:
+    """As `path_segment`, for the front part of a name: more may follow, so `.` and `..` are fine."""
+    return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
+
+
+def mask_generate_name(text: str) -> str:
+    """A `generateName` as the name rule judges it: its trailing dash will be followed by more.
+
+    The last *two* bytes are replaced, as upstream does (kubernetes/apimachinery `pkg/api/validation/generic.go` maskTrailingDash).
+    """
+    return f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") and text.isascii() else text
+
+
+def generate_name(base: str, choose: Callable[[str], str]) -> str:
+    """`base`, cut to 58 bytes, with five characters that `choose` picks from the alphabet it is given."""
+    cut = (
+        base
+        if byte_length(base) <= GENERATED_BASE_BYTES
+        else base.encode()[:GENERATED_BASE_BYTES].decode(errors="ignore")
+    )
+    return cut + "".join(choose(SUFFIX_ALPHABET) for _ in range(GENERATED_SUFFIX))
+
+
+def subdomain_name(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the signature of a kind's name rule
+    """The name rule of most kinds; `prefix` marks a generateName."""
+    return dns_subdomain(mask_generate_name(name) if prefix else name)
+
+
+def path_segment_name(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the signature of a kind's name rule
+    """The name rule that every kind has to obey."""
+    return path_segment_prefix(name) if prefix else path_segment(name)

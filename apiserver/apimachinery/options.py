@@ -1,0 +1,330 @@
+"""The options of each verb: read from the query or from a body, completed and validated as upstream does, in its order.
+
+Knows neither kinds nor HTTP. Upstream: kubernetes/apimachinery `pkg/apis/meta/v1/{conversion,zz_generated.conversion}.go`,
+`pkg/apis/meta/v1/validation/validation.go`, `pkg/apis/meta/internalversion/{defaults,validation/validation}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from apiserver.apimachinery import fieldpath, names, selectors, strconv
+from apiserver.apimachinery.errors import GroupKind, bad_request, invalid
+from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.request import Query
+from apiserver.apimachinery.selectors import FieldSelector, LabelSelector
+
+META_GROUP = "meta.k8s.io"
+FIELD_MANAGER_BYTES = 128
+
+EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
+IGNORE, STRICT, WARN = "Ignore", "Strict", "Warn"
+FOREGROUND, BACKGROUND, ORPHAN = "Foreground", "Background", "Orphan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    """Of LIST, watch and DELETECOLLECTION. `match` is resourceVersionMatch; `send_initial_events` None is unset, also after defaulting."""
+
+    label_selector: LabelSelector = selectors.EVERYTHING
+    field_selector: FieldSelector = selectors.ALL_FIELDS
+    watch: bool = False
+    allow_bookmarks: bool = False
+    resource_version: str = ""
+    match: str = ""
+    timeout_seconds: int | None = None
+    limit: int = 0
+    continue_token: str = ""
+    send_initial_events: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetOptions:
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateOptions:
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = WARN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOptions:
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = WARN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchOptions:
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = WARN
+    force: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """None is unset. `dry_run_values` are as they were given; `uid` and `resource_version` are the preconditions."""
+
+    grace_period_seconds: int | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run_values: tuple[str, ...] = ()
+    uid: str | None = None
+    resource_version: str | None = None
+
+    @property
+    def dry_run(self) -> bool:
+        return bool(self.dry_run_values)
+
+    def validate(self) -> None:
+        """Raises StatusError 422."""
+        errors: list[FieldError] = []
+        policy = self.propagation_policy
+        if policy is not None and self.orphan_dependents is not None:
+            detail = "orphanDependents and deletionPropagation cannot be both set"
+            errors.append(fieldpath.invalid("propagationPolicy", fieldpath.Typed(policy), detail))
+        if policy is not None and policy not in (FOREGROUND, BACKGROUND, ORPHAN):
+            supported = (FOREGROUND, BACKGROUND, ORPHAN, "nil")
+            errors.append(fieldpath.not_supported("propagationPolicy", fieldpath.Typed(policy), supported))
+        _refuse("DeleteOptions", errors + _dry_run_errors(self.dry_run_values))
+
+
+def parse_revision(text: str) -> int | None:
+    """A resourceVersion parameter: None when empty; raises ValueError with the text of Go's strconv."""
+    return strconv.parse_uint(text) if text else None
+
+
+def parse_list(query: Query, *, watch: bool) -> ListOptions:
+    """Of a list or a watch; raises StatusError 400 for what cannot be read, 422 for what may not be.
+
+    `watch` says that the request is served as a watch. Defaulting and validation go by the *parameter* `watch`, which the deprecated
+    `/watch/` paths need not carry: without it they are completed and judged as a list.
+    """
+    parameter = _boolean(query, "watch") or False
+    timeout_seconds = _integer(query, "timeoutSeconds")
+    options = ListOptions(
+        timeout_seconds=timeout_seconds,
+        limit=_integer(query, "limit") or 0,
+        label_selector=selectors.parse_labels(query.text("labelSelector")),
+        field_selector=selectors.parse_fields(query.text("fieldSelector")),
+        watch=watch or parameter,
+        allow_bookmarks=_boolean(query, "allowWatchBookmarks") or False,
+        resource_version=query.text("resourceVersion"),
+        match=query.text("resourceVersionMatch"),
+        continue_token=query.text("continue"),
+        send_initial_events=_boolean(query, "sendInitialEvents"),
+    )
+    if not parameter:
+        _refuse("ListOptions", _list_errors(options))
+        return options
+    if options.send_initial_events is None and not options.match and options.resource_version in ("", "0"):
+        options = replace(options, send_initial_events=True, match=NOT_OLDER_THAN)
+    _refuse("ListOptions", _watch_errors(options))
+    return options
+
+
+def _list_errors(options: ListOptions) -> list[FieldError]:
+    errors: list[FieldError] = []
+    field, match = "resourceVersionMatch", options.match
+    if match:
+        if not options.resource_version:
+            errors.append(fieldpath.forbidden(field, f"{field} is forbidden unless resourceVersion is provided"))
+        if options.continue_token:
+            errors.append(fieldpath.forbidden(field, f"{field} is forbidden when continue is provided"))
+        if match not in (EXACT, NOT_OLDER_THAN):
+            errors.append(fieldpath.not_supported(field, fieldpath.Typed(match), (EXACT, NOT_OLDER_THAN, "")))
+        if match == EXACT and options.resource_version == "0":
+            errors.append(fieldpath.forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial_events is not None:
+        errors.append(fieldpath.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
+
+
+def _watch_errors(options: ListOptions) -> list[FieldError]:
+    errors: list[FieldError] = []
+    field, match, initial = "resourceVersionMatch", options.match, options.send_initial_events
+    if initial is not None and match != NOT_OLDER_THAN:
+        errors.append(fieldpath.forbidden(field, f"sendInitialEvents requires setting {field} to {NOT_OLDER_THAN}"))
+    if match:
+        if initial is None:
+            errors.append(
+                fieldpath.forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+            )
+        if match != NOT_OLDER_THAN:
+            errors.append(fieldpath.not_supported(field, fieldpath.Typed(match), (NOT_OLDER_THAN,)))
+        if options.continue_token:
+            errors.append(fieldpath.forbidden(field, f"{field} is forbidden when continue is provided"))
+    return errors
+
+
+def parse_get(query: Query) -> GetOptions:
+    """Raises StatusError 400."""
+    if _boolean(query, "export"):
+        raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
+    return GetOptions(resource_version=query.text("resourceVersion"))
+
+
+def parse_create(query: Query) -> CreateOptions:
+    """Raises StatusError 422."""
+    _refuse("CreateOptions", _write_errors(query))
+    return CreateOptions(
+        dry_run="dryRun" in query,
+        field_manager=query.text("fieldManager"),
+        field_validation=query.text("fieldValidation") or WARN,
+    )
+
+
+def parse_update(query: Query) -> UpdateOptions:
+    """Raises StatusError 422."""
+    _refuse("UpdateOptions", _write_errors(query))
+    return UpdateOptions(
+        dry_run="dryRun" in query,
+        field_manager=query.text("fieldManager"),
+        field_validation=query.text("fieldValidation") or WARN,
+    )
+
+
+def parse_patch(query: Query, *, apply: bool) -> PatchOptions:
+    """Raises StatusError 422."""
+    force = _boolean(query, "force")
+    errors: list[FieldError] = []
+    if apply and not query.text("fieldManager"):
+        errors.append(fieldpath.required("fieldManager", "is required for apply patch"))
+    if not apply and force is not None:
+        errors.append(fieldpath.forbidden("force", "may not be specified for non-apply patch"))
+    _refuse("PatchOptions", errors + _write_errors(query))
+    return PatchOptions(
+        dry_run="dryRun" in query,
+        field_manager=query.text("fieldManager"),
+        field_validation=query.text("fieldValidation") or WARN,
+        force=force,
+    )
+
+
+def parse_delete_query(query: Query) -> DeleteOptions:
+    """Of a DELETE without a body; raises StatusError 400, validates nothing."""
+    return DeleteOptions(
+        grace_period_seconds=_integer(query, "gracePeriodSeconds"),
+        orphan_dependents=_boolean(query, "orphanDependents"),
+        propagation_policy=query.first("propagationPolicy"),
+        dry_run_values=tuple(query.all("dryRun")),
+        uid=query.first("uid") or None,
+        resource_version=query.first("resourceVersion") or None,
+    )
+
+
+def delete_options(body: Mapping[str, Any]) -> DeleteOptions:
+    """Of a decoded DeleteOptions object; unknown members are ignored, null is absent; raises StatusError 400, validates nothing.
+
+    Empty preconditions of a body count, other than those of a query.
+    """
+    for name, value in body.items():
+        if name in _DELETE_MEMBERS:
+            _check(value, _DELETE_MEMBERS[name], where=f"DeleteOptions.{name}")
+    preconditions = body.get("preconditions") or {}
+    for name, value in preconditions.items():
+        if name in _PRECONDITIONS:
+            _check(value, _PRECONDITIONS[name], where=f"Preconditions.preconditions.{name}")
+    return DeleteOptions(
+        grace_period_seconds=body.get("gracePeriodSeconds"),
+        orphan_dependents=body.get("orphanDependents"),
+        propagation_policy=body.get("propagationPolicy"),
+        dry_run_values=tuple(v or "" for v in body.get("dryRun") or ()),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
+    )
+
+
+_DELETE_MEMBERS: Mapping[str, str] = {
+    "kind": "string",
+    "apiVersion": "string",
+    "gracePeriodSeconds": "int64",
+    "preconditions": "v1.Preconditions",
+    "orphanDependents": "bool",
+    "propagationPolicy": "v1.DeletionPropagation",
+    "dryRun": "[]string",
+    "ignoreStoreReadErrorWithClusterBreakingPotential": "bool",
+}
+_PRECONDITIONS: Mapping[str, str] = {"uid": "types.UID", "resourceVersion": "string"}
+
+
+def _check(value: Any, go_type: str, *, where: str) -> None:
+    """Refuses a value that Go would not decode into `go_type`."""
+    if value is None:
+        return
+    found = _json_type(value)
+    wanted = {"int64": "number", "bool": "bool", "[]string": "array", "v1.Preconditions": "object"}.get(
+        go_type, "string"
+    )
+    if found == wanted == "number" and not (isinstance(value, int) and strconv.MIN_INT64 <= value <= strconv.MAX_INT64):
+        found = f"number {value}"
+    if found != wanted:
+        raise bad_request(f"json: cannot unmarshal {found} into Go struct field {where} of type {go_type}")
+    if go_type == "[]string":
+        for item in value:
+            _check(item, "string", where=where)
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _write_errors(query: Query) -> list[FieldError]:
+    manager, validation = query.text("fieldManager"), query.text("fieldValidation")
+    errors = field_manager_errors(manager, "fieldManager") + _dry_run_errors(query.all("dryRun"))
+    if validation not in ("", IGNORE, STRICT, WARN):
+        errors.append(fieldpath.not_supported("fieldValidation", validation, ("", IGNORE, STRICT, WARN)))
+    return errors
+
+
+def field_manager_errors(manager: str, path: fieldpath.Path | str) -> list[FieldError]:
+    """A manager's name: at most 128 bytes, printable. Positions count bytes."""
+    errors: list[FieldError] = []
+    if names.byte_length(manager) > FIELD_MANAGER_BYTES:
+        errors.append(fieldpath.too_long(path, FIELD_MANAGER_BYTES))
+    if not manager.isprintable():
+        position = 0
+        for c in manager:
+            if not c.isprintable():
+                detail = f"invalid character U+{ord(c):04X} (at position {position})"
+                errors.append(fieldpath.invalid(path, manager, detail))
+            position += names.byte_length(c)
+    return errors
+
+
+def _dry_run_errors(values: Sequence[str]) -> list[FieldError]:
+    if all(value == "All" for value in values):
+        return []
+    return [fieldpath.not_supported("dryRun", list(values), ("All",))]
+
+
+def _refuse(kind: str, errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid(GroupKind(META_GROUP, kind), "", errors)
+
+
+def _boolean(query: Query, name: str) -> bool | None:
+    value = query.first(name)
+    return None if value is None else value != "0" and value.lower() != "false"
+
+
+def _integer(query: Query, name: str) -> int | None:
+    value = query.first(name)
+    if value is None:
+        return None
+    try:
+        return strconv.parse_int(value)
+    except ValueError as error:
+        raise bad_request(str(error)) from None

@@ -1,0 +1,166 @@
+"""What is known of a request before its verb runs: where it points, who sent it, what will be warned of. Data only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from types import MappingProxyType
+from urllib.parse import unquote_to_bytes
+
+from apiserver.apimachinery.errors import GroupResource
+
+_NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """A request's path and method as Kubernetes reads them; authorization judges this value and dispatch uses the same one.
+
+    `path` is the decoded URL path. For a non-resource request `verb` is the lower-case method and only `path` counts.
+    `parts` are the path segments from the resource on (resource, name, subresource and, if any, surplus ones).
+    `forced_watch` marks the deprecated `/watch/` form. Selectors are the raw query values, for authorization only.
+    Upstream: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go`.
+    """
+
+    path: str
+    verb: str
+    method: str
+    is_resource: bool = False
+    prefix: str = ""
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    parts: tuple[str, ...] = ()
+    forced_watch: bool = False
+    field_selector: str = ""
+    label_selector: str = ""
+
+    @property
+    def group_resource(self) -> GroupResource:
+        return GroupResource(self.group, self.resource)
+
+    @property
+    def long_running(self) -> bool:
+        return self.is_resource and self.verb == "watch"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who sent the request, once that is proven."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
+
+
+ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+MASTERS = "system:masters"
+
+
+MAX_PARAMETERS = 10_000
+"""Pairs above which Go reads none at all (golang/go `src/net/url/url.go` urlmaxqueryparams)."""
+
+
+class Query:
+    """The query string with Go's reading of it: pairs split on `&`, `+` is a blank, malformed pairs are dropped.
+
+    Bytes that are no UTF-8 become U+FFFD here, where Go keeps them until it writes JSON.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, raw: str) -> None:
+        self._values: dict[str, list[str]] = {}
+        for pair in raw.split("&") if raw and raw.count("&") < MAX_PARAMETERS else ():
+            if not pair or ";" in pair:
+                continue
+            name, _, value = pair.partition("=")
+            key, text = _unescape(name), _unescape(value)
+            if key is not None and text is not None:
+                self._values.setdefault(key, []).append(text)
+
+    def first(self, name: str) -> str | None:
+        """The first value, or None when the parameter is absent."""
+        values = self._values.get(name)
+        return values[0] if values else None
+
+    def text(self, name: str) -> str:
+        return self.first(name) or ""
+
+    def all(self, name: str) -> Sequence[str]:
+        return self._values.get(name, ())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+
+def _unescape(text: str) -> str | None:
+    text = text.replace("+", " ")
+    if "%" not in text:
+        return text if text.isascii() else _readable(text.encode("utf-8", "surrogateescape"))
+    if any(len(part) < 2 or not _HEX.issuperset(part[:2]) for part in text.split("%")[1:]):
+        return None
+    return _readable(unquote_to_bytes(text.encode("utf-8", "surrogateescape")))
+
+
+def _readable(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+TOTAL_RUNES, SHORT_RUNES = 4096, 256
+"""Budget of all warning texts of one response, and what each is cut to once it would be exceeded (upstream's values)."""
+
+
+class Warnings:
+    """Texts for `Warning` response headers: each once, within upstream's budget.
+
+    Upstream: kubernetes/apiserver `pkg/endpoints/filters/warning.go`, kubernetes/apimachinery `pkg/util/net/http.go`.
+    """
+
+    __slots__ = ("_texts",)
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+
+    def add(self, text: str) -> None:
+        """Texts with control characters or broken UTF-8 are dropped: no header can carry them."""
+        if text and not _UNSENDABLE.search(text):
+            self._texts.setdefault(text)
+
+    def headers(self) -> list[str]:
+        """The header values, in the order in which the warnings were added.
+
+        The text that would exceed the budget, and all before it, are sent cut; later ones are cut too, until the budget is used up.
+        """
+        texts = list(self._texts)
+        totals = accumulate(map(len, texts))
+        crossing = next((i for i, total in enumerate(totals) if total > TOTAL_RUNES), None)
+        if crossing is None:
+            return [_warning(t) for t in texts]
+        out, used = [], 0
+        for i, text in enumerate(texts):
+            if i > crossing and used >= TOTAL_RUNES:
+                break
+            out.append(_warning(text[:SHORT_RUNES]))
+            used += min(len(text), SHORT_RUNES)
+        return out
+
+
+_UNSENDABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _warning(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'

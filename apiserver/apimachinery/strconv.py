@@ -1,0 +1,48 @@
+"""Go's reading of whole numbers, with Go's error texts, which clients see.
+
+Upstream: golang/go `src/strconv/atoi.go`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from apiserver.apimachinery.fieldpath import go_quote
+
+MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1
+MAX_UINT64 = (1 << 64) - 1
+
+_DIGITS = re.compile(r"[0-9]*")
+
+
+def parse_int(text: str) -> int:
+    """`strconv.ParseInt(text, 10, 64)`; raises ValueError with Go's text."""
+    negative = text.startswith("-")
+    magnitude = _magnitude(text[1:] if text[:1] in ("+", "-") else text)
+    if magnitude is None:
+        raise ValueError(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax")
+    value = -magnitude if negative else magnitude
+    if not MIN_INT64 <= value <= MAX_INT64:
+        raise ValueError(f"strconv.ParseInt: parsing {go_quote(text)}: value out of range")
+    return value
+
+
+def parse_uint(text: str) -> int:
+    """`strconv.ParseUint(text, 10, 64)`; raises ValueError with Go's text."""
+    value = _magnitude(text)
+    if value is None:
+        raise ValueError(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
+    if value > MAX_UINT64:
+        raise ValueError(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
+    return value
+
+
+def _magnitude(text: str) -> int | None:
+    """The number in front, None when there is none or more follows; too big a number is reported as 2**64, as Go stops reading there."""
+    match = _DIGITS.match(text)
+    digits = match.group() if match else ""
+    significant = digits.lstrip("0")
+    too_big = len(significant) > 20 or (len(significant) == 20 and int(significant) > MAX_UINT64)
+    if too_big:
+        return MAX_UINT64 + 1
+    return int(digits) if digits and len(digits) == len(text) else None

@@ -1,0 +1,232 @@
+"""Label and field selectors; texts and results of k8s.io/apimachinery v0.36.3."""
+
+import pytest
+
+from apiserver.apimachinery import selectors
+from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.selectors import Requirement
+
+KEY = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+OPERATORS = "in, notin, =, ==, !=, gt, lt"
+REQUIREMENT = "unable to parse requirement: "
+
+
+@pytest.mark.parametrize(
+    ("text", "yes", "no"),
+    [
+        ("x=1", {"x": "1"}, {"x": "2"}),
+        ("x==1", {"x": "1", "y": ""}, {}),
+        ("x!=1", {}, {"x": "1"}),
+        ("x!=1", {"x": "2"}, {"x": "1"}),
+        ("x", {"x": ""}, {"y": ""}),
+        ("!x", {"y": "1"}, {"x": "1"}),
+        ("! x", {}, {"x": ""}),
+        ("x in (1,2)", {"x": "2"}, {"x": "3"}),
+        ("x in (1,2)", {"x": "1"}, {}),
+        ("x notin (1)", {}, {"x": "1"}),
+        ("x notin (1,2)", {"x": "3"}, {"x": "2"}),
+        ("x in ()", {"x": ""}, {"x": "1"}),
+        ("x in (1,,2)", {"x": ""}, {"x": "3"}),
+        ("x in (,1)", {"x": ""}, {}),
+        ("x in (1,)", {"x": ""}, {"x": "2"}),
+        ("x>1", {"x": "2"}, {"x": "1"}),
+        ("x>1", {"x": "10"}, {"x": "a"}),
+        ("x<2", {"x": "1"}, {}),
+        ("x=", {"x": ""}, {"x": "1"}),
+        ("x=,y", {"x": "", "y": ""}, {"x": ""}),
+        ("x=1,y=p", {"x": "1", "y": "p"}, {"x": "1"}),
+        ("x=1,y=p,z", {"x": "1", "y": "p", "z": ""}, {"x": "1", "y": "p"}),
+        (" x = 1 ", {"x": "1"}, {}),
+        ("ex.io/k=v", {"ex.io/k": "v"}, {"k": "v"}),
+        ("in in (in,notin)", {"in": "notin"}, {"in": "x"}),
+        ("x=in", {"x": "in"}, {"x": "notin"}),
+    ],
+)
+def test_a_label_selector_matches(text: str, yes: dict[str, str], no: dict[str, str]) -> None:
+    selector = selectors.parse_labels(text)
+    assert selector.matches(yes)
+    assert not selector.matches(no)
+
+
+def test_the_empty_label_selector_matches_everything() -> None:
+    for text in ("", "  ", "\t\n"):
+        selector = selectors.parse_labels(text)
+        assert selector.empty
+        assert selector.matches({})
+        assert str(selector) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("y,x", "x,y"),
+        ("!b , a", "a,!b"),
+        ("x in (b,a,b)", "x in (a,b)"),
+        ("x notin (a)", "x notin (a)"),
+        ("x in ()", "x in ()"),
+        ("x==1", "x==1"),
+        ("x != 1", "x!=1"),
+        ("x > 1,y<2", "x>1,y<2"),
+        ("b=1,a=2,b=3", "a=2,b=1,b=3"),
+    ],
+)
+def test_a_label_selector_is_printed_sorted_and_normalized(text: str, printed: str) -> None:
+    assert str(selectors.parse_labels(text)) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x>=1", REQUIREMENT + "found '=', expected: identifier"),
+        ("x===1", REQUIREMENT + "found '=', expected: identifier"),
+        ("x=!", REQUIREMENT + "found '!', expected: identifier"),
+        ("x in 1", REQUIREMENT + "found '1' expected: '('"),
+        ("x in", REQUIREMENT + "found '' expected: '('"),
+        ("x in (", REQUIREMENT + "found '', expected: ',', ')' or identifier"),
+        ("x in (=)", REQUIREMENT + "found '=', expected: ',', ')' or identifier"),
+        ("x in (1", REQUIREMENT + "found '', expected: ',' or ')'"),
+        ("x in (1=", REQUIREMENT + "found '=', expected: ',' or ')'"),
+        ("x in (1,", REQUIREMENT + "found '', expected: ',', or identifier"),
+        ("x in (1,!", REQUIREMENT + "found '!', expected: ',', or identifier"),
+        ("(x)", "found '(', expected: !, identifier, or 'end of string'"),
+        ("=", "found '=', expected: !, identifier, or 'end of string'"),
+        (",x", "found ',', expected: !, identifier, or 'end of string'"),
+        ("x=a b", "found 'b', expected: ',' or 'end of string'"),
+        ("!x=1", "found '=', expected: ',' or 'end of string'"),
+        ("a b", REQUIREMENT + f"found 'b', expected: {OPERATORS}"),
+        ("x like y", REQUIREMENT + f"found 'like', expected: {OPERATORS}"),
+        ("x!", REQUIREMENT + f"found '!', expected: {OPERATORS}"),
+        ("x=1,,y", "found ',', expected: identifier after ','"),
+        ("x,", "found '', expected: identifier after ','"),
+        ("!!x", REQUIREMENT + "found '!', expected: identifier"),
+        ("!", REQUIREMENT + "found '', expected: identifier"),
+        ("-x=1", REQUIREMENT + f'<nil>: Invalid value: "-x": name part {KEY}'),
+        ("x&y", REQUIREMENT + f'<nil>: Invalid value: "x&y": name part {KEY}'),
+        (
+            "/",
+            REQUIREMENT
+            + f'<nil>: Invalid value: "/": prefix part must be non-empty; name part must be non-empty; name part {KEY}',
+        ),
+        (
+            "a/b/c=1",
+            REQUIREMENT
+            + f'<nil>: Invalid value: "a/b/c": a valid label key {KEY} with an optional DNS subdomain prefix and '
+            "'/' (e.g. 'example.com/MyName')",
+        ),
+        ("k" * 64, REQUIREMENT + f'<nil>: Invalid value: "{"k" * 64}": name part must be no more than 63 bytes'),
+        ("x=-1", REQUIREMENT + f'values[0][x]: Invalid value: "-1": {VALUE}'),
+        ("x=" + "v" * 64, REQUIREMENT + f'values[0][x]: Invalid value: "{"v" * 64}": must be no more than 63 bytes'),
+        (
+            "x>abc",
+            REQUIREMENT + "values[0]: Invalid value: \"abc\": for 'Gt', 'Lt' operators, the value must be an integer",
+        ),
+        (
+            "x<a-",
+            REQUIREMENT + "[values[0]: Invalid value: \"a-\": for 'Gt', 'Lt' operators, the value must be an integer, "
+            f'values[0][x]: Invalid value: "a-": {VALUE}]',
+        ),
+        (
+            "x in (-a,-b)",
+            REQUIREMENT + f'[values[0][x]: Invalid value: "-a": {VALUE}, values[1][x]: Invalid value: "-b": {VALUE}]',
+        ),
+    ],
+)
+def test_a_bad_label_selector_is_a_400_in_upstreams_words(text: str, message: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        selectors.parse_labels(text)
+    assert (caught.value.code, caught.value.reason, caught.value.message) == (400, "BadRequest", message)
+
+
+def test_a_nul_ends_a_label_selector() -> None:
+    assert str(selectors.parse_labels("x \x00,,,")) == "x"
+
+
+def test_requirements_are_handed_out_for_authorization() -> None:
+    found = selectors.parse_labels("b in (2,1),!a,c>4,d")
+    assert found.requirements == (
+        Requirement("a", "!"),
+        Requirement("b", "in", ("1", "2")),
+        Requirement("c", "gt", ("4",)),
+        Requirement("d", "exists"),
+    )
+
+
+def test_equal_label_selectors_are_interchangeable() -> None:
+    assert selectors.parse_labels("a,b=1") == selectors.parse_labels(" b=1 ,a")
+    assert len({selectors.parse_labels("a"), selectors.parse_labels("a ")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("", ()),
+        (",", ()),
+        ("a=b,", (("a", "=", "b"),)),
+        ("a==b", (("a", "=", "b"),)),
+        ("a!=b", (("a", "!=", "b"),)),
+        ("a=", (("a", "=", ""),)),
+        ("=x", (("", "=", "x"),)),
+        ("=", ()),
+        ("!=", ()),
+        ("b=1,a=2", (("a", "=", "2"), ("b", "=", "1"))),
+        (r"a=x\,y\=z\\", (("a", "=", "x,y=z\\"),)),
+        (" a = b ", ((" a ", "=", " b "),)),
+        ("a!b=c", (("a!b", "=", "c"),)),
+        ("a=!b", (("a", "=", "!b"),)),
+    ],
+)
+def test_a_field_selector_is_read(text: str, terms: tuple[tuple[str, str, str], ...]) -> None:
+    selector = selectors.parse_fields(text)
+    assert selector.terms == terms
+    assert selector.empty == (not terms)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("abc", "invalid selector: 'abc'; can't understand 'abc'"),
+        ("a=b,c", "invalid selector: 'a=b,c'; can't understand 'c'"),
+        (r"a=x\b", r"invalid field selector: invalid escape sequence: \b"),
+        ("a=x\\", "invalid field selector: invalid escape sequence: \\"),
+        ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+        ("a===b", "invalid field selector: unescaped character in value: 61"),
+    ],
+)
+def test_a_bad_field_selector_is_a_400_in_upstreams_words(text: str, message: str) -> None:
+    with pytest.raises(StatusError) as caught:
+        selectors.parse_fields(text)
+    assert (caught.value.code, caught.value.message) == (400, message)
+
+
+def test_a_field_selector_says_which_value_it_requires() -> None:
+    selector = selectors.parse_fields("metadata.name=a,spec.nodeName!=n")
+    assert selector.requires("metadata.name") == "a"
+    assert selector.requires("spec.nodeName") is None
+    assert selector.requires("spec.driver") is None
+
+
+def test_a_field_selector_names_the_first_label_it_may_not_use() -> None:
+    selector = selectors.parse_fields("spec.z=1,spec.a=1,metadata.name=x")
+    assert selector.unsupported(("metadata.name",)) == "spec.a"
+    assert selector.unsupported(("metadata.name", "spec.a", "spec.z")) is None
+    assert selectors.parse_fields("=x").unsupported(("metadata.name",)) == ""
+
+
+def test_a_field_selector_takes_an_absent_field_for_an_empty_one() -> None:
+    selector = selectors.parse_fields("spec.nodeName=,spec.driver!=x")
+    assert selector.matches({})
+    assert selector.matches({"spec.driver": "y"})
+    assert not selector.matches({"spec.nodeName": "n"})
+    assert not selector.matches({"spec.driver": "x"})
+
+
+def test_a_field_selector_is_printed_with_its_escapes() -> None:
+    assert str(selectors.parse_fields(r"b==1,a=x\,y")) == r"a=x\,y,b=1"
