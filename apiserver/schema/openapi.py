@@ -1,0 +1,265 @@
+"""Shapes as OpenAPI definitions, for version 2 and version 3. Knows no paths and no kinds but those it is given.
+
+The two versions differ where upstream's do: version 3 writes the zero value of members that are always there as `default`, puts a
+reference that has neighbours into `allOf`, and lets a quantity be a number.
+Upstream: kubernetes/kube-openapi `pkg/generators/openapi.go`, kubernetes/kubernetes `api/openapi-spec/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from apiserver.schema import shapes
+from apiserver.schema.resource import Resource
+from apiserver.schema.types import (
+    Boolean,
+    Field,
+    Integer,
+    ListOf,
+    MapOf,
+    Presence,
+    Quantity,
+    RawJSON,
+    String,
+    Struct,
+    Time,
+    Type,
+    is_pointer,
+    members,
+)
+
+Schema = dict[str, Any]
+Kind = tuple[str, str, str]
+"""Group, version, kind."""
+
+
+class Dialect(Enum):
+    """The version of OpenAPI; the value is what references start with."""
+
+    V2 = "#/definitions/"
+    V3 = "#/components/schemas/"
+
+
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+PATCH = f"{shapes.META}.Patch"
+_TIME, _MICRO_TIME = f"{shapes.META}.Time", f"{shapes.META}.MicroTime"
+
+_DOCS = {
+    QUANTITY: "An exact amount: a decimal number, optionally followed by a power of ten as a suffix (n, u, m, k, M, G, T, P, E) or as an "
+    "exponent (e3), or by a power of 1024 as a suffix (Ki, Mi, Gi, Ti, Pi, Ei). It is kept in canonical form: no fraction, the largest "
+    "suffix that fits.",
+    PATCH: "A change to an object, in the format that the Content-Type of the request names.",
+    _TIME: "A point in time: RFC 3339, in UTC, to the second.",
+    _MICRO_TIME: "A point in time: RFC 3339, in UTC, to the microsecond.",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": "Any JSON object. What is in it is known to those who read it, not to this API.",
+    f"{shapes.META}.FieldsV1": "A set of fields as a trie: a member named f:<name> stands for a field of a struct or map, k:<keys> for "
+    "an item of a list with keys, v:<value> for an item of a set, i:<index> for an item by its position, and . for the field itself.",
+}
+_KIND_DOC = "The kind of this object, in CamelCase. Servers may take it from the path of a request. It never changes."
+_API_VERSION_DOC = (
+    "The group and version in which this object is written. Servers may take it from the path of a request."
+)
+
+_KINDS = "x-kubernetes-group-version-kind"
+_UNMARKED_LISTS = frozenset({(f"{shapes.META}.APIResource", "verbs")})
+"""Members whose Go type is a named list: upstream gives them no list type."""
+
+
+class Definitions:
+    """Definitions of one document, collected while they are referred to.
+
+    `model` is where structs without a model of their own go. A name stands for one schema: two different ones are a mistake of
+    whoever declared them, and raise ValueError.
+    """
+
+    def __init__(self, dialect: Dialect, *, model: str = "") -> None:
+        self.dialect = dialect
+        self.model = model
+        self._schemas: dict[str, Schema] = {}
+        self._shapes: dict[str, Struct] = {}
+
+    def all(self) -> dict[str, Schema]:
+        """Every definition referred to so far, by name."""
+        return dict(sorted(self._schemas.items()))
+
+    def object(self, resource: Resource) -> Schema:
+        """A reference to the kind itself."""
+        name = self._name(resource.shape)
+        self._struct(name, resource.shape, typed=True)
+        return self._of_kind(name, [(resource.group, resource.version, resource.kind)])
+
+    def list(self, resource: Resource) -> Schema:
+        """A reference to the list of the kind."""
+        name = f"{self._name(resource.shape)}List"
+        if name not in self._schemas:
+            items = Field(name="items", number=2, type=ListOf(resource.shape), doc="The objects.")
+            meta = Field(
+                name="metadata", number=1, type=shapes.LIST_META, presence=Presence.ALWAYS, doc="Metadata of the list."
+            )
+            self.object(resource)
+            properties = _typed() | {"metadata": self._member(meta), "items": self._member(items, marked=False)}
+            self._schemas[name] = {
+                "description": f"A list of {resource.kind} objects.",
+                "type": "object",
+                "required": ["items"],
+                "properties": properties,
+            }
+        return self._of_kind(name, [(resource.group, resource.version, resource.list_kind)])
+
+    def message(self, shape: Struct, kinds: Sequence[Kind]) -> Schema:
+        """A reference to a message with kind and apiVersion that is no resource; `kinds` are the names under which it is known."""
+        name = self._name(shape)
+        self._struct(name, shape, typed=True)
+        return self._of_kind(name, kinds)
+
+    def event(self, shape: Struct, kinds: Sequence[Kind]) -> Schema:
+        """The same for a message that carries no kind of its own."""
+        name = self._name(shape)
+        self._struct(name, shape, typed=False)
+        return self._of_kind(name, kinds)
+
+    def patch(self) -> Schema:
+        return self._plain(PATCH, {"type": "object"})
+
+    def _of_kind(self, name: str, kinds: Sequence[Kind]) -> Schema:
+        known = self._schemas[name].setdefault(_KINDS, [])
+        for group, version, kind in kinds:
+            entry = {"group": group, "kind": kind, "version": version}
+            if entry not in known:
+                known.append(entry)
+        return self._ref(name)
+
+    def _ref(self, name: str) -> Schema:
+        return {"$ref": self.dialect.value + name}
+
+    def _name(self, shape: Struct) -> str:
+        model = shape.model or self.model
+        return f"{model}.{shape.name}" if model else shape.name
+
+    def _plain(self, name: str, schema: Schema) -> Schema:
+        self._schemas.setdefault(name, {"description": _DOCS[name], **schema} if name in _DOCS else schema)
+        return self._ref(name)
+
+    def _struct(self, name: str, shape: Struct, *, typed: bool) -> Schema:
+        if self._shapes.get(name) is not shape:
+            schema = self._object(name, shape, typed=typed)
+            # Two shapes may share a name when they differ in rules only.
+            known = {k: v for k, v in self._schemas.get(name, schema).items() if k != _KINDS}
+            if known != schema:
+                raise ValueError(f"two different shapes are named {name}")
+            self._shapes.setdefault(name, shape)
+            self._schemas.setdefault(name, schema)
+        return self._ref(name)
+
+    def _object(self, name: str, shape: Struct, *, typed: bool) -> Schema:
+        schema: Schema = {"description": shape.doc} if shape.doc else {}
+        fields = members(shape)
+        schema["type"] = "object"
+        if required := [field.name for field in fields if _is_required(field)]:
+            schema["required"] = required
+        properties = _typed() if typed else {}
+        for field in fields:
+            properties[field.name] = self._member(field, marked=(name, field.name) not in _UNMARKED_LISTS)
+        schema["properties"] = properties
+        if shape.atomic:
+            schema["x-kubernetes-map-type"] = "atomic"
+        return schema
+
+    def _member(self, field: Field, *, marked: bool = True) -> Schema:
+        value = self._value(field.type, marked=marked)
+        described: Schema = {"description": field.doc} if field.doc else {}
+        if self.dialect is Dialect.V3:
+            zero = _zero(field.type) if _has_zero(field) else {}
+            alone = "$ref" in value and not described and not zero
+            value = (value if alone or "$ref" not in value else {"allOf": [value]}) | zero
+        if field.patch_strategy:
+            value["x-kubernetes-patch-strategy"] = field.patch_strategy
+        if field.patch_merge_key:
+            value["x-kubernetes-patch-merge-key"] = field.patch_merge_key
+        return described | value
+
+    def _element(self, type_: Type) -> Schema:
+        """The value of a list or a map."""
+        value = self._value(type_)
+        zero = _zero(type_)
+        if self.dialect is Dialect.V2 or not zero:
+            return value
+        return ({"allOf": [value]} if "$ref" in value else value) | zero
+
+    def _value(self, type_: Type, *, marked: bool = True) -> Schema:
+        match type_:
+            case String():
+                return {"type": "string"}
+            case Integer():
+                return {"type": "integer", "format": f"int{type_.bits}"}
+            case Boolean():
+                return {"type": "boolean"}
+            case Quantity():
+                either = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+                return self._plain(QUANTITY, either if self.dialect is Dialect.V3 else {"type": "string"})
+            case Time():
+                return self._plain(_MICRO_TIME if type_.micro else _TIME, {"type": "string", "format": "date-time"})
+            case RawJSON():
+                return self._plain(type_.model, {"type": "object"})
+            case ListOf():
+                return {"type": "array", "items": self._element(type_.item), **(_list_type(type_) if marked else {})}
+            case MapOf():
+                return {"type": "object", "additionalProperties": self._element(type_.value)}
+            case Struct():
+                return self._struct(self._name(type_), type_, typed=False)
+
+
+def _typed() -> Schema:
+    return {
+        "apiVersion": {"description": _API_VERSION_DOC, "type": "string"},
+        "kind": {"description": _KIND_DOC, "type": "string"},
+    }
+
+
+def _list_type(type_: ListOf) -> Schema:
+    marks: Schema = {"x-kubernetes-list-type": type_.list_type.value}
+    if type_.keys:
+        marks["x-kubernetes-list-map-keys"] = list(type_.keys)
+    return marks
+
+
+def _zero(type_: Type) -> Schema:
+    """The default that version 3 gives to a value that is never absent; empty for types whose zero value upstream leaves out."""
+    match type_:
+        case String():
+            return {"default": ""}
+        case Integer():
+            return {"default": 0}
+        case Boolean():
+            return {"default": False}
+        case Struct():
+            return {"default": {}}
+        case _:
+            return {}
+
+
+def _has_zero(field: Field) -> bool:
+    if isinstance(field.type, Struct):
+        return not is_pointer(field)
+    return field.presence is Presence.ALWAYS
+
+
+def _is_required(field: Field) -> bool:
+    """Whether OpenAPI lists the member as one that clients send.
+
+    Upstream marks each member by hand. Here it follows from what the shape says: a member that may not be empty or is always written is
+    expected, except lists and maps (null is what they are without) and structs in which nothing is expected. A `spec` always is.
+    """
+    if field.expected is not None:
+        return field.expected
+    if is_pointer(field):
+        return False
+    if field.required:
+        return True
+    if field.presence is not Presence.ALWAYS or isinstance(field.type, ListOf | MapOf):
+        return False
+    if isinstance(field.type, Struct):
+        return field.name == "spec" or any(map(_is_required, members(field.type)))
+    return True

@@ -1,0 +1,121 @@
+"""What one kind declares. Generic code receives a `Resource` and never imports one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from apiserver.apimachinery.errors import GroupKind, GroupResource
+from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.schema.types import Struct
+
+Object = dict[str, Any]
+"""A decoded API object. Handlers own the one they were given; a stored one is never changed in place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of the kind's Table; `cell(object, now)` computes its value, `now` in seconds since the epoch."""
+
+    name: str
+    cell: Callable[[Object, float], Any]
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subresource:
+    """A part of the object with its own endpoint. Writing it takes the members named in `owns` from the request and keeps the rest.
+
+    `prepare(new, old)` and `validate(new, old)` work as the kind's own hooks do.
+    """
+
+    name: str
+    owns: tuple[str, ...]
+    prepare: Callable[[Object, Object], None] = lambda new, old: None
+    validate: Callable[[Object, Object], list[FieldError]] = lambda new, old: []
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+def _no_errors(*_: Any) -> list[FieldError]:
+    return []
+
+
+def _no_warnings(*_: Any) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind, as every generic room sees it.
+
+    `group` is empty in the declaration and filled in by `app` from the configuration (`dataclasses.replace`).
+    Hooks run on decoded objects of the served version; all have safe defaults:
+
+        prepare_create(new)              after decoding and defaulting, before validation; may change `new`
+        prepare_update(new, old)         the same for PUT and PATCH on the main endpoint
+        validate(new)                    rules that the shape cannot declare, on create
+        validate_update(new, old)        the same on update; the shape's declared rules and immutability run by themselves
+        validate_shape_on_update         False where upstream checks an update for immutability only (claims)
+        rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
+                                         it shows in how often a metadata error is listed
+        warnings(new, old)               texts for Warning headers, `old` None on create
+
+    `selectable` maps a field label to the path of its value ("spec.nodeName"); `metadata.name` and, for namespaced kinds,
+    `metadata.namespace` are always selectable. `own_field_labels` words an unknown label as upstream does for a kind that registers
+    its own set. `tracks_generation`: generation is 1 on create and rises with every change of spec.
+    """
+
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    shape: Struct
+    version: str = "v1"
+    group: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: Sequence[Column] = ()
+    selectable: Mapping[str, str] = field(default_factory=dict)
+    own_field_labels: bool = False
+    subresources: Sequence[Subresource] = ()
+    has_status: bool = False
+    tracks_generation: bool = False
+    name_check: Callable[[str, bool], list[str]] | None = None
+    validate_shape_on_update: bool = True
+    rechecks_metadata: bool = True
+    prepare_create: Callable[[Object], None] = _nothing
+    prepare_update: Callable[[Object, Object], None] = _nothing
+    validate: Callable[[Object], list[FieldError]] = _no_errors
+    validate_update: Callable[[Object, Object], list[FieldError]] = _no_errors
+    warnings: Callable[[Object, Object | None], list[str]] = _no_warnings
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_resource(self) -> GroupResource:
+        return GroupResource(self.group, self.plural)
+
+    @property
+    def group_kind(self) -> GroupKind:
+        return GroupKind(self.group, self.kind)
+
+    @property
+    def head(self) -> bytes:
+        """What turns a stored object's bytes into a served one: put in front of everything after its opening brace."""
+        return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((s for s in self.subresources if s.name == name), None)

@@ -1,0 +1,387 @@
+"""From decoded JSON to an object of a shape: wrong types refused in the words of Go's decoder, unknown members found with their paths.
+
+A regular value passes in one go, checked and ordered by the types of `typed`. Anything else (a wrong type, an unknown member, a null
+in a list) is walked again in the order of the input, with the bookkeeping of Go's decoder; what remains goes the regular way.
+Duplicate members are gone when a value arrives here; the reader of the text reports them.
+Upstream: kubernetes-sigs/json `internal/golang/encoding/json/{decode,kubernetes_patch}.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from apiserver.apimachinery import quantity
+from apiserver.schema import shapes, times, typed, types
+from apiserver.schema.resource import Object
+from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
+
+MAX_STRICT_ERRORS = 100
+"""Upstream stops collecting unknown and duplicate members here."""
+
+TOO_DEEP = "exceeded max depth"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An object in canonical spelling, members in shape order, and the paths of the members that were dropped."""
+
+    object: Object
+    unknown: list[str]
+
+
+class DecodeError(Exception):
+    """The value does not fit the shape; the text is Go's."""
+
+
+def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> Decoded:
+    """Reads `value` into a new object; only raw JSON below may be shared with it.
+
+    null is an empty object, and a null member an absent one. Quantities and times become canonical. Structs that are no pointers are
+    always there. `metadata.managedFields` is checked and dropped: the server decides who owns what.
+    `root` is the Go type that errors name for the outermost struct, if it is not the shape's own name. `raw`, the JSON text of the
+    value, keeps the spelling of numbers (`1e3`, integers beyond 64 bits) where it shows; it is read again only in that case.
+    Raises DecodeError.
+    """
+    read = _reader(shape)
+    value = {} if value is None else value
+    try:
+        try:
+            return Decoded(read(value), [])
+        except (msgspec.ValidationError, UnicodeEncodeError, _Unspelled, quantity.QuantityError, times.TimeError):
+            walk = _Walk(shape, value, root)
+            if walk.unspelled and raw:
+                walk = _Walk(shape, _spelled(value, raw), root)
+        if walk.error:
+            raise DecodeError(walk.error)
+        return Decoded(read(walk.object), walk.unknown)
+    except RecursionError:
+        raise DecodeError(TOO_DEEP) from None
+
+
+class _Unspelled(Exception):
+    """A quantity came as a float: its spelling decides what becomes of it."""
+
+
+class _Literal(float):
+    """A float that remembers how it was written."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> _Literal:
+        self = super().__new__(cls, text)
+        self.text = text
+        return self
+
+
+def _spelled(value: Any, raw: bytes) -> Any:
+    """The same value with its floats as they were written."""
+    try:
+        again = json.loads(raw, parse_float=_Literal)
+    except (ValueError, RecursionError):
+        return value
+    if not isinstance(value, dict) or not isinstance(again, dict):
+        return again
+    return {name: x for name, x in again.items() if name in value}
+
+
+def _plain(value: Any) -> Any:
+    """Raw JSON with ordinary floats."""
+    if isinstance(value, _Literal):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: _plain(x) for name, x in value.items()}
+    return [_plain(x) for x in value] if isinstance(value, list) else value
+
+
+# The regular way.
+
+
+@functools.cache
+def _reader(shape: Struct) -> Callable[[Any], Object]:
+    class_, settle = typed.reading(shape), _settler(shape)
+    drop = _managed_fields_dropper(shape)
+
+    def read(value: Any) -> Object:
+        checked = msgspec.convert(value, class_)
+        drop(checked)
+        found: Object = msgspec.to_builtins(checked)
+        if settle is not None:
+            settle(found)
+        return found
+
+    return read
+
+
+def _managed_fields_dropper(shape: Struct) -> Callable[[Any], None]:
+    """Takes metadata.managedFields out of a checked object before its field sets are copied; their times are checked here."""
+    metadata = typed.attribute(shape, "metadata")
+    entries = typed.attribute(shapes.OBJECT_META, "managedFields")
+    time = typed.attribute(shapes.MANAGED_FIELDS_ENTRY, "time")
+
+    def drop(checked: Any) -> None:
+        holder = getattr(checked, metadata)
+        for entry in getattr(holder, entries) or ():
+            if (at := getattr(entry, time)) is not None:
+                times.canonical(at)
+        setattr(holder, entries, None)
+
+    has_metadata = any(f.name == "metadata" and f.type is shapes.OBJECT_META for f in types.members(shape))
+    return drop if has_metadata else lambda _: None
+
+
+_Settler = Callable[[Any], Any]
+"""Makes quantities and times below a value canonical: changes structs, lists and maps in place, returns the value or its replacement."""
+
+
+@functools.cache
+def _settler(type_: Type) -> _Settler | None:
+    """None when there is nothing to settle below."""
+    match type_:
+        case Quantity():
+            return _settle_quantity
+        case Time():
+            return functools.partial(times.canonical, micro=True) if type_.micro else times.canonical
+        case ListOf():
+            inner = _settler(type_.item)
+            return inner and _list_settler(inner)
+        case MapOf():
+            inner = _settler(type_.value)
+            return inner and _map_settler(inner)
+        case Struct():
+            steps = [(f.name, step) for f in types.members(type_) if (step := _settler(f.type))]
+            return _struct_settler(steps) if steps else None
+    return None
+
+
+_REMEMBERED_BYTES = 24
+"""Longer quantities are not remembered: a cache must not hold what a client made up."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _remembered(text: str) -> str:
+    """The devices of a fleet have few different amounts."""
+    return quantity.canonical(text)
+
+
+def _settle_quantity(value: Any) -> str:
+    if isinstance(value, float):
+        raise _Unspelled
+    if isinstance(value, str) and len(value) <= _REMEMBERED_BYTES:
+        return _remembered(value)
+    return quantity.canonical(value)
+
+
+def _list_settler(inner: _Settler) -> _Settler:
+    def settle(value: list[Any]) -> list[Any]:
+        value[:] = map(inner, value)
+        return value
+
+    return settle
+
+
+def _map_settler(inner: _Settler) -> _Settler:
+    def settle(value: Object) -> Object:
+        for key, x in value.items():
+            value[key] = inner(x)
+        return value
+
+    return settle
+
+
+def _struct_settler(steps: list[tuple[str, _Settler]]) -> _Settler:
+    def settle(value: Object) -> Object:
+        for name, step in steps:
+            if name in value:
+                value[name] = step(value[name])
+        return value
+
+    return settle
+
+
+# The walk in Go's footsteps.
+
+
+def _go_name(type_: Type) -> str:
+    """The type as Go prints it."""
+    match type_:
+        case Struct():
+            return f"{type_.go}.{type_.name}"
+        case ListOf():
+            return type_.go or f"[]{_go_name(type_.item)}"
+        case MapOf():
+            return f"map[{type_.go_key}]{_go_name(type_.value)}"
+        case String() | RawJSON():
+            return type_.go
+        case Integer():
+            return f"int{type_.bits}"
+        case Boolean():
+            return "bool"
+        case Quantity():
+            return "resource.Quantity"
+        case Time():
+            return "v1.MicroTime" if type_.micro else "v1.Time"
+
+
+@functools.cache
+def _places(struct: Struct) -> Mapping[str, tuple[Field, tuple[str, ...], type | None]]:
+    """Each JSON member with the embedded Go structs that lead to it, which decoding errors name, and the Python type of which every
+    value is in order."""
+    found: dict[str, tuple[Field, tuple[str, ...], type | None]] = {}
+    for field in struct.fields:
+        if field.inline and isinstance(field.type, Struct):
+            for name, (inner, way, plain) in _places(field.type).items():
+                found[name] = inner, (field.type.name, *way), plain
+        else:
+            found[field.name] = field, (), {String: str, Boolean: bool}.get(type(field.type))
+    return found
+
+
+class _Immediate(Exception):
+    """An error of a type that reads itself (times, quantities): it ends decoding and hides all that was found before."""
+
+
+class _Walk:
+    """Go's decoder on a decoded value.
+
+    `error` is the first complaint ("" if none), `unknown` the paths of unknown members, `object` the value without these and without
+    nulls, quantities and times canonical. `unspelled` tells that the way a float was written would have mattered.
+    """
+
+    def __init__(self, shape: Struct, value: Any, root: str) -> None:
+        self.error = ""
+        self.unknown: list[str] = []
+        self.unspelled = False
+        self._seen: set[str] = set()
+        self._struct = ""
+        self._fields: tuple[str, ...] = ()
+        self._root = root or shape.name
+        try:
+            self.object = self._value(shape, value, "")
+        except _Immediate as e:
+            self.error = str(e)
+
+    def _value(self, type_: Type, value: Any, path: str) -> Any:
+        match type_:
+            case Struct() if isinstance(value, dict):
+                return self._members(type_, value, path)
+            case MapOf() if isinstance(value, dict):
+                return {k: self._element(type_.value, x, f"{path}.{k}" if path else k) for k, x in value.items()}
+            case ListOf() if isinstance(value, list):
+                return [self._element(type_.item, x, f"{path}[{i}]") for i, x in enumerate(value)]
+            case Quantity() | Time():
+                return self._self_reading(type_, value)
+            case RawJSON():
+                return _plain(value) if isinstance(value, dict | list | _Literal) else value
+        if not _fits(type_, value):
+            self.error = self.error or self._mismatch(value, type_)
+        return value
+
+    def _element(self, type_: Type, value: Any, path: str) -> Any:
+        return _zero(type_) if value is None else self._value(type_, value, path)
+
+    def _members(self, struct: Struct, value: Object, path: str) -> Object:
+        places, outer, found = _places(struct), (self._struct, self._fields), {}
+        name_in_errors = struct.name if outer[0] else self._root
+        for name, x in value.items():
+            place = places.get(name)
+            if place is None:
+                self._note_unknown(f"{path}.{name}" if path else name)
+                continue
+            field, way, plain = place
+            if type(x) is plain:
+                found[name] = x
+            elif x is not None:
+                self._struct, self._fields = name_in_errors, (*outer[1], *way, name)
+                found[name] = self._value(field.type, x, f"{path}.{name}" if path else name)
+                self._struct, self._fields = outer
+        return found
+
+    def _note_unknown(self, path: str) -> None:
+        if len(self.unknown) < MAX_STRICT_ERRORS and path not in self._seen:
+            self._seen.add(path)
+            self.unknown.append(path)
+
+    def _self_reading(self, type_: Quantity | Time, value: Any) -> str:
+        try:
+            if isinstance(type_, Quantity):
+                return quantity.canonical(self._quantity_text(value))
+            if isinstance(value, str):
+                return times.canonical(value, micro=type_.micro)
+        except (quantity.QuantityError, times.TimeError) as e:
+            raise _Immediate(str(e)) from None
+        raise _Immediate(self._mismatch(value, String()))
+
+    def _quantity_text(self, value: Any) -> str | float:
+        """What upstream parses: the JSON text itself, of which only numbers and strings can be quantities."""
+        if isinstance(value, bool | list | dict):
+            return _json_kind(value)
+        if type(value) is float:
+            self.unspelled = True
+        text: str | float = value.text if isinstance(value, _Literal) else value
+        return text
+
+    def _mismatch(self, value: Any, type_: Type) -> str:
+        kind = _json_kind(value)
+        if kind == "number" and isinstance(type_, Integer):
+            self.unspelled = self.unspelled or type(value) is float
+            kind = f"number {_number_text(value)}"
+        into = f"struct field {self._struct}.{'.'.join(self._fields)}" if self._fields else "value"
+        return f"json: cannot unmarshal {kind} into Go {into} of type {_go_name(type_)}"
+
+
+def _fits(type_: Type, value: Any) -> bool:
+    match type_:
+        case String():
+            return isinstance(value, str)
+        case Boolean():
+            return isinstance(value, bool)
+        case Integer():
+            low, high = types.bounds(type_)
+            return type(value) is int and low <= value <= high
+    return False
+
+
+def _zero(type_: Type) -> Any:
+    """What Go makes of a null element of a list or map."""
+    match type_:
+        case Struct() | MapOf():
+            return {}
+        case ListOf():
+            return []
+        case Boolean():
+            return False
+        case Integer():
+            return 0
+        case Quantity():
+            return "0"
+        case Time():
+            return times.ZERO_MICRO if type_.micro else times.ZERO
+        case String():
+            return ""
+    return None
+
+
+def _json_kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _number_text(value: Any) -> str:
+    """A number as it was written, as far as that is known: whole floats out of the range of integers came from integers."""
+    if isinstance(value, _Literal):
+        return value.text
+    from_integer = isinstance(value, float) and abs(value) >= 1 << 63 and value.is_integer()
+    return str(int(value) if from_integer else value)

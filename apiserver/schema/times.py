@@ -1,0 +1,179 @@
+"""Points in time as the API writes them: RFC 3339 read as Go's time package reads it, errors included. Knows no clock.
+
+Upstream: golang/go `src/time/format.go` (parse, ParseError), kubernetes/apimachinery `pkg/apis/meta/v1/{time,micro_time}.go`.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Callable
+from datetime import date
+
+RFC3339 = "2006-01-02T15:04:05Z07:00"
+RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
+"""Layouts as Go spells them; errors quote them."""
+
+ZERO = "0001-01-01T00:00:00Z"
+ZERO_MICRO = "0001-01-01T00:00:00.000000Z"
+"""Go's zero time: treated as absent where a time is not a pointer, written as null where it is."""
+
+_PLAIN = re.compile("[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
+_DAY, _YEARS_OF_CYCLE, _DAYS_OF_CYCLE = 86400, 400, 146097
+_NANO_DIGITS = 9
+
+
+class TimeError(ValueError):
+    """The text is no time; says why in Go's words."""
+
+
+class _Bad(Exception):
+    """What stands here cannot be read as the layout's next element."""
+
+
+def canonical(text: str, *, micro: bool = False) -> str:
+    """The text in UTC with whole seconds (or microseconds), fractions below cut off; raises TimeError."""
+    if not micro and _PLAIN.fullmatch(text):
+        return text
+    # Go looks at bytes. Latin-1 gives each byte of the UTF-8 form one character.
+    source = text.encode(errors="replace").decode("latin-1")
+    return _Reading(source, micro=micro).canonical()
+
+
+class _Reading:
+    """One text on its way through the layout: `rest` is what has not been read yet."""
+
+    def __init__(self, text: str, *, micro: bool) -> None:
+        self.text = self.rest = text
+        self.micro = micro
+        self.nanos = 0
+
+    def canonical(self) -> str:
+        year = self._element("2006", self._year)
+        self._literal("-")
+        month = self._element("01", self._two_digits, low=1, high=12, what="month")
+        self._literal("-")
+        day = self._element("02", self._two_digits)
+        self._literal("T")
+        hour = self._element("15", self._one_or_two_digits, high=23, what="hour")
+        self._literal(":")
+        minute = self._element("04", self._two_digits, high=59, what="minute")
+        self._literal(":")
+        second = self._element("05", self._two_digits, high=59, what="second")
+        if self.micro:
+            self._element(".000000", self._six_digits)
+        else:
+            self._fraction()
+        offset = self._element("Z07:00", self._offset)
+        if self.rest:
+            raise self._error(f": extra text: {_quote(self.rest)}")
+        if not 1 <= day <= calendar.monthrange(year + _YEARS_OF_CYCLE, month)[1]:
+            raise self._error(": day out of range")
+        return self._format(_days(year, month, day) * _DAY + hour * 3600 + minute * 60 + second - offset)
+
+    def _error(self, message: str) -> TimeError:
+        return TimeError(f"parsing time {_quote(self.text)}{message}")
+
+    def _cannot(self, at: str, element: str) -> TimeError:
+        layout = RFC3339_MICRO if self.micro else RFC3339
+        return self._error(f" as {_quote(layout)}: cannot parse {_quote(at)} as {_quote(element)}")
+
+    def _literal(self, text: str) -> None:
+        if not self.rest.startswith(text):
+            raise self._cannot(self.rest, text)
+        self.rest = self.rest[len(text) :]
+
+    def _element(self, element: str, read: Callable[[], int], *, low: int = 0, high: int = -1, what: str = "") -> int:
+        before = self.rest
+        try:
+            value = read()
+        except _Bad:
+            raise self._cannot(before, element) from None
+        if what and not low <= value <= high:
+            raise self._error(f": {what} out of range")
+        return value
+
+    def _take(self, count: int) -> str:
+        taken, self.rest = self.rest[:count], self.rest[count:]
+        return taken
+
+    def _digits(self, count: int) -> int:
+        if len(self.rest) < count or not _is_digits(self.rest[:count]):
+            raise _Bad
+        return int(self._take(count))
+
+    def _year(self) -> int:
+        return self._digits(4)
+
+    def _two_digits(self) -> int:
+        return self._digits(2)
+
+    def _one_or_two_digits(self) -> int:
+        return self._digits(2 if _is_digits(self.rest[1:2]) else 1)
+
+    def _six_digits(self) -> int:
+        if self.rest[:1] not in (".", ","):
+            raise _Bad
+        self._take(1)
+        self.nanos = self._digits(6) * 1000
+        return 0
+
+    def _fraction(self) -> None:
+        """A fraction is accepted although the layout has none."""
+        match = re.match("[.,]([0-9]+)", self.rest)
+        if match:
+            self.nanos = int(match[1][:_NANO_DIGITS].ljust(_NANO_DIGITS, "0"))
+            self._take(match.end())
+
+    def _offset(self) -> int:
+        """Seconds east of Greenwich. Go lets an offset go up to 24 hours and 60 minutes."""
+        if self.rest.startswith("Z"):
+            self._take(1)
+            return 0
+        if len(self.rest) < 6 or self.rest[3] != ":":
+            raise _Bad
+        sign, hour, minute = self.rest[0], self.rest[1:3], self.rest[4:6]
+        self._take(6)
+        hours = int(hour) if _is_digits(hour) else 0
+        minutes = int(minute) if _is_digits(hour) and _is_digits(minute) else 0
+        if minutes > 60:
+            raise self._error(": time zone offset minute out of range")
+        if hours > 24:
+            raise self._error(": time zone offset hour out of range")
+        if not _is_digits(hour) or not _is_digits(minute) or sign not in "+-":
+            raise _Bad
+        seconds = hours * 3600 + minutes * 60
+        return -seconds if sign == "-" else seconds
+
+    def _format(self, seconds: int) -> str:
+        days, second = divmod(seconds, _DAY)
+        cycles, day = divmod(days, _DAYS_OF_CYCLE)
+        # One cycle later, so that year 0, which Python does not know, has a date.
+        at = date.fromordinal(day + _DAYS_OF_CYCLE)
+        year = at.year + (cycles - 1) * _YEARS_OF_CYCLE
+        shown = f"{year:04d}" if year >= 0 else f"-{-year:04d}"
+        clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+        fraction = f".{self.nanos // 1000:06d}" if self.micro else ""
+        return f"{shown}-{at.month:02d}-{at.day:02d}T{clock}{fraction}Z"
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """The ordinal of a date from year 0 to 9999."""
+    if year < _YEARS_OF_CYCLE:
+        return date(year + _YEARS_OF_CYCLE, month, day).toordinal() - _DAYS_OF_CYCLE
+    return date(year, month, day).toordinal()
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _quote(text: str) -> str:
+    """The time package's own quoting: every byte that is not printable ASCII as \\xNN."""
+    out = []
+    for c in text:
+        if c in '"\\':
+            out.append("\\" + c)
+        else:
+            out.append(c if " " <= c <= "\x7f" else f"\\x{ord(c):02x}")
+    return f'"{"".join(out)}"'

@@ -1,0 +1,135 @@
+"""Shapes as msgspec types: what checks and orders whole objects in C.
+
+The types accept exactly the regular values of a shape. What they refuse is not yet wrong: `strict` and `canonical` then walk the value
+in Python. Generated classes are seen by these two and by `attributes` only; objects are dictionaries everywhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any
+
+import msgspec
+
+from apiserver.schema import times, types
+from apiserver.schema.types import (
+    Boolean,
+    Field,
+    Integer,
+    ListOf,
+    MapOf,
+    Presence,
+    Quantity,
+    RawJSON,
+    String,
+    Struct,
+    Time,
+    Type,
+)
+
+_NONZERO_TIME = Annotated[str, msgspec.Meta(pattern=f"^(?!{times.ZERO[:-1]})")]
+
+
+# As values, because the type checker would take a subscript with a variable for an annotation.
+_annotated: Any = Annotated
+_list: Any = list
+_dict: Any = dict
+
+
+def attribute(struct: Struct, name: str) -> str:
+    """The attribute of the generated class that holds a JSON member (whose name need not be an identifier); "" when there is none."""
+    return next((f"m{i}" for i, f in enumerate(types.members(struct)) if f.name == name), "")
+
+
+@functools.cache
+def reading(type_: Type) -> Any:
+    """For input: null and absent members are None, unknown members are refused. Structs that are no pointers are always there."""
+    match type_:
+        case Struct():
+            fields = [(f"m{i}", *_read_member(f)) for i, f in enumerate(types.members(type_))]
+            return msgspec.defstruct(type_.name, fields, omit_defaults=True, forbid_unknown_fields=True, gc=False)
+        case ListOf():
+            return _list[reading(type_.item)]
+        case MapOf():
+            return _dict[str, reading(type_.value)]
+        case Quantity():
+            return str | int | float
+    return _leaf(type_)
+
+
+def _read_member(field: Field) -> tuple[Any, Any]:
+    inner = reading(field.type)
+    if isinstance(field.type, Struct) and not types.is_pointer(field):
+        return inner, msgspec.field(default_factory=inner, name=field.name)
+    return inner | None, msgspec.field(default=None, name=field.name)
+
+
+def _leaf(type_: Type) -> Any:
+    match type_:
+        case String() | Time() | Quantity():
+            return str
+        case Boolean():
+            return bool
+        case Integer():
+            low, high = types.bounds(type_)
+            return Annotated[int, msgspec.Meta(ge=low, le=high)]
+    return Any
+
+
+@functools.cache
+def writing(type_: Type) -> Any:
+    """For output, presence rules as defaults; None when the shape needs more than these: raw JSON keeps the order of its members,
+    and a struct that is left out when empty must be written before one knows."""
+    match type_:
+        case Struct():
+            members = [_write_member(f) for f in types.members(type_)]
+            fields = [(f"m{i}", *m) for i, m in enumerate(members) if m is not None]
+            if len(fields) < len(members):
+                return None
+            return msgspec.defstruct(type_.name, fields, omit_defaults=True, gc=False)
+        case ListOf():
+            inner = writing(type_.item)
+            return None if inner is None else _list[inner]
+        case MapOf():
+            inner = writing(type_.value)
+            return None if inner is None else _dict[str, inner]
+        case RawJSON():
+            return None
+        case Time():
+            return _NONZERO_TIME
+    return _leaf(type_)
+
+
+def _write_member(field: Field) -> tuple[Any, Any] | None:
+    """msgspec leaves out members that are their default, but none whose default comes from a function.
+    An empty list or map that is to be left out is refused here: `canonical` writes such objects in Python."""
+    inner = writing(field.type)
+    if inner is None:
+        return None
+    match field.presence, field.type:
+        case Presence.POINTER, _:
+            return inner | None, msgspec.field(default=None, name=field.name)
+        case Presence.OMIT_EMPTY, Struct():
+            return None
+        case Presence.ALWAYS, Struct():
+            return inner, msgspec.field(default_factory=inner, name=field.name)
+        case Presence.ALWAYS, String() | Integer() | Boolean() | Quantity():
+            return inner, msgspec.field(default_factory=_zero_factory(field.type), name=field.name)
+        case Presence.ALWAYS | Presence.NULLABLE, _:
+            return inner | None, msgspec.field(default_factory=lambda: None, name=field.name)
+        case Presence.OMIT_EMPTY, ListOf() | MapOf():
+            return _annotated[inner, msgspec.Meta(min_length=1)] | None, msgspec.field(default=None, name=field.name)
+    return inner, msgspec.field(default=_empty(field.type), name=field.name)
+
+
+def _zero_factory(type_: Type) -> Any:
+    return (lambda: "0") if isinstance(type_, Quantity) else lambda: _empty(type_)
+
+
+def _empty(type_: Type) -> Any:
+    match type_:
+        case Integer():
+            return 0
+        case Boolean():
+            return False
+    return ""

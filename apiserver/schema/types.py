@@ -1,0 +1,195 @@
+"""The vocabulary in which a kind declares its shape.
+
+A shape is a tree of frozen values. It holds everything that is derived elsewhere: JSON names and order, protobuf numbers,
+list and map semantics for server-side apply, patch strategies, defaults, limits, immutability and descriptions.
+Lengths are bytes of UTF-8, as upstream counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from apiserver.apimachinery.fieldpath import FieldError, Path
+
+Check = Callable[[Any, Path], Iterable[FieldError]]
+"""A rule for one value: yields what is wrong with it, nothing when it is fine.
+
+Runs only when there is a value: not for an absent pointer, nor where empty and absent are the same. A member that is always written is
+always there, with Go's zero value if need be. A pure function; what it said about short texts is remembered. It is asked twice when
+something is wrong, the first time with a path that goes nowhere.
+"""
+
+
+class Presence(Enum):
+    """When a member is written, in the terms of upstream's Go tags. Reading keeps `[]` and `{}` apart from absent."""
+
+    POINTER = "pointer"  # written when it was given, also when empty or zero (`*T,omitempty`)
+    OMIT_EMPTY = "omitempty"  # left out when empty or zero (`T,omitempty`)
+    ALWAYS = "always"  # written also when absent: "", 0, false, "0" (quantity); null for lists, maps, times, raw JSON; `{…}` for structs
+    NULLABLE = "nullable"  # a pointer that is always written: null when absent (`*T` without omitempty)
+
+
+class ListType(Enum):
+    """`x-kubernetes-list-type`."""
+
+    ATOMIC = "atomic"
+    SET = "set"
+    MAP = "map"
+
+
+class _Unset(Enum):
+    UNSET = 0
+
+
+UNSET = _Unset.UNSET
+"""No default declared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class String:
+    """Text. `go` is the Go type that decoding errors name; `max_bytes` 0 means no limit; `enum` lists the legal values in
+    the order in which the error prints them; `check` is the format."""
+
+    go: str = "string"
+    max_bytes: int = 0
+    enum: tuple[str, ...] = ()
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Integer:
+    """A whole number of 32 or 64 bits."""
+
+    bits: int = 64
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Boolean:
+    """true or false."""
+
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Quantity:
+    """A resource quantity; read from text or number, kept and written in canonical form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Time:
+    """RFC 3339; written in UTC with whole seconds, or with microseconds when `micro`."""
+
+    micro: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RawJSON:
+    """Any JSON value, kept as it is (runtime.RawExtension, FieldsV1)."""
+
+    go: str = "runtime.RawExtension"
+    model: str = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListOf:
+    """A list. `unique` gives an item's identity for the declared uniqueness check; `keys` are the keys of a MAP list.
+
+    Checked as upstream's list helper does: more than `max_items` is one TooMany and nothing else; otherwise every item,
+    then each repeated identity as Duplicate on the later element.
+    """
+
+    item: Type
+    list_type: ListType = ListType.ATOMIC
+    keys: tuple[str, ...] = ()
+    max_items: int = 0
+    unique: Callable[[Any], Any] | None = None
+    go: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MapOf:
+    """A map from text to `value`.
+
+    Checked like a list: more than `max_items` is one TooMany and nothing else; otherwise every key, then its value.
+    `key_check` gets the key and the map's own path. Keys longer than `shown_key_bytes` are shortened in the paths of their values
+    (0: never). `go_key` is the Go type of the key.
+    """
+
+    value: Type
+    max_items: int = 0
+    key_check: Check | None = None
+    go_key: str = "string"
+    shown_key_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Field:
+    """One member of a struct.
+
+    `number` is the protobuf field number. `required` reports an absent or empty value (of a pointer: an absent one) as `Required value`,
+    and nothing else about it; `default` fills an absent or empty one (of a pointer: an absent one) and is a value, or a function of the
+    struct it is in and the request's time that may return None; `immutable` refuses a change on update.
+    `inline` puts the members of a struct field directly into the parent's JSON, while protobuf nests it.
+    `doc` is the description in OpenAPI, in our own words. `expected` is OpenAPI's `required` where that does not follow from the rest.
+    """
+
+    name: str
+    number: int
+    type: Type
+    doc: str = ""
+    presence: Presence = Presence.OMIT_EMPTY
+    required: bool = False
+    default: Any = UNSET
+    immutable: bool = False
+    inline: bool = False
+    patch_strategy: str = ""
+    patch_merge_key: str = ""
+    expected: bool | None = None
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Struct:
+    """An object with named members, in the order in which they are written.
+
+    `name` is the Go type name, `model` the OpenAPI package it lives in (definition name = `<model>.<name>`),
+    `go` the package prefix that decoding errors print. `atomic` is `x-kubernetes-map-type: atomic`.
+    `check` holds rules over several members; it runs after the members' own rules.
+    """
+
+    name: str
+    fields: Sequence[Field]
+    doc: str = ""
+    model: str = ""
+    go: str = "v1"
+    atomic: bool = False
+    check: Check | None = None
+
+
+Type = String | Integer | Boolean | Quantity | Time | RawJSON | ListOf | MapOf | Struct
+
+
+def members(struct: Struct) -> tuple[Field, ...]:
+    """The members as they stand in JSON: those of an inline struct in its place."""
+    found: list[Field] = []
+    for field in struct.fields:
+        if field.inline and isinstance(field.type, Struct):
+            found += members(field.type)
+        else:
+            found.append(field)
+    return tuple(found)
+
+
+def is_pointer(field: Field) -> bool:
+    """Whether absent and empty are two different things for this member."""
+    return field.presence in (Presence.POINTER, Presence.NULLABLE)
+
+
+def bounds(integer: Integer) -> tuple[int, int]:
+    """The least and the greatest value."""
+    half = 1 << (integer.bits - 1)
+    return -half, half - 1

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import copy
+import json
+import random
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver import resources
+from apiserver.schema import canonical, shapes, strict, times
+from apiserver.schema.resource import Object
+from tests.unit.schema import shapes_and_values
+from tests.unit.schema.gadget import GADGET, PART, SPEC
+from tests.unit.schema.shapes_and_values import Sample
+
+KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES}
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored"),
+    [
+        (
+            "ResourceSlice",
+            '{"metadata":{},"spec":{"driver":"","pool":{"name":"","generation":0,"resourceSliceCount":0}}}',
+        ),
+        ("DeviceClass", '{"metadata":{},"spec":{}}'),
+        ("ResourceClaim", '{"metadata":{},"spec":{"devices":{"requests":null}},"status":{}}'),
+        (
+            "ResourceClaimTemplate",
+            '{"metadata":{},"spec":{"metadata":{},"spec":{"devices":{"requests":null}}}}',
+        ),
+    ],
+)
+def test_the_zero_object_of_a_kind_is_what_bookmarks_carry(kind: str, stored: str) -> None:
+    assert canonical.encode(KINDS[kind], {}).decode() == stored
+    assert json.dumps(canonical.zero(KINDS[kind]), separators=(",", ":")) == stored
+
+
+def test_zero_objects_are_not_shared() -> None:
+    canonical.zero(GADGET)["spec"]["pool"]["rank"] = 5
+    assert canonical.zero(GADGET)["spec"]["pool"] == {"rank": 0}
+
+
+def test_kind_version_and_managed_fields_are_not_stored() -> None:
+    metadata = {"managedFields": [{"manager": "m"}], "resourceVersion": "7", "name": "n", "uid": "u"}
+    stored = canonical.encode(GADGET, {"kind": "Gadget", "apiVersion": "v1", "metadata": metadata, "spec": {}})
+    assert json.loads(stored)["metadata"] == {"name": "n", "uid": "u"}
+    assert b"kind" not in stored
+    assert b"apiVersion" not in stored
+
+
+def test_the_object_is_not_changed() -> None:
+    obj: Object = {
+        "spec": {"labels": {"b": "", "a": ""}, "parts": [], "node": None},
+        "metadata": {"resourceVersion": "7"},
+    }
+    before = copy.deepcopy(obj)
+    canonical.encode(GADGET, obj)
+    assert obj == before
+    assert list(obj["spec"]["labels"]) == ["b", "a"]
+
+
+def stored_spec(spec: dict[str, Any]) -> Any:
+    return json.loads(canonical.encode(GADGET, {"spec": spec}))["spec"]
+
+
+NOTHING = {"owner": "", "pool": {"rank": 0}, "raw": None, "extra": None}
+
+
+def test_members_are_written_as_their_presence_says() -> None:
+    assert stored_spec({}) == NOTHING
+    empty = {"node": "", "solid": False, "mode": "", "parts": [], "limits": {}, "grams": 0, "extra": [], "raw": {}}
+    assert stored_spec(empty) == NOTHING | {"node": "", "solid": False, "extra": [], "raw": {}}
+    assert stored_spec({"parts": [{}]})["parts"] == [{"name": "", "size": "0", "least": None}]
+
+
+def test_a_zero_time_is_absent_or_null() -> None:
+    obj = {"metadata": {"creationTimestamp": times.ZERO, "deletionTimestamp": times.ZERO, "name": times.ZERO}}
+    assert json.loads(canonical.encode(GADGET, obj))["metadata"] == {"name": times.ZERO, "deletionTimestamp": None}
+    condition = {"type": "t", "lastTransitionTime": times.ZERO}
+    stored = json.loads(canonical.encode(GADGET, {"status": {"conditions": [condition, {}]}}))
+    assert [c["lastTransitionTime"] for c in stored["status"]["conditions"]] == [None, None]
+
+
+def test_a_struct_that_may_be_left_out_goes_when_it_has_nothing_to_say() -> None:
+    assert canonical.encode(GADGET, {"status": {"conditions": []}}).endswith(b"}}")
+    assert b"status" not in canonical.encode(GADGET, {"status": {"conditions": []}})
+
+
+def test_maps_are_sorted_and_raw_json_is_not() -> None:
+    spec = {"labels": {"b": "", "\U0001f600": "", "\uffff": "", "B": "", "": ""}, "raw": {"b": 1, "a": 2}}
+    assert list(stored_spec(spec)["labels"]) == ["", "B", "b", "\uffff", "\U0001f600"]
+    assert list(stored_spec(spec)["raw"]) == ["b", "a"]
+
+
+@pytest.mark.parametrize("shape", [GADGET, KINDS["ResourceSlice"]], ids=["with raw json", "without"])
+def test_text_is_escaped_as_go_does(shape: Any) -> None:
+    text = '<&>\u2028\u2029\u00e4\U0001f600"\\/\b\f\n\r\t\x00\x1f\x7f'
+    stored = canonical.encode(shape, {"metadata": {"annotations": {text: text}}})
+    escaped = '"\\u003c\\u0026\\u003e\\u2028\\u2029ä😀\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\x7f"'
+    assert f'{{"metadata":{{"annotations":{{{escaped}:{escaped}}}}}'.encode() in stored
+
+
+@pytest.mark.parametrize("shape", [GADGET, KINDS["ResourceSlice"]], ids=["with raw json", "without"])
+def test_half_characters_are_written_as_replacement_characters(shape: Any) -> None:
+    stored = canonical.encode(shape, {"metadata": {"name": "a\ud800b"}})
+    assert json.loads(stored)["metadata"]["name"] == "a\ufffdb"
+
+
+def test_raw_json_may_be_deep_and_hold_huge_integers() -> None:
+    deep: list[Any] = [10**40]
+    for _ in range(300):
+        deep = [deep]
+    assert stored_spec({"raw": deep})["raw"] == deep
+
+
+@given(shapes_and_values.samples(), st.randoms(use_true_random=False))
+def test_encoding_is_idempotent_and_the_order_of_members_does_not_matter(sample: Sample, order: random.Random) -> None:
+    stored = canonical.encode(sample.shape, sample.value)
+    assert canonical.encode(sample.shape, orjson.loads(stored)) == stored
+    if not canonical._holds_raw(sample.shape):
+        assert canonical.encode(sample.shape, shapes_and_values.shuffled(sample.value, order)) == stored
+
+
+@given(shapes_and_values.samples())
+def test_both_ways_of_writing_give_the_same_bytes(sample: Sample) -> None:
+    slow = canonical._dump(canonical._struct_writer(sample.shape)(sample.value))
+    assert canonical.encode(sample.shape, sample.value) == canonical._escaped(slow)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ({}, {"parts": [], "limits": {}, "labels": None, "mode": "", "grams": 0, "pool": {"rank": 0}}, True),
+        ({"node": ""}, {}, False),
+        ({"node": ""}, {"node": ""}, True),
+        ({"solid": False}, {}, False),
+        ({"parts": [{"size": "1Gi"}]}, {"parts": [{"size": "1048576Ki"}]}, True),
+        ({"parts": [{"size": "1e3"}]}, {"parts": [{"size": "1k"}]}, True),
+        ({"parts": [{"size": "0"}]}, {"parts": [{}]}, True),
+        ({"parts": [{"factor": "0"}]}, {"parts": [{}]}, False),
+        ({"parts": [{"least": "0"}]}, {"parts": [{}]}, False),
+        ({"parts": [{}]}, {"parts": [{}, {}]}, False),
+        ({"limits": {"a": {"top": "1"}}}, {"limits": {"a": {"top": "1000m"}}}, True),
+        ({"limits": {"a": {}}}, {"limits": {"b": {}}}, False),
+        ({"raw": {"a": 1, "b": [None]}}, {"raw": {"b": [None], "a": 1}}, True),
+        ({"raw": {"a": 1}}, {"raw": {"a": True}}, False),
+        ({"raw": {"a": 1}}, {"raw": {"a": 1.0}}, False),
+        ({"raw": [1, 2]}, {"raw": [2, 1]}, False),
+        ({"owner": "a"}, {"owner": "b"}, False),
+    ],
+)
+def test_equality_is_about_meaning(a: dict[str, Any], b: dict[str, Any], same: bool) -> None:
+    assert canonical.equal(SPEC, a, b) is same
+    assert canonical.equal(SPEC, b, a) is same
+
+
+def test_zero_and_absent_times_are_equal_unless_they_are_pointers() -> None:
+    assert canonical.equal(shapes.CONDITION, {"lastTransitionTime": times.ZERO}, {})
+    assert not canonical.equal(PART, {"since": times.ZERO}, {})
+
+
+@given(shapes_and_values.samples())
+def test_an_object_equals_what_is_stored_of_it(sample: Sample) -> None:
+    stored = strict.decode(sample.shape, json.loads(canonical.encode(sample.shape, sample.value))).object
+    assert canonical.equal(sample.shape, sample.value, stored)

@@ -1,0 +1,353 @@
+"""Shapes become the definitions that upstream's generator would write, in both versions of OpenAPI."""
+
+from typing import Any
+
+import pytest
+
+from apiserver.schema import machinery, shapes
+from apiserver.schema.openapi import PATCH, QUANTITY, Definitions, Dialect
+from apiserver.schema.resource import Resource
+from apiserver.schema.types import (
+    Boolean,
+    Field,
+    Integer,
+    ListOf,
+    ListType,
+    MapOf,
+    Presence,
+    Quantity,
+    RawJSON,
+    String,
+    Struct,
+    Time,
+    Type,
+)
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+V2, V3 = "#/definitions/", "#/components/schemas/"
+INNER = Struct(name="Inner", model="m", fields=[Field(name="x", number=1, type=String())])
+EXPECTING = Struct(
+    name="Expecting", model="m", fields=[Field(name="x", number=1, type=String(), presence=Presence.ALWAYS)]
+)
+
+
+def member(
+    type_: Type, dialect: Dialect = Dialect.V3, *, presence: Presence = Presence.OMIT_EMPTY, **more: Any
+) -> dict[str, Any]:
+    """The schema of one member."""
+    definitions = Definitions(dialect)
+    shape = Struct(name="S", model="m", fields=[Field(name="f", number=1, type=type_, presence=presence, **more)])
+    definitions.event(shape, [])
+    found: dict[str, Any] = definitions.all()["m.S"]["properties"]["f"]
+    return found
+
+
+def required(type_: Type, presence: Presence = Presence.OMIT_EMPTY, *, name: str = "f", **more: Any) -> bool:
+    definitions = Definitions(Dialect.V2)
+    shape = Struct(name="S", model="m", fields=[Field(name=name, number=1, type=type_, presence=presence, **more)])
+    definitions.event(shape, [])
+    return name in definitions.all()["m.S"].get("required", [])
+
+
+@pytest.mark.parametrize(
+    ("type_", "schema"),
+    [
+        (String(), {"type": "string"}),
+        (Integer(), {"type": "integer", "format": "int64"}),
+        (Integer(bits=32), {"type": "integer", "format": "int32"}),
+        (Boolean(), {"type": "boolean"}),
+        (Quantity(), {"$ref": V2 + QUANTITY}),
+        (Time(), {"$ref": V2 + META + ".Time"}),
+        (Time(micro=True), {"$ref": V2 + META + ".MicroTime"}),
+        (RawJSON(), {"$ref": V2 + "io.k8s.apimachinery.pkg.runtime.RawExtension"}),
+        (INNER, {"$ref": V2 + "m.Inner"}),
+        (MapOf(Integer()), {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}}),
+        (MapOf(INNER), {"type": "object", "additionalProperties": {"$ref": V2 + "m.Inner"}}),
+        (ListOf(String()), {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"}),
+        (
+            ListOf(INNER, ListType.MAP, keys=("x",)),
+            {
+                "type": "array",
+                "items": {"$ref": V2 + "m.Inner"},
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["x"],
+            },
+        ),
+    ],
+)
+def test_a_type_has_its_schema_and_in_version_2_never_a_default(type_: Type, schema: dict[str, Any]) -> None:
+    assert member(type_, Dialect.V2) == schema
+    assert member(type_, Dialect.V2, presence=Presence.ALWAYS) == schema
+
+
+@pytest.mark.parametrize(
+    ("type_", "presence", "schema"),
+    [
+        (String(), Presence.OMIT_EMPTY, {"type": "string"}),
+        (String(), Presence.POINTER, {"type": "string"}),
+        (String(), Presence.ALWAYS, {"type": "string", "default": ""}),
+        (Integer(), Presence.ALWAYS, {"type": "integer", "format": "int64", "default": 0}),
+        (Boolean(), Presence.ALWAYS, {"type": "boolean", "default": False}),
+        (INNER, Presence.ALWAYS, {"allOf": [{"$ref": V3 + "m.Inner"}], "default": {}}),
+        (INNER, Presence.OMIT_EMPTY, {"allOf": [{"$ref": V3 + "m.Inner"}], "default": {}}),
+        (INNER, Presence.POINTER, {"$ref": V3 + "m.Inner"}),
+        (Quantity(), Presence.ALWAYS, {"$ref": V3 + QUANTITY}),
+        (Time(), Presence.ALWAYS, {"$ref": V3 + META + ".Time"}),
+        (
+            MapOf(String()),
+            Presence.ALWAYS,
+            {"type": "object", "additionalProperties": {"type": "string", "default": ""}},
+        ),
+        (MapOf(Quantity()), Presence.ALWAYS, {"type": "object", "additionalProperties": {"$ref": V3 + QUANTITY}}),
+        (
+            ListOf(INNER),
+            Presence.ALWAYS,
+            {
+                "type": "array",
+                "items": {"allOf": [{"$ref": V3 + "m.Inner"}], "default": {}},
+                "x-kubernetes-list-type": "atomic",
+            },
+        ),
+        (
+            ListOf(Boolean(), ListType.SET),
+            Presence.OMIT_EMPTY,
+            {"type": "array", "items": {"type": "boolean", "default": False}, "x-kubernetes-list-type": "set"},
+        ),
+    ],
+)
+def test_version_3_writes_zero_values_as_defaults(type_: Type, presence: Presence, schema: dict[str, Any]) -> None:
+    assert member(type_, presence=presence) == schema
+
+
+def test_a_reference_with_a_description_is_wrapped_in_version_3_only() -> None:
+    described = {"presence": Presence.POINTER, "doc": "What it is."}
+    assert member(INNER, Dialect.V3, **described) == {"description": "What it is.", "allOf": [{"$ref": V3 + "m.Inner"}]}  # type: ignore[arg-type]
+    assert member(INNER, Dialect.V2, **described) == {"description": "What it is.", "$ref": V2 + "m.Inner"}  # type: ignore[arg-type]
+
+
+def test_a_quantity_may_be_a_number_in_version_3() -> None:
+    for dialect, expected in (
+        (Dialect.V2, {"type": "string"}),
+        (Dialect.V3, {"oneOf": [{"type": "string"}, {"type": "number"}]}),
+    ):
+        definitions = Definitions(dialect)
+        definitions.event(Struct(name="S", model="m", fields=[Field(name="q", number=1, type=Quantity())]), [])
+        found = definitions.all()[QUANTITY]
+        assert {k: v for k, v in found.items() if k != "description"} == expected
+
+
+def test_times_are_formatted_text() -> None:
+    definitions = Definitions(Dialect.V3)
+    definitions.event(Struct(name="S", model="m", fields=[Field(name="t", number=1, type=Time())]), [])
+    found = definitions.all()[f"{META}.Time"]
+    assert (found["type"], found["format"]) == ("string", "date-time")
+
+
+def test_patch_strategies_are_written() -> None:
+    found = member(ListOf(String()), patch_strategy="merge", patch_merge_key="uid")
+    assert found["x-kubernetes-patch-strategy"] == "merge"
+    assert found["x-kubernetes-patch-merge-key"] == "uid"
+
+
+def test_an_atomic_struct_says_so() -> None:
+    definitions = Definitions(Dialect.V2)
+    definitions.event(Struct(name="S", model="m", atomic=True, fields=[]), [])
+    assert definitions.all()["m.S"]["x-kubernetes-map-type"] == "atomic"
+
+
+def test_members_of_an_inline_struct_stand_in_its_place() -> None:
+    definitions = Definitions(Dialect.V2)
+    outer = Struct(name="S", model="m", fields=[Field(name="i", number=1, type=INNER, inline=True)])
+    definitions.event(outer, [])
+    assert list(definitions.all()) == ["m.S"]
+    assert list(definitions.all()["m.S"]["properties"]) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "presence", "expected"),
+    [
+        (String(), Presence.OMIT_EMPTY, False),
+        (String(), Presence.POINTER, False),
+        (String(), Presence.ALWAYS, True),
+        (Integer(), Presence.ALWAYS, True),
+        (Quantity(), Presence.ALWAYS, True),
+        (Quantity(), Presence.NULLABLE, False),
+        (Time(), Presence.ALWAYS, True),
+        (RawJSON(), Presence.ALWAYS, True),
+        (ListOf(String()), Presence.ALWAYS, False),
+        (MapOf(String()), Presence.ALWAYS, False),
+        (INNER, Presence.ALWAYS, False),
+        (EXPECTING, Presence.ALWAYS, True),
+        (EXPECTING, Presence.POINTER, False),
+    ],
+)
+def test_what_clients_are_expected_to_send_follows_from_presence(
+    type_: Type, presence: Presence, expected: bool
+) -> None:
+    assert required(type_, presence) is expected
+
+
+def test_a_member_that_may_not_be_empty_is_expected() -> None:
+    assert required(MapOf(String()), required=True)
+    assert not required(INNER, Presence.POINTER, required=True)
+
+
+def test_a_spec_is_always_expected() -> None:
+    assert required(INNER, Presence.ALWAYS, name="spec")
+
+
+def test_a_shape_can_say_what_is_expected() -> None:
+    assert required(Quantity(), Presence.POINTER, expected=True)
+    assert not required(String(), Presence.ALWAYS, expected=False)
+
+
+def thing(**more: Any) -> Resource:
+    fields = [
+        Field(name="metadata", number=1, type=shapes.OBJECT_META, presence=Presence.ALWAYS, doc="Metadata."),
+        Field(name="spec", number=2, type=INNER, presence=Presence.ALWAYS, doc="What is wanted."),
+    ]
+    shape = Struct(name="Thing", model=more.pop("model", "m"), doc="A thing.", fields=fields)
+    return Resource(kind="Thing", plural="things", singular="thing", namespaced=True, shape=shape, group="g.io", **more)
+
+
+def test_a_kind_has_its_type_members_and_says_what_it_is() -> None:
+    definitions = Definitions(Dialect.V3)
+    assert definitions.object(thing()) == {"$ref": V3 + "m.Thing"}
+    found = definitions.all()["m.Thing"]
+    assert list(found["properties"]) == ["apiVersion", "kind", "metadata", "spec"]
+    assert found["required"] == ["spec"]
+    assert found["description"] == "A thing."
+    assert found["x-kubernetes-group-version-kind"] == [{"group": "g.io", "kind": "Thing", "version": "v1"}]
+    assert found["properties"]["metadata"]["default"] == {}
+
+
+def test_a_list_of_a_kind_is_a_kind() -> None:
+    definitions = Definitions(Dialect.V3)
+    assert definitions.list(thing()) == {"$ref": V3 + "m.ThingList"}
+    found = definitions.all()["m.ThingList"]
+    assert found["required"] == ["items"]
+    assert found["properties"]["items"]["items"] == {"allOf": [{"$ref": V3 + "m.Thing"}], "default": {}}
+    assert "x-kubernetes-list-type" not in found["properties"]["items"]
+    assert found["properties"]["metadata"]["allOf"] == [{"$ref": f"{V3}{META}.ListMeta"}]
+    assert found["x-kubernetes-group-version-kind"] == [{"group": "g.io", "kind": "ThingList", "version": "v1"}]
+    assert definitions.all()["m.Thing"]["x-kubernetes-group-version-kind"]
+
+
+def test_a_kind_that_is_served_in_several_versions_under_one_name_lists_them_all() -> None:
+    definitions = Definitions(Dialect.V2)
+    first = thing()
+    definitions.object(first)
+    definitions.object(
+        Resource(kind="Thing", plural="things", singular="thing", namespaced=True, shape=first.shape, version="v2")
+    )
+    assert [k["version"] for k in definitions.all()["m.Thing"]["x-kubernetes-group-version-kind"]] == ["v1", "v2"]
+
+
+def test_a_shape_without_a_model_goes_where_the_document_says() -> None:
+    definitions = Definitions(Dialect.V2, model="io.g.v1")
+    definitions.object(thing(model=""))
+    assert "io.g.v1.Thing" in definitions.all()
+
+
+def test_shapes_of_one_name_that_differ_in_rules_only_are_one_definition() -> None:
+    definitions = Definitions(Dialect.V2)
+    for limit in (1, 2):
+        same = Struct(name="S", model="m", fields=[Field(name="x", number=1, type=String(max_bytes=limit))])
+        definitions.event(same, [("g", "v1", "S")])
+    assert list(definitions.all()) == ["m.S"]
+
+
+def test_different_shapes_of_one_name_are_refused() -> None:
+    definitions = Definitions(Dialect.V2)
+    definitions.event(Struct(name="S", model="m", fields=[Field(name="x", number=1, type=String())]), [])
+    with pytest.raises(ValueError, match=r"two different shapes are named m\.S"):
+        definitions.event(Struct(name="S", model="m", fields=[Field(name="y", number=1, type=String())]), [])
+
+
+def test_definitions_are_sorted_by_name() -> None:
+    definitions = Definitions(Dialect.V2)
+    definitions.object(thing())
+    definitions.patch()
+    assert list(definitions.all()) == sorted(definitions.all())
+    assert definitions.all()[PATCH]["type"] == "object"
+
+
+def test_everything_is_described() -> None:
+    definitions = Definitions(Dialect.V3)
+    for shape in (machinery.STATUS, machinery.DELETE_OPTIONS, machinery.API_RESOURCE_LIST, machinery.API_GROUP):
+        definitions.message(shape, [("", "v1", shape.name)])
+    definitions.event(machinery.WATCH_EVENT, [])
+    definitions.event(shapes.OBJECT_META, [])
+    definitions.patch()
+    for name, schema in definitions.all().items():
+        assert schema["description"], name
+        for member_name, property_ in schema.get("properties", {}).items():
+            assert property_["description"], f"{name}.{member_name}"
+
+
+UPSTREAM: dict[str, tuple[list[str], list[str]]] = {
+    "Status": (["apiVersion", "kind", "metadata", "status", "message", "reason", "details", "code"], []),
+    "StatusDetails": (["name", "group", "kind", "uid", "causes", "retryAfterSeconds"], []),
+    "StatusCause": (["reason", "message", "field"], []),
+    "DeleteOptions": (
+        [
+            "apiVersion",
+            "kind",
+            "gracePeriodSeconds",
+            "preconditions",
+            "orphanDependents",
+            "propagationPolicy",
+            "dryRun",
+            "ignoreStoreReadErrorWithClusterBreakingPotential",
+        ],
+        [],
+    ),
+    "Preconditions": (["uid", "resourceVersion"], []),
+    "WatchEvent": (["type", "object"], ["type", "object"]),
+    "APIResourceList": (["apiVersion", "kind", "groupVersion", "resources"], ["groupVersion", "resources"]),
+    "APIResource": (
+        [
+            "name",
+            "singularName",
+            "namespaced",
+            "group",
+            "version",
+            "kind",
+            "verbs",
+            "shortNames",
+            "categories",
+            "storageVersionHash",
+        ],
+        ["name", "singularName", "namespaced", "kind", "verbs"],
+    ),
+    "APIGroup": (
+        ["apiVersion", "kind", "name", "versions", "preferredVersion", "serverAddressByClientCIDRs"],
+        ["name", "versions"],
+    ),
+    "ListMeta": (["selfLink", "resourceVersion", "continue", "remainingItemCount", "shardInfo"], []),
+    "OwnerReference": (
+        ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"],
+        ["apiVersion", "kind", "name", "uid"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UPSTREAM)
+def test_the_machinerys_own_messages_have_upstreams_members(name: str) -> None:
+    definitions = Definitions(Dialect.V3)
+    for shape in (machinery.STATUS, machinery.DELETE_OPTIONS, machinery.API_RESOURCE_LIST, machinery.API_GROUP):
+        definitions.message(shape, [])
+    definitions.event(machinery.WATCH_EVENT, [])
+    definitions.event(shapes.OBJECT_META, [])
+    found = definitions.all()[f"{META}.{name}"]
+    names, expected = UPSTREAM[name]
+    assert sorted(found["properties"]) == sorted(names)
+    assert sorted(found.get("required", [])) == sorted(expected)
+
+
+def test_the_verbs_of_a_resource_have_no_list_type() -> None:
+    definitions = Definitions(Dialect.V3)
+    definitions.message(machinery.API_RESOURCE_LIST, [])
+    properties = definitions.all()[f"{META}.APIResource"]["properties"]
+    assert "x-kubernetes-list-type" not in properties["verbs"]
+    assert properties["shortNames"]["x-kubernetes-list-type"] == "atomic"
