@@ -1,0 +1,195 @@
+"""The capacities of a device, and the policies by which requests may consume them in part.
+
+Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.quantity import Quantity as Amount
+from apiserver.apimachinery.quantity import parse
+from apiserver.resources._formats import MODEL
+from apiserver.schema.types import Field, ListOf, Presence, Quantity, Struct
+
+VALID_VALUES = 10
+
+REQUEST_POLICY_RANGE = Struct(
+    name="CapacityRequestPolicyRange",
+    model=MODEL,
+    doc="Lets a request consume any amount between two bounds, perhaps only in steps.",
+    fields=(
+        Field(
+            name="min",
+            number=1,
+            type=Quantity(),
+            presence=Presence.POINTER,
+            expected=True,
+            doc="The least amount that can be consumed; smaller requests are rounded up to it. Has to be given, and be no more than "
+            "the policy's default and the device's capacity.",
+        ),
+        Field(
+            name="max",
+            number=2,
+            type=Quantity(),
+            presence=Presence.POINTER,
+            doc="The greatest amount that one request can consume; the capacity if absent. Not less than `min` and the policy's "
+            "default, and no more than the capacity.",
+        ),
+        Field(
+            name="step",
+            number=3,
+            type=Quantity(),
+            presence=Presence.POINTER,
+            doc="The distance between amounts that can be consumed, counted from `min`; requests are rounded up to the next one. "
+            "The default and `max` have to be such amounts, and one step from `min` has to fit into the capacity.",
+        ),
+    ),
+)
+
+REQUEST_POLICY = Struct(
+    name="CapacityRequestPolicy",
+    model=MODEL,
+    doc="Which amounts of a shared device's capacity a request can consume. At most one of `validValues` and `validRange` may be "
+    "given; with neither, a request consumes what it asks for.",
+    fields=(
+        Field(
+            name="default",
+            number=1,
+            type=Quantity(),
+            presence=Presence.NULLABLE,
+            doc="What a request consumes that does not mention this capacity. Needed when the amounts are limited, and itself one of "
+            "them. Without it such a request consumes the whole capacity.",
+        ),
+        Field(
+            name="validValues",
+            number=3,
+            type=ListOf(Quantity()),
+            doc="The amounts that can be consumed, in rising order, at most ten, none above the capacity. A request is rounded up to "
+            "the next one; a request above the last cannot be met by this device.",
+        ),
+        Field(
+            name="validRange",
+            number=4,
+            type=REQUEST_POLICY_RANGE,
+            presence=Presence.POINTER,
+            doc="The bounds between which amounts can be consumed.",
+        ),
+    ),
+)
+
+DEVICE_CAPACITY = Struct(
+    name="DeviceCapacity",
+    model=MODEL,
+    doc="An amount of something that a device has.",
+    fields=(
+        Field(
+            name="value",
+            number=1,
+            type=Quantity(),
+            presence=Presence.ALWAYS,
+            doc="How much the device has. For a device that may be allocated several times, what all allocations share; otherwise "
+            "the user of the device gets all of it.",
+        ),
+        Field(
+            name="requestPolicy",
+            number=2,
+            type=REQUEST_POLICY,
+            presence=Presence.POINTER,
+            doc="How much of it requests can consume. Only for devices that may be allocated several times.",
+        ),
+    ),
+)
+
+# --- Rules -----------------------------------------------------------------------------------------------------------
+
+
+def request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
+    policy = capacity["requestPolicy"]
+    values, bounds, default = policy.get("validValues"), policy.get("validRange"), policy.get("default")
+    if not shared:
+        yield fieldpath.forbidden(path, "allowMultipleAllocations must be true")
+    elif values and bounds is not None:
+        text = 'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+        yield fieldpath.forbidden(path, text)
+    elif default is None and (values or bounds is not None):
+        limit = "validValues" if values else "validRange"
+        yield fieldpath.required(path.child("default"), f"required when {limit} is defined")
+    elif values or bounds is not None:
+        whole, wanted = parse(capacity.get("value", "0")), parse(default)
+        if values:
+            yield from _valid_values([parse(v) for v in values], path.child("validValues"), whole, wanted)
+        else:
+            parsed = {name: parse(v) for name, v in bounds.items()}
+            yield from _valid_range(parsed, path.child("validRange"), whole, wanted)
+
+
+def _valid_values(values: list[Amount], path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
+    for i, (a, b) in enumerate(itertools.pairwise(values), 1):
+        if b < a:
+            yield fieldpath.invalid(path.index(i), b.canonical(), "values must be sorted in ascending order")
+    listed = len(values) <= VALID_VALUES
+    if listed:
+        yield from _options(values, path, whole)
+    else:
+        yield fieldpath.too_many(path, len(values), VALID_VALUES)
+    if not (listed and default in values):
+        text = "default value is not valid according to the requestPolicy"
+        yield fieldpath.invalid(path, default.canonical(), text)
+
+
+def _options(values: list[Amount], path: Path, whole: Amount) -> Iterator[FieldError]:
+    for i, value in enumerate(values):
+        if whole < value:
+            text = f"option is larger than capacity value: {whole.canonical()}"
+            yield fieldpath.invalid(path.index(i), value.canonical(), text)
+    seen: set[int] = set()
+    for i, value in enumerate(values):
+        # Compared as whole numbers: a spelling with a fraction can repeat another value.
+        if value.value() in seen:
+            yield fieldpath.duplicate(path.index(i), str(value.value()))
+        seen.add(value.value())
+
+
+def _valid_range(bounds: Mapping[str, Amount], path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
+    """The bounds against each other, the default and the capacity. Errors of the default stand on the bound that it breaks."""
+    low, high, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
+    if low is None:
+        yield fieldpath.required(path.child("min"), "required when validRange is defined")
+        return
+    at = path.child("min")
+    if whole < low:
+        yield fieldpath.invalid(at, low.canonical(), f"min is larger than capacity value: {whole.canonical()}")
+    if default < low:
+        yield fieldpath.invalid(at, default.canonical(), f"default is less than min: {low.canonical()}")
+    if high is not None:
+        at = path.child("max")
+        if high < low:
+            yield fieldpath.invalid(at, low.canonical(), f"min is larger than max: {high.canonical()}")
+        if whole < high:
+            yield fieldpath.invalid(at, high.canonical(), f"max is larger than capacity value: {whole.canonical()}")
+        if high < default:
+            yield fieldpath.invalid(at, default.canonical(), f"default is more than max: {high.canonical()}")
+    if step is not None:
+        reached = [default] if high is None else [default, high]
+        yield from _steps(low, step, path.child("step"), whole=whole, reached=reached)
+
+
+def _steps(low: Amount, step: Amount, path: Path, *, whole: Amount, reached: Iterable[Amount]) -> Iterator[FieldError]:
+    """Amounts are compared as whole numbers. A step of zero ends the connection in 1.36; 1.37 words it as here."""
+    if step.sign() <= 0:
+        yield fieldpath.invalid(path, step.canonical(), "must be greater than zero")
+        return
+    first = low + step
+    if whole < first:
+        text = f"one step {first.canonical()} is larger than capacity value: {whole.canonical()}"
+        yield fieldpath.invalid(path, step.canonical(), text)
+    width = step.value()
+    for value in reached:
+        if width and (value.value() - low.value()) % width:
+            text = f"value is not a multiple of a given step ({step.canonical()}) from ({low.canonical()})"
+            yield fieldpath.invalid(path, value.canonical(), text)

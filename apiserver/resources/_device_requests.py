@@ -1,0 +1,414 @@
+"""What claims and claim templates share: the shape of a request for devices and the rules that span its members.
+
+Knows no endpoint and no stored state.
+Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.resources import _configuration, _formats
+from apiserver.resources._formats import MODEL, by_name
+from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct
+
+ALTERNATIVES, CONSTRAINTS = 8, 32
+OPERATORS = ("Equal", "Exists")
+MODES = ("All", "ExactCount")
+
+_KIND_OF_REQUEST = "exactly one of `exactly` or `firstAvailable` is required"
+_NOT_A_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+
+
+# --- Requests --------------------------------------------------------------------------------------------------------
+
+DEVICE_TOLERATION = Struct(
+    name="DeviceToleration",
+    model=MODEL,
+    doc="Lets a request use devices in spite of the taints that this toleration matches by key, value and effect.",
+    fields=(
+        Field(
+            name="key",
+            number=1,
+            type=String(),
+            doc="The key of the taints that are tolerated, in the form of a label key. Empty matches every key; the operator "
+            "has to be Exists then.",
+        ),
+        Field(
+            name="operator",
+            number=2,
+            type=String(go="v1.DeviceTolerationOperator"),
+            default="Equal",
+            doc="How the taint's value is judged: with Equal, the default, it has to be the same as `value`; with Exists any "
+            "value will do.",
+        ),
+        Field(
+            name="value",
+            number=3,
+            type=String(),
+            doc="The value that a taint must have to be tolerated. Has to be empty with the operator Exists, otherwise a legal "
+            "label value.",
+        ),
+        Field(
+            name="effect",
+            number=4,
+            type=String(go="v1.DeviceTaintEffect"),
+            doc="The effect that a taint must have to be tolerated: NoExecute, NoSchedule or None. Empty matches every effect.",
+        ),
+        Field(
+            name="tolerationSeconds",
+            number=5,
+            type=Integer(),
+            presence=Presence.POINTER,
+            doc="For how many seconds, counted from the time at which the taint was added, a taint with the effect NoExecute "
+            "is tolerated. Without it: for ever. Zero and negative numbers mean not at all. Ignored for other effects.",
+        ),
+    ),
+)
+
+
+def _toleration(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    if value.get("key"):
+        yield from _formats.label_key(value["key"], path.child("key"))
+    operator, text, effect = value.get("operator", ""), value.get("value", ""), value.get("effect", "")
+    if operator == "Equal":
+        yield from _formats.label_value(text, path.child("value"))
+    elif operator == "Exists":
+        if text:
+            yield fieldpath.invalid(path.child("value"), text, "must be empty for operator `Exists`")
+    elif operator:
+        yield fieldpath.not_supported(path.child("operator"), fieldpath.Typed(operator), OPERATORS)
+    else:
+        yield fieldpath.required(path.child("operator"))
+    if effect and effect not in _formats.EFFECTS:
+        yield fieldpath.not_supported(path.child("effect"), fieldpath.Typed(effect), _formats.EFFECTS)
+
+
+CAPACITY_REQUIREMENTS = Struct(
+    name="CapacityRequirements",
+    model=MODEL,
+    doc="How much of a device's capacities a request needs.",
+    fields=(
+        Field(
+            name="requests",
+            number=1,
+            type=MapOf(Quantity(), go_key="v1.QualifiedName"),
+            doc="The amount needed of each capacity, by its name. Only devices that have all of them in at least this amount "
+            "are considered. From a device that may be allocated several times the amount is taken off, rounded up to what "
+            "the capacity's request policy allows; when the policy allows no such amount, the device is not considered. "
+            "A capacity that is not mentioned is consumed as its policy's default says or, without a policy, as a whole.",
+        ),
+    ),
+)
+
+
+def _count(parent: Mapping[str, Any], now: str) -> Any:
+    """One device, when a number of devices was asked for and none was named."""
+    return 1 if parent.get("allocationMode") == "ExactCount" else None
+
+
+def _wanted(first: int) -> tuple[Field, ...]:
+    """The members that a plain request and an alternative of a prioritized one have in common, numbered from `first`.
+    Tolerations and capacity have the same number in both."""
+    return (
+        Field(
+            name="deviceClassName",
+            number=first,
+            type=String(check=_formats.subdomain),
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="The DeviceClass whose selectors and settings apply, in addition to those of this request. It need not exist "
+            "yet when the claim is created. Administrators can use classes to limit who may ask for what.",
+        ),
+        Field(
+            name="selectors",
+            number=first + 1,
+            type=_configuration.SELECTOR_LIST,
+            doc="Conditions that a device has to meet, all of them, beside those of the class. At most 32.",
+        ),
+        Field(
+            name="allocationMode",
+            number=first + 2,
+            type=String(go="v1.DeviceAllocationMode"),
+            default="ExactCount",
+            doc="How many devices are meant: ExactCount, the default, is the number in `count`; All is every device of a pool "
+            "that fits, and the claim cannot be allocated while one of them is in use or a pool is incomplete. "
+            "Consumers should refuse a mode that they do not know, as there may be more later.",
+        ),
+        Field(
+            name="count",
+            number=first + 3,
+            type=Integer(),
+            default=_count,
+            doc="The number of devices, greater than zero, with the mode ExactCount; 1 when nothing is said. "
+            "May not be given with another mode.",
+        ),
+    )
+
+
+TOLERATIONS_DOC = (
+    "The device taints that this request puts up with. A device with the effect NoSchedule or NoExecute in a taint that is "
+    "not tolerated is not chosen; NoExecute also ends the use of a device that was chosen before the taint came. "
+    "Best kept to 16 or fewer."
+)
+
+
+def _tolerations(doc: str) -> Field:
+    return Field(
+        name="tolerations", number=6, type=ListOf(DEVICE_TOLERATION), check=_formats.each(_toleration), doc=doc
+    )
+
+
+_CAPACITY = Field(
+    name="capacity",
+    number=7,
+    type=CAPACITY_REQUIREMENTS,
+    presence=Presence.POINTER,
+    doc="The amounts of device capacity that this request needs. Without it a device is judged by selectors alone.",
+)
+
+
+def _amount(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """The number of devices goes with the mode."""
+    mode, count = value.get("allocationMode", ""), value.get("count", 0)
+    if mode not in MODES:
+        yield fieldpath.not_supported(path.child("allocationMode"), fieldpath.Typed(mode), MODES)
+    elif mode == "All" and count:
+        yield fieldpath.invalid(path.child("count"), count, "must not be specified when allocationMode is 'All'")
+    elif mode == "ExactCount":
+        yield from _formats.positive(count, path.child("count"))
+
+
+EXACT_DEVICE_REQUEST = Struct(
+    name="ExactDeviceRequest",
+    model=MODEL,
+    doc="A request for one or more equal devices.",
+    fields=(
+        *_wanted(1),
+        Field(
+            name="adminAccess",
+            number=5,
+            type=Boolean(),
+            presence=Presence.POINTER,
+            doc="Asks for administrative access, for example to watch over a device: the devices are given no matter whether "
+            "they are in use, and stay free for others. Only in namespaces that carry the label "
+            "`resource.kubernetes.io/admin-access: true`.",
+        ),
+        _tolerations(TOLERATIONS_DOC),
+        _CAPACITY,
+    ),
+    check=_amount,
+)
+
+DEVICE_SUB_REQUEST = Struct(
+    name="DeviceSubRequest",
+    model=MODEL,
+    doc="One of the alternatives of a request; it is what a plain request is, but for administrative access.",
+    fields=(
+        Field(
+            name="name",
+            number=1,
+            type=_formats.LABEL,
+            presence=Presence.ALWAYS,
+            doc="How constraints, settings and pods refer to this alternative: as `<request>/<name>`. A DNS label, unique "
+            "among the alternatives.",
+        ),
+        *_wanted(2),
+        _tolerations(TOLERATIONS_DOC),
+        _CAPACITY,
+    ),
+    check=_amount,
+)
+
+
+def _one_kind(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """An empty list of alternatives counts as none."""
+    exactly, alternatives = value.get("exactly") is not None, bool(value.get("firstAvailable"))
+    if not exactly and not alternatives:
+        yield fieldpath.required(path, _KIND_OF_REQUEST)
+    elif exactly and alternatives:
+        yield fieldpath.invalid(path, None, f"{_KIND_OF_REQUEST}, but multiple fields are set")
+
+
+DEVICE_REQUEST = Struct(
+    name="DeviceRequest",
+    model=MODEL,
+    doc="Asks for devices, either for one kind of them (`exactly`) or for the first of several alternatives that can be had "
+    "(`firstAvailable`). Exactly one of the two has to be given; a client that finds neither should refuse the request, "
+    "because there may be more ways to ask later.",
+    fields=(
+        Field(
+            name="name",
+            number=1,
+            type=_formats.LABEL,
+            presence=Presence.ALWAYS,
+            doc="How constraints, settings and the containers of a pod refer to this request. A DNS label, unique in the claim.",
+        ),
+        Field(
+            name="exactly",
+            number=2,
+            type=EXACT_DEVICE_REQUEST,
+            presence=Presence.POINTER,
+            doc="One kind of devices. The request is met only when as many as were asked for can be had.",
+        ),
+        Field(
+            name="firstAvailable",
+            number=3,
+            type=ListOf(DEVICE_SUB_REQUEST, max_items=ALTERNATIVES, unique=by_name),
+            doc="Up to eight alternatives, best first. The scheduler takes the first one that can be met on a node; it does not "
+            "compare nodes by how good an alternative they offer beyond preferring earlier ones.",
+        ),
+    ),
+    check=_one_kind,
+)
+
+# --- The claim -------------------------------------------------------------------------------------------------------
+
+DEVICE_CONSTRAINT = Struct(
+    name="DeviceConstraint",
+    model=MODEL,
+    doc="A condition on the devices of several requests taken together. One of the attribute members has to be given.",
+    fields=(
+        _configuration.request_names(
+            "The requests whose devices have to obey, at most 32; empty means all of the claim. For a request with alternatives "
+            "its name means whichever alternative is chosen, `<request>/<alternative>` one of them.",
+            number=1,
+        ),
+        Field(
+            name="matchAttribute",
+            number=2,
+            type=String(go="v1.FullyQualifiedName"),
+            presence=Presence.POINTER,
+            doc="A fully qualified attribute name, such as example.com/numa: all the devices must have this attribute, with the "
+            "same type and value. With list values, one value in common is enough. A device without it is never chosen.",
+        ),
+        Field(
+            name="distinctAttribute",
+            number=3,
+            type=String(go="v1.FullyQualifiedName"),
+            presence=Presence.POINTER,
+            doc="A fully qualified attribute name: all the devices must have this attribute, and no two of them the same "
+            "value. The opposite of `matchAttribute`, for example to get devices on different boards.",
+        ),
+    ),
+)
+
+DEVICE_CLAIM_CONFIGURATION = Struct(
+    name="DeviceClaimConfiguration",
+    model=MODEL,
+    doc="Settings for the devices of some requests of a claim.",
+    fields=(
+        _configuration.request_names(
+            "The requests whose devices get these settings, at most 32; empty means all of the claim. For a request with "
+            "alternatives its name means whichever alternative is chosen, `<request>/<alternative>` one of them.",
+            number=1,
+        ),
+        _configuration.inlined(2),
+    ),
+)
+
+
+def requests_of(devices: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """The names that can be referred to: each request with its alternatives."""
+    return {
+        by_name(request): frozenset(by_name(sub) for sub in request.get("firstAvailable") or ())
+        for request in devices.get("requests") or ()
+    }
+
+
+def request_reference(name: str, path: Path, known: Mapping[str, frozenset[str]]) -> Iterator[FieldError]:
+    """A reference `request` or `request/alternative`; the bare name is legal for a request with alternatives too."""
+    segments = name.split("/")
+    if len(segments) > 2:
+        yield fieldpath.invalid(path, name, _NOT_A_REQUEST)
+        return
+    for segment in segments:
+        for text in names.dns_label(segment):
+            yield fieldpath.invalid(path, segment, text)
+    found = segments[0] in known and (len(segments) == 1 or segments[1] in known[segments[0]])
+    if not found:
+        yield fieldpath.invalid(path, name, _NOT_A_REQUEST)
+
+
+def references(
+    items: Sequence[Mapping[str, Any]], path: Path, known: Mapping[str, frozenset[str]]
+) -> Iterator[FieldError]:
+    """The references in the member `requests` of every element. A list over its limit has been refused as a whole."""
+    for i, item in enumerate(items):
+        given = item.get("requests") or ()
+        if len(given) <= _configuration.REQUESTS:
+            for j, name in enumerate(given):
+                yield from request_reference(name, path.index(i).child("requests").index(j), known)
+
+
+def _constraint_attribute(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """With both members set only the first one is looked at; the text for neither speaks of several. Both as upstream does."""
+    if value.get("matchAttribute") is not None:
+        yield from _formats.fully_qualified_name(value["matchAttribute"], path.child("matchAttribute"))
+    elif value.get("distinctAttribute") is not None:
+        yield from _formats.fully_qualified_name(value["distinctAttribute"], path.child("distinctAttribute"))
+    else:
+        yield fieldpath.required(
+            path,
+            'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set',
+        )
+
+
+def _claim(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """What constraints and settings say of the claim's requests. A list over its limit has been refused as a whole."""
+    known = requests_of(value)
+    constraints, configs = value.get("constraints") or (), value.get("config") or ()
+    if len(constraints) <= CONSTRAINTS:
+        at = path.child("constraints")
+        yield from references(constraints, at, known)
+        yield from _formats.each(_constraint_attribute)(constraints, at)
+    if len(configs) <= _configuration.CONFIGS:
+        yield from references(configs, path.child("config"), known)
+
+
+DEVICE_CLAIM = Struct(
+    name="DeviceClaim",
+    model=MODEL,
+    doc="How to ask for devices: what is needed, what has to hold between the devices, and how they are to be set up.",
+    fields=(
+        Field(
+            name="requests",
+            number=1,
+            type=ListOf(DEVICE_REQUEST, max_items=_configuration.REQUESTS, unique=by_name),
+            presence=Presence.ALWAYS,
+            doc="The devices that are needed, at most 32 requests. All of them have to be met for the claim to be allocated. "
+            "A claim without requests can be allocated as well.",
+        ),
+        Field(
+            name="constraints",
+            number=2,
+            type=ListOf(DEVICE_CONSTRAINT, max_items=CONSTRAINTS),
+            doc="Conditions that the chosen devices have to meet together, at most 32.",
+        ),
+        Field(
+            name="config",
+            number=3,
+            type=ListOf(DEVICE_CLAIM_CONFIGURATION, max_items=_configuration.CONFIGS),
+            doc="Settings for the drivers of the chosen devices, at most 32. They do not influence the choice.",
+        ),
+    ),
+    check=_claim,
+)
+
+RESOURCE_CLAIM_SPEC = Struct(
+    name="ResourceClaimSpec",
+    model=MODEL,
+    doc="What is asked for.",
+    fields=(
+        Field(
+            name="devices",
+            number=1,
+            type=DEVICE_CLAIM,
+            presence=Presence.ALWAYS,
+            doc="The devices that are asked for.",
+        ),
+    ),
+)

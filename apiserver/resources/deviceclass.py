@@ -1,0 +1,126 @@
+"""DeviceClass: a kind of device that administrators give a name, with conditions and settings, for claims to ask for.
+
+Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`,
+`pkg/registry/resource/deviceclass/strategy.go`.
+"""
+
+from __future__ import annotations
+
+from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.resources import _columns, _configuration, _formats
+from apiserver.resources._formats import MODEL
+from apiserver.schema import shapes
+from apiserver.schema.resource import Object, Resource
+from apiserver.schema.types import Field, ListOf, Presence, String, Struct
+
+_EXTENDED_PREFIX = "requests."
+_NATIVE_DOMAIN = "kubernetes.io/"
+
+
+def _extended_resource(value: str, path: Path) -> list[FieldError]:
+    """A name that a pod may request as an extended resource. It must also do as a quota's name, `requests.<name>`."""
+    native = "/" not in value or _NATIVE_DOMAIN in value or value.startswith(_EXTENDED_PREFIX)
+    if native or names.label_key(_EXTENDED_PREFIX + value):
+        return [fieldpath.invalid(path, value, "must be a valid extended resource name")]
+    return []
+
+
+CLASS_CONFIGURATION = Struct(
+    name="DeviceClassConfiguration",
+    model=MODEL,
+    doc="Settings for the devices of a class.",
+    fields=(
+        # The parameters are checked in a hook: those that are stored already may be longer than new ones.
+        _configuration.inlined(
+            1, _configuration.device_configuration(_configuration.opaque_configuration(checked=False))
+        ),
+    ),
+)
+
+DEVICE_CLASS_SPEC = Struct(
+    name="DeviceClassSpec",
+    model=MODEL,
+    doc="What the devices of the class have in common and how they are set up.",
+    fields=(
+        Field(
+            name="selectors",
+            number=1,
+            type=_configuration.SELECTOR_LIST,
+            doc="Conditions that a device has to meet, all of them, to belong to the class. At most 32; none means every device.",
+        ),
+        Field(
+            name="config",
+            number=2,
+            type=ListOf(CLASS_CONFIGURATION, max_items=_configuration.CONFIGS),
+            doc="Settings for the drivers of devices that are allocated through this class, at most 32. A claim can add its own. "
+            "They do not influence which device is chosen.",
+        ),
+        Field(
+            name="extendedResourceName",
+            number=4,
+            type=String(check=_extended_resource),
+            presence=Presence.POINTER,
+            doc="A name, such as example.com/gpu, under which pods can ask for devices of this class as for an extended resource, "
+            "without a claim of their own. Unique among the classes; of several with one name the youngest is used.",
+        ),
+    ),
+)
+
+DEVICE_CLASS = Struct(
+    name="DeviceClass",
+    model=MODEL,
+    doc="Made by administrators and driver vendors: gives conditions and settings for devices a name. Requests in claims refer to it. "
+    "Cluster-scoped.",
+    fields=(
+        Field(
+            name="metadata",
+            number=1,
+            type=shapes.OBJECT_META,
+            presence=Presence.ALWAYS,
+            doc="The object's standard metadata.",
+        ),
+        Field(
+            name="spec",
+            number=2,
+            type=DEVICE_CLASS_SPEC,
+            presence=Presence.ALWAYS,
+            doc="What can be allocated through this class and how. It can be changed at any time: claims look at it while they are "
+            "being allocated, so that a change does not touch those that are already. Each change raises metadata.generation.",
+        ),
+    ),
+)
+
+
+def _name_check(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the signature of a kind's name rule
+    """This kind's newer rule speaks of bytes and does not look at generateName; the generated name is judged."""
+    return [] if prefix else names.dns_subdomain(name, unit="bytes")
+
+
+def _validate(new: Object, old: Object | None) -> list[FieldError]:
+    """The limit on the length of parameters came late: a list that is stored like this keeps what it has."""
+    config = new["spec"].get("config") or []
+    if len(config) > _configuration.CONFIGS:
+        return []
+    stored = old is not None and config == (old["spec"].get("config") or [])
+    found: list[FieldError] = []
+    path = ROOT.child("spec").child("config")
+    for i, item in enumerate(config):
+        if "parameters" in item.get("opaque", {}):
+            at = path.index(i).child("opaque").child("parameters")
+            found += _formats.opaque(item["opaque"]["parameters"], at, stored=stored)
+    return found
+
+
+RESOURCE = Resource(
+    kind="DeviceClass",
+    plural="deviceclasses",
+    singular="deviceclass",
+    namespaced=False,
+    shape=DEVICE_CLASS,
+    columns=(_columns.NAME, _columns.AGE),
+    tracks_generation=True,
+    name_check=_name_check,
+    validate=lambda new: _validate(new, None),
+    validate_update=_validate,
+)

@@ -1,0 +1,356 @@
+"""ResourceClaim: a request for devices, and in its status the answer.
+
+Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`,
+`pkg/registry/resource/resourceclaim/strategy.go`, `pkg/printers/internalversion/printers.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.resources import _allocation, _columns, _device_requests, _formats, _immutability
+from apiserver.resources._formats import MODEL, itself
+from apiserver.schema import canonical, shapes
+from apiserver.schema import validate as declared
+from apiserver.schema.resource import Column, Object, Resource, Subresource
+from apiserver.schema.types import Field, ListOf, ListType, Presence, RawJSON, String, Struct
+
+CONSUMERS, CONDITIONS, ADDRESSES = 256, 8, 16
+INTERFACE_NAME_BYTES, HARDWARE_ADDRESS_BYTES = 256, 128
+
+# --- Shape -----------------------------------------------------------------------------------------------------------
+
+CONSUMER = Struct(
+    name="ResourceClaimConsumerReference",
+    model=MODEL,
+    doc="An object, in the claim's namespace, that may use the claim.",
+    fields=(
+        Field(name="apiGroup", number=1, type=String(), doc="The API group of the consumer; empty for the core group."),
+        Field(
+            name="resource",
+            number=3,
+            type=String(),
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="The consumer's resource, such as pods.",
+        ),
+        Field(
+            name="name",
+            number=4,
+            type=String(),
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="The consumer's name.",
+        ),
+        Field(
+            name="uid",
+            number=5,
+            type=String(go="types.UID"),
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="The consumer's uid: a later object of the same name is another consumer.",
+        ),
+    ),
+)
+
+
+NETWORK_DATA = Struct(
+    name="NetworkDeviceData",
+    model=MODEL,
+    doc="What a driver tells of a network device: a form that other components can rely on.",
+    fields=(
+        Field(
+            name="interfaceName",
+            number=1,
+            type=String(max_bytes=INTERFACE_NAME_BYTES),
+            doc="The name of the interface as the pod sees it. 256 characters at most.",
+        ),
+        Field(
+            name="ips",
+            number=2,
+            type=ListOf(String(check=_formats.interface_address), max_items=ADDRESSES, unique=itself),
+            doc="The addresses of the interface, each with the length of its network's prefix and in canonical form, such as "
+            "192.0.2.5/24 or 2001:db8::5/64. At most 16.",
+        ),
+        Field(
+            name="hardwareAddress",
+            number=3,
+            type=String(max_bytes=HARDWARE_ADDRESS_BYTES),
+            doc="The hardware address of the interface, such as a MAC address. 128 characters at most.",
+        ),
+    ),
+)
+
+
+def _conditions(value: list[Any], path: Path) -> Iterator[FieldError]:
+    """Too many conditions are looked at all the same, as upstream does."""
+    if len(value) > CONDITIONS:
+        yield fieldpath.too_many(path, len(value), CONDITIONS)
+    yield from _formats.conditions(value, path)
+
+
+DEVICE_STATUS = Struct(
+    name="AllocatedDeviceStatus",
+    model=MODEL,
+    doc="What a driver reports of one allocated device.",
+    fields=(
+        Field(
+            name="driver",
+            number=1,
+            type=_formats.DRIVER,
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="The driver of the device, which is also who reports.",
+        ),
+        Field(
+            name="pool",
+            number=2,
+            type=_formats.POOL,
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="The pool of the device.",
+        ),
+        Field(
+            name="device",
+            number=3,
+            type=_formats.LABEL,
+            presence=Presence.ALWAYS,
+            doc="The device's name in its pool. It has to be one of the claim's allocated devices.",
+        ),
+        Field(
+            name="shareID",
+            number=7,
+            type=String(check=_formats.uid),
+            presence=Presence.POINTER,
+            doc="The share of the device that is reported on, as in the allocation result.",
+        ),
+        Field(
+            name="conditions",
+            number=4,
+            type=ListOf(shapes.CONDITION, ListType.MAP, keys=("type",)),
+            presence=Presence.ALWAYS,
+            check=_conditions,
+            doc="The state of the device in the pod, at most eight conditions. Once it is set up and usable for the claim, the condition "
+            "Ready should be True.",
+        ),
+        Field(
+            name="data",
+            number=5,
+            type=RawJSON(),
+            presence=Presence.POINTER,
+            check=_formats.opaque,
+            doc="Anything else, in the driver's own format: a JSON object of at most 10 KiB.",
+        ),
+        Field(
+            name="networkData",
+            number=6,
+            type=NETWORK_DATA,
+            presence=Presence.POINTER,
+            doc="What is to be known of a network device.",
+        ),
+    ),
+)
+
+
+def _device_id(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    return item.get("driver", ""), item.get("pool", ""), item.get("device", ""), item.get("shareID", "")
+
+
+_ALLOCATION = Field(
+    name="allocation",
+    number=1,
+    type=_allocation.ALLOCATION,
+    presence=Presence.POINTER,
+    doc="The devices that were allocated; absent while nothing is. It can be set and unset, but not changed.",
+)
+_RESERVED_FOR = Field(
+    name="reservedFor",
+    number=2,
+    type=ListOf(
+        CONSUMER,
+        ListType.MAP,
+        keys=("uid",),
+        max_items=CONSUMERS,
+        unique=lambda item: fieldpath.Typed(item.get("uid", "")),
+    ),
+    patch_strategy="merge",
+    patch_merge_key="uid",
+    doc="Who may use the claim, at most 256 consumers. A pod that is not listed is not started, and a claim that is reserved is not "
+    "deallocated. Several pods can share a claim; schedulers that reserve it at the same time notice by the "
+    "resourceVersion, and only one of them succeeds.",
+)
+_DEVICES = Field(
+    name="devices",
+    number=4,
+    type=ListOf(DEVICE_STATUS, ListType.MAP, keys=("driver", "device", "pool", "shareID"), unique=_device_id),
+    doc="What the drivers report of the allocated devices, each driver of its own ones. Entries of a device go when it is deallocated.",
+)
+
+STATUS = Struct(
+    name="ResourceClaimStatus",
+    model=MODEL,
+    doc="What was allocated for a claim, who uses it, and how the devices are.",
+    fields=(_ALLOCATION, _RESERVED_FOR, _DEVICES),
+)
+
+RESOURCE_CLAIM = Struct(
+    name="ResourceClaim",
+    model=MODEL,
+    doc="Asks for devices for the pods of a namespace. The scheduler allocates devices that fit and says in the status which; pods refer "
+    "to the claim to use them.",
+    fields=(
+        Field(
+            name="metadata",
+            number=1,
+            type=shapes.OBJECT_META,
+            presence=Presence.ALWAYS,
+            doc="The object's standard metadata.",
+        ),
+        Field(
+            name="spec",
+            number=2,
+            type=_device_requests.RESOURCE_CLAIM_SPEC,
+            presence=Presence.ALWAYS,
+            doc="What is asked for. Cannot be changed.",
+        ),
+        Field(
+            name="status",
+            number=3,
+            type=STATUS,
+            presence=Presence.ALWAYS,
+            doc="Whether the claim can be used, and what was allocated for it. Written through the subresource status.",
+        ),
+    ),
+)
+
+# --- Hooks -----------------------------------------------------------------------------------------------------------
+
+
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    return _immutability.immutable(_device_requests.RESOURCE_CLAIM_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
+
+
+# --- Status ----------------------------------------------------------------------------------------------------------
+
+
+def _only(*members: Field) -> Struct:
+    """The claim's shape with nothing but these members of the status: what is validated when."""
+    status = Field(name="status", number=3, type=Struct(name=STATUS.name, model=MODEL, fields=members))
+    return Struct(name=RESOURCE_CLAIM.name, model=MODEL, fields=(status,))
+
+
+_ALWAYS_CHECKED = _only(_RESERVED_FOR, _DEVICES)
+_CHECKED_WHEN_NEW = _only(_ALLOCATION)
+
+
+def _allocated(status: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
+    devices = (status.get("allocation") or {}).get("devices") or {}
+    return {_device_id(result) for result in devices.get("results") or ()}
+
+
+def _prepare_status(new: Object, old: Object) -> None:
+    """Takes out what is reported of devices that this write deallocates."""
+    status = new.get("status") or {}
+    gone = _allocated(old.get("status") or {}) - _allocated(status)
+    if not gone or not status.get("devices"):
+        return
+    kept = [device for device in status["devices"] if _device_id(device) not in gone]
+    if kept:
+        status["devices"] = kept
+    else:
+        del status["devices"]
+
+
+def _validate_status(new: Object, old: Object) -> list[FieldError]:
+    status, stored, path = new.get("status") or {}, old.get("status") or {}, ROOT.child("status")
+    found = declared.validate(_ALWAYS_CHECKED, new)
+    found += _unallocated(status, path.child("devices"))
+    found += _reservations(new, status, stored, path.child("reservedFor"))
+    allocation, former = status.get("allocation"), stored.get("allocation")
+    if allocation is None:
+        return found
+    at = path.child("allocation")
+    if former is None:
+        found += declared.validate(_CHECKED_WHEN_NEW, new)
+        found += _references(allocation.get("devices") or {}, at.child("devices"), new)
+    elif not canonical.equal(_allocation.ALLOCATION, allocation, former):
+        found.append(
+            fieldpath.invalid(at, _immutability.as_go(_allocation.ALLOCATION, allocation), "field is immutable")
+        )
+    return found
+
+
+def _unallocated(status: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    allocated = _allocated(status)
+    for i, device in enumerate(status.get("devices") or ()):
+        identity = _device_id(device)
+        if identity not in allocated:
+            yield fieldpath.invalid(
+                path.index(i), "/".join(identity).rstrip("/"), "must be an allocated device in the claim"
+            )
+
+
+def _reservations(
+    new: Object, status: Mapping[str, Any], stored: Mapping[str, Any], path: Path
+) -> Iterator[FieldError]:
+    consumers = status.get("reservedFor") or []
+    if not consumers:
+        return
+    if status.get("allocation") is None:
+        yield fieldpath.forbidden(path, "may not be specified when `allocated` is not set")
+    elif "deletionTimestamp" in new["metadata"]:
+        former = stored.get("reservedFor") or []
+        if any(consumer not in former for consumer in consumers):
+            text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            yield fieldpath.forbidden(path, text)
+
+
+def _references(devices: Mapping[str, Any], path: Path, new: Object) -> Iterator[FieldError]:
+    """What a new allocation says of the claim's requests. A list over its limit has been refused as a whole."""
+    known = _device_requests.requests_of(new["spec"].get("devices") or {})
+    results, configs = devices.get("results") or (), devices.get("config") or ()
+    if len(results) <= _allocation.RESULTS:
+        for i, result in enumerate(results):
+            at = path.child("results").index(i).child("request")
+            yield from _device_requests.request_reference(result.get("request", ""), at, known)
+    if len(configs) <= _allocation.CONFIGS:
+        yield from _device_requests.references(configs, path.child("config"), known)
+
+
+# --- Columns ---------------------------------------------------------------------------------------------------------
+
+
+def _state(obj: Object, now: float) -> str:
+    status, deleting = obj.get("status") or {}, "deletionTimestamp" in obj["metadata"]
+    words = ["deleted"] if deleting else []
+    if status.get("allocation") is not None:
+        words.append("allocated")
+        if status.get("reservedFor"):
+            words.append("reserved")
+    elif not deleting:
+        words.append("pending")
+    return ",".join(words)
+
+
+STATE = Column(
+    name="State",
+    cell=_state,
+    description="A summary of the current state (allocated, pending, reserved, etc.).",
+)
+
+RESOURCE = Resource(
+    kind="ResourceClaim",
+    plural="resourceclaims",
+    singular="resourceclaim",
+    namespaced=True,
+    shape=RESOURCE_CLAIM,
+    columns=(_columns.NAME, STATE, _columns.AGE),
+    subresources=(Subresource(name="status", owns=("status",), prepare=_prepare_status, validate=_validate_status),),
+    has_status=True,
+    name_check=names.subdomain_name,
+    validate_shape_on_update=False,
+    validate_update=_validate_update,
+)

@@ -1,0 +1,102 @@
+"""ResourceClaimTemplate: what the claims that are made for the pods of a workload look like.
+
+Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`,
+`pkg/registry/resource/resourceclaimtemplate/strategy.go`, `pkg/apis/core/validation/validation.go` ValidateTemplateObjectMeta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from apiserver.apimachinery import fieldpath, meta, names
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.resources import _columns, _device_requests, _immutability
+from apiserver.resources._formats import MODEL
+from apiserver.schema import shapes
+from apiserver.schema.resource import Object, Resource
+from apiserver.schema.types import Field, Presence, Struct
+
+INHERITED = ("labels", "annotations")
+"""The metadata that claims take from their template."""
+
+
+def _claim_metadata(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    yield from _annotations(value.get("annotations") or {}, path.child("annotations"))
+    yield from meta.label_errors(value.get("labels"), path.child("labels"))
+    for field in shapes.OBJECT_META.fields:
+        if field.name not in INHERITED and value.get(field.name) not in (None, "", 0, []):
+            # Upstream takes the name of the Go field and makes its first letter small.
+            shown = {"uid": "uID"}.get(field.name, field.name)
+            yield fieldpath.forbidden(path.child(shown), "cannot be set")
+
+
+def _annotations(value: Mapping[str, str], path: Path) -> Iterator[FieldError]:
+    for key in value:
+        for text in names.label_key(key.lower()):
+            yield fieldpath.invalid(path, key, text)
+    if sum(names.byte_length(k) + names.byte_length(v) for k, v in value.items()) > meta.ANNOTATIONS_BYTES:
+        yield fieldpath.too_long(path, meta.ANNOTATIONS_BYTES)
+
+
+TEMPLATE_SPEC = Struct(
+    name="ResourceClaimTemplateSpec",
+    model=MODEL,
+    doc="The metadata and the specification of the claims.",
+    fields=(
+        Field(
+            name="metadata",
+            number=1,
+            type=shapes.OBJECT_META,
+            presence=Presence.ALWAYS,
+            check=_claim_metadata,
+            doc="Labels and annotations that each claim gets. No other metadata may be given.",
+        ),
+        Field(
+            name="spec",
+            number=2,
+            type=_device_requests.RESOURCE_CLAIM_SPEC,
+            presence=Presence.ALWAYS,
+            doc="The specification that each claim gets, as it stands here. The members are those of a ResourceClaim's spec.",
+        ),
+    ),
+)
+
+TEMPLATE = Struct(
+    name="ResourceClaimTemplate",
+    model=MODEL,
+    doc="The mould from which the control plane makes a ResourceClaim of its own for each pod that refers to the template. "
+    "Such a claim goes when its pod goes.",
+    fields=(
+        Field(
+            name="metadata",
+            number=1,
+            type=shapes.OBJECT_META,
+            presence=Presence.ALWAYS,
+            doc="The object's standard metadata.",
+        ),
+        Field(
+            name="spec",
+            number=2,
+            type=TEMPLATE_SPEC,
+            presence=Presence.ALWAYS,
+            doc="The claims to be made. Cannot be changed: make another template instead.",
+        ),
+    ),
+)
+
+
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    return _immutability.immutable(TEMPLATE_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
+
+
+RESOURCE = Resource(
+    kind="ResourceClaimTemplate",
+    plural="resourceclaimtemplates",
+    singular="resourceclaimtemplate",
+    namespaced=True,
+    shape=TEMPLATE,
+    columns=(_columns.NAME, _columns.AGE),
+    name_check=names.subdomain_name,
+    validate_update=_validate_update,
+)

@@ -1,0 +1,353 @@
+"""ResourceSlice: the devices that a driver offers on one node, on some, or on all.
+
+Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`,
+`pkg/registry/resource/resourceslice/strategy.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.resources import _columns, _devices, _formats
+from apiserver.resources._formats import MODEL, by_name
+from apiserver.schema import shapes
+from apiserver.schema.resource import Column, Object, Resource
+from apiserver.schema.types import Boolean, Field, Integer, ListOf, Presence, String, Struct
+
+DEVICES, DEVICES_WITH_EXTRAS = 128, 64
+"""How many devices a slice may have, and how many when any of them has taints, consumes counters or has a list attribute."""
+
+COUNTER_SETS = 8
+
+# --- Shape -----------------------------------------------------------------------------------------------------------
+
+
+def _node_name(value: str, path: Path) -> Iterable[FieldError]:
+    if value:
+        return _formats.node_name(value, path)
+    return [fieldpath.invalid(path, value, "must be either unset or set to a non-empty string")]
+
+
+def _one_term(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """One term, because selectors of several slices have to be combined when a claim is allocated from them."""
+    yield from _formats.node_selector(value, path)
+    terms = value.get("nodeSelectorTerms")
+    if len(terms or ()) != 1:
+        text = "must have exactly one node selector term"
+        yield fieldpath.invalid(path.child("nodeSelectorTerms"), terms, text)
+
+
+COUNTER_SET = Struct(
+    name="CounterSet",
+    model=MODEL,
+    doc="A named set of counters: what a physical device has to share out among the devices that are cut from it.",
+    fields=(
+        Field(
+            name="name",
+            number=1,
+            type=_formats.LABEL,
+            presence=Presence.ALWAYS,
+            required=True,
+            doc="How devices of the pool refer to this set. A DNS label, unique in the pool.",
+        ),
+        Field(
+            name="counters",
+            number=2,
+            type=_devices.COUNTER_MAP,
+            required=True,
+            doc="The counters by name, 1 to 32 of them. Names are DNS labels.",
+        ),
+    ),
+)
+
+
+def _pool(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    yield from _formats.positive(value.get("resourceSliceCount", 0), path.child("resourceSliceCount"))
+    yield from _formats.not_negative(value.get("generation", 0), path.child("generation"))
+
+
+RESOURCE_POOL = Struct(
+    name="ResourcePool",
+    model=MODEL,
+    doc="Says which pool a slice belongs to, and how to tell that the pool is complete and current.",
+    fields=(
+        Field(
+            name="name",
+            number=1,
+            type=_formats.POOL,
+            presence=Presence.ALWAYS,
+            required=True,
+            immutable=True,
+            doc="The pool's name, unique for its driver; for devices of one node this is often the node's name. "
+            "DNS subdomains separated by slashes, 253 characters at most. Cannot be changed.",
+        ),
+        Field(
+            name="generation",
+            number=2,
+            type=Integer(),
+            presence=Presence.ALWAYS,
+            doc="A number that the driver raises when it changes several slices of the pool. Only slices with the highest number "
+            "in the pool count; the others are leftovers.",
+        ),
+        Field(
+            name="resourceSliceCount",
+            number=3,
+            type=Integer(),
+            presence=Presence.ALWAYS,
+            doc="How many slices the pool consists of in this generation, greater than zero. As long as fewer are seen, the pool "
+            "is known to be incomplete.",
+        ),
+    ),
+    check=_pool,
+)
+
+
+_NODE_SELECTION = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+_DEVICE_NODE_SELECTION = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
+    "is set to true in the ResourceSlice spec"
+)
+_NO_DEVICE_NODE_SELECTION = (
+    "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` "
+    "is set to true in the ResourceSlice spec"
+)
+
+
+def _selected(value: Mapping[str, Any], members: Iterable[str]) -> list[str]:
+    """The node selections that were made: an empty name and a false flag are none."""
+    return [f"`{m}`" for m in members if m in value and value[m] not in ("", False, None)]
+
+
+def _spec(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    selected = _selected(value, ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"))
+    if not selected:
+        yield fieldpath.required(path, _NODE_SELECTION)
+    elif len(selected) > 1:
+        text = f"{_NODE_SELECTION}, but multiple fields are set"
+        yield fieldpath.invalid(path, f"{{{', '.join(selected)}}}", text)
+    devices = value.get("devices")
+    if devices is None:
+        return
+    if value.get("sharedCounters") is not None:
+        yield fieldpath.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed")
+    at = path.child("devices")
+    if DEVICES_WITH_EXTRAS < len(devices) <= DEVICES and any(map(_has_extras, devices)):
+        yield fieldpath.too_many(at, len(devices), DEVICES_WITH_EXTRAS)
+    elif len(devices) <= DEVICES:
+        per_device = value.get("perDeviceNodeSelection") is True
+        for i, device in enumerate(devices):
+            if per_device or "nodeName" in device or "nodeSelector" in device or "allNodes" in device:
+                yield from _device_nodes(device, at.index(i), per_device=per_device)
+
+
+def _has_extras(device: Mapping[str, Any]) -> bool:
+    return bool(device.get("taints") or device.get("consumesCounters")) or _devices.has_list_attribute(device)
+
+
+def _device_nodes(device: Mapping[str, Any], path: Path, *, per_device: bool) -> Iterator[FieldError]:
+    if not per_device:
+        yield fieldpath.invalid(path, None, _NO_DEVICE_NODE_SELECTION)
+        return
+    if "nodeName" in device:
+        at = path.child("nodeName")
+        yield from (
+            _formats.node_name(device["nodeName"], at)
+            if device["nodeName"]
+            else [fieldpath.invalid(at, "", "must not be empty")]
+        )
+    if "nodeSelector" in device:
+        yield from _formats.node_selector(device["nodeSelector"], path.child("nodeSelector"))
+    if "allNodes" in device:
+        yield from _formats.true_or_unset(device["allNodes"], path.child("allNodes"))
+    selected = _selected(device, ("nodeName", "nodeSelector", "allNodes"))
+    if not selected:
+        yield fieldpath.required(path, _DEVICE_NODE_SELECTION)
+    elif len(selected) > 1:
+        yield fieldpath.invalid(path, f"{{{', '.join(selected)}}}", _DEVICE_NODE_SELECTION)
+
+
+RESOURCE_SLICE_SPEC = Struct(
+    name="ResourceSliceSpec",
+    model=MODEL,
+    doc="What the driver publishes.",
+    fields=(
+        Field(
+            name="driver",
+            number=1,
+            type=_formats.DRIVER,
+            presence=Presence.ALWAYS,
+            required=True,
+            immutable=True,
+            doc="The driver that offers these devices, a DNS subdomain of at most 63 characters in lower case, best in a domain of its "
+            "vendor. Lists and watches can select by it (field selector spec.driver). Cannot be changed.",
+        ),
+        Field(
+            name="pool",
+            number=2,
+            type=RESOURCE_POOL,
+            presence=Presence.ALWAYS,
+            doc="The pool that this slice is a part of.",
+        ),
+        Field(
+            name="nodeName",
+            number=3,
+            type=String(check=_node_name),
+            presence=Presence.POINTER,
+            immutable=True,
+            doc="The node that these devices belong to. Lists and watches can select by it (field selector spec.nodeName), which is how "
+            "a node sees only its own slices; an autoscaler learns from it that another such node would bring more devices. "
+            "Exactly one of `nodeName`, `nodeSelector`, `allNodes` and `perDeviceNodeSelection` has to be given. "
+            "Cannot be changed.",
+        ),
+        Field(
+            name="nodeSelector",
+            number=4,
+            type=shapes.NODE_SELECTOR,
+            presence=Presence.POINTER,
+            check=_one_term,
+            doc="The nodes on which these devices can be used, for devices that are not part of one node. Has exactly one term.",
+        ),
+        Field(
+            name="allNodes",
+            number=5,
+            type=Boolean(check=_formats.true_or_unset),
+            presence=Presence.POINTER,
+            doc="True when these devices can be used on every node.",
+        ),
+        Field(
+            name="devices",
+            number=6,
+            type=ListOf(_devices.DEVICE, max_items=DEVICES, unique=by_name),
+            doc="Some or all of the pool's devices: at most 128, or 64 if any of them has taints, consumes counters or has a list "
+            "attribute. Not together with `sharedCounters`. May be empty, for a driver that has nothing to offer.",
+        ),
+        Field(
+            name="perDeviceNodeSelection",
+            number=7,
+            type=Boolean(check=_formats.true_or_unset),
+            presence=Presence.POINTER,
+            doc="True when each device says itself on which nodes it can be used.",
+        ),
+        Field(
+            name="sharedCounters",
+            number=8,
+            type=ListOf(COUNTER_SET, max_items=COUNTER_SETS, unique=by_name),
+            doc="Counter sets, at most eight, from which devices of the pool consume. Not together with `devices`: a pool that needs "
+            "both has slices of either sort.",
+        ),
+    ),
+    check=_spec,
+)
+
+RESOURCE_SLICE = Struct(
+    name="ResourceSlice",
+    model=MODEL,
+    doc="A part of a pool of devices, or of what they share, as one driver publishes it. A pool may need several slices; it is complete "
+    "when as many are there as each of them says. A change that takes several slices is published under a new pool generation. "
+    "Schedulers and autoscalers read slices to learn which devices there are and on which nodes they can be used.",
+    fields=(
+        Field(
+            name="metadata",
+            number=1,
+            type=shapes.OBJECT_META,
+            presence=Presence.ALWAYS,
+            doc="The object's standard metadata.",
+        ),
+        Field(
+            name="spec",
+            number=2,
+            type=RESOURCE_SLICE_SPEC,
+            presence=Presence.ALWAYS,
+            doc="What the driver publishes. Each change of it raises metadata.generation.",
+        ),
+    ),
+)
+
+# --- Hooks -----------------------------------------------------------------------------------------------------------
+
+
+def _listed(obj: Object | None) -> list[dict[str, Any]]:
+    """The devices of a slice, to read and to change."""
+    devices: list[dict[str, Any]] = (obj["spec"].get("devices") if obj is not None else None) or []
+    return devices
+
+
+def _prepare(new: Object, old: Object | None) -> None:
+    """Drops the fields of features that are off in 1.36 unless the stored object uses the feature. Clients are not told."""
+    stored, devices = _listed(old), _listed(new)
+    lists = [device for device in devices if _devices.has_list_attribute(device)]
+    if lists and not any(map(_devices.has_list_attribute, stored)):
+        for device in lists:
+            _devices.drop_list_attributes(device)
+    if not any(device.get("nodeAllocatableResourceMappings") for device in stored):
+        for device in devices:
+            device.pop("nodeAllocatableResourceMappings", None)
+
+
+def _validate(new: Object, old: Object | None) -> list[FieldError]:
+    """Taints stand here because those that a stored device of the same name has already are not judged again."""
+    stored: dict[str, Any] = {}
+    for device in _listed(old):
+        stored.setdefault(by_name(device), device.get("taints"))
+    path = ROOT.child("spec").child("devices")
+    found: list[FieldError] = []
+    for i, device in enumerate(_listed(new)):
+        taints = device.get("taints")
+        if taints and taints != stored.get(by_name(device)):
+            found += _devices.taint_errors(taints, path.index(i).child("taints"))
+    return found
+
+
+def _warnings(new: Object, old: Object | None) -> list[str]:
+    driver = new["spec"].get("driver", "")
+    if driver == driver.lower():
+        return []
+    return [
+        f"spec.driver: driver names should be lowercase; {fieldpath.go_quote(driver)} contains uppercase characters"
+    ]
+
+
+# --- Columns and selectors -------------------------------------------------------------------------------------------
+
+
+COLUMNS = (
+    _columns.NAME,
+    Column(
+        name="Node",
+        cell=lambda obj, now: obj["spec"].get("nodeName", ""),
+        description=_columns.description(RESOURCE_SLICE_SPEC, "nodeName"),
+    ),
+    Column(
+        name="Driver",
+        cell=lambda obj, now: obj["spec"].get("driver", ""),
+        description=_columns.description(RESOURCE_SLICE_SPEC, "driver"),
+    ),
+    Column(
+        name="Pool",
+        cell=lambda obj, now: obj["spec"].get("pool", {}).get("name", ""),
+        description=_columns.description(RESOURCE_POOL, "name"),
+    ),
+    _columns.AGE,
+)
+
+RESOURCE = Resource(
+    kind="ResourceSlice",
+    plural="resourceslices",
+    singular="resourceslice",
+    namespaced=False,
+    shape=RESOURCE_SLICE,
+    columns=COLUMNS,
+    selectable={"spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"},
+    own_field_labels=True,
+    tracks_generation=True,
+    rechecks_metadata=False,
+    name_check=names.subdomain_name,
+    prepare_create=lambda new: _prepare(new, None),
+    prepare_update=_prepare,
+    validate=lambda new: _validate(new, None),
+    validate_update=_validate,
+    warnings=_warnings,
+)

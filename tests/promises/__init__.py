@@ -1,0 +1,1 @@
+"""Behaviour that is promised to clients, as tables and stories that do not care how it is built."""

@@ -1,0 +1,119 @@
+"""The table of cases for the four kinds, run against their shapes and hooks without a server.
+
+Each case was run against a real kube-apiserver 1.36.3 and holds there. What we do not build yet is listed with its reason in
+`resource_cases_later.yaml`: such a case must fail, so that building its rule shows here.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import pytest
+import yaml
+
+from apiserver import resources
+from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.schema import canonical, defaults, strict
+from apiserver.schema.resource import Object, Resource
+from apiserver.verbs import lifecycle
+from tests.promises import resource_table
+from tests.promises.resource_table import Case, Expected
+
+NOW = "2026-06-01T12:00:00Z"
+HERE = pathlib.Path(__file__).resolve().parent
+KINDS = {resource.kind: resource for resource in resources.RESOURCES}
+LATER = {
+    name: reason
+    for reason, names in yaml.safe_load((HERE / "resource_cases_later.yaml").read_text()).items()
+    for name in names
+}
+
+
+@pytest.fixture(scope="session")
+def table(shared: pathlib.Path) -> dict[str, Case]:
+    return {case.name: case for case in resource_table.read(shared)}
+
+
+def names() -> list[str]:
+    """The names are needed before fixtures exist; the project's own copy has the same ones."""
+    return [case.name for case in resource_table.read(HERE.parent / "cases")]
+
+
+def parameter(name: str) -> Any:
+    marks = [pytest.mark.xfail(reason=LATER[name], strict=True)] if name in LATER else []
+    return pytest.param(name, marks=marks, id=name)
+
+
+def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
+    value = {k: v for k, v in json.loads(json.dumps(sent)).items() if k not in ("kind", "apiVersion")}
+    found = strict.decode(resource.shape, value)
+    assert found.unknown == []
+    defaults.apply(resource.shape, found.object, now=NOW)
+    return found.object
+
+
+def stored(resource: Resource, case: Case) -> Object:
+    assert case.old is not None
+    old = decoded(resource, case.old)
+    system = {"uid": "0b6d53b0-0000-4000-8000-000000000001", "creationTimestamp": NOW, "resourceVersion": "7"}
+    old["metadata"] = system | old["metadata"]
+    return old
+
+
+def run(resource: Resource, case: Case) -> tuple[Object, list[FieldError], list[str]]:
+    new = decoded(resource, case.object)
+    if case.operation == "create":
+        base = new["metadata"].get("generateName")
+        if base and not new["metadata"].get("name"):
+            new["metadata"]["name"] = f"{base}x7k2p"
+        lifecycle.prepare_create(resource, new)
+        return new, lifecycle.creation_errors(resource, new), resource.warnings(new, None)
+    old = stored(resource, case)
+    for name in ("resourceVersion", "uid", "creationTimestamp", "generation"):
+        lifecycle.restore(new["metadata"], old["metadata"], name)
+    sub = resource.subresource("status") if case.operation == "status" else None
+    lifecycle.prepare_update(resource, sub, new, old)
+    return new, lifecycle.update_errors(resource, sub, new, old), resource.warnings(new, old)
+
+
+def matches(error: FieldError, expected: Expected) -> bool:
+    return (error.field, error.reason) == (expected.field, expected.reason) and expected.detail in error.body
+
+
+def check_errors(found: list[FieldError], expected: tuple[Expected, ...]) -> None:
+    distinct = list(dict.fromkeys(found))
+    shown = "\n".join(f"{e.reason} {e}" for e in distinct)
+    assert all(any(matches(error, e) for error in distinct) for e in expected), f"missing among:\n{shown}"
+    assert all(any(matches(error, e) for e in expected) for error in distinct), f"too much:\n{shown}"
+    assert len(distinct) >= len(set(expected)), shown
+
+
+def check_then(resource: Resource, obj: Object, wanted: dict[str, Any]) -> None:
+    served = json.loads(canonical.encode(resource.shape, obj))
+    try:
+        value = resource_table.look(served, wanted["path"])
+    except (KeyError, IndexError):
+        assert wanted.get("absent"), f"{wanted['path']} is missing"
+        return
+    assert not wanted.get("absent"), f"{wanted['path']} is there: {value!r}"
+    if "equals" in wanted:
+        assert value == wanted["equals"]
+
+
+@pytest.mark.parametrize("name", [parameter(name) for name in names()])
+def test_a_case_of_the_table_holds(name: str, table: dict[str, Case]) -> None:
+    case = table[name]
+    resource = KINDS[case.kind]
+    new, errors, warnings = run(resource, case)
+    check_errors(errors, case.errors)
+    assert len(warnings) == len(case.warnings)
+    assert all(any(text in warning for warning in warnings) for text in case.warnings)
+    if not case.errors:
+        for wanted in case.then:
+            check_then(resource, new, dict(wanted))
+
+
+def test_the_list_of_later_cases_names_cases_of_the_table(table: dict[str, Case]) -> None:
+    assert set(LATER) <= set(table)

@@ -1,0 +1,207 @@
+"""Every kind is complete and consistent in itself, whatever it is a kind of."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from apiserver import resources
+from apiserver.schema import canonical, types
+from apiserver.schema.resource import Resource
+from apiserver.schema.types import ListOf, ListType, MapOf, Struct, Type
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "apiserver"
+MODEL = "io.k8s.api.resource.v1"
+
+NUMBERS = """
+AllocatedDeviceStatus: driver=1 pool=2 device=3 shareID=7 conditions=4 data=5 networkData=6
+AllocationResult: devices=1 nodeSelector=3 allocationTimestamp=5
+CELDeviceSelector: expression=1
+CapacityRequestPolicy: default=1 validValues=3 validRange=4
+CapacityRequestPolicyRange: min=1 max=2 step=3
+CapacityRequirements: requests=1
+Counter: value=1
+CounterSet: name=1 counters=2
+Device: name=1 attributes=2 capacity=3 consumesCounters=4 nodeName=5 nodeSelector=6 allNodes=7 taints=8 bindsToNode=9
+    bindingConditions=10 bindingFailureConditions=11 allowMultipleAllocations=12 nodeAllocatableResourceMappings=13
+DeviceAllocationConfiguration: source=1 requests=2 deviceConfiguration=3
+DeviceAllocationResult: results=1 config=2
+DeviceAttribute: int=2 bool=3 string=4 version=5 ints=6 bools=7 strings=8 versions=9
+DeviceCapacity: value=1 requestPolicy=2
+DeviceClaim: requests=1 constraints=2 config=3
+DeviceClaimConfiguration: requests=1 deviceConfiguration=2
+DeviceClass: metadata=1 spec=2
+DeviceClassConfiguration: deviceConfiguration=1
+DeviceClassSpec: selectors=1 config=2 extendedResourceName=4
+DeviceConfiguration: opaque=1
+DeviceConstraint: requests=1 matchAttribute=2 distinctAttribute=3
+DeviceCounterConsumption: counterSet=1 counters=2
+DeviceRequest: name=1 exactly=2 firstAvailable=3
+DeviceRequestAllocationResult: request=1 driver=2 pool=3 device=4 adminAccess=5 tolerations=6 bindingConditions=7
+    bindingFailureConditions=8 shareID=9 consumedCapacity=10
+DeviceSelector: cel=1
+DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 tolerations=6 capacity=7
+DeviceTaint: key=1 value=2 effect=3 timeAdded=4
+DeviceToleration: key=1 operator=2 value=3 effect=4 tolerationSeconds=5
+ExactDeviceRequest: deviceClassName=1 selectors=2 allocationMode=3 count=4 adminAccess=5 tolerations=6 capacity=7
+NetworkDeviceData: interfaceName=1 ips=2 hardwareAddress=3
+NodeAllocatableResourceMapping: capacityKey=1 allocationMultiplier=2
+OpaqueDeviceConfiguration: driver=1 parameters=2
+ResourceClaim: metadata=1 spec=2 status=3
+ResourceClaimConsumerReference: apiGroup=1 resource=3 name=4 uid=5
+ResourceClaimSpec: devices=1
+ResourceClaimStatus: allocation=1 reservedFor=2 devices=4
+ResourceClaimTemplate: metadata=1 spec=2
+ResourceClaimTemplateSpec: metadata=1 spec=2
+ResourcePool: name=1 generation=2 resourceSliceCount=3
+ResourceSlice: metadata=1 spec=2
+ResourceSliceSpec: driver=1 pool=2 nodeName=3 nodeSelector=4 allNodes=5 devices=6 perDeviceNodeSelection=7
+    sharedCounters=8
+"""
+"""Protobuf numbers of kubernetes/api `resource/v1/types.go` at release-1.36, members in the order in which Go writes them."""
+
+
+def structs(type_: Type) -> Iterator[Struct]:
+    """Every struct below, one that is used twice as often as it is used."""
+    match type_:
+        case Struct():
+            yield type_
+            for field in type_.fields:
+                yield from structs(field.type)
+        case ListOf():
+            yield from structs(type_.item)
+        case MapOf():
+            yield from structs(type_.value)
+
+
+def identified(resource: Resource) -> str:
+    return resource.kind
+
+
+KINDS = pytest.mark.parametrize("resource", resources.RESOURCES, ids=identified)
+
+
+def test_the_kinds_are_sorted_and_told_apart() -> None:
+    plurals = [resource.plural for resource in resources.RESOURCES]
+    assert plurals == sorted(set(plurals))
+    for names in zip(*((r.kind, r.plural, r.singular, r.list_kind) for r in resources.RESOURCES), strict=True):
+        assert len(set(names)) == len(names)
+
+
+def test_every_public_module_of_the_folder_is_a_kind() -> None:
+    modules = [p.stem for p in (PACKAGE / "resources").glob("*.py") if not p.stem.startswith("_")]
+    assert len(resources.RESOURCES) == len(modules)
+
+
+@KINDS
+def test_everything_is_described(resource: Resource) -> None:
+    for struct in structs(resource.shape):
+        assert struct.doc.endswith("."), struct.name
+        for field in struct.fields:
+            assert field.doc.endswith("."), f"{struct.name}.{field.name}"
+            assert "  " not in field.doc, f"{struct.name}.{field.name}"
+
+
+@KINDS
+def test_names_and_protobuf_numbers_are_unique_in_their_struct(resource: Resource) -> None:
+    for struct in structs(resource.shape):
+        numbers = [field.number for field in struct.fields]
+        names = [field.name for field in types.members(struct)]
+        assert len(set(numbers)) == len(numbers), struct.name
+        assert len(set(names)) == len(names), struct.name
+
+
+@KINDS
+def test_the_keys_of_map_lists_are_members_of_their_items(resource: Resource) -> None:
+    for struct in structs(resource.shape):
+        for field in struct.fields:
+            if isinstance(field.type, ListOf) and field.type.list_type is ListType.MAP:
+                assert field.type.keys, field.name
+                assert isinstance(field.type.item, Struct)
+                assert set(field.type.keys) <= {f.name for f in types.members(field.type.item)}
+            if field.patch_merge_key:
+                assert isinstance(field.type, ListOf)
+                assert field.patch_merge_key in field.type.keys
+
+
+def test_structs_of_one_name_are_one_definition() -> None:
+    found: dict[str, list[tuple[str, int, str]]] = {}
+    for resource in resources.RESOURCES:
+        for struct in structs(resource.shape):
+            assert struct.model, struct.name
+            parts = [(f.name, f.number, f.doc) for f in struct.fields]
+            assert found.setdefault(f"{struct.model}.{struct.name}", parts) == parts, struct.name
+
+
+def test_protobuf_numbers_and_order_are_those_of_upstream() -> None:
+    expected: dict[str, list[str]] = {}
+    for word in NUMBERS.split():
+        if word.endswith(":"):
+            members = expected.setdefault(word.removesuffix(":"), [])
+        else:
+            members.append(word)
+    found = {
+        struct.name: [f"{field.name}={field.number}" for field in struct.fields]
+        for resource in resources.RESOURCES
+        for struct in structs(resource.shape)
+        if struct.model == MODEL
+    }
+    assert found == expected
+
+
+@KINDS
+def test_the_shape_has_the_members_that_the_kind_speaks_of(resource: Resource) -> None:
+    members = {field.name: field for field in resource.shape.fields}
+    assert list(members)[:2] == ["metadata", "spec"]
+    assert resource.has_status == ("status" in members)
+    for sub in resource.subresources:
+        assert set(sub.owns) <= set(members)
+
+
+@KINDS
+def test_selectable_fields_are_texts_of_the_shape(resource: Resource) -> None:
+    for path in resource.selectable.values():
+        here: Type = resource.shape
+        for name in path.split("."):
+            assert isinstance(here, Struct)
+            here = next(field.type for field in here.fields if field.name == name)
+        assert isinstance(here, types.String), path
+
+
+@KINDS
+def test_cells_can_be_computed_for_an_object_of_which_nothing_is_set(resource: Resource) -> None:
+    zero = canonical.zero(resource.shape)
+    assert resource.columns[0].name == "Name"
+    assert resource.columns[-1].name == "Age"
+    assert resource.columns[-1].cell(zero, 0.0) == "<unknown>"
+    for column in resource.columns:
+        assert isinstance(column.cell(zero, 0.0), str)
+        assert column.description.endswith(".")
+
+
+@KINDS
+def test_hooks_take_an_object_of_which_nothing_is_set(resource: Resource) -> None:
+    new, old = canonical.zero(resource.shape), canonical.zero(resource.shape)
+    resource.prepare_create(new)
+    resource.prepare_update(new, old)
+    resource.validate(new)
+    assert resource.validate_update(new, old) == []
+    assert resource.warnings(new, None) == []
+    assert new == old
+    for sub in resource.subresources:
+        sub.prepare(new, old)
+        assert sub.validate(new, old) == []
+
+
+def test_only_app_imports_kinds() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        if file.parent.name == "resources" or file == PACKAGE / "app.py":
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            assert not any(name.startswith("apiserver.resources") for name in names), file

@@ -1,0 +1,69 @@
+"""Small valid objects of each kind and the way a test takes them to a verdict."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from apiserver import resources
+from apiserver.schema import canonical, defaults, strict, validate
+from apiserver.schema.resource import Object, Resource
+
+NOW = "2026-06-01T12:00:00Z"
+KINDS = {resource.kind: resource for resource in resources.RESOURCES}
+
+SLICE: dict[str, Any] = {
+    "metadata": {"name": "n1-gpu"},
+    "spec": {
+        "driver": "gpu.example.com",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "n1",
+        "devices": [
+            {"name": "gpu-0", "attributes": {"model": {"string": "x"}}, "capacity": {"memory": {"value": "80Gi"}}}
+        ],
+    },
+}
+CLAIM: dict[str, Any] = {
+    "metadata": {"name": "c", "namespace": "team-a"},
+    "spec": {"devices": {"requests": [{"name": "main", "exactly": {"deviceClassName": "gpu.example.com"}}]}},
+}
+RESULT: dict[str, Any] = {"request": "main", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+
+
+def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
+    obj = strict.decode(resource.shape, copy.deepcopy(sent)).object
+    defaults.apply(resource.shape, obj, now=NOW)
+    return obj
+
+
+def created(resource: Resource, sent: dict[str, Any]) -> tuple[Object, list[str]]:
+    """The object after the hooks of a create, and what is wrong with it beside its metadata."""
+    obj = decoded(resource, sent)
+    resource.prepare_create(obj)
+    return obj, [str(e) for e in validate.validate(resource.shape, obj) + resource.validate(obj)]
+
+
+def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tuple[Object, list[str]]:
+    """The same for an update."""
+    new, stored = decoded(resource, sent), decoded(resource, old)
+    resource.prepare_update(new, stored)
+    errors = validate.validate(resource.shape, new) if resource.validate_shape_on_update else []
+    errors += validate.validate_update(resource.shape, new, stored) + resource.validate_update(new, stored)
+    return new, [str(e) for e in errors]
+
+
+def served(resource: Resource, obj: Object) -> str:
+    return canonical.encode(resource.shape, obj).decode()
+
+
+def with_spec(sample: dict[str, Any], **members: Any) -> dict[str, Any]:
+    """A copy with other members in spec; None takes one out."""
+    out = copy.deepcopy(sample)
+    out["spec"] = {k: v for k, v in {**out["spec"], **members}.items() if v is not None}
+    return out
+
+
+def with_device(**members: Any) -> dict[str, Any]:
+    """The sample slice with other members in its device."""
+    device = {**SLICE["spec"]["devices"][0], **members}
+    return with_spec(SLICE, devices=[{k: v for k, v in device.items() if v is not None}])

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver.schema import canonical
+from tests.unit.resources import samples
+from tests.unit.resources.samples import CLAIM, RESULT, created, decoded, served, updated, with_spec
+
+KIND = samples.KINDS["ResourceClaim"]
+NOT_A_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+ALLOCATED: dict[str, Any] = {"allocation": {"devices": {"results": [RESULT]}}}
+CONSUMER = {"resource": "pods", "name": "p", "uid": "u1"}
+REPORT = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+
+
+def with_status(status: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(CLAIM), "metadata": {**CLAIM["metadata"], **metadata}, "status": copy.deepcopy(status)}
+
+
+def written(status: dict[str, Any], stored: dict[str, Any], **metadata: Any) -> tuple[dict[str, Any], list[str]]:
+    """The object after a write to the status subresource, and what is wrong with it."""
+    new, old = decoded(KIND, with_status(status, **metadata)), decoded(KIND, with_status(stored, **metadata))
+    sub = KIND.subresource("status")
+    assert sub is not None
+    before = copy.deepcopy(old)
+    sub.prepare(new, old)
+    errors = [str(e) for e in sub.validate(new, old)]
+    assert old == before
+    return new, errors
+
+
+def devices(**members: Any) -> dict[str, Any]:
+    return with_spec(CLAIM, devices={**CLAIM["spec"]["devices"], **members})
+
+
+def requests(*items: dict[str, Any]) -> dict[str, Any]:
+    return devices(requests=list(items))
+
+
+def exactly(**members: Any) -> dict[str, Any]:
+    return requests({"name": "main", "exactly": {"deviceClassName": "c", **members}})
+
+
+def test_the_zero_object_is_the_bookmark_of_upstream() -> None:
+    assert canonical.zero(KIND.shape) == {"metadata": {}, "spec": {"devices": {"requests": None}}, "status": {}}
+
+
+def test_defaults_name_the_mode_and_one_device() -> None:
+    obj, errors = created(KIND, CLAIM)
+    assert errors == []
+    assert served(KIND, obj) == (
+        '{"metadata":{"name":"c","namespace":"team-a"},"spec":{"devices":{"requests":[{"name":"main","exactly":'
+        '{"deviceClassName":"gpu.example.com","allocationMode":"ExactCount","count":1}}]}},"status":{}}'
+    )
+
+
+def test_a_count_of_zero_becomes_one_and_the_mode_all_has_none() -> None:
+    obj, errors = created(KIND, exactly(count=0))
+    assert errors == []
+    assert obj["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+    obj, errors = created(KIND, exactly(allocationMode="All"))
+    assert errors == []
+    assert "count" not in obj["spec"]["devices"]["requests"][0]["exactly"]
+
+
+def test_a_request_without_anything_fails_in_the_words_of_a_real_server() -> None:
+    label = (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+        "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+        "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+    )
+    assert created(KIND, requests({"name": "BAD"}))[1] == [
+        f'spec.devices.requests[0].name: Invalid value: "BAD": {label}',
+        "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
+    ]
+
+
+def test_duplicates_come_after_the_items() -> None:
+    one = {"name": "r", "exactly": {"deviceClassName": "c", "count": -1}}
+    two = {"name": "r", "exactly": {"deviceClassName": "c"}}
+    assert created(KIND, requests(one, two))[1] == [
+        "spec.devices.requests[0].exactly.count: Invalid value: -1: must be greater than zero",
+        'spec.devices.requests[1]: Duplicate value: "r"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (
+            {"allocationMode": "Some"},
+            'allocationMode: Unsupported value: "Some": supported values: "All", "ExactCount"',
+        ),
+        (
+            {"tolerations": [{"operator": "Like"}]},
+            'tolerations[0].operator: Unsupported value: "Like": supported values: "Equal", "Exists"',
+        ),
+        ({"deviceClassName": ""}, "deviceClassName: Required value"),
+        ({"selectors": [{}]}, "selectors[0].cel: Required value"),
+    ],
+)
+def test_what_a_request_wants_is_checked(members: dict[str, Any], expected: str) -> None:
+    assert created(KIND, exactly(**members))[1] == [f"spec.devices.requests[0].exactly.{expected}"]
+    sub = {"name": "s", "deviceClassName": "c", **members}
+    assert created(KIND, requests({"name": "main", "firstAvailable": [sub]}))[1] == [
+        f"spec.devices.requests[0].firstAvailable[0].{expected}"
+    ]
+
+
+def test_references_must_name_requests_of_the_claim() -> None:
+    request = {"name": "main", "firstAvailable": [{"name": "a", "deviceClassName": "c"}]}
+    good = {"requests": ["main", "main/a"], "matchAttribute": "x.io/y"}
+    bad = {"requests": ["main/b", "a", "main/a/x", "main"], "matchAttribute": "x.io/y"}
+    errors = created(KIND, devices(requests=[request], constraints=[good, bad]))[1]
+    assert errors == [
+        f'spec.devices.constraints[1].requests[0]: Invalid value: "main/b": {NOT_A_REQUEST}',
+        f'spec.devices.constraints[1].requests[1]: Invalid value: "a": {NOT_A_REQUEST}',
+        f'spec.devices.constraints[1].requests[2]: Invalid value: "main/a/x": {NOT_A_REQUEST}',
+    ]
+
+
+def test_a_list_over_its_limit_is_not_looked_into() -> None:
+    constraints = [{"requests": ["nope"]}] * 33
+    configs = [{"requests": ["nope"]}] * 33
+    assert created(KIND, devices(constraints=constraints, config=configs))[1] == [
+        "spec.devices.constraints: Too many: 33: must have at most 32 items",
+        "spec.devices.config: Too many: 33: must have at most 32 items",
+    ]
+    references = [{"requests": ["nope"] * 33, "matchAttribute": "x.io/y"}]
+    text = "spec.devices.constraints[0].requests: Too many: 33: must have at most 32 items"
+    assert created(KIND, devices(constraints=references))[1] == [text]
+
+
+def test_an_update_may_not_change_the_spec_and_shows_it_as_go_does() -> None:
+    assert updated(KIND, CLAIM, CLAIM)[1] == []
+    assert updated(KIND, {**CLAIM, "spec": {}}, CLAIM)[1] == [
+        'spec: Invalid value: {"Devices":{"Requests":null,"Constraints":null,"Config":null}}: field is immutable'
+    ]
+    shown = (
+        '{"Devices":{"Requests":[{"Name":"main","Exactly":{"DeviceClassName":"c","Selectors":[{"CEL":{"Expression":"true"}}],'
+        '"AllocationMode":"ExactCount","Count":1,"AdminAccess":null,"Tolerations":null,"Capacity":null},'
+        '"FirstAvailable":null}],"Constraints":null,"Config":[{"Requests":null,"Opaque":null}]}}'
+    )
+    sent = exactly(selectors=[{"cel": {"expression": "true"}}])
+    sent["spec"]["devices"]["config"] = [{}]
+    assert updated(KIND, sent, CLAIM)[1] == [f"spec: Invalid value: {shown}: field is immutable"]
+
+
+def test_another_spelling_of_a_quantity_is_no_change() -> None:
+    one, two = (exactly(capacity={"requests": {"memory": amount}}) for amount in ("1Gi", "1024Mi"))
+    assert updated(KIND, two, one)[1] == []
+
+
+def test_an_allocation_can_be_set_and_unset_but_not_changed() -> None:
+    assert written(ALLOCATED, {})[1] == []
+    assert written({}, ALLOCATED)[1] == []
+    other = {"allocation": {"devices": {"results": [{**RESULT, "device": "gpu-1"}]}}}
+    errors = written(other, ALLOCATED)[1]
+    assert len(errors) == 1
+    assert errors[0].startswith('status.allocation: Invalid value: {"Devices":{"Results":[{"Request":"main","Driver":')
+    assert errors[0].endswith(": field is immutable")
+
+
+def test_a_stored_allocation_is_not_judged_again() -> None:
+    odd = {"allocation": {"devices": {"results": [{**RESULT, "pool": "UPPER", "request": "gone"}]}}}
+    assert written(odd, odd)[1] == []
+    assert len(written(odd, {})[1]) == 2
+
+
+def test_new_results_are_judged_against_the_claim() -> None:
+    results = [{**RESULT, "request": "x", "driver": "", "device": ""}]
+    config = [{"source": "FromMoon", "requests": ["x", "x"], "opaque": {"driver": "d", "parameters": {}}}]
+    errors = written({"allocation": {"devices": {"results": results, "config": config}}}, {})[1]
+    assert [e.split(": ")[0] for e in errors] == [
+        "status.allocation.devices.results[0].driver",
+        "status.allocation.devices.results[0].device",
+        "status.allocation.devices.config[0].source",
+        "status.allocation.devices.config[0].requests[1]",
+        "status.allocation.devices.results[0].request",
+        "status.allocation.devices.config[0].requests[0]",
+        "status.allocation.devices.config[0].requests[1]",
+    ]
+    assert 'Unsupported value: "FromMoon": supported values: "FromClaim", "FromClass"' in errors[2]
+
+
+def test_the_spec_is_not_judged_by_a_status_write() -> None:
+    new, old = decoded(KIND, requests({"name": "BAD"})), decoded(KIND, requests({"name": "BAD"}))
+    sub = KIND.subresource("status")
+    assert sub is not None
+    assert sub.validate(new, old) == []
+
+
+def test_reports_of_devices_that_are_deallocated_go() -> None:
+    reported = {**ALLOCATED, "devices": [REPORT]}
+    new, errors = written({"devices": [REPORT]}, reported)
+    assert errors == []
+    assert "devices" not in new["status"]
+
+
+def test_reports_of_other_devices_stay_and_are_refused() -> None:
+    new, errors = written({"devices": [REPORT, {**REPORT, "device": "gpu-7"}]}, ALLOCATED)
+    assert [d["device"] for d in new["status"]["devices"]] == ["gpu-7"]
+    assert len(errors) == 1
+    assert errors[0].endswith("must be an allocated device in the claim")
+
+
+def test_a_report_is_told_apart_by_its_share() -> None:
+    share = "3f0f7b0e-6d0c-4f53-9a3e-1f6f0c1d2a02"
+    shared = {"allocation": {"devices": {"results": [{**RESULT, "shareID": share}]}}}
+    assert written({**shared, "devices": [{**REPORT, "shareID": share}]}, shared)[1] == []
+    assert len(written({**shared, "devices": [REPORT]}, shared)[1]) == 1
+
+
+def test_conditions_over_the_limit_are_looked_at_all_the_same() -> None:
+    condition = {"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": samples.NOW}
+    conditions = [{**condition, "type": f"C{i}"} for i in range(8)] + [{**condition, "status": "Maybe"}]
+    errors = written({**ALLOCATED, "devices": [{**REPORT, "conditions": conditions}]}, ALLOCATED)[1]
+    assert errors == [
+        "status.devices[0].conditions: Too many: 9: must have at most 8 items",
+        'status.devices[0].conditions[8].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"',
+    ]
+
+
+def test_reservations_need_an_allocation_and_no_new_ones_come_while_deleting() -> None:
+    assert written({"reservedFor": [CONSUMER]}, {})[1] == [
+        "status.reservedFor: Forbidden: may not be specified when `allocated` is not set"
+    ]
+    reserved = {**ALLOCATED, "reservedFor": [CONSUMER]}
+    assert written(reserved, ALLOCATED)[1] == []
+    assert written(reserved, reserved, deletionTimestamp=samples.NOW)[1] == []
+    assert written(reserved, ALLOCATED, deletionTimestamp=samples.NOW)[1] == [
+        "status.reservedFor: Forbidden: new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+    ]
+
+
+def test_a_consumer_is_complete_and_listed_once() -> None:
+    errors = written({**ALLOCATED, "reservedFor": [{}, {"resource": "pods", "name": "q", "uid": ""}]}, ALLOCATED)[1]
+    assert errors == [
+        "status.reservedFor[0].resource: Required value",
+        "status.reservedFor[0].name: Required value",
+        "status.reservedFor[0].uid: Required value",
+        "status.reservedFor[1].uid: Required value",
+        'status.reservedFor[1]: Duplicate value: ""',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "state"),
+    [
+        ({}, {}, "pending"),
+        (ALLOCATED, {}, "allocated"),
+        ({**ALLOCATED, "reservedFor": [CONSUMER]}, {}, "allocated,reserved"),
+        ({}, {"deletionTimestamp": samples.NOW}, "deleted"),
+        ({**ALLOCATED, "reservedFor": [CONSUMER]}, {"deletionTimestamp": samples.NOW}, "deleted,allocated,reserved"),
+    ],
+)
+def test_the_state_column_sums_up(status: dict[str, Any], metadata: dict[str, Any], state: str) -> None:
+    obj = decoded(KIND, with_status(status, **metadata))
+    assert [c.name for c in KIND.columns] == ["Name", "State", "Age"]
+    assert KIND.columns[1].cell(obj, 0.0) == state

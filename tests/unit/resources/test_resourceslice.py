@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver.schema import canonical
+from tests.unit.resources import samples
+from tests.unit.resources.samples import SLICE, created, decoded, served, updated, with_device, with_spec
+
+KIND = samples.KINDS["ResourceSlice"]
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+SELECTION = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+
+
+def test_a_valid_slice_passes_and_keeps_upstreams_order_of_members() -> None:
+    obj, errors = created(KIND, SLICE)
+    assert errors == []
+    assert served(KIND, obj) == (
+        '{"metadata":{"name":"n1-gpu"},"spec":{"driver":"gpu.example.com",'
+        '"pool":{"name":"n1","generation":1,"resourceSliceCount":1},"nodeName":"n1",'
+        '"devices":[{"name":"gpu-0","attributes":{"model":{"string":"x"}},"capacity":{"memory":{"value":"80Gi"}}}]}}'
+    )
+
+
+def test_the_zero_object_is_the_bookmark_of_upstream() -> None:
+    zero = {"metadata": {}, "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}}}
+    assert canonical.zero(KIND.shape) == zero
+
+
+@pytest.mark.parametrize("sent", [{"metadata": {"name": "a"}}, {"metadata": {"name": "a"}, "spec": {}}])
+def test_an_empty_spec_is_refused_in_the_words_and_order_of_a_real_server(sent: dict[str, Any]) -> None:
+    assert created(KIND, sent)[1] == [
+        "spec.driver: Required value",
+        "spec.pool.name: Required value",
+        "spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero",
+        f"spec: Required value: {SELECTION}",
+    ]
+
+
+def test_two_node_selections_are_named() -> None:
+    sent = with_spec(SLICE, allNodes=True)
+    text = f'spec: Invalid value: "{{`nodeName`, `allNodes`}}": {SELECTION}, but multiple fields are set'
+    assert created(KIND, sent)[1] == [text]
+
+
+def test_an_empty_node_name_is_wrong_and_selects_nothing() -> None:
+    assert created(KIND, with_spec(SLICE, nodeName=""))[1] == [
+        'spec.nodeName: Invalid value: "": must be either unset or set to a non-empty string',
+        f"spec: Required value: {SELECTION}",
+    ]
+
+
+def test_an_upper_case_driver_is_accepted_with_a_warning() -> None:
+    obj, errors = created(KIND, with_spec(SLICE, driver="GPU.example.com"))
+    assert errors == []
+    expected = 'spec.driver: driver names should be lowercase; "GPU.example.com" contains uppercase characters'
+    assert KIND.warnings(obj, None) == [expected]
+    assert KIND.warnings(obj, obj) == [expected]
+    assert KIND.warnings(created(KIND, SLICE)[0], None) == []
+
+
+def test_a_bad_driver_shows_the_name_as_it_was_sent() -> None:
+    assert created(KIND, with_spec(SLICE, driver="GPU_1"))[1] == [f'spec.driver: Invalid value: "GPU_1": {SUBDOMAIN}']
+
+
+def test_a_device_without_a_name_fails_the_format_and_not_for_being_required() -> None:
+    errors = created(KIND, with_device(name=None))[1]
+    assert len(errors) == 1
+    assert errors[0].startswith('spec.devices[0].name: Invalid value: "": a lowercase RFC 1123 label must consist of')
+
+
+def test_an_update_refuses_what_is_immutable() -> None:
+    pool = {"name": "q", "generation": 0, "resourceSliceCount": 1}
+    _, errors = updated(KIND, with_spec(SLICE, driver="other.io", pool=pool, nodeName="n2"), SLICE)
+    assert errors == [
+        'spec.driver: Invalid value: "other.io": field is immutable',
+        'spec.pool.name: Invalid value: "q": field is immutable',
+        'spec.nodeName: Invalid value: "n2": field is immutable',
+    ]
+
+
+def test_taking_the_node_name_away_is_a_change_of_it() -> None:
+    _, errors = updated(KIND, with_spec(SLICE, nodeName=None, allNodes=True), SLICE)
+    assert errors == ["spec.nodeName: Invalid value: null: field is immutable"]
+
+
+def test_taints_get_the_time_of_the_request_and_keep_their_own() -> None:
+    taints = [{"key": "a", "effect": "None"}, {"key": "b", "effect": "None", "timeAdded": "2020-01-01T02:00:00+02:00"}]
+    obj, errors = created(KIND, with_device(taints=taints))
+    assert errors == []
+    assert [t["timeAdded"] for t in obj["spec"]["devices"][0]["taints"]] == [samples.NOW, "2020-01-01T00:00:00Z"]
+
+
+def test_unchanged_taints_are_not_judged_again_but_changed_ones_are() -> None:
+    bad = {"key": "x", "effect": "Drain", "timeAdded": samples.NOW}
+    old = with_device(taints=[bad])
+    assert updated(KIND, with_device(taints=[bad]), old)[1] == []
+    text = 'Unsupported value: "Drain": supported values: "NoExecute", "NoSchedule", "None"'
+    assert updated(KIND, with_device(taints=[bad, {**bad, "key": "y"}]), old)[1] == [
+        f"spec.devices[0].taints[0].effect: {text}",
+        f"spec.devices[0].taints[1].effect: {text}",
+    ]
+    assert updated(KIND, with_device(name="other", taints=[bad]), old)[1] == [
+        f"spec.devices[0].taints[0].effect: {text}"
+    ]
+
+
+def test_too_many_taints_are_counted_and_not_looked_at() -> None:
+    errors = created(KIND, with_device(taints=[{"key": "!"}] * 17))[1]
+    assert errors == ["spec.devices[0].taints: Too many: 17: must have at most 16 items"]
+
+
+def test_list_attributes_are_dropped_unless_the_stored_slice_uses_them() -> None:
+    lists = with_device(attributes={"lanes": {"ints": [1, 2]}})
+    assert created(KIND, lists)[1] == [
+        'spec.devices[0].attributes[lanes]: Invalid value: "": exactly one value must be specified'
+    ]
+    new, errors = updated(KIND, lists, lists)
+    assert errors == []
+    assert new["spec"]["devices"][0]["attributes"] == {"lanes": {"ints": [1, 2]}}
+
+
+def test_list_attributes_in_use_are_validated() -> None:
+    stored = with_device(attributes={"lanes": {"ints": [1]}})
+    attributes = {
+        "a": {"ints": []},
+        "b": {"int": 1, "bools": [True]},
+        "c": {"strings": ["ok", "x" * 65]},
+        "d": {"versions": ["1.x"]},
+    }
+    at = "spec.devices[0].attributes"
+    assert updated(KIND, with_device(attributes=attributes), stored)[1] == [
+        f"{at}[a].ints: Invalid value: []: must not be empty if specified",
+        f'{at}[b]: Invalid value: {{"int":1,"bools":[true]}}: exactly one value must be specified',
+        f"{at}[c].strings[1]: Too long: may not be more than 64 bytes",
+        f'{at}[d].versions[0]: Invalid value: "1.x": must be a string compatible with semver.org spec 2.0.0',
+    ]
+
+
+def test_values_of_list_attributes_are_counted_one_by_one() -> None:
+    stored = with_device(attributes={"lanes": {"ints": [1]}})
+    full = {"a": {"ints": list(range(40))}, **{f"b{i}": {"int": i} for i in range(8)}}
+    assert updated(KIND, with_device(attributes=full), stored)[1] == []
+    over = {**full, "c": {"bools": []}}
+    assert updated(KIND, with_device(attributes=over), stored)[1] == [
+        "spec.devices[0].attributes[c].bools: Invalid value: []: must not be empty if specified",
+        "spec.devices[0]: Invalid value: 49: the total number of attribute values must not exceed 48",
+    ]
+
+
+def test_attributes_and_capacities_are_counted_together() -> None:
+    attributes = {f"a{i}": {"int": i} for i in range(32)}
+    assert created(KIND, with_device(attributes=attributes, capacity=None))[1] == []
+    assert created(KIND, with_device(attributes=attributes))[1] == [
+        "spec.devices[0]: Invalid value: 33: the total number of attributes and capacities must not exceed 32"
+    ]
+
+
+def test_node_allocatable_mappings_are_dropped_unless_in_use() -> None:
+    sent = with_device(nodeAllocatableResourceMappings={"cpu": {"capacityKey": "memory"}})
+    assert "nodeAllocatableResourceMappings" not in created(KIND, sent)[0]["spec"]["devices"][0]
+    new, errors = updated(KIND, sent, sent)
+    assert errors == []
+    mapping = {"capacityKey": "memory", "allocationMultiplier": "1"}
+    assert new["spec"]["devices"][0]["nodeAllocatableResourceMappings"] == {"cpu": mapping}
+
+
+@pytest.mark.parametrize(
+    ("name", "mapping", "expected"),
+    [
+        (
+            "vendor.example/x",
+            {},
+            '[vendor.example/x]: Invalid value: "vendor.example/x": must be a node allocatable resource name',
+        ),
+        ("cpu", {"allocationMultiplier": "0"}, '[cpu].allocationMultiplier: Invalid value: "0": must be positive'),
+        ("cpu", {"capacityKey": "cores"}, '[cpu].capacityKey: Not found: "cores"'),
+        ("cpu", {"capacityKey": ""}, '[cpu].capacityKey: Invalid value: "": capacityKey must not be an empty string'),
+    ],
+)
+def test_node_allocatable_mappings_in_use_are_validated(name: str, mapping: dict[str, Any], expected: str) -> None:
+    stored = with_device(nodeAllocatableResourceMappings={"cpu": {}})
+    sent = with_device(nodeAllocatableResourceMappings={name: mapping})
+    assert updated(KIND, sent, stored)[1] == [f"spec.devices[0].nodeAllocatableResourceMappings{expected}"]
+
+
+def policy(limits: dict[str, Any], *, value: str = "100", shared: bool = True) -> list[str]:
+    capacity = {"m": {"value": value, "requestPolicy": limits}}
+    errors = created(KIND, with_device(allowMultipleAllocations=shared, capacity=capacity))[1]
+    return [e.removeprefix("spec.devices[0].capacity[m].requestPolicy") for e in errors]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"default": "1000"}, []),
+        ({"default": "5", "validRange": {"min": "5", "step": "5"}}, []),
+        (
+            {"default": "5", "validValues": ["5"], "validRange": {"min": "5"}},
+            [
+                ': Forbidden: exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time'
+            ],
+        ),
+        ({"validRange": {"min": "5"}}, [".default: Required value: required when validRange is defined"]),
+        ({"default": "5", "validRange": {}}, [".validRange.min: Required value: required when validRange is defined"]),
+        (
+            {"default": "3", "validRange": {"min": "5", "max": "200"}},
+            [
+                '.validRange.min: Invalid value: "3": default is less than min: 5',
+                '.validRange.max: Invalid value: "200": max is larger than capacity value: 100',
+            ],
+        ),
+        (
+            {"default": "7", "validRange": {"min": "6", "max": "4"}},
+            [
+                '.validRange.max: Invalid value: "6": min is larger than max: 4',
+                '.validRange.max: Invalid value: "7": default is more than max: 4',
+            ],
+        ),
+        (
+            {"default": "5", "validRange": {"min": "5", "step": "0"}},
+            ['.validRange.step: Invalid value: "0": must be greater than zero'],
+        ),
+        (
+            {"default": "6", "validRange": {"min": "5", "max": "14", "step": "5"}},
+            [
+                '.validRange.step: Invalid value: "6": value is not a multiple of a given step (5) from (5)',
+                '.validRange.step: Invalid value: "14": value is not a multiple of a given step (5) from (5)',
+            ],
+        ),
+        (
+            {"default": "2", "validValues": ["2", "4", "3"]},
+            ['.validValues[2]: Invalid value: "3": values must be sorted in ascending order'],
+        ),
+        (
+            {"default": "2", "validValues": [str(i) for i in range(1, 12)]},
+            [
+                ".validValues: Too many: 11: must have at most 10 items",
+                '.validValues: Invalid value: "2": default value is not valid according to the requestPolicy',
+            ],
+        ),
+    ],
+)
+def test_a_request_policy_is_judged_against_the_capacity(limits: dict[str, Any], expected: list[str]) -> None:
+    assert policy(limits) == expected
+
+
+def test_an_exclusive_device_has_no_request_policy() -> None:
+    assert policy({"default": "1"}, shared=False) == [": Forbidden: allowMultipleAllocations must be true"]
+
+
+def test_devices_select_nodes_only_where_the_slice_says_so() -> None:
+    text = (
+        "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` "
+        "is set to true in the ResourceSlice spec"
+    )
+    assert created(KIND, with_device(allNodes=True))[1] == [f"spec.devices[0]: Invalid value: null: {text}"]
+
+
+def test_a_slice_has_fewer_devices_when_one_of_them_has_extras() -> None:
+    devices: list[dict[str, Any]] = [{"name": f"d{i}"} for i in range(65)]
+    assert created(KIND, with_spec(SLICE, devices=devices))[1] == []
+    devices[3] = {"name": "d3", "taints": [{"key": "a", "effect": "None"}]}
+    text = "spec.devices: Too many: 65: must have at most 64 items"
+    assert created(KIND, with_spec(SLICE, devices=devices))[1] == [text]
+    full = with_spec(SLICE, devices=[{"name": "!"}] * 129)
+    assert created(KIND, full)[1] == ["spec.devices: Too many: 129: must have at most 128 items"]
+
+
+def test_devices_and_counters_exclude_each_other_even_when_empty() -> None:
+    text = 'spec: Invalid value: "": only one of `sharedCounters` or `devices` is allowed'
+    assert created(KIND, with_spec(SLICE, devices=[], sharedCounters=[]))[1] == [text]
+
+
+def test_columns_show_node_driver_and_pool() -> None:
+    obj = decoded(KIND, SLICE)
+    obj["metadata"]["creationTimestamp"] = "2026-06-01T11:59:00Z"
+    now = 1780315200.0
+    assert [c.name for c in KIND.columns] == ["Name", "Node", "Driver", "Pool", "Age"]
+    assert [c.cell(obj, now) for c in KIND.columns] == ["n1-gpu", "n1", "gpu.example.com", "n1", "60s"]
+    del obj["spec"]["nodeName"]
+    assert KIND.columns[1].cell(obj, now) == ""
+
+
+def test_the_hooks_change_nothing_in_the_stored_object() -> None:
+    stored = decoded(KIND, with_device(attributes={"a": {"ints": [1]}}))
+    before = copy.deepcopy(stored)
+    new = decoded(KIND, SLICE)
+    KIND.prepare_update(new, stored)
+    KIND.validate_update(new, stored)
+    assert stored == before
