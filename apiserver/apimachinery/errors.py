@@ -89,9 +89,7 @@ class TextError(Exception):
     `nosniff=False` is for the few that upstream writes without `http.Error`.
     """
 
-    def __init__(
-        self, code: int, text: str, *, headers: Mapping[str, str] | None = None, nosniff: bool = True
-    ) -> None:
+    def __init__(self, code: int, text: str, *, headers: Mapping[str, str] | None = None, nosniff: bool = True) -> None:
         super().__init__(text)
         self.code = code
         self.text = text
@@ -111,7 +109,9 @@ def _details(name: str, group: str, kind: str, **more: Any) -> dict[str, Any]:
 
 
 def not_found(resource: GroupResource, name: str) -> StatusError:
-    return StatusError(404, "NotFound", f'{resource} "{name}" not found', details=_details(name, resource.group, resource.resource))
+    return StatusError(
+        404, "NotFound", f'{resource} "{name}" not found', details=_details(name, resource.group, resource.resource)
+    )
 
 
 def no_such_path() -> StatusError:
@@ -184,7 +184,10 @@ def unauthorized() -> StatusError:
 def forbidden(resource: GroupResource, name: str, why: str) -> StatusError:
     quoted = f'"{name}" ' if name else ""
     return StatusError(
-        403, "Forbidden", f"{resource} {quoted}is forbidden: {why}", details=_details(name, resource.group, resource.resource)
+        403,
+        "Forbidden",
+        f"{resource} {quoted}is forbidden: {why}",
+        details=_details(name, resource.group, resource.resource),
     )
 
 

@@ -96,11 +96,16 @@ def go_json(value: Any) -> str:
 
 
 _JSON_ESCAPES = MappingProxyType({ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
-_ESCAPES = MappingProxyType({7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"})
+_ESCAPES = MappingProxyType(
+    {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+)
 
 
 def go_quote(text: str) -> str:
     """`%q` of Go: double quotes, printable characters as they are, the rest escaped."""
+    if text.isprintable():
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
     out: list[str] = []
     for c in text:
         code = ord(c)

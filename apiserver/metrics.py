@@ -1,0 +1,418 @@
+"""Every metric: name, help, labels, buckets. Knows nothing of who counts.
+
+Metrics belong to the process, so these objects are the one module-level state of the package. Names, labels and buckets of the
+`apiserver_*` family are kube-apiserver's (kubernetes/apiserver `pkg/endpoints/metrics/metrics.go`), so that existing dashboards and
+alerts read them; what only this server has is named `sluice_*`.
+
+`labels(...)` costs more than counting: hot paths keep the child that it returns, as `RequestMeter` does.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, exposition
+from prometheus_client.core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from apiserver import __version__
+
+REGISTRY = CollectorRegistry(auto_describe=False)
+ProcessCollector(registry=REGISTRY)
+PlatformCollector(registry=REGISTRY)
+
+CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
+COMPONENT = "apiserver"
+
+_RESOURCE = ("verb", "group", "version", "resource", "subresource", "scope")
+_RESOURCE_AND_COMPONENT = (*_RESOURCE, "component")
+_REQUEST = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
+
+_REQUEST_SECONDS = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
+)  # fmt: skip
+_RESPONSE_BYTES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
+_FILTER_SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5, 10, 15, 30)
+_WATCH_EVENT_BYTES = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+_AUTH_SECONDS = (
+    0.001,
+    0.002,
+    0.004,
+    0.008,
+    0.016,
+    0.032,
+    0.064,
+    0.128,
+    0.256,
+    0.512,
+    1.024,
+    2.048,
+    4.096,
+    8.192,
+    16.384,
+)
+_CERTIFICATE_SECONDS = (
+    0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000,
+)  # fmt: skip
+_STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5)
+
+
+class Value:
+    """One child of a `Counter` or `Gauge`."""
+
+    __slots__ = ("_function", "_value")
+
+    def __init__(self) -> None:
+        self._value = 0.0
+        self._function: Callable[[], float] | None = None
+
+    def inc(self, amount: float = 1) -> None:
+        self._value += amount
+
+    def dec(self, amount: float = 1) -> None:
+        self._value -= amount
+
+    def set(self, amount: float) -> None:
+        self._value = amount
+
+    def set_function(self, function: Callable[[], float]) -> None:
+        """Ask `function` at each scrape, for values that somebody holds anyway."""
+        self._function = function
+
+    @property
+    def value(self) -> float:
+        return self._value if self._function is None else self._function()
+
+
+class Distribution:
+    """One child of a `Histogram`."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, amount: float) -> None:
+        self.counts[bisect_left(self.bounds, amount)] += 1
+        self.sum += amount
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts by upper bound, as the text format wants them."""
+        total, out = 0, []
+        for bound, count in zip((*self.bounds, None), self.counts, strict=True):
+            total += count
+            out.append(("+Inf" if bound is None else f"{bound:g}", float(total)))
+        return out
+
+
+class Total(Distribution):
+    """Other children together, which have the same bounds; never observed itself."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Distribution]) -> None:
+        super().__init__(parts[0].bounds)
+        self._parts = parts
+
+    def buckets(self) -> list[tuple[str, float]]:
+        self.counts = [sum(column) for column in zip(*(part.counts for part in self._parts), strict=True)]
+        self.sum = sum(part.sum for part in self._parts)
+        return super().buckets()
+
+
+_Child = TypeVar("_Child")
+
+
+class _Family(Collector, Generic[_Child]):
+    """All children of one metric. prometheus_client's own classes take a lock and about 1-2 µs for each count; these do not, so
+    count on the event loop's thread only (scraping may happen elsewhere)."""
+
+    def __init__(self, name: str, text: str, *, labels: tuple[str, ...], child: Callable[[], _Child]) -> None:
+        self.name, self.text, self.label_names = name, text, labels
+        self._make = child
+        self._children: dict[tuple[str, ...], _Child] = {} if labels else {(): child()}
+        REGISTRY.register(self)
+
+    def adopt(self, child: _Child, *values: str) -> None:
+        """Show another metric's child here too: counted once, seen under both names."""
+        self._children[values] = child
+
+    def labels(self, *values: str) -> _Child:
+        child = self._children.get(values)
+        if child is None:
+            if len(values) != len(self.label_names):
+                raise ValueError(f"{self.name} has the labels {self.label_names}, not {values}")
+            child = self._children[values] = self._make()
+        return child
+
+    def remove(self, *values: str) -> None:
+        """Forget one child."""
+        self._children.pop(values, None)
+
+    @property
+    def only(self) -> _Child:
+        """The one child of a metric without labels."""
+        return self._children[()]
+
+    def children(self) -> list[tuple[tuple[str, ...], _Child]]:
+        return list(self._children.items())
+
+
+class Counter(_Family[Value]):
+    def __init__(self, name: str, text: str, *labels: str) -> None:
+        super().__init__(name, text, labels=labels, child=Value)
+
+    def collect(self) -> Iterable[Metric]:
+        # A few of upstream's counters lack `_total`, which the text format would add to everything called a counter.
+        total = self.name.endswith("_total")
+        family = Metric(self.name.removesuffix("_total"), self.text, "counter" if total else "unknown")
+        for values, child in self.children():
+            family.add_sample(self.name, dict(zip(self.label_names, values, strict=True)), child.value)
+        yield family
+
+
+class Gauge(_Family[Value]):
+    def __init__(self, name: str, text: str, *labels: str) -> None:
+        super().__init__(name, text, labels=labels, child=Value)
+
+    def collect(self) -> Iterable[Metric]:
+        family = Metric(self.name, self.text, "gauge")
+        for values, child in self.children():
+            family.add_sample(self.name, dict(zip(self.label_names, values, strict=True)), child.value)
+        yield family
+
+
+class Histogram(_Family[Distribution]):
+    def __init__(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> None:
+        super().__init__(name, text, labels=labels, child=lambda: Distribution(buckets))
+
+    def collect(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(self.name, self.text, labels=self.label_names)
+        for values, child in self.children():
+            buckets = child.buckets()
+            family.add_metric(values, buckets, child.sum)
+        yield family
+
+
+# ---------------------------------------------------------------------------------------------------------------- requests
+
+REQUESTS = Counter(
+    "apiserver_request_total", "Requests by verb, resource, scope and HTTP response code.", *_REQUEST, "code"
+)
+REQUEST_SECONDS = Histogram(
+    "apiserver_request_duration_seconds",
+    "Response latency; of a watch, how long it was open.",
+    _REQUEST_SECONDS,
+    *_REQUEST,
+)
+REQUEST_SLI_SECONDS = Histogram(
+    "apiserver_request_sli_duration_seconds",
+    "Response latency without time spent in admission webhooks, dry runs excluded.",
+    _REQUEST_SECONDS,
+    *_RESOURCE_AND_COMPONENT,
+)
+RESPONSE_BYTES = Histogram(
+    "apiserver_response_sizes", "Response body size of GET and LIST.", _RESPONSE_BYTES, *_RESOURCE_AND_COMPONENT
+)
+LONG_RUNNING = Gauge("apiserver_longrunning_requests", "Open watches.", *_RESOURCE_AND_COMPONENT)
+IN_FLIGHT = Gauge("apiserver_current_inflight_requests", "Requests being served, without watches.", "request_kind")
+TERMINATIONS = Counter(
+    "apiserver_request_terminations_total",
+    "Requests that the server ended in self-defence (over capacity, deadline).",
+    "component", "verb", "group", "version", "resource", "subresource", "scope", "code",
+)  # fmt: skip
+ABORTS = Counter("apiserver_request_aborts_total", "Requests broken off after the response had begun.", *_RESOURCE)
+DROPPED = Counter("apiserver_dropped_requests_total", "Requests answered 429 over the in-flight limit.", "request_kind")
+FILTER_SECONDS = Histogram(
+    "apiserver_request_filter_duration_seconds", "Latency of one request filter.", _FILTER_SECONDS, "filter"
+)
+FIELD_VALIDATION_SECONDS = Histogram(
+    "field_validation_request_duration_seconds",
+    "Response latency of writes by their fieldValidation.",
+    _REQUEST_SECONDS,
+    "field_validation",
+)
+TLS_HANDSHAKE_ERRORS = Counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed.")
+CLIENT_CERTIFICATE_SECONDS = Histogram(
+    "apiserver_client_certificate_expiration_seconds",
+    "Remaining life of the client certificate that authenticated a request.",
+    _CERTIFICATE_SECONDS,
+)
+
+# ---------------------------------------------------------------------------------------------------------------- watches
+
+WATCH_EVENTS = Counter("apiserver_watch_events_total", "Watch events sent.", "group", "version", "resource")
+WATCH_EVENT_BYTES = Histogram(
+    "apiserver_watch_events_sizes", "Size of watch events sent.", _WATCH_EVENT_BYTES, "group", "version", "resource"
+)
+WATCH_LIST_SECONDS = Histogram(
+    "apiserver_watch_list_duration_seconds",
+    "Time from a watch-list's start to the end of its initial events.",
+    (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60),
+    "group", "version", "resource", "scope",
+)  # fmt: skip
+TERMINATED_WATCHERS = Counter(
+    "apiserver_terminated_watchers_total", "Watchers closed because they did not keep up.", "group", "resource"
+)
+
+# ---------------------------------------------------------------------------------------------------------------- identity
+
+AUTHENTICATED_REQUESTS = Counter("authenticated_user_requests", "Authenticated requests by kind of user.", "username")
+AUTHENTICATION_ATTEMPTS = Counter("authentication_attempts", "Authentications by result.", "result")
+AUTHENTICATION_SECONDS = Histogram(
+    "authentication_duration_seconds", "Latency of authentication.", _AUTH_SECONDS, "result"
+)
+AUTHORIZATION_ATTEMPTS = Counter("authorization_attempts_total", "Authorizations by result.", "result")
+AUTHORIZATION_SECONDS = Histogram(
+    "authorization_duration_seconds", "Latency of authorization.", _AUTH_SECONDS, "result"
+)
+
+# ---------------------------------------------------------------------------------------------------------------- health
+
+HEALTHCHECK = Gauge("kubernetes_healthcheck", "Result of one health check: 1 passes, 0 fails.", "name", "type")
+HEALTHCHECKS = Counter("kubernetes_healthchecks_total", "Health checks made.", "name", "type", "status")
+BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with what was built.", "git_version")
+BUILD_INFO.labels(__version__).set(1)
+
+# ---------------------------------------------------------------------------------------------------------------- storage
+# `resource` is "<plural>.<group>" as errors print it, e.g. resourceslices.resource.sluice.dev.
+
+RESOURCE_OBJECTS = Gauge("apiserver_resource_objects", "Stored objects.", "group", "resource")
+STORAGE_OBJECTS = Gauge("apiserver_storage_objects", "Stored objects (name before 1.34).", "resource")
+EVENTS_RECEIVED = Counter(
+    "apiserver_watch_cache_events_received_total", "Log entries applied to memory.", "group", "resource"
+)
+EVENT_WINDOW = Gauge("apiserver_watch_cache_capacity", "Events kept in memory for watches.", "group", "resource")
+INIT_EVENTS = Counter("apiserver_init_events_total", "Initial events sent to watchers.", "group", "resource")
+
+COMMITS = Counter(
+    "sluice_commits_total",
+    "Writes by operation (create, update, delete) and outcome (committed, exists, moved, refused, unavailable, unknown).",
+    "resource", "operation", "outcome",
+)  # fmt: skip
+COMMIT_SECONDS = Histogram(
+    "sluice_commit_duration_seconds", "From sending a write to having it in memory.", _STORE_SECONDS, "resource"
+)
+BARRIER_SECONDS = Histogram(
+    "sluice_barrier_duration_seconds", "Latency of consistent-read barriers.", _STORE_SECONDS, "resource"
+)
+BARRIERS = Counter(
+    "sluice_barriers_total", "Consistent-read barriers by outcome (passed, failed).", "resource", "outcome"
+)
+TAIL_LAG_SECONDS = Gauge(
+    "sluice_tail_lag_seconds", "Age of the newest log entry when it was applied; 0 when all is applied.", "resource"
+)
+TAIL_RECONNECTS = Counter("sluice_tail_reconnects_total", "Times that the log's reader connected again.", "resource")
+WATCHERS = Gauge("sluice_watchers", "Open watchers by state (in_sync, behind).", "resource", "state")
+DROPPED_WATCHERS = Counter(
+    "sluice_dropped_watchers_total", "Watchers closed because they fell out of the window.", "resource"
+)
+APPLIED_EPOCH = Gauge("sluice_applied_revision_epoch", "Upper 32 bits of the resourceVersion applied last.", "resource")
+APPLIED_NUMBER = Gauge(
+    "sluice_applied_revision_number", "Lower 32 bits of the resourceVersion applied last.", "resource"
+)
+FLOOR_EPOCH = Gauge(
+    "sluice_floor_revision_epoch", "Upper 32 bits of the oldest resourceVersion that can be watched from.", "resource"
+)
+FLOOR_NUMBER = Gauge(
+    "sluice_floor_revision_number", "Lower 32 bits of the oldest resourceVersion that can be watched from.", "resource"
+)
+LOST_WRITES = Counter(
+    "sluice_lost_writes_detected_total", "Acknowledged writes that a store failover lost.", "resource"
+)
+CONSISTENCY_CHECKS = Counter(
+    "sluice_consistency_checks_total",
+    "Comparisons of memory with the store by status (success, failure, error).",
+    "resource",
+    "status",
+)
+REBUILDS = Counter(
+    "sluice_rebuilds_total",
+    "Times that memory was filled anew by reason (start, gap, lineage, digest).",
+    "resource",
+    "reason",
+)
+STORE_WRITABLE = Gauge(
+    "sluice_store_writable", "1 while writes are accepted, 0 while they are answered 503.", "resource"
+)
+OBJECT_BYTES = Gauge("sluice_object_bytes", "Bytes of served JSON held in memory.", "resource")
+
+
+def exposition_text() -> bytes:
+    """All metrics in the Prometheus text format."""
+    return exposition.generate_latest(REGISTRY)
+
+
+# ---------------------------------------------------------------------------------------------------------------- hot paths
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLabels:
+    """What the request metrics are kept by. Only values of served resources and fixed paths: clients must not invent label values."""
+
+    verb: str
+    dry_run: str = ""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    scope: str = ""
+    field_validation: str | None = None
+    """None for requests that carry no object."""
+
+
+class RequestMeter:
+    """The children of one label set, so that counting a request looks nothing up but its code."""
+
+    __slots__ = ("_codes", "_labels", "_seconds", "_sizes", "_validation", "open")
+
+    def __init__(self, labels: RequestLabels) -> None:
+        full = (
+            labels.verb,
+            labels.dry_run,
+            labels.group,
+            labels.version,
+            labels.resource,
+            labels.subresource,
+            labels.scope,
+            COMPONENT,
+        )
+        self._labels = full
+        short = (labels.verb, *full[2:])
+        self._codes: dict[int, Value] = {}
+        self._seconds = REQUEST_SECONDS.labels(*full)
+        if not labels.dry_run:
+            # The two differ by the time that admission webhooks take.
+            REQUEST_SLI_SECONDS.adopt(self._seconds, *short)
+        self._sizes = RESPONSE_BYTES.labels(*short) if labels.verb in ("GET", "LIST") else None
+        validation = labels.field_validation
+        self._validation = None if validation is None else FIELD_VALIDATION_SECONDS.labels(validation)
+        self.open = LONG_RUNNING.labels(*short) if labels.verb == "WATCH" else None
+
+    def record(self, code: int, seconds: float, size: int) -> None:
+        counter = self._codes.get(code)
+        if counter is None:
+            counter = self._codes[code] = REQUESTS.labels(*self._labels, str(code))
+        counter.inc()
+        self._seconds.observe(seconds)
+        if self._sizes is not None:
+            self._sizes.observe(size)
+        if self._validation is not None:
+            self._validation.observe(seconds)
+
+    def terminated(self, code: int) -> None:
+        verb, _, *rest, component = self._labels
+        TERMINATIONS.labels(component, verb, *rest, str(code)).inc()
+
+    def aborted(self) -> None:
+        verb, _, *rest, _component = self._labels
+        ABORTS.labels(verb, *rest).inc()

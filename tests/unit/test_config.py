@@ -1,0 +1,177 @@
+"""Flags, their environment twins, and how mistakes are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apiserver import config
+
+
+def mistakes(*argv: str, **environ: str) -> list[str]:
+    with pytest.raises(config.ConfigError) as caught:
+        config.parse(argv, environ)
+    return caught.value.mistakes
+
+
+def test_dev_needs_no_flag_at_all() -> None:
+    c = config.parse(["dev"], {})
+    assert (c.serving.bind_address, c.serving.secure_port, c.serving.group) == (
+        "127.0.0.1",
+        6443,
+        "resource.sluice.dev",
+    )
+    assert c.dev.data_dir == Path("./.sluice")
+    assert c.dev.kubeconfig == Path("./.sluice/kubeconfig")
+    assert c.dev.samples
+    assert (c.limits.request_seconds, c.limits.watch_seconds) == (60, 1800)
+    assert (c.limits.in_flight, c.limits.mutating_in_flight, c.limits.watches) == (400, 200, 10_000)
+    assert (c.shutdown.delay_seconds, c.shutdown.watch_seconds) == (0, 0)
+
+
+def test_the_kubeconfig_stands_in_the_data_folder_unless_said_otherwise() -> None:
+    assert config.parse(["dev", "--data-dir", "/d"], {}).dev.kubeconfig == Path("/d/kubeconfig")
+    assert config.parse(["dev", "--data-dir", "/d", "--kubeconfig", "/k"], {}).dev.kubeconfig == Path("/k")
+
+
+def test_every_flag_has_an_environment_twin_and_the_command_line_wins() -> None:
+    assert config.parse(["dev"], {"SLUICE_SECURE_PORT": "7000"}).serving.secure_port == 7000
+    assert config.parse(["dev", "--secure-port=0"], {"SLUICE_SECURE_PORT": "7000"}).serving.secure_port == 0
+    assert config.parse(["dev"], {"SLUICE_V": "3"}).logging.verbosity == 3
+    assert not config.parse(["dev"], {"SLUICE_SAMPLES": "false"}).dev.samples
+    assert {f.variable for f in config.FLAGS} >= {"SLUICE_REDIS_URL", "SLUICE_LOGGING_FORMAT"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "samples"),
+    [
+        (["--samples"], True),
+        (["--no-samples"], False),
+        (["--samples=false"], False),
+        (["--no-samples", "--samples"], True),
+    ],
+)
+def test_a_switch_has_an_on_and_an_off_form(argv: list[str], samples: bool) -> None:
+    assert config.parse(["dev", *argv], {}).dev.samples is samples
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    told = mistakes("serve", "--secure-port", "70000", "--nonsense", "--group", "Nope", SLUICE_REDIS_URL="http://x")
+    assert [m.partition(":")[0] for m in told] == [
+        "unknown argument --nonsense",
+        "--secure-port",
+        "--group",
+        "--tls-cert-file (or SLUICE_TLS_CERT_FILE) is required",
+        "--tls-private-key-file (or SLUICE_TLS_PRIVATE_KEY_FILE) is required",
+        "SLUICE_REDIS_URL",
+    ]
+
+
+def test_a_mistake_in_the_store_url_does_not_show_the_password() -> None:
+    assert "hunter2" not in "\n".join(mistakes("store", "info", SLUICE_REDIS_URL="http://u:hunter2@host"))
+    assert "hunter2" not in "\n".join(mistakes("store", "info", "--redis-url", "redis://u:hunter2@host:port"))
+
+
+@pytest.mark.parametrize("url", ["redis://h", "rediss://u:p@h:1/2", "unix:///run/valkey.sock?db=0"])
+def test_the_three_forms_of_a_store_url_are_taken(url: str) -> None:
+    assert config.parse(["store", "init", "--redis-url", url], {}).storage.redis_url == url
+
+
+@pytest.mark.parametrize("url", ["", "h:6379", "redis://", "unix://", "http://h"])
+def test_other_store_urls_are_mistakes(url: str) -> None:
+    assert mistakes("store", "init", "--redis-url", url)
+
+
+def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
+    pem = tmp_path / "x.pem"
+    pem.touch()
+    told = mistakes(
+        "serve",
+        "--tls-cert-file",
+        str(pem),
+        "--tls-private-key-file",
+        str(tmp_path / "gone"),
+        "--redis-url",
+        "redis://h",
+    )
+    assert told == [f"--tls-private-key-file: there is no file {tmp_path / 'gone'}"]
+
+
+def test_lists_may_be_repeated_or_separated_by_commas(tmp_path: Path) -> None:
+    pem = tmp_path / "x.pem"
+    pem.touch()
+    c = config.parse(
+        ["serve", "--tls-cert-file", str(pem), "--tls-private-key-file", str(pem), "--redis-url", "redis://h",
+         "--requestheader-allowed-names", "a,b", "--requestheader-allowed-names", "c",
+         "--requestheader-uid-headers", "X-Remote-Uid"],
+        {},
+    )  # fmt: skip
+    header = c.authentication.request_header
+    assert header.allowed_names == ("a", "b", "c")
+    assert header.uid_headers == ("x-remote-uid",)
+    assert header.username_headers == ("x-remote-user",)
+    assert header.group_headers == ("x-remote-group",)
+    assert header.extra_prefixes == ("x-remote-extra-",)
+    assert c.shutdown.delay_seconds == 10
+
+
+def test_flags_of_another_command_are_unknown() -> None:
+    assert mistakes("dev", "--redis-url", "redis://h") == ["unknown argument --redis-url", "unknown argument redis://h"]
+
+
+def test_a_command_is_required() -> None:
+    assert mistakes()
+    assert mistakes("frobnicate")
+    assert mistakes("store")
+    assert mistakes("store", "frobnicate")
+
+
+def test_the_store_commands_say_which() -> None:
+    assert config.parse(["store", "check", "--redis-url", "redis://h"], {}).action == "check"
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["dev", "--help"], ["serve", "--help"], ["store", "--help"]])
+def test_help_is_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        config.parse(argv, {})
+    assert caught.value.code == 0
+    assert "usage: sluice" in capsys.readouterr().out
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        config.parse(["--version"], {})
+    assert capsys.readouterr().out.startswith("sluice ")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("5s", 5), ("1m30s", 90), ("1.5h", 5400), (".5s", 0.5), ("-5s", -5), ("+3ms", 0.003), ("2us", 2e-6), ("2µs", 2e-6),
+     ("1h1m1s1ms1us1ns", 3661.001001001)],
+)  # fmt: skip
+def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
+    assert config.parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("abc", 'time: invalid duration "abc"'),
+        ("", 'time: invalid duration ""'),
+        ("+", 'time: invalid duration "+"'),
+        (".s", 'time: invalid duration ".s"'),
+        ("10", 'time: missing unit in duration "10"'),
+        ("1s2", 'time: missing unit in duration "1s2"'),
+        ("10x", 'time: unknown unit "x" in duration "10x"'),
+        ("1e3s", 'time: unknown unit "e" in duration "1e3s"'),
+        ("3s ", 'time: unknown unit "s " in duration "3s "'),
+        ("9999999999h", 'time: invalid duration "9999999999h"'),
+        ('"\\', 'time: invalid duration "\\"\\\\"'),
+        ("1ä", 'time: unknown unit "\\xc3\\xa4" in duration "1\\xc3\\xa4"'),
+    ],
+)
+def test_what_is_no_duration_is_refused_in_gos_words(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match="time:") as caught:
+        config.parse_duration(text)
+    assert str(caught.value) == message

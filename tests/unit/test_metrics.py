@@ -1,0 +1,83 @@
+"""The metrics' text: names, labels and buckets are a contract with dashboards."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver import metrics
+
+
+def lines(name: str) -> list[str]:
+    return [line for line in metrics.exposition_text().decode().splitlines() if line.startswith(name)]
+
+
+def test_a_request_is_counted_under_upstreams_labels() -> None:
+    meter = metrics.RequestMeter(
+        metrics.RequestLabels("GET", group="t.example", version="v1", resource="tests", scope="resource")
+    )
+    meter.record(200, 0.004, 300)
+    labels = 'component="apiserver",dry_run="",group="t.example",resource="tests",scope="resource",subresource="",verb="GET",version="v1"'
+    assert f'apiserver_request_total{{code="200",{labels}}} 1.0' in lines("apiserver_request_total")
+    observed = [line for line in lines("apiserver_request_duration_seconds_bucket") if "t.example" in line]
+    assert len(observed) == 24
+    assert observed[0].startswith(
+        'apiserver_request_duration_seconds_bucket{component="apiserver",dry_run="",group="t.example",le="0.005"'
+    )
+    assert all(line.endswith(" 1.0") for line in observed)
+    sizes = [line for line in lines("apiserver_response_sizes_bucket") if "t.example" in line]
+    assert [line.rpartition(" ")[2] for line in sizes] == ["1.0"] * 8
+
+
+def test_dry_runs_stay_out_of_the_service_level_histogram() -> None:
+    meter = metrics.RequestMeter(
+        metrics.RequestLabels("POST", "All", group="dry.example", version="v1", resource="tests", scope="resource")
+    )
+    meter.record(201, 0.1, 0)
+    assert not [line for line in lines("apiserver_request_sli_duration_seconds") if "dry.example" in line]
+    assert not [line for line in lines("apiserver_response_sizes") if "dry.example" in line]
+
+
+def test_only_watches_are_long_running() -> None:
+    assert metrics.RequestMeter(metrics.RequestLabels("LIST")).open is None
+    gauge = metrics.RequestMeter(metrics.RequestLabels("WATCH", resource="longtests")).open
+    assert gauge is not None
+    gauge.inc()
+    assert next(line for line in lines("apiserver_longrunning_requests") if "longtests" in line).endswith(" 1.0")
+
+
+def test_buckets_are_cumulative_and_inclusive() -> None:
+    d = metrics.Distribution((1, 10))
+    for amount in (0.5, 1, 5, 11):
+        d.observe(amount)
+    assert d.buckets() == [("1", 2), ("10", 3), ("+Inf", 4)]
+    assert (d.count, d.sum) == (4, 17.5)
+
+
+def test_a_gauge_may_ask_when_it_is_read() -> None:
+    metrics.TAIL_LAG_SECONDS.labels("asked.example").set_function(lambda: 7.0)
+    assert 'sluice_tail_lag_seconds{resource="asked.example"} 7.0' in lines("sluice_tail_lag_seconds")
+    metrics.TAIL_LAG_SECONDS.remove("asked.example")
+    assert not [line for line in lines("sluice_tail_lag_seconds") if "asked.example" in line]
+
+
+def test_the_number_of_label_values_is_checked() -> None:
+    with pytest.raises(ValueError, match="has the labels"):
+        metrics.COMMITS.labels("only one")
+
+
+def test_the_names_that_dashboards_read_are_there() -> None:
+    text = metrics.exposition_text().decode()
+    for name in (
+        "apiserver_request_total", "apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds",
+        "apiserver_longrunning_requests", "apiserver_response_sizes", "apiserver_current_inflight_requests",
+        "apiserver_request_terminations_total", "apiserver_request_aborts_total", "apiserver_request_filter_duration_seconds",
+        "apiserver_watch_events_total", "apiserver_watch_events_sizes", "apiserver_watch_list_duration_seconds",
+        "apiserver_tls_handshake_errors_total", "apiserver_terminated_watchers_total", "apiserver_resource_objects",
+        "authentication_attempts", "authentication_duration_seconds", "authenticated_user_requests",
+        "authorization_attempts_total", "authorization_duration_seconds", "apiserver_client_certificate_expiration_seconds",
+        "kubernetes_healthcheck", "kubernetes_healthchecks_total", "kubernetes_build_info", "process_resident_memory_bytes",
+        "sluice_commits_total", "sluice_barrier_duration_seconds", "sluice_tail_lag_seconds", "sluice_watchers",
+        "sluice_dropped_watchers_total", "sluice_applied_revision_epoch", "sluice_applied_revision_number",
+        "sluice_lost_writes_detected_total", "sluice_consistency_checks_total", "sluice_rebuilds_total",
+    ):  # fmt: skip
+        assert f"# HELP {name} " in text, name
