@@ -1,0 +1,1 @@
+"""A live object and a request make a new object. Pure."""

@@ -1,0 +1,1 @@
+"""Bytes and objects: negotiation, decoding, representations. Pure, except response."""

@@ -1,0 +1,357 @@
+"""Request bodies become objects: media type, syntax, kind, shape, defaults, and what strict decoding has to say.
+
+The texts are those that clients of kube-apiserver see.
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{create,update,patch,rest}.go`, kubernetes/apimachinery
+`pkg/runtime/serializer/{json/json,versioning/versioning}.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from apiserver.apimachinery import errors, fieldpath
+from apiserver.apimachinery.errors import GroupKind, StatusError
+from apiserver.apimachinery.request import Warnings
+from apiserver.schema import defaults, strict
+from apiserver.schema.resource import Object, Resource
+from apiserver.wire import as_json, as_yaml, complaints, negotiation, type_meta
+from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
+
+JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH, APPLY_PATCH = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH)
+"""What PATCH takes; routing and OpenAPI go by it."""
+_NAMED_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+"""What the error text lists, as upstream's does."""
+
+LARGE = 128 << 10
+"""Bodies above this many bytes are decoded in a thread."""
+STRANGE = 8 << 10
+"""The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
+PATCH_DEPTH = 500
+"""Levels of nesting in a patch that this server takes: room enough for anybody, and for what it is put into."""
+_SUMMARY = 30
+_SYNTAX = "couldn't get version/kind; json parse error: "
+
+_PATCH_OPERATION = complaints.elements(
+    complaints.members(
+        {"op": complaints.opaque, "path": complaints.opaque, "from": complaints.opaque, "value": complaints.anything}
+    )
+)
+
+
+# Media types.
+
+
+def check_content_type(content_type: str) -> str:
+    """The media type of an object's body, JSON when none is stated. Raises 415."""
+    media = _media_type(content_type) if content_type else negotiation.JSON
+    if media not in (negotiation.JSON, negotiation.YAML):
+        raise errors.unsupported_media_type(negotiation.ACCEPTED)
+    return media
+
+
+def patch_type(content_type: str) -> str:
+    """The type of a patch. Raises the router's 415, or the handler's when only the router can make sense of the header."""
+    if not any(part.partition(";")[0].strip(" ") in PATCH_TYPES for part in content_type.split(",")):
+        raise errors.unsupported_media_type_route()
+    exact = content_type.partition(";")[0]
+    if exact not in PATCH_TYPES:
+        raise errors.unsupported_media_type(_NAMED_PATCH_TYPES)
+    return exact
+
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MEDIA = re.compile(rf"{_TOKEN}(?:/{_TOKEN})?")
+_PARAMETER = re.compile(rf'\s*;\s*({_TOKEN})\s*=\s*(?:{_TOKEN}|"(?:[^"\\\r\n]|\\.)*")')
+
+
+def _media_type(content_type: str) -> str:
+    """The type in lower case, "" when Go's MIME parser would refuse the header."""
+    media, semicolon, _ = content_type.partition(";")
+    names: set[str] = set()
+    at = len(media)
+    while parameter := _PARAMETER.match(content_type, at):
+        name = parameter.group(1).lower()
+        if name in names:
+            return ""
+        names.add(name)
+        at = parameter.end()
+    media = media.strip().lower()
+    complete = not semicolon or content_type[at:].strip() in ("", ";")
+    return media if complete and _MEDIA.fullmatch(media) else ""
+
+
+# Objects.
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A decoded body: its value, its JSON text (empty for YAML), and what its reader found."""
+
+    value: Any
+    source: bytes
+    text: bytes = b""
+    suspicious: bool = False
+    repeats: str = ""
+
+
+@dataclass(slots=True)
+class _Decoded:
+    object: Object
+    complaints: list[str] = field(default_factory=list)
+
+
+async def decode_object(
+    resource: Resource,
+    content_type: str,
+    raw: bytes,
+    *,
+    kinds: Mapping[str, Resource],
+    now: str,
+    validation: str,
+    warnings: Warnings,
+) -> Object:
+    """The object of a POST or PUT, defaults filled in, without kind and apiVersion. Raises 415 and 400.
+
+    `kinds` are all served kinds. `validation` is Strict, Warn or Ignore.
+    """
+    media = check_content_type(content_type)
+    quick = as_json.plain(raw) if media == negotiation.JSON and len(raw) <= LARGE else None
+    decode = functools.partial(
+        _object, resource, media, raw, quick, kinds=kinds, now=now, validation=validation, warnings=warnings
+    )
+    if quick is not None or len(raw) <= STRANGE:
+        return decode()
+    return await asyncio.to_thread(decode)
+
+
+def _object(
+    resource: Resource,
+    media: str,
+    raw: bytes,
+    quick: as_json.Reading | None,
+    *,
+    kinds: Mapping[str, Resource],
+    now: str,
+    validation: str,
+    warnings: Warnings,
+) -> Object:
+    try:
+        document = _read(media, raw, quick)
+        meta = type_meta.read(document.value).completed(resource)
+    except Unreadable as e:
+        raise _unrecognized(resource, raw, e) from e
+    try:
+        decoded = _decode(resource, meta, document, kinds.values(), now=now, judged=validation != "Ignore")
+        if decoded.complaints and validation == "Strict":
+            raise Unfit(_strict_text(decoded.complaints))
+    except (Unfit, strict.DecodeError) as e:
+        where = f"{meta.kind} in version {fieldpath.go_quote(meta.version)} cannot be handled as a {resource.kind}"
+        raise errors.bad_request(f"{where}: {e}") from e
+    _warn(decoded.complaints, warnings)
+    if meta.api_version != resource.api_version:
+        what = f"the API version in the data ({meta.api_version})"
+        raise errors.bad_request(f"{what} does not match the expected API version ({resource.api_version})")
+    return decoded.object
+
+
+def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Document:
+    """`quick` is what was found already."""
+    try:
+        if media == negotiation.JSON:
+            found = quick or as_json.read(raw)
+            return _Document(found.value, raw, raw, suspicious=found.suspicious)
+        converted = as_yaml.read(raw)
+        return _Document(converted.value, raw, repeats=converted.repeats)
+    except as_json.SyntaxProblem as e:
+        raise Unreadable(f"{_SYNTAX}{e}") from e
+    except as_yaml.YAMLProblem as e:
+        raise Unreadable(str(e)) from e
+
+
+def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:
+    cut, more = raw[:_SUMMARY], " ..." if len(raw) > _SUMMARY else ""
+    shown = cut.decode("utf-8", "replace") if raw[:1] == b"{" else cut.hex()
+    summary = f"{shown}{more}" if raw else "<empty>"
+    return errors.bad_request(
+        f"the object provided is unrecognized (must be of type {resource.kind}): {why} ({summary})"
+    )
+
+
+def _decode(
+    resource: Resource, meta: TypeMeta, document: _Document, kinds: Collection[Resource], *, now: str, judged: bool
+) -> _Decoded:
+    """The document as an object of the endpoint's kind. Raises Unfit and strict.DecodeError.
+
+    A document of another served kind is decoded as that kind first, whose errors therefore win; a version of the same kind can be used.
+    """
+    if not meta.version:
+        raise Unfit(f"Object 'apiVersion' is missing in '{document.source.decode('utf-8', 'replace')}'")
+    claimed = type_meta.find(meta, kinds)
+    into = type_meta.hub_type(resource)
+    if claimed is None:
+        raise type_meta.unregistered(meta, kinds, into)
+    value = document.value or {}
+    members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
+    found = strict.decode(claimed.shape, members, raw=document.text)
+    if claimed.kind != resource.kind:
+        raise type_meta.unconvertible(meta, into)
+    defaults.apply(resource.shape, found.object, now=now)
+    return _Decoded(found.object, _complaints(claimed, document, found.unknown) if judged else [])
+
+
+def _complaints(resource: Resource, document: _Document, unknown: list[str]) -> list[str]:
+    """What strict decoding has against the document, in its order; a text about repeated YAML keys comes first, as one."""
+    found = [document.repeats] if document.repeats else []
+    in_order: list[str] = []
+    if document.suspicious:
+        in_order = complaints.find(document.text, complaints.shaped(resource.shape, extra=type_meta.MEMBERS))
+    return found + (in_order or [f"unknown field {fieldpath.go_quote(path)}" for path in unknown])
+
+
+def _strict_text(found: Sequence[str]) -> str:
+    return f"strict decoding error: {', '.join(found)}"
+
+
+_YAML_REPEATS = "yaml: unmarshal errors:\n"
+
+
+def _warn(found: Sequence[str], warnings: Warnings) -> None:
+    """One warning each; a YAML text is one warning per line."""
+    for text in found:
+        lines = text.removeprefix(_YAML_REPEATS).split("\n") if text.startswith(_YAML_REPEATS) else [text]
+        for line in lines:
+            warnings.add(line.strip())
+
+
+# Patches.
+
+
+@dataclass(frozen=True, slots=True)
+class PatchDocument:
+    """A decoded patch, and what strict decoding has against it."""
+
+    value: Any
+    complaints: Sequence[str] = ()
+
+
+def decode_patch(kind: str, raw: bytes, *, validation: str) -> PatchDocument:
+    """The operations of a JSON patch, or the members of a merge patch. Raises 400."""
+    lenient = validation == "Ignore"
+    read = _json_patch if kind == JSON_PATCH else _merge_patch
+    try:
+        found = as_json.read(raw)
+        wrong = read(found.value, lenient=lenient)
+        if found.suspicious and as_json.deeper_than(found.value, PATCH_DEPTH):
+            raise as_json.SyntaxProblem("exceeded max depth")
+    except as_json.SyntaxProblem as e:
+        found, wrong = as_json.Reading(None), str(e)
+    if wrong and not lenient:
+        raise errors.bad_request(f"error decoding patch: {wrong}")
+    if wrong or (found.value is None and kind == MERGE_PATCH):
+        raise errors.bad_request(wrong if kind == JSON_PATCH else "Invalid JSON Patch")
+    rule = _PATCH_OPERATION if kind == JSON_PATCH else complaints.anything
+    return PatchDocument(found.value, () if lenient else _patch_complaints(kind, raw, found, rule))
+
+
+def _patch_complaints(kind: str, raw: bytes, found: as_json.Reading, rule: complaints.Rule) -> Sequence[str]:
+    if kind == MERGE_PATCH:
+        return complaints.find(raw, rule) if found.suspicious else ()
+    known = {"op", "path", "from", "value"}
+    clean = not found.suspicious and all(known.issuperset(operation or ()) for operation in found.value or ())
+    return () if clean else [f"json patch {text}" for text in complaints.find(raw, rule)]
+
+
+def _json_patch(value: Any, *, lenient: bool) -> str:
+    """What Go says to a value that is no list of operations; "" when it is one."""
+    whole, single = (
+        ("jsonpatch.Patch", "jsonpatch.Operation") if lenient else ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
+    )
+    if value is not None and not isinstance(value, list):
+        return f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type {whole}"
+    for operation in value or ():
+        if operation is not None and not isinstance(operation, dict):
+            return f"json: cannot unmarshal {type_meta.json_kind(operation)} into Go value of type {single}"
+        for name, x in () if lenient else (operation or {}).items():
+            if name in ("op", "path", "from") and x is not None and not isinstance(x, str):
+                return f"json: cannot unmarshal {type_meta.json_kind(x)} into Go struct field jsonPatchOp.{name} of type string"
+    return ""
+
+
+def _merge_patch(value: Any, *, lenient: bool) -> str:
+    """The same for a merge patch; without strict decoding a list passes, and takes the object's place."""
+    if value is None or isinstance(value, dict) or (lenient and isinstance(value, list)):
+        return ""
+    return f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type map[string]interface {{}}"
+
+
+def decode_patched(
+    resource: Resource,
+    value: Any,
+    *,
+    kinds: Mapping[str, Resource],
+    now: str,
+    validation: str,
+    warnings: Warnings,
+    found_in_patch: Sequence[str] = (),
+) -> Object:
+    """The object that a patch resulted in, as `decode_object` does it; what is wrong with it is a 422 about `patch` here.
+
+    `found_in_patch` are the complaints about the patch itself.
+    """
+    try:
+        decoded = _patched(resource, value, kinds, now=now, judged=validation != "Ignore")
+        found = [*found_in_patch, *decoded.complaints]
+        if found and validation == "Strict":
+            raise Unfit(_strict_text(found))
+    except (Unreadable, Unfit, strict.DecodeError) as e:
+        raise errors.invalid(GroupKind("", ""), "", [fieldpath.invalid("patch", _shown(value), str(e))]) from e
+    _warn(found, warnings)
+    return decoded.object
+
+
+def _shown(value: Any) -> str:
+    """The JSON of a patched document; nothing of one that the patch made too deep to print."""
+    try:
+        return as_json.dumps(value).decode()
+    except RecursionError:
+        return ""
+
+
+def _patched(resource: Resource, value: Any, kinds: Mapping[str, Resource], *, now: str, judged: bool) -> _Decoded:
+    meta = type_meta.read(value)
+    if not meta.version and not meta.group:
+        return _without_version(resource, meta, value or {}, now=now)
+    source = b"" if meta.version else as_json.dumps(value)
+    return _decode(resource, meta.completed(resource), _Document(value, source), kinds.values(), now=now, judged=judged)
+
+
+def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: str) -> _Decoded:
+    """Upstream reads a document without apiVersion into its version-independent type, which shares no member name with any version."""
+    if meta.kind not in ("", resource.kind):
+        raise type_meta.not_registered_internally(meta.kind, resource.group)
+    empty = strict.decode(resource.shape, {}).object
+    defaults.apply(resource.shape, empty, now=now)
+    unknown = [name for name in value if name not in type_meta.MEMBERS]
+    return _Decoded(empty, [f"unknown field {fieldpath.go_quote(name)}" for name in unknown])
+
+
+# Delete options.
+
+
+def decode_delete_options(resource: Resource, content_type: str, raw: bytes) -> Object:
+    """The members of a DeleteOptions body that is not empty, unchecked. Raises 415 and 400. The same for every resource."""
+    media = check_content_type(content_type)
+    try:
+        document = _read(media, raw)
+        type_meta.check_delete_options(type_meta.read(document.value))
+    except (Unreadable, Unfit) as e:
+        raise errors.bad_request(str(e)) from e
+    members: Object = document.value or {}
+    return members

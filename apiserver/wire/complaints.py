@@ -1,0 +1,121 @@
+"""What strict decoding finds in a JSON document: unknown and repeated members, with their paths, in the order in which they stand.
+
+Walks the document beside the rule of what may stand where. Only documents in which something was suspected already come here.
+Upstream: kubernetes-sigs/json `internal/golang/encoding/json/{decode,kubernetes_patch}.go`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery.fieldpath import Path
+from apiserver.schema.types import ListOf, MapOf, Struct, Type
+from apiserver.wire import json_syntax
+
+MOST = 100
+"""As many complaints as upstream collects."""
+
+Rule = Callable[[str], "Rule | None"]
+"""From a member's name (empty for an element) to what may stand there; None when no such member is known."""
+
+
+def anything(_: str) -> Rule | None:
+    """Any value, in which only repetition is wrong."""
+    return anything
+
+
+def opaque(_: str) -> Rule | None:
+    """A value that is kept as bytes: nobody looks inside."""
+    return opaque
+
+
+def members(rules: Mapping[str, Rule]) -> Rule:
+    """An object with these members."""
+    return rules.get
+
+
+def elements(rule: Rule) -> Rule:
+    """A list of values under one rule."""
+    return lambda _: rule
+
+
+def shaped(kind: Type, *, extra: tuple[str, ...] = ()) -> Rule:
+    """What a shape declares; `extra` are members known beside it."""
+    if isinstance(kind, Struct):
+        return _members_of(kind, extra)
+    if isinstance(kind, ListOf):
+        return elements(shaped(kind.item))
+    if isinstance(kind, MapOf):
+        return elements(shaped(kind.value))
+    return opaque
+
+
+def _members_of(shape: Struct, extra: tuple[str, ...]) -> Rule:
+    def member(name: str) -> Rule | None:
+        if name in extra:
+            return opaque
+        for field in shape.fields:
+            if field.inline and isinstance(field.type, Struct):
+                found = _members_of(field.type, ())(name)
+                if found is not None:
+                    return found
+            elif field.name == name:
+                return shaped(field.type)
+        return None
+
+    return member
+
+
+class _Members(list[tuple[str, Any]]):
+    """A JSON object with every member that was written, repeated ones too."""
+
+
+_Step = tuple[Any, Rule, Path]
+"""A list or object, what may stand in it, and where it is."""
+
+
+def find(raw: bytes, rule: Rule) -> list[str]:
+    """`unknown field "spec.foo"`, `duplicate field "spec.driver"`, …: each once, at most MOST. `raw` is valid JSON.
+
+    A document nested too deep for the interpreter is not searched: hardly anything of it is kept anyway.
+    """
+    text = json_syntax.mended(raw)
+    try:
+        value = json.loads(text, object_pairs_hook=_Members, parse_int=str, parse_float=str)
+    except RecursionError:
+        return []
+    found: dict[str, None] = {}
+    open_ = [_steps((value, rule, fieldpath.ROOT), found)]
+    while open_ and len(found) < MOST:
+        step = next(open_[-1], None)
+        if step is None:
+            open_.pop()
+        else:
+            open_.append(_steps(step, found))
+    return list(found)[:MOST]
+
+
+def _steps(step: _Step, found: dict[str, None]) -> Iterator[_Step]:
+    """Judges the members of an object in their order, and yields each list and object below where it stands."""
+    value, rule, path = step
+    if not isinstance(value, _Members):
+        for i, x in enumerate(value if isinstance(value, list) else ()):
+            if isinstance(x, list):
+                yield x, rule("") or anything, path.index(i)
+        return
+    seen: set[str] = set()
+    reported: set[str] = set()
+    for name, x in value:
+        below = rule(name)
+        wrong = "unknown" if below is None else "duplicate" if name in seen else ""
+        seen.add(name)
+        if wrong and name not in reported:
+            reported.add(name)
+            found.setdefault(f"{wrong} field {fieldpath.go_quote(str(path.child(name)))}")
+            if len(found) >= MOST:
+                return
+        if isinstance(x, list) and below is not None and below is not opaque:
+            yield x, below, path.child(name)

@@ -1,0 +1,230 @@
+"""What Go's decoder would say to bytes that the fast decoder refused: the exact error, or how it reads what is not quite in order.
+
+Works without recursion and mostly inside the regular expression engine, so that neither size nor depth can hurt.
+Upstream: golang/go `src/encoding/json/{scanner,decode}.go`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from apiserver.apimachinery import fieldpath
+
+MAX_DEPTH = 10_000
+"""Levels of nesting that Go's scanner accepts."""
+
+
+class SyntaxProblem(ValueError):
+    """The bytes are no JSON; the text is Go's."""
+
+
+_SPACES = rb"[ \t\r\n]*+"
+_INSIDE = rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
+_TEXT = rb'"' + _INSIDE + rb'"'
+_NUMERAL = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_NAME = _TEXT + _SPACES + rb":" + _SPACES
+
+
+def _list_of(opening: bytes, item: bytes, closing: bytes) -> bytes:
+    """A whole list of items, separated by commas."""
+    more = rb"(?:," + _SPACES + rb"(?!" + closing + rb")|(?=" + closing + rb"))"
+    return opening + _SPACES + rb"(?:" + item + _SPACES + more + rb")*+" + closing
+
+
+def _nested(levels: int) -> bytes:
+    """A value of at most so many levels."""
+    scalar = rb"(?:" + _TEXT + rb"|" + _NUMERAL + rb"|true|false|null)"
+    if not levels:
+        return scalar
+    inner = _nested(levels - 1)
+    return (
+        rb"(?:"
+        + scalar
+        + rb"|"
+        + _list_of(rb"\{", _NAME + inner, rb"\}")
+        + rb"|"
+        + _list_of(rb"\[", inner, rb"\]")
+        + rb")"
+    )
+
+
+_LEVELS = 4
+"""Levels that are judged in one go. What does not pass is taken apart to find out why."""
+_ELEMENTS = re.compile(rb"(?:" + _SPACES + _nested(_LEVELS) + _SPACES + rb",)*+")
+_MEMBERS = re.compile(rb"(?:" + _SPACES + _NAME + _nested(_LEVELS) + _SPACES + rb",)*+")
+_SCALAR = re.compile(rb"(?:" + _TEXT + rb"|(?P<number>" + _NUMERAL + rb")|true|false|null)")
+_KEY = re.compile(_TEXT + _SPACES + rb":")
+_STRING = re.compile(_TEXT)
+_PREFIX = re.compile(_INSIDE)
+_SPACE = re.compile(_SPACES)
+_LITERAL = re.compile(_TEXT + rb"|(" + _NUMERAL + rb")")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(rf"\\[^u]|{_HIGH}{_LOW}|(?P<half>{_HIGH}|{_LOW})")
+_WORD_OF = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
+_HEX = b"0123456789abcdefABCDEF"
+
+_IN_LITERAL = "in numeric literal"
+_IN_FRACTION = "after decimal point in numeric literal"
+_IN_EXPONENT = "in exponent of numeric literal"
+_NEW_KEY = "looking for beginning of object key string"
+_NEW_VALUE = "looking for beginning of value"
+
+
+def decoded(data: bytes) -> str:
+    """UTF-8, with U+FFFD for every single byte that is none."""
+    text = data.decode("utf-8", "surrogateescape")
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def mended(raw: bytes) -> str:
+    """Valid JSON as text, with U+FFFD for every byte that is no UTF-8 and every escape that is half a character, as Go reads them."""
+    text = decoded(raw)
+    if "\\u" in text:
+        text = _ESCAPE.sub(lambda m: m.group() if m.lastgroup is None else "\\ufffd", text)
+    return text
+
+
+def too_big(raw: bytes) -> SyntaxProblem | None:
+    """Valid JSON may hold a number beyond every float, which Go refuses."""
+    for match in _LITERAL.finditer(raw):
+        literal = match.group(1)
+        if literal and math.isinf(float(literal)):
+            return SyntaxProblem(f"json: cannot unmarshal number {literal.decode()} into Go value of type float64")
+    return None
+
+
+def check(raw: bytes) -> None:
+    """Raises SyntaxProblem at the place where Go's scanner stops, if it does."""
+    open_: list[bytes] = []
+    at = 0
+    while True:
+        at, complete = _value(raw, _after(raw, at), open_)
+        while complete and open_:
+            at = _after(raw, at)
+            char = raw[at : at + 1]
+            if char == b",":
+                at = _next(raw, at + 1, open_)
+                complete = False
+            elif char == open_[-1]:
+                open_.pop()
+                at += 1
+            else:
+                raise _refused(raw, at, "after object key:value pair" if open_[-1] == b"}" else "after array element")
+        if complete:
+            at = _after(raw, at)
+            if at < len(raw):
+                raise _refused(raw, at, "after top-level value")
+            return
+
+
+def _value(raw: bytes, at: int, open_: list[bytes]) -> tuple[int, bool]:
+    """Behind the value at `at`, or behind the bracket that opens one that is not over; `open_` holds the brackets that will close."""
+    opening = raw[at : at + 1]
+    if opening not in (b"{", b"["):
+        scalar = _SCALAR.match(raw, at)
+        if scalar is None:
+            raise _bad_value(raw, at)
+        if scalar.lastgroup:
+            _check_number(raw, scalar.end(), scalar.group())
+        return scalar.end(), True
+    if len(open_) >= MAX_DEPTH:
+        raise SyntaxProblem(f"invalid character '{opening.decode()}' exceeded max depth")
+    closing = b"}" if opening == b"{" else b"]"
+    inside = _after(raw, at + 1)
+    if raw[inside : inside + 1] == closing:
+        return inside + 1, True
+    open_.append(closing)
+    return _next(raw, at + 1, open_), False
+
+
+def _next(raw: bytes, at: int, open_: list[bytes]) -> int:
+    """Where the next element, or the value of the next member, starts. Skips what is in order and shallow enough not to hide a depth."""
+    is_object = open_[-1] == b"}"
+    if len(open_) < MAX_DEPTH - _LEVELS:
+        run = (_MEMBERS if is_object else _ELEMENTS).match(raw, at)
+        at = run.end() if run else at
+    return _name(raw, _after(raw, at)) if is_object else at
+
+
+def _name(raw: bytes, at: int) -> int:
+    """Behind the colon of the member at `at`."""
+    key = _KEY.match(raw, at)
+    if key is not None:
+        return key.end()
+    if raw[at : at + 1] != b'"':
+        raise _refused(raw, at, _NEW_KEY)
+    string = _STRING.match(raw, at)
+    if string is None:
+        raise _bad_string(raw, at)
+    raise _refused(raw, _after(raw, string.end()), "after object key")
+
+
+def _after(raw: bytes, at: int) -> int:
+    """The next place that is no white space."""
+    match = _SPACE.match(raw, at)
+    return match.end() if match else at
+
+
+def _refused(raw: bytes, at: int, where: str) -> SyntaxProblem:
+    """The error at `at`. Behind the end Go pretends a blank, which only ends what may be followed by one."""
+    if at >= len(raw):
+        return SyntaxProblem("unexpected end of JSON input")
+    return SyntaxProblem(f"invalid character {_quoted(raw[at])} {where}")
+
+
+def _inside(raw: bytes, at: int, where: str) -> SyntaxProblem:
+    """An error inside a token, where the blank behind the end counts as a wrong character."""
+    return SyntaxProblem(f"invalid character {_quoted(raw[at]) if at < len(raw) else _quoted(32)} {where}")
+
+
+def _quoted(byte: int) -> str:
+    if byte == ord("'"):
+        return r"'\''"
+    if byte == ord('"'):
+        return "'\"'"
+    return f"'{fieldpath.go_quote(chr(byte))[1:-1]}'"
+
+
+def _bad_value(raw: bytes, at: int) -> SyntaxProblem:
+    first = raw[at] if at < len(raw) else 0
+    if first == ord('"'):
+        return _bad_string(raw, at)
+    if first == ord("-"):
+        return _inside(raw, at + 1, _IN_LITERAL)
+    word = _WORD_OF.get(first)
+    if word is None:
+        return _refused(raw, at, _NEW_VALUE)
+    wrong = next(i for i in range(1, len(word)) if raw[at + i : at + i + 1] != word[i : i + 1])
+    return _inside(raw, at + wrong, f"in literal {word.decode()} (expecting '{chr(word[wrong])}')")
+
+
+def _bad_string(raw: bytes, at: int) -> SyntaxProblem:
+    """The string that starts at `at` does not end as it should."""
+    match = _PREFIX.match(raw, at + 1)
+    at = match.end() if match else at + 1
+    if raw[at : at + 1] != b"\\":
+        return _refused(raw, at, "in string literal")
+    if raw[at + 1 : at + 2] != b"u":
+        return _inside(raw, at + 1, "in string escape code")
+    wrong = next(i for i in range(at + 2, at + 6) if raw[i : i + 1] not in _HEX or i >= len(raw))
+    return _inside(raw, wrong, "in \\u hexadecimal character escape")
+
+
+def _check_number(raw: bytes, at: int, found: bytes) -> None:
+    """Raises if what follows a number looks like its continuation and is none."""
+    if raw[at : at + 1] not in (b".", b"e", b"E"):
+        return
+    has_exponent = b"e" in found or b"E" in found
+    if raw[at : at + 1] == b".":
+        if b"." not in found and not has_exponent:
+            raise _inside(raw, at + 1, _IN_FRACTION)
+        return
+    if has_exponent:
+        return
+    at += 1
+    if raw[at : at + 1] in (b"+", b"-"):
+        at += 1
+    raise _inside(raw, at, _IN_EXPONENT)

@@ -1,0 +1,212 @@
+"""Which form an answer takes: the Accept header (and `pretty`, and the User-Agent) against what can be written.
+
+Two judges, as upstream has them: the router compares texts before anything else runs, the handler negotiates in earnest.
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/negotiation/negotiate.go`, munnerz/goautoneg, emicklei/go-restful `route.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.request import Query
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+ACCEPTED = (JSON, YAML, PROTOBUF)
+"""What error texts list. Protobuf is not written yet; clients that want it name JSON as their second choice."""
+STREAMS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+WRITTEN = (JSON, YAML)
+"""What this server writes, in its order of preference."""
+STREAMED = frozenset({JSON})
+
+TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
+META_GROUP = "meta.k8s.io"
+META_VERSIONS = ("v1", "v1beta1")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an object is turned into: a kind of meta.k8s.io in one of its versions."""
+
+    kind: str
+    version: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{META_GROUP}/{self.version}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Representation:
+    """The form of an answer. Each form exists once, so that it can key what is remembered about encodings."""
+
+    media: str
+    pretty: bool = False
+    target: Target | None = None
+
+
+_TARGETS = {(kind, v): Target(kind, v) for kind in (TABLE, PARTIAL, PARTIAL_LIST) for v in META_VERSIONS}
+_FORMS = {
+    (media, pretty, target): Representation(media, pretty, target)
+    for media in WRITTEN
+    for pretty in (False, True)
+    for target in (None, *_TARGETS.values())
+}
+INDENTED = _FORMS[JSON, True, None]
+"""How an error is written to a client that accepts nothing else that could carry it."""
+
+
+class Rules(NamedTuple):
+    """What an endpoint can do: turn objects into a target (of these kinds), and speak a version of the meta types."""
+
+    kinds: frozenset[str]
+    meta_version: bool
+
+
+_OBJECTS = Rules(frozenset({TABLE, PARTIAL, PARTIAL_LIST}), meta_version=True)
+_NO_TABLES = Rules(frozenset({PARTIAL, PARTIAL_LIST}), meta_version=True)
+_ERRORS = Rules(frozenset(), meta_version=False)
+
+
+def check_route(accept: str, *, watchable: bool) -> None:
+    """The router's 406: no clause equals a produced type, letter by letter. `watchable` routes name their streams too."""
+    if not accept or any(_bare(clause) in (*ACCEPTED, "*/*") for clause in accept.split(",")):
+        return
+    raise errors.not_acceptable_route(ACCEPTED + STREAMS if watchable else ACCEPTED)
+
+
+def _bare(clause: str) -> str:
+    return clause.partition(";")[0].strip(" ")
+
+
+def negotiate(
+    accept: str, query: Query, user_agent: str, *, watch: bool = False, tables: bool = True
+) -> Representation:
+    """What the client gets, or 406. A watch does not look for a second choice when its first cannot be streamed."""
+    found = _winner(accept, _OBJECTS if tables else _NO_TABLES)
+    if found is None:
+        raise errors.not_acceptable(ACCEPTED)
+    if not watch:
+        return _dressed(found, query, user_agent)
+    if found.media not in STREAMED:
+        raise errors.not_acceptable(STREAMS)
+    return _FORMS[found.media, False, found.target]
+
+
+def for_error(accept: str, query: Query, user_agent: str) -> Representation | None:
+    """The form of an error. None when nothing acceptable can carry a Status: it is written INDENTED then."""
+    found = _winner(accept, _ERRORS)
+    return _dressed(found, query, user_agent) if found is not None else None
+
+
+def _dressed(found: Representation, query: Query, user_agent: str) -> Representation:
+    if found.pretty or found.media != JSON or not _wants_pretty(query, user_agent):
+        return found
+    return _FORMS[found.media, True, found.target]
+
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_HUMANS = ("curl", "Wget", "Mozilla/5.0")
+
+
+def _wants_pretty(query: Query, user_agent: str) -> bool:
+    asked = query.first("pretty")
+    return asked in _TRUE if asked else user_agent.startswith(_HUMANS)
+
+
+@dataclass(slots=True)
+class _Clause:
+    kind: str
+    subkind: str
+    q: float
+    parameters: dict[str, str]
+
+    def before(self, other: _Clause) -> bool:
+        """goautoneg's order, which is none: what it yields depends on how one sorts with it."""
+        if self.q > other.q or (self.kind != "*" and other.kind == "*"):
+            return True
+        return self.subkind != "*" and other.subkind == "*"
+
+    def matches(self, media: str) -> bool:
+        kind, _, subkind = media.partition("/")
+        if self.subkind == "*":
+            return self.kind in (kind, "*")
+        return self.kind == kind and self.subkind == subkind
+
+
+@functools.lru_cache(maxsize=256)
+def _winner(accept: str, rules: Rules) -> Representation | None:
+    """The first clause that some written type satisfies, with that type."""
+    if not accept:
+        return _FORMS[JSON, False, None]
+    for clause in _clauses(accept):
+        for media in WRITTEN:
+            if clause.matches(media):
+                found = _accepted(clause.parameters, media, rules)
+                if found is not None:
+                    return found
+    return None
+
+
+def _accepted(parameters: dict[str, str], media: str, rules: Rules) -> Representation | None:
+    """A written type under a clause's parameters; None when they cannot be met."""
+    if parameters.get("stream", "watch") not in ("", "watch") or ("stream" in parameters and media not in STREAMED):
+        return None
+    if parameters.get("sv") and not (rules.meta_version and parameters["sv"] == META_VERSIONS[0]):
+        return None
+    target = None
+    if not parameters.keys().isdisjoint(("as", "g", "v")):
+        kind, version = parameters.get("as", ""), parameters.get("v", "")
+        target = _TARGETS.get((kind, version)) if parameters.get("g") == META_GROUP else None
+        if target is None or kind not in rules.kinds:
+            return None
+    return _FORMS[media, media == JSON and parameters.get("pretty") == "1", target]
+
+
+def _clauses(accept: str) -> Sequence[_Clause]:
+    """The clauses in the order in which they are tried: sorted by insertion, as Go sorts up to twelve."""
+    found: list[_Clause] = []
+    for part in accept.split(","):
+        clause = _clause(part)
+        if clause is None:
+            continue
+        at = len(found)
+        while at and clause.before(found[at - 1]):
+            at -= 1
+        found.insert(at, clause)
+    return found
+
+
+def _clause(part: str) -> _Clause | None:
+    media, *parameters = part.strip(" ").split(";")
+    kind, _, subkind = media.partition("/")
+    kind = kind.strip(" ")
+    if not subkind:
+        if kind != "*":
+            return None
+        subkind = "*"
+    elif "/" in subkind.removesuffix("/"):
+        return None
+    clause = _Clause(kind, subkind.removesuffix("/").strip(" "), 1.0, {})
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        value = value.removesuffix("=") if value.count("=") == 1 else value
+        if not value or "=" in value:
+            continue
+        if name.strip(" ") == "q":
+            clause.q = _quality(value)
+        else:
+            clause.parameters[name.strip(" ")] = value.strip(" ")
+    return clause
+
+
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def _quality(text: str) -> float:
+    """What Go's ParseFloat leaves behind: 0 for what is no number."""
+    return float(text) if _DECIMAL.fullmatch(text) else 0.0

@@ -1,0 +1,288 @@
+"""One request and its answer on an aiohttp connection: the only place of this room that knows HTTP's machinery.
+
+Answers are written under backpressure; a client that takes nothing for STALL_SECONDS is cut off. Large ones are compressed in a thread.
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/responsewriters/writers.go`, `pkg/endpoints/handlers/{rest,watch}.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+from multidict import CIMultiDict
+
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.request import Query, Warnings
+from apiserver.wire import frames
+
+BODY_LIMIT = 3 << 20
+"""Bytes of a request body, as upstream's `--max-request-body-bytes` has it."""
+GZIP_THRESHOLD = 128 << 10
+"""Answers above this many bytes are compressed for clients that take it (upstream's `defaultGzipThresholdBytes`)."""
+GZIP_LEVEL = 1
+_GZIP_WINDOW = 31
+LARGE = 256 << 10
+"""Bytes above which an answer is written in slices, so that a client that does not take them is noticed."""
+STALL_SECONDS = 30.0
+BACKLOG = 1 << 20
+"""Unsent bytes of a watch above which no further event is pushed."""
+
+
+class Exchange:
+    """What a handler needs of a request, and how it answers."""
+
+    def __init__(self, request: web.Request) -> None:
+        self.request = request
+        self.warnings = Warnings()
+
+    @functools.cached_property
+    def query(self) -> Query:
+        return Query(self.request.raw_path.partition("?")[2])
+
+    @property
+    def accept(self) -> str:
+        return self.request.headers.get("Accept", "")
+
+    @property
+    def content_type(self) -> str:
+        return self.request.headers.get("Content-Type", "")
+
+    @property
+    def user_agent(self) -> str:
+        return self.request.headers.get("User-Agent", "")
+
+    @property
+    def accepts_gzip(self) -> bool:
+        """Upstream's reading of Accept-Encoding: a bare, lower-case `gzip`, without parameters."""
+        return any(token.strip() == "gzip" for token in self.request.headers.get("Accept-Encoding", "").split(","))
+
+    async def body(self, limit: int = BODY_LIMIT) -> bytes:
+        """The whole request body, 413 when it is longer."""
+        parts: list[bytes] = []
+        size = 0
+        while part := await self.request.content.readany():
+            size += len(part)
+            if size > limit:
+                raise errors.request_entity_too_large(f"limit is {limit}")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _headers(self, media: str, more: Mapping[str, str] | None) -> CIMultiDict[str]:
+        headers: CIMultiDict[str] = CIMultiDict(more or {})
+        if media:
+            headers["Content-Type"] = media
+        for warning in self.warnings.headers():
+            headers.add("Warning", warning)
+        return headers
+
+    async def respond(
+        self, code: int, media: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> web.StreamResponse:
+        """An answer that is there as a whole."""
+        out = self._headers(media, headers)
+        if len(body) > GZIP_THRESHOLD and self.accepts_gzip:
+            _mark_compressed(out)
+            body = await asyncio.to_thread(_gzip, body)
+        if len(body) <= LARGE:
+            return web.Response(status=code, body=body, headers=out)
+        response = web.StreamResponse(status=code, headers=out)
+        response.content_length = len(body)
+        await self._send(response, _slices(body), compressor=None)
+        return response
+
+    async def stream(
+        self,
+        code: int,
+        media: str,
+        pieces: Iterator[bytes],
+        *,
+        length: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> web.StreamResponse:
+        """An answer in pieces, `length` bytes long if that is known. What turns out to be short is sent as a whole."""
+        compressed = self.accepts_gzip and (length is None or length > GZIP_THRESHOLD)
+        first = _first(pieces, GZIP_THRESHOLD if compressed else 0)
+        following = next(pieces, None)
+        if following is None:
+            return await self.respond(code, media, first, headers)
+        out = self._headers(media, headers)
+        if compressed:
+            _mark_compressed(out)
+        response = web.StreamResponse(status=code, headers=out)
+        if length is not None and not compressed:
+            response.content_length = length
+        rest = itertools.chain((first, following), pieces)
+        await self._send(response, rest, compressor=_compressor() if compressed else None)
+        return response
+
+    async def _send(
+        self, response: web.StreamResponse, pieces: Iterator[bytes], *, compressor: _Compressor | None
+    ) -> None:
+        outlet = await self._prepare(response)
+        if self.request.method == "HEAD":
+            return
+        chunked = outlet.chunked and response.content_length is None
+        for piece in pieces:
+            data = await asyncio.to_thread(compressor.compress, piece) if compressor else piece
+            if data:
+                outlet.write(frames.chunk(data) if chunked else data)
+            await outlet.settle()
+            await asyncio.sleep(0)  # the next piece costs time; others first
+        if compressor is not None:
+            data = compressor.flush()
+            outlet.write(frames.chunk(data) if chunked else data)
+        await outlet.settle()
+        await response.write_eof()
+
+    async def _prepare(self, response: web.StreamResponse) -> _Outlet:
+        writer = await response.prepare(self.request)
+        assert writer is not None
+        return _Outlet(self.request, writer)
+
+    async def open_watch(self, media: str) -> WatchStream:
+        """A stream of events, whose headers are on their way when this returns."""
+        response = web.StreamResponse(headers=self._headers(media, None))
+        return WatchStream(response, await self._prepare(response))
+
+
+class _Compressor(Protocol):
+    def compress(self, data: bytes, /) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+def _compressor() -> _Compressor:
+    return zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
+
+
+def _gzip(data: bytes) -> bytes:
+    compressor = _compressor()
+    return compressor.compress(data) + compressor.flush()
+
+
+def _mark_compressed(headers: CIMultiDict[str]) -> None:
+    headers["Content-Encoding"] = "gzip"
+    headers.add("Vary", "Accept-Encoding")
+
+
+def _slices(body: bytes) -> Iterator[bytes]:
+    for start in range(0, len(body), LARGE):
+        yield body[start : start + LARGE]
+
+
+def _first(pieces: Iterator[bytes], more_than: int) -> bytes:
+    """The first piece, and as many more as it takes to exceed a size."""
+    parts: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        parts.append(piece)
+        size += len(piece)
+        if size > more_than:
+            break
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class _Outlet:
+    """The way out of a connection whose response has begun.
+
+    Writes past aiohttp's writer, straight to the transport: bytes that are framed already need no second look. Both write to the same
+    transport and neither holds anything back, so their order is kept.
+    """
+
+    def __init__(self, request: web.Request, writer: AbstractStreamWriter) -> None:
+        self._request = request
+        self._writer = writer
+        self._draining: asyncio.Future[None] | None = None
+        self.chunked = request.version >= HttpVersion11
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that wait for the client; BACKLOG when it is gone."""
+        transport = self._request.transport
+        return BACKLOG if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Raises ConnectionResetError when the client is gone."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._writer.output_size += len(data)
+        transport.write(data)
+
+    async def settle(self) -> None:
+        """Waits until the client has taken nearly everything; cuts it off when it takes nothing.
+
+        The wait is never cancelled, only left: aiohttp lets all writers of a connection wait for the same future.
+        """
+        if self._draining is None:
+            if not self._request.protocol.writing_paused:
+                return
+            self._draining = asyncio.ensure_future(self._writer.drain())
+        left = self.backlog
+        while True:
+            done, _ = await asyncio.wait((self._draining,), timeout=STALL_SECONDS)
+            if done:
+                self._draining.result()
+                self._draining = None
+                return
+            before, left = left, self.backlog
+            if left >= before:
+                self.abort()
+                raise ConnectionResetError("the client stalled")
+
+    def abort(self) -> None:
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()
+
+
+class WatchStream:
+    """An open watch. `write` and `send` wait for the client; `push` never does."""
+
+    def __init__(self, response: web.StreamResponse, outlet: _Outlet) -> None:
+        self._response = response
+        self._outlet = outlet
+
+    @property
+    def writable(self) -> bool:
+        """Whether `push` would take an event now."""
+        return self._outlet.backlog < BACKLOG
+
+    async def write(self, frame: bytes) -> None:
+        """One or more whole lines."""
+        if frame:
+            await self.send(frames.chunk(frame))
+
+    async def send(self, chunk: bytes) -> None:
+        """A ready-made chunk. Raises ConnectionResetError when the client is gone or stalled."""
+        self._outlet.write(self._framed(chunk))
+        await self._outlet.settle()
+
+    def push(self, chunk: bytes) -> bool:
+        """A ready-made chunk; False when the client is too far behind, or gone."""
+        if self._outlet.backlog >= BACKLOG:
+            return False
+        self._outlet.write(self._framed(chunk))
+        return True
+
+    def _framed(self, chunk: bytes) -> bytes:
+        return chunk if self._outlet.chunked else _unchunked(chunk)
+
+    async def finish(self) -> web.StreamResponse:
+        """The clean end. A client that is gone does not mind."""
+        try:
+            await self._outlet.settle()
+            await self._response.write_eof()
+        except ConnectionError:
+            pass
+        return self._response
+
+
+def _unchunked(chunk: bytes) -> bytes:
+    return chunk[chunk.index(b"\r\n") + 2 : -2]

@@ -1,0 +1,13 @@
+"""What evanphx/json-patch v4 made of patches, as recorded."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (HERE / name).read_text().splitlines()]

@@ -1,0 +1,473 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import re
+from typing import Any
+
+import pytest
+
+from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.request import Warnings
+from apiserver.schema.resource import Object, Resource
+from apiserver.wire import body
+from tests.unit.wire import recorded
+from tests.unit.wire.served import CLAIMS, CLASSES, KINDS, SLICES
+
+NOW = "2025-01-02T03:04:05Z"
+JSON, YAML = "application/json", "application/yaml"
+DECODED = recorded.cases("go_decode.jsonl")
+ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: "
+
+
+def scheme_of(text: str) -> str:
+    return re.sub(r'in scheme "[^"]*"', 'in scheme "S"', text)
+
+
+def decode(
+    raw: bytes,
+    resource: Resource = CLASSES,
+    *,
+    media: str = JSON,
+    validation: str = "Warn",
+    warnings: Warnings | None = None,
+) -> Object:
+    return asyncio.run(
+        body.decode_object(
+            resource, media, raw, kinds=KINDS, now=NOW, validation=validation, warnings=warnings or Warnings()
+        )
+    )
+
+
+def refusal(raw: bytes, resource: Resource = CLASSES, **how: Any) -> str:
+    with pytest.raises(StatusError) as refused:
+        decode(raw, resource, **how)
+    assert (refused.value.code, refused.value.reason, refused.value.details) == (400, "BadRequest", None)
+    return refused.value.message
+
+
+def warned(raw: bytes, resource: Resource = CLASSES, **how: Any) -> list[str]:
+    warnings = Warnings()
+    decode(raw, resource, warnings=warnings, **how)
+    return [
+        text.removeprefix('299 - "').removesuffix('"').replace('\\"', '"').replace("\\\\", "\\")
+        for text in warnings.headers()
+    ]
+
+
+def expected(case: dict[str, Any], found: str) -> str:
+    """Upstream's words around what its decoder said."""
+    raw, (_, version, kind) = recorded.raw(case), case["meta"]
+    if kind:
+        return f'{kind} in version "{version}" cannot be handled as a {case["kind"]}: {found}'
+    cut = raw[:30].decode("utf-8", "replace") if raw[:1] == b"{" else raw[:30].hex()
+    summary = cut + (" ..." if len(raw) > 30 else "") if raw else "<empty>"
+    return f"the object provided is unrecognized (must be of type {case['kind']}): {found} ({summary})"
+
+
+def resource_of(case: dict[str, Any]) -> Resource:
+    return next(r for r in KINDS.values() if r.kind == case["kind"])
+
+
+@pytest.mark.parametrize("case", DECODED, ids=lambda c: c["raw"][:70])
+def test_a_body_is_decoded_or_refused_as_upstream_does(case: dict[str, Any]) -> None:
+    raw, resource = recorded.raw(case), resource_of(case)
+    if case["error"]:
+        assert scheme_of(refusal(raw, resource, media=case["media"])) == scheme_of(expected(case, case["error"]))
+        return
+    strictly = [t for t in case["strict"] if "tab" not in t]
+    lines = [line for t in strictly for line in t.removeprefix("yaml: unmarshal errors:\n  ").split("\n  ")]
+    assert [w for w in warned(raw, resource, media=case["media"]) if "tab" not in w] == lines
+    assert warned(raw, resource, media=case["media"], validation="Ignore") == []
+    if case["strict"]:
+        text = expected(case, f"strict decoding error: {', '.join(case['strict'])}")
+        assert refusal(raw, resource, media=case["media"], validation="Strict") == text
+    else:
+        decode(raw, resource, media=case["media"], validation="Strict")
+
+
+def test_kind_and_version_are_taken_off_and_defaults_filled_in() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "c"}}
+    sent = {"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1", "spec": {"devices": {"requests": [request]}}}
+    raw = json.dumps(sent).encode()
+    found = decode(raw, CLAIMS)
+    assert not found.keys() & {"kind", "apiVersion"}
+    assert found["spec"]["devices"]["requests"][0]["exactly"] == {
+        "deviceClassName": "c",
+        "allocationMode": "ExactCount",
+        "count": 1,
+    }
+
+
+def test_null_is_an_empty_object() -> None:
+    assert decode(b"null") == decode(b"{}")
+
+
+def test_whole_numbers_are_exact() -> None:
+    raw = b'{"spec":{"pool":{"name":"p","generation":9007199254740993,"resourceSliceCount":1}}}'
+    assert decode(raw, SLICES)["spec"]["pool"]["generation"] == 9007199254740993
+
+
+def test_of_repeated_members_the_last_one_counts() -> None:
+    assert decode(b'{"metadata":{"name":"a","name":"b"}}')["metadata"] == {"name": "b"}
+
+
+def test_an_error_of_another_served_kind_comes_before_the_kind_itself() -> None:
+    raw = b'{"kind":"ResourceSlice","apiVersion":"resource.k8s.io/v1","spec":{"pool":5}}'
+    assert refusal(raw) == (
+        'ResourceSlice in version "v1" cannot be handled as a DeviceClass: json: cannot unmarshal number into Go struct field '
+        "ResourceSliceSpec.spec.pool of type v1.ResourcePool"
+    )
+
+
+def test_another_served_version_of_the_kind_is_not_the_expected_one() -> None:
+    older = dataclasses.replace(CLASSES, version="v1beta1")
+    with pytest.raises(StatusError) as refused:
+        asyncio.run(
+            body.decode_object(
+                CLASSES,
+                JSON,
+                b'{"apiVersion":"resource.k8s.io/v1beta1"}',
+                kinds={**KINDS, "old": older},
+                now=NOW,
+                validation="Warn",
+                warnings=Warnings(),
+            )
+        )
+    assert refused.value.message == (
+        "the API version in the data (resource.k8s.io/v1beta1) does not match the expected API version (resource.k8s.io/v1)"
+    )
+
+
+def test_a_large_body_is_decoded_off_the_loop() -> None:
+    labels = ",".join(f'"k{i}":"{"v" * 50}"' for i in range(6000))
+    raw = f'{{"metadata":{{"name":"a","labels":{{{labels}}}}},"x":1}}'.encode()
+    assert len(raw) > body.LARGE
+    warnings = Warnings()
+    assert len(decode(raw, warnings=warnings)["metadata"]["labels"]) == 6000
+    assert warnings.headers() == ['299 - "unknown field \\"x\\""']
+
+
+@pytest.mark.parametrize("depth", [500, 1000, 1100, 9000])
+def test_depth_is_accepted_or_refused_and_never_fails(depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    kept = b'{"spec":{"config":[{"opaque":{"driver":"d","parameters":{"a":%b}}}]}}' % nested
+    if depth < 1024:
+        assert decode(b'{"x":%b}' % nested)["metadata"] == {}
+    else:
+        assert "exceeded max depth" in refusal(b'{"x":%b}' % nested)
+    if depth < 800:
+        assert decode(kept)["spec"]["config"]
+    else:
+        assert "exceeded max depth" in refusal(kept)
+
+
+def test_too_deep_a_body_is_unrecognized() -> None:
+    assert refusal(b'{"x":' + b"[" * 10_001) == (
+        "the object provided is unrecognized (must be of type DeviceClass): couldn't get version/kind; json parse error: "
+        f"invalid character '[' exceeded max depth ({{\"x\":{'[' * 25} ...)"
+    )
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        JSON,
+        "Application/JSON",
+        "application/json; charset=utf-8",
+        'application/json;a="b;c"',
+        "application/json;",
+        " application/json ",
+    ],
+)
+def test_json_by_any_correct_name_is_json(content_type: str) -> None:
+    assert body.check_content_type(content_type) == JSON
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "text/plain",
+        "application/json; charset",
+        "application/json;a=b;a=c",
+        "json",
+        "application/json, x",
+        "application/json;;x=",
+        "application/vnd.kubernetes.protobuf",
+        "application/json-patch+json",
+        "/",
+    ],
+)
+def test_any_other_body_is_415(content_type: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        body.check_content_type(content_type)
+    assert (refused.value.code, refused.value.message, refused.value.details) == (415, UNKNOWN_FORMAT + ACCEPTED, None)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/merge-patch+json", "application/merge-patch+json; charset=utf-8", "application/merge-patch+json;"],
+)
+def test_a_patch_type_is_compared_up_to_its_parameters(content_type: str) -> None:
+    assert body.patch_type(content_type) == body.MERGE_PATCH
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        JSON,
+        "text/plain",
+        "application/Merge-Patch+json",
+        "application/apply-patch+cbor",
+        "application/apply-patch+yaml",
+        "application/strategic-merge-patch+json",
+    ],
+)
+def test_the_router_refuses_other_patches(content_type: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        body.patch_type(content_type)
+    assert (refused.value.code, refused.value.message, refused.value.details) == (
+        415,
+        "415: Unsupported Media Type",
+        {},
+    )
+
+
+def test_what_only_the_router_understands_is_refused_by_the_handler() -> None:
+    with pytest.raises(StatusError) as refused:
+        body.patch_type("application/json-patch+json,x")
+    assert refused.value.message == UNKNOWN_FORMAT + (
+        "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"
+    )
+    assert refused.value.details is None
+
+
+def patch_refusal(kind: str, raw: bytes, validation: str = "Warn") -> str:
+    with pytest.raises(StatusError) as refused:
+        body.decode_patch(kind, raw, validation=validation)
+    assert (refused.value.code, refused.value.reason, refused.value.details) == (400, "BadRequest", None)
+    return refused.value.message
+
+
+NOT_OPS = "json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp"
+NO_OPERATION = "json: cannot unmarshal number into Go value of type "
+
+
+@pytest.mark.parametrize(
+    ("raw", "strictly", "leniently"),
+    [
+        (b"", "unexpected end of JSON input", "unexpected end of JSON input"),
+        (b"{", "unexpected end of JSON input", "unexpected end of JSON input"),
+        (
+            b"abc",
+            "invalid character 'a' looking for beginning of value",
+            "invalid character 'a' looking for beginning of value",
+        ),
+        (b'"x"', NOT_OPS.format("string"), "json: cannot unmarshal string into Go value of type jsonpatch.Patch"),
+        (b"{}", NOT_OPS.format("object"), "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        (b"[5]", f"{NO_OPERATION}handlers.jsonPatchOp", f"{NO_OPERATION}jsonpatch.Operation"),
+        (b'[{"op":5}]', "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string", ""),
+        (b'[{"path":{}}]', "json: cannot unmarshal object into Go struct field jsonPatchOp.path of type string", ""),
+    ],
+)
+def test_an_undecodable_json_patch_is_400(raw: bytes, strictly: str, leniently: str) -> None:
+    for validation in ("Warn", "Strict"):
+        assert patch_refusal(body.JSON_PATCH, raw, validation) == f"error decoding patch: {strictly}"
+    if leniently:
+        assert patch_refusal(body.JSON_PATCH, raw, "Ignore") == leniently
+    else:
+        assert body.decode_patch(body.JSON_PATCH, raw, validation="Ignore").value == json.loads(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b"{", "unexpected end of JSON input"),
+        (b"abc", "invalid character 'a' looking for beginning of value"),
+        (b'"x"', "json: cannot unmarshal string into Go value of type map[string]interface {}"),
+        (b"[]", "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+    ],
+)
+def test_an_undecodable_merge_patch_is_400(raw: bytes, text: str) -> None:
+    assert patch_refusal(body.MERGE_PATCH, raw) == f"error decoding patch: {text}"
+    if raw != b"[]":
+        assert patch_refusal(body.MERGE_PATCH, raw, "Ignore") == "Invalid JSON Patch"
+
+
+def test_null_is_no_operation_but_no_merge_patch() -> None:
+    assert body.decode_patch(body.JSON_PATCH, b"null", validation="Warn").value is None
+    for validation in ("Warn", "Strict", "Ignore"):
+        assert patch_refusal(body.MERGE_PATCH, b"null", validation) == "Invalid JSON Patch"
+
+
+def test_what_is_strange_about_a_patch_is_noted() -> None:
+    raw = b'[{"op":"add","op":"add","path":"/a","value":{"x":1,"x":2},"foo":1},{"op":"test","path":"/a"}]'
+    assert body.decode_patch(body.JSON_PATCH, raw, validation="Warn").complaints == [
+        'json patch duplicate field "[0].op"',
+        'json patch duplicate field "[0].value.x"',
+        'json patch unknown field "[0].foo"',
+    ]
+    assert body.decode_patch(body.JSON_PATCH, raw, validation="Ignore").complaints == ()
+    merge = b'{"metadata":{"name":"a","name":"b"},"anything":1}'
+    assert body.decode_patch(body.MERGE_PATCH, merge, validation="Strict").complaints == [
+        'duplicate field "metadata.name"'
+    ]
+
+
+@pytest.mark.parametrize("kind", [body.JSON_PATCH, body.MERGE_PATCH])
+def test_too_deep_a_patch_is_refused_and_does_not_fail(kind: str) -> None:
+    for depth in (400, 600, 5000, 9990):
+        raw = b"[" * depth + b"]" * depth
+        raw = b'[{"op":"add","path":"/a","value":%b}]' % raw if kind == body.JSON_PATCH else b'{"a":%b}' % raw
+        if depth < body.PATCH_DEPTH:
+            body.decode_patch(kind, raw, validation="Strict")
+        else:
+            assert patch_refusal(kind, raw).endswith("exceeded max depth")
+
+
+def patched(
+    value: Any, *, validation: str = "Warn", found: tuple[str, ...] = (), warnings: Warnings | None = None
+) -> Object:
+    return body.decode_patched(
+        CLAIMS,
+        value,
+        kinds=KINDS,
+        now=NOW,
+        validation=validation,
+        warnings=warnings or Warnings(),
+        found_in_patch=found,
+    )
+
+
+def patched_refusal(value: Any, **how: Any) -> tuple[str, str]:
+    """What is shown, and what is said about it."""
+    with pytest.raises(StatusError) as refused:
+        patched(value, **how)
+    error = refused.value
+    assert (error.code, error.reason) == (422, "Invalid")
+    [cause] = (error.details or {})["causes"]
+    assert (cause["reason"], cause["field"]) == ("FieldValueInvalid", "patch")
+    assert list(error.details or {}) == ["causes"]
+    assert error.message == f' "" is invalid: patch: {cause["message"]}'
+    match = re.fullmatch(r'Invalid value: ("(?:[^"\\]|\\.)*"): (.*)', cause["message"], re.DOTALL)
+    assert match
+    return json.loads(match.group(1)), match.group(2)
+
+
+OBJECT = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "a"},
+    "spec": {"devices": {}},
+}
+
+
+def test_the_result_of_a_patch_becomes_an_object() -> None:
+    assert patched(OBJECT) == decode(json.dumps(OBJECT).encode(), CLAIMS)
+
+
+def test_a_result_that_does_not_fit_the_kind_is_a_422_about_the_patch() -> None:
+    shown, said = patched_refusal({**OBJECT, "metadata": {"labels": 5}})
+    assert shown == (
+        '{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"labels":5},"spec":{"devices":{}}}'
+    )
+    assert (
+        said
+        == "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type map[string]string"
+    )
+
+
+def test_a_result_too_deep_to_print_is_refused_all_the_same() -> None:
+    deep: list[Any] = []
+    for _ in range(3000):
+        deep = [deep]
+    config = {"config": [{"opaque": {"driver": "d", "parameters": deep}}]}
+    with pytest.raises(StatusError) as refused:
+        patched({**OBJECT, "spec": {"devices": config}})
+    assert refused.value.message == ' "" is invalid: patch: Invalid value: "": exceeded max depth'
+
+
+def test_a_patch_cannot_change_what_an_object_is() -> None:
+    assert scheme_of(patched_refusal({**OBJECT, "kind": "Foo"})[1]) == (
+        'no kind "Foo" is registered for version "resource.k8s.io/v1" in scheme "S"'
+    )
+    assert scheme_of(patched_refusal({**OBJECT, "apiVersion": "v9"})[1]) == (
+        'no kind "ResourceClaim" is registered for version "v9" in scheme "S"'
+    )
+    assert patched_refusal({**OBJECT, "kind": "DeviceClass"})[1] == (
+        "converting (v1.DeviceClass) to (resource.ResourceClaim): unknown conversion"
+    )
+    assert patched_refusal([])[1].startswith(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal array into"
+    )
+    assert scheme_of(patched_refusal({"kind": "Foo"})[1]) == (
+        'no kind "Foo" is registered for the internal version of group "resource.k8s.io" in scheme "S"'
+    )
+
+
+def test_a_result_without_version_is_an_object_without_anything() -> None:
+    assert patched({}) == patched({"metadata": {"name": "a"}})
+    assert "name" not in patched({"metadata": {"name": "a"}})["metadata"]
+    assert patched_refusal({"metadata": {}, "kind": "ResourceClaim"}, validation="Strict")[1] == (
+        'strict decoding error: unknown field "metadata"'
+    )
+
+
+def test_complaints_about_the_patch_and_about_its_result_go_together() -> None:
+    value = {**OBJECT, "spec": {"foo": 5}}
+    found = ('json patch unknown field "[0].foo"',)
+    warnings = Warnings()
+    patched(value, found=found, warnings=warnings)
+    assert warnings.headers() == [
+        r'299 - "json patch unknown field \"[0].foo\""',
+        r'299 - "unknown field \"spec.foo\""',
+    ]
+    assert patched_refusal(value, validation="Strict", found=found)[1] == (
+        'strict decoding error: json patch unknown field "[0].foo", unknown field "spec.foo"'
+    )
+    assert patched(value, validation="Ignore") == patched(OBJECT | {"spec": {}})
+
+
+def delete_options(raw: bytes, content_type: str = JSON) -> Object:
+    return body.decode_delete_options(CLAIMS, content_type, raw)
+
+
+@pytest.mark.parametrize("version", ["v1", "meta.k8s.io/v1", "resource.k8s.io/v1", "nonsense/v9"])
+def test_delete_options_may_be_of_any_version(version: str) -> None:
+    raw = json.dumps({"kind": "DeleteOptions", "apiVersion": version, "gracePeriodSeconds": 0, "unknown": 1}).encode()
+    assert delete_options(raw)["gracePeriodSeconds"] == 0
+    assert delete_options(b"kind: DeleteOptions\ndryRun: [All]\n", YAML)["dryRun"] == ["All"]
+    assert delete_options(b'{"apiVersion":"foo/v1"}') == {"apiVersion": "foo/v1"}
+    assert delete_options(b"null") == {}
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b'{"kind":"Foo","apiVersion":"v1"}', 'no kind "Foo" is registered for version "v1" in scheme "S"'),
+        (
+            b'{"kind":"Bar","apiVersion":"resource.k8s.io/v1"}',
+            'no kind "Bar" is registered for version "resource.k8s.io/v1" in scheme "S"',
+        ),
+        (b'{"kind":"DeviceClass"}', 'no kind "DeviceClass" is registered for version "meta.k8s.io/v1" in scheme "S"'),
+        (b'{"kind":"Status"}', "converting (v1.Status) to (v1.DeleteOptions): unknown conversion"),
+        (b'{"kind":"ListOptions"}', "converting (v1.ListOptions) to (v1.DeleteOptions): unknown conversion"),
+        (b"{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
+        (b"abc", "couldn't get version/kind; json parse error: invalid character 'a' looking for beginning of value"),
+        (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c"),
+    ],
+)
+def test_other_bodies_of_a_delete_are_400_with_the_bare_text(raw: bytes, text: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        delete_options(raw)
+    assert (refused.value.code, scheme_of(refused.value.message)) == (400, text)
+
+
+def test_the_media_type_of_delete_options_counts() -> None:
+    with pytest.raises(StatusError, match="unknown format"):
+        delete_options(b"{}", "text/plain")
