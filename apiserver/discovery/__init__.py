@@ -1,0 +1,1 @@
+"""What is served, said aloud: groups, resources, OpenAPI."""

@@ -1,0 +1,103 @@
+"""The aggregated discovery document: all groups in one answer, with an entity tag. Knows no kind and asks nobody.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/discovery/aggregated/{handler,wrapper,negotiation,etag}.go`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from apiserver.discovery import served
+from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.schema.resource import Resource, Subresource
+from apiserver.wire import as_json, negotiation
+
+GROUP, VERSION, KIND = "apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"
+PARAMETERS = f";g={GROUP};v={VERSION};as={KIND}"
+"""What marks the document in Content-Type, always in this order."""
+
+
+class Aggregated:
+    """The document and its tag, made once from the served resources."""
+
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        value = document(resources)
+        self._document = Document.of(value)
+        self.etag = f'"{hashlib.sha512(as_json.dumps(value)).hexdigest().upper()}"'
+
+    def answer(self, question: Question) -> Answer | None:
+        """None when the client did not ask for this form in a way that counts."""
+        chosen = None
+        if accept := _wanted(question.accept):
+            chosen = negotiation.for_error(accept, question.query, question.user_agent)
+        if chosen is None:
+            return None
+        headers = {"ETag": self.etag, "Vary": "Accept", "Cache-Control": "public"}
+        # Compared as text: lists, weak tags and `*` are not interpreted.
+        if question.if_none_match == self.etag:
+            return Answer(status=304, media="", body=b"", headers=headers)
+        body = self._document.form(chosen)
+        return Answer(status=200, media=chosen.media + PARAMETERS, body=body, headers=headers)
+
+
+def _wanted(accept: str) -> str:
+    """The clauses that ask for this document, as if they asked for nothing special: such a clause wins wherever it stands."""
+    return ",".join(plain for clause in accept.split(",") if (plain := _without_target(clause)) is not None)
+
+
+def _without_target(clause: str) -> str | None:
+    media, *parameters = clause.split(";")
+    target, others = {}, [media]
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip(" ") in ("as", "g", "v"):
+            target[name.strip(" ")] = value.strip(" ")
+        else:
+            others.append(parameter)
+    return ";".join(others) if target == {"as": KIND, "g": GROUP, "v": VERSION} else None
+
+
+def document(resources: Sequence[Resource]) -> dict[str, Any]:
+    groups = served.groups(resources)
+    return {
+        "kind": KIND,
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "metadata": {},
+        "items": [
+            {"metadata": {"name": name}, "versions": [_version(v, members) for v, members in versions.items()]}
+            for name, versions in groups.items()
+        ],
+    }
+
+
+def _version(version: str, members: Sequence[Resource]) -> dict[str, Any]:
+    return {"version": version, "resources": [_resource(r) for r in members], "freshness": "Current"}
+
+
+def _kind(kind: str) -> dict[str, str]:
+    """Empty group and version mean those of the enclosing version."""
+    return {"group": "", "version": "", "kind": kind}
+
+
+def _resource(resource: Resource) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "resource": resource.plural,
+        "responseKind": _kind(resource.kind),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(served.VERBS),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.subresources:
+        entry["subresources"] = [_subresource(resource, sub) for sub in served.subresources(resource)]
+    return entry
+
+
+def _subresource(resource: Resource, sub: Subresource) -> dict[str, Any]:
+    verbs = list(served.SUBRESOURCE_VERBS)
+    return {"subresource": sub.name, "responseKind": _kind(resource.kind), "verbs": verbs}

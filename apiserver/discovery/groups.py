@@ -1,0 +1,163 @@
+"""What is served at which path: groups, versions, resources, the version of the server, the index, and the answer for unknown paths.
+
+Documents are made once from the resources that are handed in and answered from memory; no store and no authentication is asked.
+Knows no kind. Upstream: kubernetes/apiserver `pkg/endpoints/discovery/{root,group,version}.go`, `pkg/server/routes/{index,version}.go`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import TextError
+from apiserver.apimachinery.request import RequestInfo
+from apiserver.discovery import answers, served
+from apiserver.discovery.aggregated import Aggregated
+from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.schema.resource import Resource
+from apiserver.wire import as_json, negotiation
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from apiserver.wire.response import Exchange
+
+KUBERNETES = ("1", "36")
+"""The release whose API this is. kubectl warns when its own is more than one minor release away."""
+
+PATCH_LEVEL = "3"
+COMPATIBLE = ("1", "35")
+
+
+class Discovery:
+    """Every answer that does not concern an object. `paths` are the other paths of this server, for the index."""
+
+    def __init__(self, resources: Sequence[Resource], *, version: Mapping[str, str], paths: Iterable[str] = ()) -> None:
+        groups = served.groups(resources)
+        self._root = Document.of(group_list(groups))
+        self._aggregated = Aggregated(resources)
+        self._groups = {name: Document.of(group(name, versions, top=True)) for name, versions in groups.items()}
+        self._versions = {
+            (name, v): Document.of(resource_list(name, v, members))
+            for name, versions in groups.items()
+            for v, members in versions.items()
+        }
+        self._version = as_json.pretty(version)
+        own = ["/apis", *(f"/apis/{g}" for g in groups), *(f"/apis/{g}/{v}" for g, v in self._versions), "/version"]
+        self._index = as_json.pretty({"paths": sorted({*own, *paths})})
+
+    def answer(self, question: Question) -> Answer:
+        """For any path that nothing else serves. Raises StatusError or TextError as upstream answers; `/api` is unknown here, which
+        kubectl takes for "no core group"."""
+        path = question.path
+        if path in ("/", "/index.html"):
+            return Answer(status=200, media=negotiation.JSON, body=self._index)
+        if path in ("/version", "/version/"):
+            return self._own_version(question)
+        if path in ("/apis", "/apis/"):
+            return self._aggregated.answer(question) or answers.answered(self._root, question)
+        name, _, rest = path.removeprefix("/apis/").partition("/") if path.startswith("/apis/") else ("", "", "")
+        if name not in self._groups:
+            raise TextError(404, "404 page not found\n")
+        if not rest:
+            return answers.answered(self._groups[name], question)
+        return self._resources(name, rest.rstrip("/"), question)
+
+    def _own_version(self, question: Question) -> Answer:
+        if question.method != "GET":
+            raise errors.method_not_allowed()
+        return Answer(status=200, media=negotiation.JSON, body=self._version)
+
+    def _resources(self, group: str, version: str, question: Question) -> Answer:
+        document = self._versions.get((group, version))
+        if document is None:
+            raise errors.no_such_path()
+        if question.method != "GET":
+            raise errors.method_not_allowed()
+        negotiation.check_route(question.accept, watchable=False)
+        return answers.answered(document, question)
+
+
+async def respond(discovery: Discovery, exchange: Exchange, info: RequestInfo) -> web.StreamResponse:
+    """The handler of every request that is not for a resource and that nothing else serves."""
+    question = Question(
+        method=info.method,
+        path=info.path,
+        query=exchange.query,
+        accept=exchange.accept,
+        user_agent=exchange.user_agent,
+        if_none_match=exchange.request.headers.get("If-None-Match", ""),
+    )
+    answer = discovery.answer(question)
+    return await exchange.respond(answer.status, answer.media, answer.body, headers=answer.headers)
+
+
+def group_list(groups: Mapping[str, Mapping[str, Sequence[Resource]]]) -> dict[str, Any]:
+    members = [group(name, versions, top=False) for name, versions in groups.items()]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": members}
+
+
+def group(name: str, versions: Iterable[str], *, top: bool) -> dict[str, Any]:
+    """One group; on its own it says what it is."""
+    entries = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
+    head = {"kind": "APIGroup", "apiVersion": "v1"} if top else {}
+    return {**head, "name": name, "versions": entries, "preferredVersion": entries[0]}
+
+
+def resource_list(group: str, version: str, members: Sequence[Resource]) -> dict[str, Any]:
+    entries = [entry for resource in members for entry in _entries(resource)]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}", "resources": entries}
+
+
+def _entries(resource: Resource) -> list[dict[str, Any]]:
+    """The resource and its subresources."""
+    entry = _entry(resource, resource.plural, resource.singular, served.VERBS)
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    entry["storageVersionHash"] = storage_version_hash(resource)
+    subs = [
+        _entry(resource, f"{resource.plural}/{sub.name}", "", served.SUBRESOURCE_VERBS)
+        for sub in served.subresources(resource)
+    ]
+    return [entry, *subs]
+
+
+def _entry(resource: Resource, name: str, singular: str, verbs: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "singularName": singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(verbs),
+    }
+
+
+def storage_version_hash(resource: Resource) -> str:
+    """Equal on all servers that store the same kind in the same version."""
+    text = f"{resource.group}/{resource.version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+
+def version(*, software: str, python: str, platform: str) -> dict[str, str]:
+    """The document of /version: the release of Kubernetes that this server speaks, and who speaks it as its build."""
+    major, minor = KUBERNETES
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": COMPATIBLE[0],
+        "minCompatibilityMinor": COMPATIBLE[1],
+        "gitVersion": f"v{major}.{minor}.{PATCH_LEVEL}+sluice-{software}",
+        "gitCommit": "unknown",
+        "gitTreeState": "unknown",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{python}",
+        "compiler": "cpython",
+        "platform": platform,
+    }

@@ -1,0 +1,330 @@
+"""The OpenAPI documents: version 2 for everything at once, version 3 with an index and one document for each group and version.
+
+Made once, when first asked for, from the kinds that are handed in; all replicas of one release make the same bytes, because a hash that
+one of them publishes must be right at every other. Knows no kind.
+Upstream: kubernetes/kube-openapi `pkg/{builder,builder3,handler,handler3}/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import web
+
+from apiserver.apimachinery.request import Query
+from apiserver.discovery import openapi_paths, served
+from apiserver.discovery.content import Content, Reply
+from apiserver.discovery.openapi_paths import Operation, Parameter, Path
+from apiserver.schema.openapi import Definitions, Dialect, Kind, Schema
+from apiserver.schema.resource import Resource
+from apiserver.wire import as_json
+
+TITLE = "Kubernetes"
+"""What clients know such documents by."""
+
+MEDIA_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
+IMMUTABLE_SECONDS = 365 * 86400
+
+_BEARER = {
+    "type": "apiKey",
+    "description": "Bearer Token authentication",
+    "name": "authorization",
+    "in": "header",
+}
+_JSON = ("application", "json")
+
+
+class OpenAPI:
+    """The documents of `resources`, and the answers to requests for them.
+
+    `patch_types` are the media types that PATCH takes, `version` is the release, `built` the time (in seconds) that Last-Modified tells.
+    """
+
+    def __init__(
+        self,
+        resources: Sequence[Resource],
+        *,
+        patch_types: Sequence[str],
+        version: str,
+        built: float,
+        media_types: Sequence[str] = MEDIA_TYPES,
+        streams: Sequence[str] = STREAMS,
+    ) -> None:
+        self._groups = served.groups(resources)
+        self._writer = _Writer(tuple(media_types), tuple(streams), tuple(patch_types))
+        self._info = {"title": TITLE, "version": version}
+        self._built = built
+
+    def keys(self) -> list[str]:
+        """What has a document of version 3: groups, and their versions."""
+        return [key for group, versions in self._groups.items() for key in _keys(group, versions)]
+
+    def v2(self, headers: Mapping[str, str]) -> Reply:
+        """`/openapi/v2`."""
+        vary = [("Vary", "Accept-Encoding"), ("Vary", "Accept")]
+        if not _accepts_json(headers.get("Accept", "")):
+            return Reply.empty(406, vary)
+        return self._v2.reply(headers, extra=[("Content-Type", "application/json"), *vary], compressible=True)
+
+    def v3_root(self) -> Reply:
+        """`/openapi/v3`: where the documents are. Like kube-apiserver's own, it has no entity tag and a type of its own."""
+        headers = [("Content-Type", "text/plain; charset=utf-8")]
+        return Reply(200, headers, self._root)
+
+    def v3_group(self, key: str, query: Query, headers: Mapping[str, str], *, now: float) -> Reply:
+        """`/openapi/v3/<key>`. The current hash in the query makes the answer immutable.
+
+        For another hash upstream redirects to the current one; kube-apiserver's proxy makes a 502 of that, so here it is answered as if
+        there were none.
+        """
+        if key not in self._v3:
+            return Reply.empty(404)
+        vary = [("Vary", "Accept")]
+        if not _accepts_json(headers.get("Accept", "")):
+            return Reply.empty(406, vary)
+        content = self._v3[key]
+        extra = [("Content-Type", "application/json"), *vary]
+        if query.text("hash") == content.digest:
+            extra += content.immutable(now + IMMUTABLE_SECONDS)
+        return content.reply(headers, extra=extra)
+
+    def document_v2(self) -> dict[str, Any]:
+        """The one document of version 2, as it is before it is written."""
+        definitions = Definitions(Dialect.V2)
+        kinds = _names(self._groups)
+        shared: dict[str, Schema] = {}
+        paths: dict[str, Any] = {}
+        for group, versions in self._groups.items():
+            paths |= self._writer.paths_v2([openapi_paths.group(group)], definitions, shared)
+            for version, members in versions.items():
+                definitions.model = _model(group, version)
+                found = _paths(group, version, members, kinds)
+                paths |= self._writer.paths_v2(found, definitions, shared)
+        return {
+            "swagger": "2.0",
+            "info": self._info,
+            "paths": dict(sorted(paths.items())),
+            "definitions": definitions.all(),
+            "parameters": dict(sorted(shared.items())),
+            "securityDefinitions": {"BearerToken": _BEARER},
+            "security": [{"BearerToken": []}],
+        }
+
+    def document_v3(self, key: str) -> dict[str, Any]:
+        """The document of a key, as it is before it is written."""
+        _, group, *version = key.split("/")
+        definitions = Definitions(Dialect.V3)
+        if not version:
+            found: Iterable[Path] = [openapi_paths.group(group)]
+        else:
+            definitions.model = _model(group, version[0])
+            members = self._groups[group][version[0]]
+            found = _paths(group, version[0], members, _names({group: {version[0]: members}}))
+        paths = self._writer.paths_v3(found, definitions)
+        return {
+            "openapi": "3.0.0",
+            "info": self._info,
+            "paths": dict(sorted(paths.items())),
+            "components": {"schemas": definitions.all(), "securitySchemes": {"BearerToken": _BEARER}},
+        }
+
+    @cached_property
+    def _v2(self) -> Content:
+        return Content(as_json.dumps(self.document_v2()), modified=self._built)
+
+    @cached_property
+    def _v3(self) -> dict[str, Content]:
+        keys = self.keys()
+        return {key: Content(as_json.dumps(self.document_v3(key)), modified=self._built) for key in keys}
+
+    @cached_property
+    def _root(self) -> bytes:
+        urls = {k: {"serverRelativeURL": f"/openapi/v3/{quote(k)}?hash={c.digest}"} for k, c in self._v3.items()}
+        return as_json.dumps({"paths": dict(sorted(urls.items()))})
+
+
+def _keys(group: str, versions: Iterable[str]) -> list[str]:
+    return [f"apis/{group}", *(f"apis/{group}/{version}" for version in versions)]
+
+
+def _paths(group: str, version: str, members: Sequence[Resource], kinds: Sequence[Kind]) -> list[Path]:
+    found = [openapi_paths.group_version(group, version)]
+    for resource in members:
+        found += openapi_paths.resource(resource, kinds)
+    return found
+
+
+def _names(groups: Mapping[str, Iterable[str]]) -> list[Kind]:
+    """Under which groups and versions the shared messages are known: the core one, and each that is served."""
+    return [
+        ("", "v1", ""),
+        *((group, version, "") for group, versions in groups.items() for version in sorted(versions)),
+    ]
+
+
+def _model(group: str, version: str) -> str:
+    """Where definitions of kinds go that say nothing themselves: the group back to front, as for custom resources."""
+    return ".".join([*reversed(group.split(".")), version])
+
+
+class _Writer:
+    """Writes paths and operations in either version of OpenAPI."""
+
+    def __init__(self, media_types: Sequence[str], streams: Sequence[str], patch_types: Sequence[str]) -> None:
+        self._media_types = media_types
+        self._streams = streams
+        self._patch_types = patch_types
+
+    def paths_v3(self, paths: Iterable[Path], definitions: Definitions) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for path in paths:
+            item = {op.method: self._operation_v3(path, op, definitions) for op in path.operations}
+            found[path.path] = _with_parameters(item, [_parameter_v3(p) for p in path.parameters])
+        return found
+
+    def _operation_v3(self, path: Path, operation: Operation, definitions: Definitions) -> Schema:
+        written = _head(path, operation)
+        if operation.parameters:
+            written["parameters"] = [_parameter_v3(p) for p in operation.parameters]
+        if body := operation.body:
+            types = self._patch_types if body.patch else ("*/*",)
+            content = {media: {"schema": body.reference(definitions)} for media in types}
+            written["requestBody"] = {"content": content, **({"required": True} if body.required else {})}
+        media_types = self._produced(operation)
+        responses: Schema = {
+            str(code): {
+                "description": openapi_paths.SUCCESS[code],
+                "content": {media: {"schema": reference(definitions)} for media in media_types},
+            }
+            for code, reference in operation.answers.items()
+        }
+        written["responses"] = responses | {"401": {"description": "Unauthorized"}}
+        return written | _extensions(path, operation)
+
+    def paths_v2(self, paths: Iterable[Path], definitions: Definitions, shared: dict[str, Schema]) -> dict[str, Any]:
+        """`shared` collects the parameters that operations refer to."""
+        found: dict[str, Any] = {}
+        for path in paths:
+            item = {op.method: self._operation_v2(path, op, definitions, shared) for op in path.operations}
+            found[path.path] = _with_parameters(item, [_parameter_v2(p, shared) for p in path.parameters])
+        return found
+
+    def _operation_v2(
+        self, path: Path, operation: Operation, definitions: Definitions, shared: dict[str, Schema]
+    ) -> Schema:
+        body = operation.body
+        consumes = self._media_types if path.kind is None else ["*/*"]
+        written = _head(path, operation) | {
+            "consumes": list(self._patch_types if body is not None and body.patch else consumes),
+            "produces": list(self._produced(operation)),
+            "schemes": ["https"],
+        }
+        parameters = [(p.name, _parameter_v2(p, shared)) for p in operation.parameters]
+        if body is not None:
+            parameters.append(("body", _body_v2(body, definitions, shared)))
+        if parameters:
+            written["parameters"] = [p for _, p in sorted(parameters, key=lambda named: named[0])]
+        responses: Schema = {
+            str(code): {"description": openapi_paths.SUCCESS[code], "schema": reference(definitions)}
+            for code, reference in operation.answers.items()
+        }
+        written["responses"] = responses | {"401": {"description": "Unauthorized"}}
+        return written | _extensions(path, operation)
+
+    def _produced(self, operation: Operation) -> Sequence[str]:
+        return (*self._media_types, *self._streams) if operation.streams else self._media_types
+
+
+def _head(path: Path, operation: Operation) -> Schema:
+    return {"tags": [path.tag], "description": operation.doc, "operationId": operation.id}
+
+
+def _extensions(path: Path, operation: Operation) -> Schema:
+    if path.kind is None:
+        return {}
+    group, version, kind = path.kind
+    return {
+        "x-kubernetes-action": operation.action,
+        "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
+    }
+
+
+def _with_parameters(item: Schema, parameters: Sequence[Schema]) -> Schema:
+    return item | ({"parameters": list(parameters)} if parameters else {})
+
+
+def _place(parameter: Parameter) -> Schema:
+    place: Schema = {
+        "name": parameter.name,
+        "in": "path" if parameter.in_path else "query",
+        "description": parameter.doc,
+    }
+    return place | ({"required": True} if parameter.in_path else {})
+
+
+def _parameter_v3(parameter: Parameter) -> Schema:
+    return _place(parameter) | {"schema": {"type": parameter.type, "uniqueItems": True}}
+
+
+def _parameter_v2(parameter: Parameter, shared: dict[str, Schema]) -> Schema:
+    written = _place(parameter) | {"type": parameter.type, "uniqueItems": True}
+    return _share(written, shared) if parameter.shared else written
+
+
+def _body_v2(body: openapi_paths.Body, definitions: Definitions, shared: dict[str, Schema]) -> Schema:
+    written: Schema = {"name": "body", "in": "body", "schema": body.reference(definitions)}
+    if body.required:
+        written["required"] = True
+    return written if body.own else _share(written, shared)
+
+
+def _share(parameter: Schema, shared: dict[str, Schema]) -> Schema:
+    """A reference to a parameter of the document, named after what it says."""
+    digest = hashlib.sha256(as_json.dumps(parameter)).digest()
+    name = f"{parameter['name']}-{base64.urlsafe_b64encode(digest[:6]).decode()}"
+    shared[name] = parameter
+    return {"$ref": f"#/parameters/{name}"}
+
+
+def _accepts_json(accept: str) -> bool:
+    """Whether JSON will do. The other form upstream has, protobuf, is not made here: who takes nothing else gets a 406."""
+    for clause in (accept or "*/*").split(","):
+        media, _, _ = clause.partition(";")
+        kind, slash, sub = (part.strip(" ") for part in media.partition("/"))
+        if not slash and kind == "*":
+            sub = "*"
+        if kind in (_JSON[0], "*") and sub in (_JSON[1], "*"):
+            return True
+    return False
+
+
+def respond(reply: Reply) -> web.Response:
+    """The response to send; nothing of it is left to the framework."""
+    response = web.Response(status=reply.status, body=reply.body or None)
+    response.headers.extend(reply.headers)
+    return response
+
+
+async def serve_v2(openapi: OpenAPI, request: web.Request) -> web.Response:
+    """The handler of `/openapi/v2`."""
+    return respond(await asyncio.to_thread(openapi.v2, request.headers))
+
+
+async def serve_v3_root(openapi: OpenAPI) -> web.Response:
+    """The handler of `/openapi/v3`."""
+    return respond(await asyncio.to_thread(openapi.v3_root))
+
+
+async def serve_v3_group(
+    openapi: OpenAPI, request: web.Request, *, path: str, query: Query, now: float
+) -> web.Response:
+    """The handler of everything below `/openapi/v3/`; `path` is the decoded path."""
+    key = path.removeprefix("/openapi/v3/")
+    return respond(await asyncio.to_thread(openapi.v3_group, key, query, request.headers, now=now))

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, cast
+
+import pytest
+import yaml
+
+from apiserver import resources
+from apiserver.apimachinery.errors import StatusError, TextError
+from apiserver.apimachinery.request import Query, RequestInfo
+from apiserver.discovery import groups
+from apiserver.discovery.groups import Discovery
+from apiserver.schema.resource import Resource
+from tests.unit.discovery.kinds import BOAT, DISCOVERY, PATHS, PIER, VERSION, ask
+
+if TYPE_CHECKING:
+    from apiserver.wire.response import Exchange
+
+VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+V1 = {"groupVersion": "sea.example/v1", "version": "v1"}
+
+
+def test_the_group_list_is_one_line_ending_in_a_newline() -> None:
+    answer = ask("/apis")
+    assert (answer.status, answer.media, dict(answer.headers)) == (200, "application/json", {})
+    assert answer.body == (
+        b'{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"sea.example",'
+        b'"versions":[{"groupVersion":"sea.example/v1","version":"v1"}],'
+        b'"preferredVersion":{"groupVersion":"sea.example/v1","version":"v1"}}]}\n'
+    )
+
+
+def test_a_group_says_what_it_is() -> None:
+    expected = {"kind": "APIGroup", "apiVersion": "v1", "name": "sea.example", "versions": [V1], "preferredVersion": V1}
+    assert json.loads(ask("/apis/sea.example").body) == expected
+    assert list(json.loads(ask("/apis/sea.example").body)) == list(expected)
+
+
+def test_resources_are_sorted_with_their_subresources_and_members_in_gos_order() -> None:
+    document = json.loads(ask("/apis/sea.example/v1").body)
+    assert list(document) == ["kind", "apiVersion", "groupVersion", "resources"]
+    assert (document["kind"], document["apiVersion"], document["groupVersion"]) == (
+        "APIResourceList",
+        "v1",
+        "sea.example/v1",
+    )
+    piers, boats, crew, status = document["resources"]
+    assert piers == {
+        "name": "apiers",
+        "singularName": "apier",
+        "namespaced": False,
+        "kind": "Pier",
+        "verbs": VERBS,
+        "storageVersionHash": groups.storage_version_hash(PIER),
+    }
+    assert list(boats) == [
+        "name", "singularName", "namespaced", "kind", "verbs", "shortNames", "categories", "storageVersionHash",
+    ]  # fmt: skip
+    assert (boats["shortNames"], boats["categories"]) == (["bt"], ["all"])
+    assert crew["name"] == "boats/crew"
+    expected = {
+        "name": "boats/status",
+        "singularName": "",
+        "namespaced": True,
+        "kind": "Boat",
+        "verbs": ["get", "patch", "update"],
+    }
+    assert status == expected
+
+
+@pytest.mark.parametrize(
+    ("plural", "digest"),
+    [
+        ("deviceclasses", "Yk2PTc1Ybxk="),
+        ("resourceclaims", "wgAZaHcZxUg="),
+        ("resourceclaimtemplates", "TuzjC49aUfM="),
+        ("resourceslices", "KsC072WgaEY="),
+    ],
+)
+def test_storage_version_hashes_are_those_of_a_real_server(plural: str, digest: str) -> None:
+    resource = next(r for r in resources.RESOURCES if r.plural == plural)
+    assert groups.storage_version_hash(dataclasses.replace(resource, group="resource.k8s.io")) == digest
+
+
+def test_a_real_servers_resource_list_is_reproduced_to_the_byte() -> None:
+    kinds = [dataclasses.replace(r, group="resource.k8s.io") for r in resources.RESOURCES]
+    answer = ask("/apis/resource.k8s.io/v1", discovery=Discovery(kinds, version=VERSION))
+    verbs = '["create","delete","deletecollection","get","list","patch","update","watch"]'
+    entry = '{{"name":"{}","singularName":"{}","namespaced":{},"kind":"{}","verbs":{},"storageVersionHash":"{}"}}'
+    rows = [
+        entry.format("deviceclasses", "deviceclass", "false", "DeviceClass", verbs, "Yk2PTc1Ybxk="),
+        entry.format("resourceclaims", "resourceclaim", "true", "ResourceClaim", verbs, "wgAZaHcZxUg="),
+        '{"name":"resourceclaims/status","singularName":"","namespaced":true,"kind":"ResourceClaim","verbs":["get","patch","update"]}',
+        entry.format(
+            "resourceclaimtemplates", "resourceclaimtemplate", "true", "ResourceClaimTemplate", verbs, "TuzjC49aUfM="
+        ),
+        entry.format("resourceslices", "resourceslice", "false", "ResourceSlice", verbs, "KsC072WgaEY="),
+    ]
+    head = '{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"resource.k8s.io/v1","resources":['
+    assert answer.body.decode() == f"{head}{','.join(rows)}]}}\n"
+
+
+@pytest.mark.parametrize("path", ["/apis", "/apis/sea.example", "/apis/sea.example/v1", "/version"])
+def test_a_trailing_slash_is_accepted(path: str) -> None:
+    assert ask(f"{path}/") == ask(path)
+
+
+@pytest.mark.parametrize("path", ["/apis", "/apis/sea.example", "/apis/sea.example/v1"])
+def test_yaml_and_pretty_forms(path: str) -> None:
+    plain = json.loads(ask(path).body)
+    as_yaml = ask(path, accept="application/yaml")
+    assert as_yaml.media == "application/yaml"
+    assert yaml.safe_load(as_yaml.body) == plain
+    for pretty in (
+        ask(path, query="pretty=1"),
+        ask(path, user_agent="curl/8"),
+        ask(path, accept="application/json;pretty=1"),
+    ):
+        assert pretty.body.decode() == json.dumps(plain, indent=2)
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "HEAD", "OPTIONS"])
+def test_groups_ignore_the_method_and_versions_do_not(method: str) -> None:
+    assert ask("/apis", method=method).status == 200
+    assert ask("/apis/sea.example", method=method).status == 200
+    for path in ("/apis/sea.example/v1", "/version"):
+        with pytest.raises(StatusError) as refused:
+            ask(path, method=method)
+        assert (refused.value.code, refused.value.details) == (405, {})
+
+
+@pytest.mark.parametrize("path", ["/apis", "/apis/sea.example"])
+def test_the_handlers_406(path: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        ask(path, accept="text/html")
+    assert refused.value.message.startswith("only the following media types are accepted: application/json, ")
+    assert refused.value.details is None
+
+
+def test_the_routers_406() -> None:
+    with pytest.raises(StatusError) as refused:
+        ask("/apis/sea.example/v1", accept="text/html")
+    assert refused.value.message.startswith("406: Not Acceptable\n\nAvailable representations: application/json, ")
+    assert refused.value.details == {}
+
+
+@pytest.mark.parametrize(
+    "path", ["/apis/sea.example/v9", "/apis/sea.example/v1/x", "/apis/sea.example/v9/boats", "/apis/sea.example//"]
+)
+def test_below_a_served_group_unknown_paths_are_a_status(path: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        ask(path)
+    expected: tuple[object, ...] = (404, "NotFound", "the server could not find the requested resource", {})
+    assert (refused.value.code, refused.value.reason, refused.value.message, refused.value.details) == expected
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html"])
+def test_the_index_lists_every_path(path: str) -> None:
+    answer = ask(path)
+    served = sorted([*PATHS, "/apis", "/apis/sea.example", "/apis/sea.example/v1", "/version"])
+    assert answer.status == 200
+    assert answer.media == "application/json"
+    assert answer.body.decode() == json.dumps({"paths": served}, indent=2)
+
+
+@pytest.mark.parametrize(
+    "path", ["/api", "/api/v1", "/foo", "/apis//", "/apis/nope.example", "/apis/nope.example/v1/x", "/apisx", "//"]
+)
+def test_all_other_paths_are_404_in_plain_text(path: str) -> None:
+    with pytest.raises(TextError) as refused:
+        ask(path)
+    assert (refused.value.code, refused.value.text) == (404, "404 page not found\n")
+
+
+def test_the_version_is_indented_for_everybody() -> None:
+    assert ask("/version", accept="text/html").body.decode() == json.dumps(VERSION, indent=2)
+
+
+def test_the_version_document_has_gos_members_in_order() -> None:
+    document = groups.version(software="0.1.0", python="3.12.1", platform="linux/amd64")
+    assert list(document) == [
+        "major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor",
+        "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform",
+    ]  # fmt: skip
+    assert [document[m] for m in ("major", "minor", "emulationMinor", "minCompatibilityMinor")] == [
+        "1",
+        "36",
+        "36",
+        "35",
+    ]
+    assert document["gitVersion"] == "v1.36.3+sluice-0.1.0"
+
+
+def test_versions_are_listed_by_preference_and_groups_by_name() -> None:
+    def of(group: str, version: str) -> Resource:
+        return dataclasses.replace(BOAT, group=group, version=version)
+
+    kinds = [
+        of("z.example", "v1"),
+        *(of("sea.example", v) for v in ("odd", "v1alpha1", "v2", "v1beta2", "v10", "v1beta10")),
+    ]
+    discovery = Discovery(kinds, version=VERSION)
+    listed = json.loads(ask("/apis", discovery=discovery).body)["groups"]
+    assert [g["name"] for g in listed] == ["sea.example", "z.example"]
+    expected = ["v10", "v2", "v1beta10", "v1beta2", "v1alpha1", "odd"]
+    assert [v["version"] for v in listed[0]["versions"]] == expected
+    assert listed[0]["preferredVersion"]["version"] == "v10"
+
+
+@dataclasses.dataclass
+class Recorder:
+    """Stands in for the exchange: says what a client sent and keeps what it gets."""
+
+    accept: str
+    headers: dict[str, str]
+    query: Query = dataclasses.field(default_factory=lambda: Query(""))
+    user_agent: str = ""
+    sent: list[tuple[int, str, bytes, dict[str, str]]] = dataclasses.field(default_factory=list)
+
+    @property
+    def request(self) -> Recorder:
+        return self
+
+    async def respond(self, code: int, media: str, body: bytes, headers: dict[str, str]) -> None:
+        self.sent.append((code, media, body, headers))
+
+
+async def test_the_handler_passes_on_what_the_client_sent_and_what_the_documents_answer() -> None:
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    info = RequestInfo(path="/apis", verb="get", method="GET")
+    first = Recorder(accept=aggregated, headers={})
+    await groups.respond(DISCOVERY, cast("Exchange", first), info)
+    [(code, media, body, headers)] = first.sent
+    assert (code, media) == (200, aggregated)
+    assert body == ask("/apis", accept=aggregated).body
+    second = Recorder(accept=aggregated, headers={"If-None-Match": headers["ETag"]})
+    await groups.respond(DISCOVERY, cast("Exchange", second), info)
+    assert [(code, body) for code, _, body, _ in second.sent] == [(304, b"")]
