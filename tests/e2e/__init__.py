@@ -1,0 +1,1 @@
+"""End to end: a real server process, real TLS, real kubectl."""
