@@ -1,0 +1,1 @@
+"""May this change happen, and as what?"""

@@ -1,0 +1,1 @@
+"""The conductors: one recipe per verb, calling down, never up."""

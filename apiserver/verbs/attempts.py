@@ -1,0 +1,42 @@
+"""The loop around every conditional write: try on the object as it is known, and again on the newer one when that was not the last word.
+
+Storage answers "committed" or "moved" and never calls back. When the race is lost, everything is asked again on the newer object,
+admission included. What is wrong with an object from memory that turns out to be stale is not reported: the attempt is repeated.
+Upstream: kubernetes/apiserver `pkg/storage/etcd3/store.go` GuaranteedUpdate, conditionalDelete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from apiserver.apimachinery.errors import StatusError
+from apiserver.storage.entry import Entry, Key
+from apiserver.storage.errors import Moved
+from apiserver.verbs import failures
+from apiserver.verbs.context import Call
+
+Result = TypeVar("Result")
+
+
+async def until_settled(call: Call, key: Key, attempt: Callable[[Entry | None], Awaitable[Result]]) -> Result:
+    """What `attempt` makes of the object of this key, None if there is none. Raises StatusError."""
+    with failures.translated(call.info):
+        live, fresh = call.store.view().get(key), False
+        while True:
+            try:
+                return await attempt(live)
+            except Moved as e:
+                live, fresh = e.entry, True
+            except StatusError:
+                if fresh:
+                    raise
+                await call.store.barrier()
+                newest = call.store.view().get(key)
+                if _revision(newest) == _revision(live):
+                    raise
+                live, fresh = newest, True
+
+
+def _revision(entry: Entry | None) -> int:
+    return entry.revision if entry is not None else 0

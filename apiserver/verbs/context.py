@@ -1,0 +1,40 @@
+"""What a verb may touch: the services of this process, and the one request it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from apiserver.admission import chain
+from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.schema.resource import Resource
+from apiserver.storage.store import Store
+from apiserver.wire.response import Exchange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything that outlives a request. Clocks, randomness and ids are here so that tests can hold them still.
+
+    `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
+    that names none.
+    """
+
+    kinds: Mapping[str, Resource]
+    stores: Mapping[str, Store]
+    now: Callable[[], float]
+    choose: Callable[[str], str]
+    new_uid: Callable[[], str]
+    watch_seconds: Callable[[], float]
+    admission: chain.Chain = field(default_factory=chain.Chain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request, parsed, authenticated and authorized."""
+
+    info: RequestInfo
+    user: User
+    resource: Resource
+    store: Store
+    exchange: Exchange

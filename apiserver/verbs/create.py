@@ -1,0 +1,113 @@
+"""POST: decode, own, admit, prepare, validate, admit, commit, respond.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/create.go`, `pkg/registry/generic/registry/store.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver.admission.attributes import Attributes
+from apiserver.apimachinery import errors, meta, names, options
+from apiserver.schema import canonical
+from apiserver.schema.resource import Object
+from apiserver.storage.entry import Entry, Revision, splice
+from apiserver.storage.errors import KeyExists
+from apiserver.storage.store import Write
+from apiserver.verbs import failures, lifecycle, rendering
+from apiserver.verbs.context import Call, Services
+from apiserver.wire import body
+
+NAME_ATTEMPTS = 8
+"""How often a generated name may clash before the client is told."""
+
+
+async def create(services: Services, call: Call) -> Any:
+    """One new object; 201 with it as stored."""
+    exchange = call.exchange
+    representation = rendering.negotiate(call)
+    body.check_content_type(exchange.content_type)
+    raw = await exchange.body()
+    wanted = options.parse_create(exchange.query)
+    obj = await body.decode_object(
+        call.resource,
+        exchange.content_type,
+        raw,
+        kinds=services.kinds,
+        now=meta.rfc3339(services.now()),
+        validation=wanted.field_validation,
+        warnings=exchange.warnings,
+    )
+    lifecycle.settle_namespace(call, obj)
+    stored = await new_object(services, call, obj, dry_run=wanted.dry_run)
+    return await rendering.single(call, representation, stored, code=201, now=services.now())
+
+
+async def new_object(services: Services, call: Call, obj: Object, *, dry_run: bool) -> bytes:
+    """Commits `obj` under its own name or a generated one; its body."""
+    lifecycle.wipe_system_metadata(obj)
+    lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
+    change = Attributes(
+        operation="CREATE",
+        info=call.info,
+        user=call.user,
+        resource=call.resource,
+        name=obj["metadata"].get("name", ""),
+        object=obj,
+        old=None,
+        dry_run=dry_run,
+        warnings=call.exchange.warnings,
+    )
+    await services.admission.admit(change)
+    lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=True)
+    metadata = obj["metadata"]
+    metadata["creationTimestamp"] = meta.rfc3339(services.now())
+    metadata["uid"] = services.new_uid()
+    base = "" if metadata.get("name") else metadata.get("generateName", "")
+    for _ in range(NAME_ATTEMPTS if base else 1):
+        if base:
+            metadata["name"] = names.generate_name(base, services.choose)
+        try:
+            return await _commit(services, call, change, dry_run=dry_run)
+        except KeyExists as e:
+            clash = e
+    raise _exists(call, metadata["name"], clash.entry, generated=bool(base)) from clash
+
+
+async def _commit(services: Services, call: Call, change: Attributes, *, dry_run: bool) -> bytes:
+    resource, obj = call.resource, change.object
+    assert obj is not None
+    lifecycle.prepare_create(resource, obj)
+    name = obj["metadata"].get("name", "")
+    found = lifecycle.creation_errors(resource, obj)
+    if found:
+        raise errors.invalid(resource.group_kind, name, found)
+    for text in resource.warnings(obj, None):
+        call.exchange.warnings.add(text)
+    await services.admission.validate(change)
+    key = lifecycle.key_of(call, name)
+    stated = _stated_version(obj)
+    if stated and not dry_run:
+        raise errors.raw("resourceVersion should not be set on objects to be created")
+    value = canonical.encode(resource.shape, obj)
+    write = Write(key, value, Revision(0), obj["metadata"]["uid"])
+    with failures.translated(call.info):
+        entry = await call.store.commit(write, dry_run=dry_run)
+    return splice(value, stated) if stated else entry.body
+
+
+def _stated_version(obj: Object) -> int:
+    """The version that a client gave a new object; 0 for none, or for one that is no number. Only a dry run gets away with one."""
+    try:
+        return options.parse_revision(obj["metadata"].get("resourceVersion", "")) or 0
+    except ValueError:
+        return 0
+
+
+def _exists(call: Call, name: str, entry: Entry, *, generated: bool) -> errors.StatusError:
+    resource = call.resource.group_resource
+    if generated:
+        return errors.generate_name_conflict(resource, name)
+    return errors.already_exists(
+        resource, name, being_deleted="deletionTimestamp" in rendering.decoded(entry)["metadata"]
+    )

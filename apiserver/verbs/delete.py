@@ -1,0 +1,166 @@
+"""DELETE of one object and of a collection: preconditions, finalizers, the two phases.
+
+Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Delete, DeleteCollection and `pkg/registry/rest/delete.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from apiserver.admission.attributes import Attributes
+from apiserver.apimachinery import errors, meta, options
+from apiserver.apimachinery.options import DeleteOptions
+from apiserver.schema import canonical
+from apiserver.schema.resource import Object
+from apiserver.storage.entry import Entry, Key, splice
+from apiserver.storage.store import Write
+from apiserver.verbs import attempts, failures, lifecycle, read, rendering, selection
+from apiserver.verbs.context import Call, Services
+from apiserver.wire import body
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+"""The finalizers that the garbage collector acts on."""
+UID_DIFFERS = (
+    "the UID in the precondition ({}) does not match the UID in record ({}). "
+    "The object might have been deleted and then recreated"
+)
+VERSION_DIFFERS = (
+    "the ResourceVersion in the precondition ({}) does not match the ResourceVersion in record ({}). "
+    "The object might have been modified"
+)
+AT_ONCE = 64
+"""Deletions of a collection in flight together; they share round trips to the store."""
+
+
+async def delete(services: Services, call: Call) -> Any:
+    """Removes the object, or marks it as deleting while finalizers remain; answers with it either way."""
+    representation = rendering.negotiate(call)
+    wanted = await _options(call)
+    entry, removed = await delete_one(services, call, call.info.name, wanted, admitted_as=call.info.name)
+    code = 202 if not removed and wanted.orphan_dependents is False else 200
+    return await rendering.single(call, representation, entry.body, code=code, now=services.now())
+
+
+async def delete_collection(services: Services, call: Call) -> Any:
+    """Deletes what a list selects, object by object; answers with the list as it was."""
+    exchange = call.exchange
+    representation = rendering.negotiate(call)
+    listed = options.parse_list(exchange.query, watch=False)
+    chosen = selection.select(call, listed)
+    wanted = await _options(call)
+    with failures.translated(call.info):
+        page = await read.page(call, listed, chosen, exact=True)
+    for start in range(0, len(page.entries), AT_ONCE):
+        batch = page.entries[start : start + AT_ONCE]
+        await _all(delete_one(services, call, e.name, wanted, admitted_as="", key=e.key) for e in batch)
+    return await rendering.listing(
+        call,
+        representation,
+        page.entries,
+        revision=page.revision,
+        continue_token=page.continue_token,
+        remaining=page.remaining,
+        now=services.now(),
+    )
+
+
+async def _all(deletions: Any) -> None:
+    """Waits for every deletion, then reports the first failure; what is gone already does not count as one."""
+    for result in await asyncio.gather(*deletions, return_exceptions=True):
+        if isinstance(result, errors.StatusError) and result.code == 404:
+            continue
+        if isinstance(result, BaseException):
+            raise result
+
+
+async def _options(call: Call) -> DeleteOptions:
+    """From the body when there is one (the query is then not looked at), else from the query."""
+    exchange = call.exchange
+    raw = await exchange.body()
+    if raw:
+        wanted = options.delete_options(body.decode_delete_options(call.resource, exchange.content_type, raw))
+    else:
+        wanted = options.parse_delete_query(exchange.query)
+    wanted.validate()
+    return wanted
+
+
+async def delete_one(
+    services: Services, call: Call, name: str, wanted: DeleteOptions, *, admitted_as: str, key: Key | None = None
+) -> tuple[Entry, bool]:
+    """(the object as it is answered, whether it is gone)."""
+    return await attempts.until_settled(
+        call,
+        key or lifecycle.key_of(call, name),
+        lambda live: _attempt(services, call, wanted, live, name=name, admitted_as=admitted_as),
+    )
+
+
+async def _attempt(
+    services: Services, call: Call, wanted: DeleteOptions, live: Entry | None, *, name: str, admitted_as: str
+) -> tuple[Entry, bool]:
+    if live is None:
+        raise rendering.gone(call, name)
+    old = rendering.decoded(live)
+    _check_preconditions(call, name, wanted, old["metadata"])
+    change = Attributes(
+        operation="DELETE",
+        info=call.info,
+        user=call.user,
+        resource=call.resource,
+        name=admitted_as,
+        object=None,
+        old=old,
+        dry_run=wanted.dry_run,
+        warnings=call.exchange.warnings,
+    )
+    await services.admission.admit(change)
+    await services.admission.validate(change)
+    finalizers = finalizers_after(wanted, old["metadata"].get("finalizers", []))
+    if finalizers:
+        return await _mark(services, call, wanted, live, finalizers=finalizers), False
+    write = Write(live.key, None, live.revision, old["metadata"]["uid"])
+    return await call.store.commit(write, dry_run=wanted.dry_run), True
+
+
+def _check_preconditions(call: Call, name: str, wanted: DeleteOptions, metadata: Object) -> None:
+    for stated, stored, text in (
+        (wanted.uid, metadata["uid"], UID_DIFFERS),
+        (wanted.resource_version, metadata["resourceVersion"], VERSION_DIFFERS),
+    ):
+        if stated is not None and stated != stored:
+            raise errors.conflict(call.resource.group_kind, name, text.format(stated, stored))
+
+
+def finalizers_after(wanted: DeleteOptions, existing: list[str]) -> list[str]:
+    """The finalizers of the object once the garbage collector's are recomputed from the options.
+
+    Priority: orphanDependents, propagationPolicy, what the object already carries, and background as the kinds' default.
+    """
+    orphan, foreground = ORPHAN in existing, FOREGROUND in existing and ORPHAN not in existing
+    if wanted.orphan_dependents is not None:
+        orphan, foreground = wanted.orphan_dependents, False
+    elif wanted.propagation_policy:
+        orphan, foreground = wanted.propagation_policy == "Orphan", wanted.propagation_policy == "Foreground"
+    result = [f for f in existing if f not in (ORPHAN, FOREGROUND)]
+    result += [ORPHAN] * orphan + [FOREGROUND] * foreground
+    return existing if set(result) == set(existing) else result
+
+
+async def _mark(services: Services, call: Call, wanted: DeleteOptions, live: Entry, *, finalizers: list[str]) -> Entry:
+    """The first phase: the object stays, marked as deleting, until its finalizers are gone."""
+    new = rendering.decoded(live)
+    metadata = new["metadata"]
+    metadata["finalizers"] = finalizers
+    now = meta.rfc3339(services.now())
+    if metadata.get("deletionTimestamp", "") == "":
+        if metadata.get("generation", 0) > 0:
+            metadata["generation"] += 1
+        metadata["deletionTimestamp"] = now
+    metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
+    metadata["deletionGracePeriodSeconds"] = 0
+    value = canonical.encode(call.resource.shape, new)
+    if splice(value, live.revision) == live.body:
+        return live
+    return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

@@ -1,0 +1,51 @@
+"""What storage says, in the words of the API. Storage knows no kinds, clients know no streams: this is the border.
+
+Upstream: kubernetes/apiserver `pkg/storage/errors/storage.go`, `pkg/storage/cacher/{ready,delegator}.go`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.request import RequestInfo
+from apiserver.storage.errors import Future, Initializing, OutcomeUnknown, TooBig, Unavailable
+
+READS = frozenset({"get", "list", "watch"})
+UNAVAILABLE = "the store of this resource is not available, please try again"
+SHARPNESS, MOST_SECONDS = 0.06, 30
+"""How fast Retry-After grows while memory is being filled, and where it stops (upstream's `ready.go`)."""
+
+
+@contextmanager
+def translated(info: RequestInfo) -> Iterator[None]:
+    """Storage errors that mean the same for every verb; the others (KeyExists, Moved, Compacted) are the verb's own business."""
+    try:
+        yield
+    except Future as e:
+        raise errors.too_large_resource_version(e.revision, e.current) from e
+    except Initializing as e:
+        raise _initializing(info, e) from e
+    except Unavailable as e:
+        raise _unavailable(info) from e
+    except OutcomeUnknown as e:
+        raise errors.timeout("request did not complete within requested timeout - context deadline exceeded") from e
+    except TooBig as e:
+        raise errors.raw("etcdserver: request is too large") from e
+
+
+def _initializing(info: RequestInfo, e: Initializing) -> StatusError:
+    if info.verb not in READS:
+        return _unavailable(info)
+    seconds = min(max(int(math.exp(min(SHARPNESS * e.seconds, 10))), 1), MOST_SECONDS)
+    return errors.too_many_requests(str(e), retry_after=seconds)
+
+
+def _unavailable(info: RequestInfo) -> StatusError:
+    """A 503 makes informers list again; a watch is therefore told 429, which they answer by trying the same watch again."""
+    if info.verb == "watch":
+        return errors.too_many_requests(UNAVAILABLE, retry_after=1)
+    return errors.service_unavailable(UNAVAILABLE)

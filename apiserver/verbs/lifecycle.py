@@ -1,0 +1,194 @@
+"""What happens to every object on its way to storage, whatever verb brought it: names, system fields, hooks, validation.
+
+A kind's hooks arrive as values in its `Resource`; this module knows no kind.
+Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg/registry/generic/registry/store.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver.apimachinery import errors, meta, names
+from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.request import Warnings
+from apiserver.schema import canonical, validate
+from apiserver.schema.resource import Object, Resource, Subresource
+from apiserver.schema.types import Struct
+from apiserver.storage import keys
+from apiserver.storage.entry import Key
+from apiserver.verbs.context import Call
+
+KEPT_BY_STATUS = (
+    "deletionTimestamp",
+    "generation",
+    "selfLink",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+)
+"""Metadata that a write to a subresource leaves as stored."""
+
+DUPLICATE_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, "
+    "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
+)
+DUPLICATE_OWNERS_LATER = (
+    ".metadata.ownerReferences contains duplicate entries after mutating admission happens; API server dedups owner "
+    "references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
+    "duplicate UID(s) observed: {}"
+)
+
+
+def key_of(call: Call, name: str) -> Key:
+    """The storage key of one object of this request; upstream checks the parts as late as this, in these words."""
+    namespace = call.info.namespace if call.resource.namespaced else ""
+    if call.resource.namespaced and not namespace:
+        raise errors.bad_request("Namespace parameter required.")
+    if not name:
+        raise errors.bad_request("Name parameter required.")
+    wrong = names.path_segment(name)
+    if wrong:
+        raise errors.bad_request(f'Name parameter invalid: "{name}": {";".join(wrong)}')
+    return keys.key(namespace, name)
+
+
+def settle_namespace(call: Call, obj: Object) -> None:
+    """The object's namespace is the URL's; a cluster-scoped object has none, whatever its body says."""
+    metadata = obj["metadata"]
+    if not call.resource.namespaced:
+        metadata.pop("namespace", None)
+        return
+    stated = metadata.get("namespace", "")
+    if stated and stated != call.info.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata["namespace"] = call.info.namespace
+
+
+def check_name(call: Call, obj: Object) -> None:
+    """The object of a PUT or PATCH must be the one that the URL names."""
+    stated, wanted = obj["metadata"].get("name", ""), call.info.name
+    if not stated:
+        raise errors.bad_request(
+            f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        )
+    if stated != wanted:
+        raise errors.bad_request(f"the name of the object ({stated}) does not match the name on the URL ({wanted})")
+
+
+def dedup_owners(obj: Object, warnings: Warnings, *, after_admission: bool) -> None:
+    """Repeated owner references go, with a warning."""
+    uids = meta.dedup_owner_references(obj)
+    if uids:
+        text = DUPLICATE_OWNERS_LATER if after_admission else DUPLICATE_OWNERS
+        warnings.add(text.format(", ".join(uids)))
+
+
+def wipe_system_metadata(obj: Object) -> None:
+    """What a client may not set on create. Not resourceVersion, generation and finalizers: upstream leaves those."""
+    for name in ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        obj["metadata"].pop(name, None)
+
+
+def member(resource: Resource, name: str) -> Struct | None:
+    """The shape of a top-level member that is a struct."""
+    for field in resource.shape.fields:
+        if field.name == name and isinstance(field.type, Struct):
+            return field.type
+    return None
+
+
+def spec_changed(resource: Resource, new: Object, old: Object) -> bool:
+    """Whether spec differs in meaning: spelling of quantities and empty against absent do not count."""
+    shape = member(resource, "spec")
+    return shape is not None and not canonical.equal(shape, new.get("spec") or {}, old.get("spec") or {})
+
+
+def prepare_create(resource: Resource, obj: Object) -> None:
+    """System fields of a new object, then the kind's own hook."""
+    for sub in resource.subresources:
+        for name in sub.owns:
+            obj.pop(name, None)
+    if resource.has_status:
+        obj.pop("status", None)
+    if resource.tracks_generation:
+        obj["metadata"]["generation"] = 1
+    resource.prepare_create(obj)
+
+
+def prepare_update(resource: Resource, sub: Subresource | None, new: Object, old: Object) -> None:
+    """Makes `new` a legal successor of `old` as far as the system decides that: isolation, generation, times, uid."""
+    metadata, stored = new["metadata"], old["metadata"]
+    restore(metadata, stored, "generation")
+    if sub is not None:
+        _isolate(sub, new, old)
+        sub.prepare(new, old)
+    else:
+        for other in resource.subresources:
+            _take(new, old, other.owns)
+        if resource.has_status:
+            _take(new, old, ("status",))
+        resource.prepare_update(new, old)
+        if resource.tracks_generation and spec_changed(resource, new, old):
+            metadata["generation"] = stored.get("generation", 0) + 1
+    metadata.setdefault("uid", stored["uid"])
+    metadata["uid"] = metadata["uid"] or stored["uid"]
+    restore(metadata, stored, "creationTimestamp")
+    if "deletionTimestamp" in stored:
+        restore(metadata, stored, "deletionTimestamp")
+        if "deletionGracePeriodSeconds" in stored:
+            metadata.setdefault("deletionGracePeriodSeconds", stored["deletionGracePeriodSeconds"])
+
+
+def _isolate(sub: Subresource, new: Object, old: Object) -> None:
+    """A subresource write brings only what it owns."""
+    _take(new, old, tuple(n for n in {**new, **old} if n != "metadata" and n not in sub.owns))
+    for name in KEPT_BY_STATUS:
+        restore(new["metadata"], old["metadata"], name)
+
+
+def _take(new: Object, old: Object, members: tuple[str, ...]) -> None:
+    for name in members:
+        restore(new, old, name)
+
+
+def restore(new: dict[str, Any], old: dict[str, Any], name: str) -> None:
+    """`name` becomes what it is in `old`, also when that is absent."""
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
+
+
+def creation_errors(resource: Resource, obj: Object) -> list[FieldError]:
+    """The strategy's check of a new object; only if it passes, the generic check of metadata."""
+    rule = resource.name_check or names.subdomain_name
+    found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=rule)
+    found += validate.validate(resource.shape, obj)
+    found += resource.validate(obj)
+    return found or _generic_errors(resource, obj)
+
+
+def _generic_errors(resource: Resource, obj: Object) -> list[FieldError]:
+    """What every write is asked, whatever the kind's own check says."""
+    return meta.validate_object_meta(
+        obj, namespaced=resource.namespaced, name_check=names.path_segment_name, qualified_finalizers=False
+    )
+
+
+def update_errors(resource: Resource, sub: Subresource | None, new: Object, old: Object) -> list[FieldError]:
+    """Every check of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`."""
+    found = _generic_errors(resource, new)
+    found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
+    found += meta.validate_object_meta_update(new, old)
+    if sub is not None:
+        return found + sub.validate(new, old)
+    if resource.rechecks_metadata:
+        rule = resource.name_check or names.subdomain_name
+        found += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=rule)
+    if resource.validate_shape_on_update:
+        found += validate.validate(resource.shape, new)
+    found += validate.validate_update(resource.shape, new, old)
+    return found + resource.validate_update(new, old)

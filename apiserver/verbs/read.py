@@ -1,0 +1,167 @@
+"""GET and LIST: which state is read, which part of it, and where the next chunk starts.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/get.go`, `pkg/storage/cacher/delegator.go`, `pkg/storage/etcd3/store.go` GetList.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.apimachinery import errors, options
+from apiserver.apimachinery.options import ListOptions
+from apiserver.storage.entry import Entry, Revision
+from apiserver.storage.errors import Compacted
+from apiserver.storage.mvcc import View
+from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection
+from apiserver.verbs.context import Call, Services
+from apiserver.verbs.selection import Selection
+
+LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
+TOKEN_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted "
+    "between the time the first chunk was returned and now may show up in the list."
+)
+CONTINUE_WITH_VERSION = "specifying resource version is not allowed when using continue"
+
+
+async def get(services: Services, call: Call) -> Any:
+    """One object: the newest, any, or one not older than a version."""
+    representation = rendering.negotiate(call)
+    wanted = options.parse_get(call.exchange.query)
+    key = lifecycle.key_of(call, call.info.name)
+    with failures.translated(call.info):
+        await _freshness(call, raw_version(wanted.resource_version), stated=wanted.resource_version)
+        entry = call.store.view().get(key)
+    if entry is None:
+        raise rendering.gone(call, call.info.name)
+    return await rendering.single(call, representation, entry.body, now=services.now())
+
+
+async def list_(services: Services, call: Call) -> Any:
+    """A collection, whole or in chunks of one snapshot."""
+    representation = rendering.negotiate(call)
+    wanted = options.parse_list(call.exchange.query, watch=False)
+    chosen = selection.select(call, wanted)
+    with failures.translated(call.info):
+        found = await page(call, wanted, chosen)
+    return await rendering.listing(
+        call,
+        representation,
+        found.entries,
+        revision=found.revision,
+        continue_token=found.continue_token,
+        remaining=found.remaining,
+        now=services.now(),
+    )
+
+
+def raw_version(text: str) -> Revision:
+    """The version of a GET or watch; one that is no number is upstream's raw 500."""
+    try:
+        return Revision(options.parse_revision(text) or 0)
+    except ValueError as e:
+        raise errors.raw(f'resourceVersion: Invalid value: "{text}": {e}') from e
+
+
+async def _freshness(call: Call, revision: Revision, *, stated: str) -> None:
+    """Unset: nothing committed before this request may be missing. N: nothing up to N. 0: whatever is in memory."""
+    if not stated:
+        await call.store.barrier()
+    elif revision:
+        await call.store.reach(revision)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer to a list: its objects, the snapshot they are of, and how to go on."""
+
+    entries: list[Entry]
+    revision: Revision
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+async def page(call: Call, wanted: ListOptions, chosen: Selection, *, exact: bool = False) -> Page:
+    """Reads one page. `exact` makes a stated version mean that very state, as deletecollection does."""
+    token = continue_token.decode(wanted.continue_token) if wanted.continue_token else None
+    revision = _list_version(wanted)
+    if token is not None and revision:
+        raise errors.bad_request(CONTINUE_WITH_VERSION)
+    limit = 0 if wanted.resource_version and not revision else max(wanted.limit, 0)
+    if token is not None:
+        view = await _token_state(call, token)
+        return _cut(view, chosen, limit, start=token.key)
+    view = await _state(call, wanted, revision, exact=exact or (bool(limit) and not wanted.match))
+    return _cut(view, chosen, limit, start="")
+
+
+def _list_version(wanted: ListOptions) -> Revision:
+    text = wanted.resource_version
+    try:
+        return Revision(options.parse_revision(text) or 0)
+    except ValueError as e:
+        if wanted.continue_token:
+            raise errors.bad_request(CONTINUE_WITH_VERSION) from e
+        raise errors.bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": {e}') from e
+
+
+async def _state(call: Call, wanted: ListOptions, revision: Revision, *, exact: bool) -> View:
+    await _freshness(call, revision, stated=wanted.resource_version)
+    if not revision or wanted.match == "NotOlderThan" or not (exact or wanted.match == "Exact"):
+        return call.store.view()
+    try:
+        return call.store.view_at(revision)
+    except Compacted as e:
+        raise errors.expired(LIST_TOO_OLD) from e
+
+
+async def _token_state(call: Call, token: continue_token.Token) -> View:
+    if token.revision < 0:
+        await call.store.barrier()
+        return call.store.view()
+    revision = Revision(token.revision)
+    await call.store.reach(revision)
+    try:
+        return call.store.view_at(revision)
+    except Compacted as e:
+        onward = continue_token.Token(continue_token.INCONSISTENT, token.start)
+        raise errors.expired(TOKEN_TOO_OLD, continue_token=onward.encode()) from e
+
+
+def matching(view: View, chosen: Selection) -> Iterator[Entry]:
+    """Every selected object of a state, in key order."""
+    if chosen.key is not None:
+        only = view.get(chosen.key)
+        entries = iter((only,) if only is not None else ())
+    else:
+        entries = view.scan(chosen.prefix)
+    return entries if chosen.test is None else filter(chosen.test, entries)
+
+
+def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
+    """The selected objects from `start` on, at most `limit` of them."""
+    if not start and (chosen.key is not None or not limit):
+        return Page(list(matching(view, chosen)), view.revision)
+    entries = view.scan(chosen.prefix, start=chosen.prefix + start)
+    if not limit:
+        return Page(list(filter(chosen.test, entries) if chosen.test else entries), view.revision)
+    return _first(view, chosen, entries, limit, start=start)
+
+
+def _first(view: View, chosen: Selection, entries: Iterator[Entry], limit: int, *, start: str) -> Page:
+    taken: list[Entry] = []
+    for entry in entries:
+        if len(taken) == limit:
+            break
+        if chosen.test is None or chosen.test(entry):
+            taken.append(entry)
+    else:
+        return Page(taken, view.revision)
+    last = taken[-1].key[len(chosen.prefix) :]
+    remaining = view.count(chosen.prefix, start=chosen.prefix + start) - limit if chosen.unfiltered else None
+    onward = continue_token.after(last, revision=view.revision)
+    return Page(taken, view.revision, onward.encode(), remaining)

@@ -1,0 +1,117 @@
+"""Which objects a list, watch or deletecollection is about: its scope in storage, and the test that each object must pass.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/get.go` (the single-name rule), `pkg/storage/selection_predicate.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from apiserver.apimachinery import errors, names, selectors
+from apiserver.apimachinery.options import ListOptions
+from apiserver.schema.resource import Resource
+from apiserver.storage import keys
+from apiserver.storage.entry import Entry, Key
+from apiserver.storage.scope import Scope
+from apiserver.verbs.context import Call
+
+NAME, NAMESPACE = "metadata.name", "metadata.namespace"
+Test = Callable[[Entry], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`prefix` narrows the scan, `key` names the one object that can match; `test` is None when all of the scope matches.
+
+    `unfiltered` says that no selector was given: only then do chunks tell how many objects remain.
+    """
+
+    prefix: str
+    key: Key | None
+    test: Test | None
+    unfiltered: bool
+    field: tuple[int, str] | None
+
+    @property
+    def scope(self) -> Scope:
+        """Where the hub looks for this watcher."""
+        if self.key is not None:
+            return Scope(key=self.key)
+        return Scope(prefix=self.prefix, field=self.field)
+
+
+def select(call: Call, options: ListOptions) -> Selection:
+    """Raises StatusError 400 for field labels that the kind does not know and for names that contradict each other."""
+    resource, info = call.resource, call.info
+    fields = options.field_selector
+    for label, _, _ in fields.terms:
+        _check_label(resource, label)
+    unfiltered = fields.empty and options.label_selector.empty
+    if info.name:
+        if fields.empty:
+            fields = selectors.FieldSelector(((NAME, "=", info.name),))
+        elif fields.requires(NAME) != info.name:
+            raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
+    namespace = _namespace(resource, info.namespace, fields)
+    return Selection(
+        prefix=f"{namespace}/" if namespace else "",
+        key=_single(resource, namespace, info.name),
+        test=_test(resource, fields, options.label_selector),
+        unfiltered=unfiltered,
+        field=_indexed(resource, fields),
+    )
+
+
+def _check_label(resource: Resource, label: str) -> None:
+    if resource.own_field_labels:
+        if label != NAME and label not in resource.selectable:
+            raise errors.bad_request(
+                f"field label not supported for {resource.api_version}, Kind={resource.kind}: {label}"
+            )
+    elif label not in (NAME, NAMESPACE) and label not in resource.selectable:
+        raise errors.bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+
+
+def _namespace(resource: Resource, namespace: str, fields: selectors.FieldSelector) -> str:
+    if namespace or not resource.namespaced:
+        return namespace
+    wanted = fields.requires(NAMESPACE)
+    return wanted if wanted and not names.dns_label(wanted) else ""
+
+
+def _single(resource: Resource, namespace: str, name: str) -> Key | None:
+    if not name or (resource.namespaced and not namespace):
+        return None
+    return keys.key(namespace if resource.namespaced else "", name)
+
+
+def _indexed(resource: Resource, fields: selectors.FieldSelector) -> tuple[int, str] | None:
+    for position, label in enumerate(resource.selectable):
+        value = fields.requires(label)
+        if value is not None:
+            return position, value
+    return None
+
+
+def _getter(resource: Resource, label: str) -> Callable[[Entry], str]:
+    if label == NAME:
+        return lambda entry: entry.name
+    if label == NAMESPACE:
+        return lambda entry: entry.namespace
+    position = list(resource.selectable).index(label)
+    return lambda entry: entry.fields[position]
+
+
+def _test(resource: Resource, fields: selectors.FieldSelector, labels: selectors.LabelSelector) -> Test | None:
+    """One function for all terms; None when there is nothing to test."""
+    terms = [(_getter(resource, label), op == "=", value) for label, op, value in fields.terms]
+    if not terms:
+        return None if labels.empty else lambda entry: labels.matches(entry.labels)
+
+    def test(entry: Entry) -> bool:
+        if any((get(entry) == value) is not equal for get, equal, value in terms):
+            return False
+        return labels.empty or labels.matches(entry.labels)
+
+    return test

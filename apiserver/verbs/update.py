@@ -1,0 +1,53 @@
+"""PUT: the body is the change.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/update.go`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver.apimachinery import meta, options
+from apiserver.schema.resource import Object
+from apiserver.storage.entry import Entry
+from apiserver.verbs import lifecycle, rendering, replace
+from apiserver.verbs.context import Call, Services
+from apiserver.wire import body
+
+
+async def update(services: Services, call: Call) -> Any:
+    """The stored object, or the part that a subresource owns, becomes what the body says."""
+    exchange = call.exchange
+    representation = rendering.negotiate(call)
+    raw = await exchange.body()
+    wanted = options.parse_update(exchange.query)
+    body.check_content_type(exchange.content_type)
+    sent = await body.decode_object(
+        call.resource,
+        exchange.content_type,
+        raw,
+        kinds=services.kinds,
+        now=meta.rfc3339(services.now()),
+        validation=wanted.field_validation,
+        warnings=exchange.warnings,
+    )
+    lifecycle.settle_namespace(call, sent)
+    lifecycle.check_name(call, sent)
+
+    async def change(_: Entry) -> Object:
+        return _private(sent)
+
+    order = replace.Order(
+        name=call.info.name,
+        change=change,
+        sub=replace.subresource(call),
+        dry_run=wanted.dry_run,
+        preconditioned=True,
+    )
+    stored = await replace.replace(services, call, order)
+    return await rendering.single(call, representation, stored, now=services.now())
+
+
+def _private(sent: Object) -> Object:
+    """Hooks change the members of an object but never the values inside its lists, so two levels are copied."""
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in sent.items()}
