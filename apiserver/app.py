@@ -1,0 +1,211 @@
+"""Composition on one page: the kinds, the services, the filters in their order, what answers which request. Holds no rule of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import platform
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aiohttp import HttpVersion11, web
+
+from apiserver import __version__, health
+from apiserver.apimachinery.errors import TextError
+from apiserver.config import Config
+from apiserver.discovery import groups, openapi_docs
+from apiserver.filters import authorize, deadline, impersonate, inflight, observe, recover, request_info
+from apiserver.filters import drain as draining
+from apiserver.filters.authenticate import Trust, authenticate
+from apiserver.filters.state import Handler, Request
+from apiserver.health import Check
+from apiserver.resources import RESOURCES
+from apiserver.schema.resource import Resource
+from apiserver.storage.store import Stores
+from apiserver.verbs import create, delete, patch, read, update, watch
+from apiserver.verbs.context import Call, Services
+from apiserver.wire import body
+
+VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
+    "create": create.create,
+    "update": update.update,
+    "patch": patch.patch,
+    "delete": delete.delete,
+    "deletecollection": delete.delete_collection,
+    "get": read.get,
+    "list": read.list_,
+    "watch": watch.watch,
+}
+
+
+@dataclass(slots=True)
+class App:
+    """What a server needs of all this: the outermost filter, and what a stop consists of."""
+
+    handler: Handler
+    drain: draining.Drain
+    stores: Stores
+    stopping: bool = False
+
+    async def end_watches(self, seconds: float) -> None:
+        """Ends every watch with its last chunk, spread over that time so that their clients do not all come back at once."""
+        steps = max(1, round(seconds / END_STEP_SECONDS))
+        for step in range(steps, 1, -1):
+            if not self.stores.end_watches(at_most=math.ceil(self.drain.watches / step)):
+                return
+            await asyncio.sleep(END_STEP_SECONDS)
+        self.stores.end_watches()
+
+    async def finish(self) -> None:
+        """Returns when nothing is being served. Watches that were just opening when all were ended are ended too."""
+        while self.drain.watches:
+            self.stores.end_watches()
+            await asyncio.sleep(END_STEP_SECONDS)
+        await self.drain.idle()
+
+
+def kinds(group: str) -> dict[str, Resource]:
+    """The served kinds by plural, in the group that the operator chose."""
+    return {resource.plural: replace(resource, group=group) for resource in RESOURCES}
+
+
+def store_name(resource: Resource) -> str:
+    return f"{resource.group}/{resource.plural}"
+
+
+def build(config: Config, served: Mapping[str, Resource], *, stores: Stores, trust: Callable[[], Trust]) -> App:
+    """`trust` says which CAs are in force at the moment."""
+    app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
+    services = Services(
+        kinds=served,
+        stores=stores,
+        now=time.time,
+        choose=random.choice,
+        new_uid=uuids,
+        watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
+    )
+    documents = _documents(app, list(served.values()))
+    handler = _dispatch(served, services, documents=documents, others=_others(list(served.values()), documents))
+    app.handler = _filtered(handler, config, app, trust=trust)
+    return app
+
+
+def _filtered(handler: Handler, config: Config, app: App, *, trust: Callable[[], Trust]) -> Handler:
+    """The filters, innermost first."""
+    limits, clock, authorizer = config.limits, time.perf_counter, authorize.Local()
+    served = {(config.serving.group, resource.version, resource.plural) for resource in RESOURCES}
+    handler = authorize.authorize(handler, authorizer=authorizer, clock=clock)
+    handler = inflight.inflight(
+        handler, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches
+    )
+    handler = impersonate.impersonate(handler, authorizer=authorizer)
+    handler = authenticate(
+        handler,
+        trust=trust,
+        names=config.authentication.request_header,
+        anonymous=config.authentication.anonymous,
+        now=time.time,
+        clock=clock,
+    )
+    handler = deadline.deadline(handler, seconds=limits.request_seconds)
+    handler = draining.drain(handler, state=app.drain)
+    handler = observe.observe(handler, served=served, clock=clock, log_requests=config.logging.verbosity >= 3)
+    handler = request_info.request_info(handler)
+    return recover.recover(handler, new_id=Uuids())
+
+
+Document = Callable[[Request], Awaitable[web.StreamResponse]]
+OPENAPI = "/openapi/v3/"
+PLATFORM = f"{platform.system().lower()}/{platform.machine()}"
+BUILT = 1767225600.0
+"""What OpenAPI documents say they were last changed: one moment for all replicas of a release."""
+END_STEP_SECONDS = 0.1
+
+
+def _documents(app: App, served: Sequence[Resource]) -> dict[str, Document]:
+    """What is served at one path each."""
+    ping = Check("ping", lambda: None)
+    caches = Check("caches", app.stores.why_not_ready)
+    store = Check("store", app.stores.store_state, counted=False)
+    shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
+    openapi = openapi_docs.OpenAPI(
+        served, patch_types=body.PATCH_TYPES, version=f"v{'.'.join(groups.KUBERNETES)}", built=BUILT
+    )
+    return {
+        **health.documents("livez", [ping]),
+        **health.documents("readyz", [ping, caches, store, shutdown]),
+        **health.documents("healthz", [ping, caches]),
+        "/metrics": health.scrape,
+        "/openapi/v2": lambda request: openapi_docs.serve_v2(openapi, request),
+        "/openapi/v3": lambda _: openapi_docs.serve_v3_root(openapi),
+        OPENAPI: lambda request: openapi_docs.serve_v3_group(
+            openapi, request, path=request.info.path, query=request.exchange.query, now=time.time()
+        ),
+    }
+
+
+def _others(served: Sequence[Resource], documents: Mapping[str, Document]) -> Document:
+    """Discovery, the version, the index, and the answer for paths that nobody knows."""
+    version = groups.version(software=__version__, python=platform.python_version(), platform=PLATFORM)
+    discovery = groups.Discovery(served, version=version, paths=documents)
+    return lambda request: groups.respond(discovery, request.exchange, request.info)
+
+
+def _dispatch(
+    served: Mapping[str, Resource], services: Services, *, documents: Mapping[str, Document], others: Document
+) -> Handler:
+    """One router: the value that authorization judged decides what is called."""
+    router = request_info.Router(served)
+
+    async def dispatching(request: Request) -> web.StreamResponse:
+        info, exchange = request.info, request.exchange
+        accept, content_type = exchange.accept, exchange.content_type
+        endpoint = router.route(info, accept=accept, content_type=content_type) if info.is_resource else None
+        if endpoint is None:
+            return await _document(info.path, documents, others)(request)
+        await _invite_body(request)
+        resource = endpoint.resource
+        store = services.stores[store_name(resource)]
+        call = Call(info=info, user=request.user, resource=resource, store=store, exchange=exchange)
+        return await VERBS[endpoint.action](services, call)
+
+    return dispatching
+
+
+def _document(path: str, documents: Mapping[str, Document], others: Document) -> Document:
+    return documents.get(path) or (documents[OPENAPI] if path.startswith(OPENAPI) else others)
+
+
+async def _invite_body(request: Request) -> None:
+    """Tells a client that waits for it to send its body, now that the request is known to be allowed."""
+    expected = request.headers.get("Expect")
+    if expected is None or request.version < HttpVersion11:
+        return
+    if expected.lower() != "100-continue":
+        raise TextError(417, "", headers={"Connection": "close"}, nosniff=False)
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the response has not begun
+
+
+async def _not_composed(request: Request) -> web.StreamResponse:
+    raise AssertionError("the handler is composed before it is used")
+
+
+class Uuids:
+    """Random UUIDs (version 4), from randomness fetched in larger pieces: a third of uuid.uuid4's time."""
+
+    BATCH = 256
+
+    def __init__(self) -> None:
+        self._pool = b""
+        self._at = 0
+
+    def __call__(self) -> str:
+        if self._at >= len(self._pool):
+            self._pool, self._at = os.urandom(16 * self.BATCH), 0
+        h = self._pool[self._at : self._at + 16].hex()
+        self._at += 16
+        return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:]}"

@@ -1,0 +1,174 @@
+"""`sluice dev`: everything for one machine, kept in one folder. An embedded store, throw-away certificates, a kubeconfig, samples.
+
+<data-dir>/store/        the embedded Valkey: log, password, locks
+<data-dir>/certs/        CA, serving pair, client pair
+<data-dir>/kubeconfig
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime as dt
+import http.client
+import json
+import logging
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from apiserver import app, server, tls
+from apiserver.apimachinery.request import MASTERS
+from apiserver.config import Config
+from apiserver.schema.resource import Resource
+from apiserver.storage import lineage
+from apiserver.storage.embedded import Embedded
+from apiserver.storage.store import StoreOptions, Stores
+
+logger = logging.getLogger(__name__)
+
+USER = "kubernetes-admin"
+NAME = "sluice-dev"
+SAMPLE_SECONDS = 10.0
+
+
+async def run(config: Config, environ: Mapping[str, str]) -> None:
+    """Serves until told to stop; the store goes last. Raises EmbeddedError, BadCertificates."""
+    stop = server.Stop()
+    stop.install()
+    folder = config.dev.data_dir
+    now = dt.datetime.now(dt.UTC)
+    kit = tls.kit(folder / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
+    store = Embedded(folder / "store")
+    options = StoreOptions(url=await store.start())
+
+    async def ready(port: int, stores: Stores) -> None:
+        _write_kubeconfig(config, kit, port)
+        if config.dev.samples and _is_empty(stores):
+            await asyncio.to_thread(_create_samples, config, kit, port)
+        _announce(config.dev.kubeconfig)
+
+    try:
+        await _initialise(store, options, config)
+        await server.serve(config, options, tls.Certificates(kit.files), stop=stop, ready=ready, environ=environ)
+    finally:
+        await store.stop()
+
+
+async def _initialise(store: Embedded, options: StoreOptions, config: Config) -> None:
+    """Only a folder where no store was ever made: one that is empty now and was not before has lost its objects."""
+    if store.initialised:
+        return
+    for line in await lineage.init(options, map(app.store_name, app.kinds(config.serving.group).values())):
+        logger.debug("store", extra={"init": line})
+    store.mark_initialised()
+
+
+def _hosts(config: Config) -> list[str]:
+    """Every name under which this machine may call the server."""
+    address = config.serving.bind_address
+    bound = [] if address in ("0.0.0.0", "::") else [address]
+    return ["localhost", "127.0.0.1", "::1", *bound, socket.gethostname()]
+
+
+# ---------------------------------------------------------------------------------------------------------------- kubeconfig
+
+
+def _write_kubeconfig(config: Config, kit: tls.Kit, port: int) -> None:
+    path = config.dev.kubeconfig
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = kubeconfig(f"https://{_host(config)}:{port}", kit)
+    tls.write_private(path, yaml.safe_dump(document, sort_keys=False).encode())
+
+
+def _host(config: Config) -> str:
+    address = config.serving.bind_address
+    if address in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{address}]" if ":" in address else address
+
+
+def kubeconfig(url: str, kit: tls.Kit) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": {"server": url, "certificate-authority-data": _base64(kit.ca_pem)}}],
+        "users": [
+            {
+                "name": USER,
+                "user": {
+                    "client-certificate-data": _base64(kit.client.cert_pem),
+                    "client-key-data": _base64(kit.client.key_pem),
+                },
+            }
+        ],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": USER}}],
+        "current-context": NAME,
+    }
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# ---------------------------------------------------------------------------------------------------------------- samples
+
+
+def _is_empty(stores: Stores) -> bool:
+    return not any(store.view().count("") for store in stores.values())
+
+
+def samples(group: str) -> Iterator[dict[str, Any]]:
+    """The objects of samples.yaml, in the served group."""
+    text = resources.files("apiserver").joinpath("samples.yaml").read_text()
+    return iter(yaml.safe_load_all(text.replace("GROUP", group)))
+
+
+def _create_samples(config: Config, kit: tls.Kit, port: int) -> None:
+    """Over HTTP like any client. Runs in a thread."""
+    context = ssl.create_default_context(cadata=kit.ca_pem.decode())
+    certs = config.dev.data_dir / "certs"
+    context.load_cert_chain(certs / "client.crt", certs / "client.key")
+    kinds = {kind.kind: kind for kind in app.kinds(config.serving.group).values()}
+    connection = http.client.HTTPSConnection(_host(config).strip("[]"), port, context=context, timeout=SAMPLE_SECONDS)
+    try:
+        for sample in samples(config.serving.group):
+            path = collection(kinds[sample["kind"]], sample["metadata"].get("namespace", ""))
+            connection.request("POST", path, json.dumps(sample), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            body = answer.read()
+            if answer.status != 201:
+                logger.error(
+                    "a sample was refused", extra={"path": path, "answer": body[:512].decode("utf-8", "replace")}
+                )
+    except OSError as e:
+        logger.error("samples could not be created", extra={"error": str(e)})
+    finally:
+        connection.close()
+
+
+def collection(resource: Resource, namespace: str) -> str:
+    """The path of a kind's collection."""
+    inside = f"/namespaces/{namespace}" if resource.namespaced else ""
+    return f"/apis/{resource.api_version}{inside}/{resource.plural}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- the line
+
+
+COMMANDS: Sequence[str] = (
+    "kubectl get resourceslices -o wide",
+    "kubectl get deviceclasses,resourceclaims",
+    "kubectl explain resourceslice.spec.devices",
+)
+
+
+def _announce(kubeconfig: Path) -> None:
+    """The one thing that goes to standard output; logs go to standard error."""
+    print(f"ready: export KUBECONFIG={kubeconfig.resolve()}", flush=True)
+    print("try:   " + "\n       ".join(COMMANDS), flush=True)

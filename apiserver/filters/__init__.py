@@ -1,0 +1,1 @@
+"""Every request passes here: one aiohttp middleware each."""

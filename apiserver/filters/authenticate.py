@@ -1,0 +1,331 @@
+"""Who sent the request: front proxy, client certificate, bearer token, nobody, in this order.
+
+The only reader of identity headers (`tests/structure` checks that): they are believed from a peer whose certificate the front proxy's
+CA signed and whose common name is allowed, from nobody else (traps T2 and T3), and nothing behind this filter sees them.
+How a certificate is verified is handed in, one function per CA bundle: that a handshake succeeded proves nothing here, since the
+handshake accepts the CAs of both bundles.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/filters/authentication.go`, `pkg/authentication/request/{headerrequest,x509,bearertoken}/`,
+`pkg/authentication/request/union/union.go`, `pkg/authentication/group/authenticated_group_adder.go`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import unquote_to_bytes
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import NameOID
+from multidict import CIMultiDictProxy
+
+from apiserver import metrics
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.request import ANONYMOUS, User
+from apiserver.config import RequestHeader
+from apiserver.filters.state import Handler, Peer, Request
+
+logger = logging.getLogger(__name__)
+
+AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+TOKEN_AFTER_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
+CACHED_PEERS = 4096
+CACHED_USERS, CACHED_HEADER_BYTES = 4096, 4096
+FAILURE_SECONDS = 10.0
+"""How long a failed verification is believed: a certificate may not be valid yet."""
+
+
+class NotAuthentic(Exception):
+    """Credentials were shown and are not good. The text is for the log; clients are told nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A peer's own certificate once a chain to a bundle was found, and when that chain ends (seconds since the epoch)."""
+
+    certificate: x509.Certificate
+    until: float
+
+
+Verifier = Callable[[Peer, float], Verified]
+"""Finds a chain at a time; raises NotAuthentic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The CA bundles in force, as verifiers; a changed bundle is a new Trust. None: no such bundle, the method abstains."""
+
+    client: Verifier | None
+    proxy: Verifier | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    """What a peer's certificates are worth under one Trust, until a time. `user` is None without a common name or with an error."""
+
+    trust: Trust
+    until: float
+    proxy: bool
+    user: User | None
+    user_ends: float
+    mistakes: tuple[str, ...]
+
+
+def authenticate(
+    handler: Handler,
+    *,
+    trust: Callable[[], Trust],
+    names: RequestHeader,
+    anonymous: bool,
+    now: Callable[[], float],
+    clock: Callable[[], float],
+) -> Handler:
+    """`now` is the wall clock (certificates), `clock` a monotonic one (latency)."""
+    identify = Identify(trust=trust, names=names, anonymous=anonymous, now=now)
+    good, bad = (
+        (metrics.AUTHENTICATION_ATTEMPTS.labels(result), metrics.AUTHENTICATION_SECONDS.labels(result))
+        for result in ("success", "error")
+    )
+    metrics.FILTER_SECONDS.adopt(metrics.Total((good[1], bad[1])), "authentication")
+
+    def authenticating(request: Request) -> Awaitable[web.StreamResponse]:
+        started = clock()
+        try:
+            user = request.user = identify(request)
+        except NotAuthentic as e:
+            _count(bad, clock() - started)
+            about = {"error": str(e)[:1024], "source": request.remote}
+            logger.warning("unable to authenticate the request", extra=about)
+            raise errors.unauthorized() from None
+        _count(good, clock() - started)
+        metrics.AUTHENTICATED_REQUESTS.labels(_bucket(user.name)).inc()
+        return handler(request)
+
+    return authenticating
+
+
+def _count(children: tuple[metrics.Value, metrics.Distribution], seconds: float) -> None:
+    attempts, latency = children
+    attempts.inc()
+    latency.observe(seconds)
+
+
+_INTERNAL = frozenset({"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"})
+
+
+def _bucket(name: str) -> str:
+    """Upstream's few values for the user in metrics."""
+    if name in _INTERNAL:
+        return name
+    return "email_id" if "@" in name else "other"
+
+
+class Identify:
+    """The methods in order: the first success wins, an error of one does not stop the next, and anybody who erred is not anonymous."""
+
+    def __init__(
+        self, *, trust: Callable[[], Trust], names: RequestHeader, anonymous: bool, now: Callable[[], float]
+    ) -> None:
+        self._trust = trust
+        self._allowed = names.allowed_names
+        self._proxied = ProxiedUsers(names)
+        self._anonymous = anonymous
+        self._now = now
+        self._known: dict[bytes, _Credentials] = {}
+
+    def __call__(self, request: Request) -> User:
+        mistakes: tuple[str, ...] = ()
+        if request.peer is not None:
+            now = self._now()
+            credentials = self._credentials(request.peer, now)
+            if credentials.proxy:
+                user = self._proxied.user(request)
+                if user is not None:
+                    return user
+            if credentials.user is not None:
+                metrics.CLIENT_CERTIFICATE_SECONDS.only.observe(credentials.user_ends - now)
+                return credentials.user
+            mistakes = credentials.mistakes
+        if _bears_token(request):
+            mistakes = (*mistakes, "no token authenticator is configured")
+        if mistakes:
+            raise NotAuthentic("; ".join(mistakes))
+        if not self._anonymous:
+            raise NotAuthentic("no credentials provided")
+        return ANONYMOUS
+
+    def _credentials(self, peer: Peer, now: float) -> _Credentials:
+        """Verification costs more than the rest of the request, so its result is kept while bundle and certificates allow."""
+        trust = self._trust()
+        known = self._known.get(peer.key)
+        if known is not None and known.trust is trust and now < known.until:
+            return known
+        self._known.pop(peer.key, None)
+        while len(self._known) >= CACHED_PEERS:
+            del self._known[next(iter(self._known))]
+        credentials = self._known[peer.key] = _verify(peer, trust, allowed=self._allowed, now=now)
+        return credentials
+
+
+def _verify(peer: Peer, trust: Trust, *, allowed: Sequence[str], now: float) -> _Credentials:
+    until, proxy, user, user_ends = float("inf"), False, None, 0.0
+    mistakes: list[str] = []
+    if trust.proxy is not None:
+        try:
+            verified = trust.proxy(peer, now)
+            _check_allowed(common_name(verified.certificate), allowed)
+            until, proxy = verified.until, True
+        except NotAuthentic as e:
+            mistakes.append(str(e))
+    if trust.client is not None:
+        try:
+            verified = trust.client(peer, now)
+            user, user_ends = certificate_user(verified.certificate), verified.until
+            until = min(until, verified.until)
+        except NotAuthentic as e:
+            mistakes.append(str(e))
+    if mistakes:
+        until = min(until, now + FAILURE_SECONDS)
+    return _Credentials(trust, until, proxy, user, user_ends, tuple(mistakes))
+
+
+def _check_allowed(name: str, allowed: Sequence[str]) -> None:
+    """No list means any name that the CA signed."""
+    if allowed and name not in allowed:
+        raise NotAuthentic(f"x509: subject with cn={name} is not in the allowed list")
+
+
+# ---------------------------------------------------------------------------------------------------------------- certificates
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """The last one, as Go reads a subject with several."""
+    return next(iter(reversed(_values(certificate, NameOID.COMMON_NAME))), "")
+
+
+def _values(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[str]:
+    values = (attribute.value for attribute in certificate.subject.get_attributes_for_oid(oid))
+    return [value for value in values if isinstance(value, str)]
+
+
+def certificate_user(certificate: x509.Certificate) -> User | None:
+    """The user that a verified certificate names; None when it has no common name."""
+    name = common_name(certificate)
+    if not name:
+        return None
+    uids = _values(certificate, UID)
+    if len(uids) > 1 or uids == [""]:
+        raise NotAuthentic("the certificate's subject must hold one uid that is not empty, or none")
+    fingerprint = certificate.fingerprint(hashes.SHA256()).hex()
+    groups = tuple(_values(certificate, NameOID.ORGANIZATION_NAME))
+    user = User(name, uids[0] if uids else "", groups, {CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)})
+    return with_authenticated(user)
+
+
+def with_authenticated(user: User) -> User:
+    """Everybody who proved who they are is in `system:authenticated` (trap T4)."""
+    if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+# ---------------------------------------------------------------------------------------------------------------- front proxy
+
+
+class ProxiedUsers:
+    """`proxied_user`, remembered by the headers that it depends on: a proxy sends the same few users over and over."""
+
+    def __init__(self, names: RequestHeader) -> None:
+        self._names = names
+        exact = (*names.username_headers, *names.group_headers, *names.uid_headers)
+        self._exact = frozenset(name.encode() for name in exact)
+        self._prefixes = tuple(prefix.encode() for prefix in names.extra_prefixes)
+        beginnings = (*self._exact, *self._prefixes)
+        self._initials = tuple({form for name in beginnings for form in (name[:1].lower(), name[:1].upper())})
+        self._known: dict[tuple[tuple[bytes, bytes], ...], User | None] = {}
+
+    def user(self, request: Request) -> User | None:
+        """Only for a verified front proxy."""
+        key = tuple([pair for pair in request.raw_headers if pair[0][:1] in self._initials and self._counts(pair[0])])
+        if key in self._known:
+            return self._known[key]
+        user = proxied_user(request.headers, self._names)
+        if sum(len(name) + len(value) for name, value in key) <= CACHED_HEADER_BYTES:
+            if len(self._known) >= CACHED_USERS:
+                self._known.clear()
+            self._known[key] = user
+        return user
+
+    def _counts(self, header: bytes) -> bool:
+        name = header.lower()
+        return name in self._exact or name.startswith(self._prefixes)
+
+
+def proxied_user(headers: CIMultiDictProxy[str], names: RequestHeader) -> User | None:
+    """The user that the front proxy names; None when it names none. Call only for a verified front proxy."""
+    name = _first(headers, names.username_headers)
+    if not name:
+        return None
+    groups = tuple(g for header in names.group_headers for g in headers.getall(header, ()) if g)
+    user = User(name, _first(headers, names.uid_headers), groups, _extra(headers, names.extra_prefixes))
+    if not all(map(_is_text, (user.name, user.uid, *user.groups, *(v for vs in user.extra.values() for v in vs)))):
+        raise NotAuthentic("the front proxy's headers are not UTF-8")
+    return with_authenticated(user)
+
+
+def _first(headers: CIMultiDictProxy[str], names: Sequence[str]) -> str:
+    for name in names:
+        value = headers.get(name)
+        if value:
+            return value
+    return ""
+
+
+def _extra(headers: CIMultiDictProxy[str], prefixes: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    extra: dict[str, tuple[str, ...]] = {}
+    for prefix in prefixes:
+        for header, value in headers.items():
+            if header[: len(prefix)].lower() == prefix:
+                key = unescape_key(header[len(prefix) :].lower())
+                extra[key] = (*extra.get(key, ()), value)
+    return extra
+
+
+def unescape_key(key: str) -> str:
+    """Percent-decoded as a path segment; one that is malformed stays as it is."""
+    if "%" not in key:
+        return key
+    try:
+        if any(len(bytes.fromhex(part[:2])) != 1 for part in key.split("%")[1:]):
+            return key
+        return unquote_to_bytes(key).decode()
+    except ValueError:
+        return key
+
+
+def _is_text(value: str) -> bool:
+    """aiohttp smuggles undecodable bytes in as lone surrogates, which no JSON can carry."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+# ---------------------------------------------------------------------------------------------------------------- tokens
+
+
+def _bears_token(request: Request) -> bool:
+    """Whether a bearer token is shown. Another scheme, or none, is no credential."""
+    header = request.headers.get("Authorization")
+    if header is None:
+        return False
+    parts = header.strip().split(" ", 2)
+    if len(parts) < 2 or parts[0].lower() != "bearer":
+        return False
+    if not parts[1]:
+        if len(parts) == 3:
+            request.exchange.warnings.add(TOKEN_AFTER_SPACE)
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""Bounds the time of everything but watches.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/filters/request_deadline.go`, `pkg/server/filters/timeout.go`,
+`pkg/endpoints/handlers/rest.go` (the shorter bound of writes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+
+from aiohttp import web
+
+from apiserver import config
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import StatusError, TextError
+from apiserver.apimachinery.request import Query, RequestInfo
+from apiserver.filters.state import Handler, Request
+
+WRITES = frozenset({"create", "update", "patch", "delete"})
+"""Verbs that write one object."""
+LATE_READ = "request did not complete within the allotted timeout"
+LATE_WRITE = "request did not complete within requested timeout - context deadline exceeded"
+
+
+def deadline(handler: Handler, *, seconds: float) -> Handler:
+    """`seconds` is the most that a client may ask for with `?timeout=`, and what it gets without."""
+    reads, writes = Sweep(seconds), Sweep(min(seconds, config.WRITE_SECONDS))
+
+    def limiting(request: Request) -> Awaitable[web.StreamResponse]:
+        info = request.info
+        if info.long_running:
+            return handler(request)
+        sweep = writes if is_write(info) else reads
+        if "?" in request.raw_path:
+            allowed = seconds_for(request.exchange.query, most=seconds)
+            if allowed < sweep.seconds:
+                return shorter(request, allowed)
+        return sweep.bound(handler, request)
+
+    async def shorter(request: Request, allowed: float) -> web.StreamResponse:
+        with Sweep(allowed) as own:
+            return await own.bound(handler, request)
+
+    return limiting
+
+
+class _Bounded:
+    """One handler that is running."""
+
+    __slots__ = ("born", "late", "task")
+
+    def __init__(self, task: asyncio.Task[object], born: int) -> None:
+        self.task = task
+        self.born = born
+        self.late = False
+
+
+TICKS = 100
+"""Into how many steps a limit is divided: it is kept to a hundredth, and a handler that begins and ends within one costs no clock."""
+
+
+class Sweep:
+    """One time limit for many handlers with one timer for all: `asyncio.timeout` costs as much as the other filters together.
+
+    Time is counted in ticks. All have the same limit, so their ends come in the order of their beginnings, and looking at the oldest is
+    enough.
+    """
+
+    __slots__ = ("_now", "_running", "_timer", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._now = 0
+        self._running: dict[_Bounded, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Sweep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def bound(self, handler: Handler, request: Request) -> web.StreamResponse:
+        """The handler's response. When its time is over it is cancelled, and this raises what upstream answers."""
+        task = asyncio.current_task()
+        assert task is not None
+        mine = _Bounded(task, self._now)
+        self._running[mine] = None
+        if self._timer is None:
+            self._tick_later(task.get_loop())
+        try:
+            return await handler(request)
+        except asyncio.CancelledError:
+            if mine.late and task.uncancel() == 0:
+                request.terminated = True
+                raise (late_write() if is_write(request.info) else late_read()) from None
+            raise
+        finally:
+            del self._running[mine]
+
+    def _tick_later(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(self.seconds / TICKS, self._tick, loop)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancels whoever is late, and goes on while somebody is running."""
+        self._now += 1
+        for oldest in self._running:
+            if self._now - oldest.born <= TICKS:
+                break
+            if not oldest.late:
+                oldest.late = True
+                oldest.task.cancel()
+        if self._running:
+            self._tick_later(loop)
+        else:
+            self._timer = None
+
+
+def is_write(info: RequestInfo) -> bool:
+    return info.is_resource and info.verb in WRITES
+
+
+def seconds_for(query: Query, *, most: float) -> float:
+    """The client's `timeout` where it shortens `most`; raises 400 for one that is no duration."""
+    text = query.first("timeout")
+    if not text:
+        return most
+    try:
+        wanted = config.parse_duration(text)
+    except ValueError as e:
+        raise errors.bad_request(f"invalid timeout specified in the request URL - {e}") from None
+    return wanted if 0 < wanted < most else most
+
+
+def late_write() -> StatusError:
+    """What the handler of a write answers. The write may still happen."""
+    return errors.timeout(LATE_WRITE)
+
+
+def late_read() -> TextError:
+    """Upstream's timeout filter writes the bare Status, without kind and without negotiation; net/http then guesses text/plain."""
+    status = errors.timeout(LATE_READ).status()
+    bare = {name: value for name, value in status.items() if name not in ("kind", "apiVersion")}
+    return TextError(504, json.dumps(bare, separators=(",", ":")) + "\n", nosniff=False)

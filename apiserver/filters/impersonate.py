@@ -1,0 +1,135 @@
+"""Acting as somebody else: each requested attribute is authorized for the sender with the verb `impersonate`.
+
+Ignoring these headers would let the caller act with more rights than it asked for. Upstream: kubernetes/apiserver
+`pkg/endpoints/filters/impersonation/{impersonation,constrained_impersonation}.go` (the legacy rules, the newer error texts).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Iterator
+from dataclasses import replace
+
+from aiohttp import web
+from multidict import CIMultiDictProxy
+
+from apiserver.apimachinery import errors, names
+from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.apimachinery.request import ANONYMOUS, RequestInfo, User
+from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED, unescape_key
+from apiserver.filters.authorize import Authorizer, forbidden
+from apiserver.filters.state import Handler, Request
+
+logger = logging.getLogger(__name__)
+
+_INITIALS, _PREFIX = (b"I", b"i"), b"impersonate-"
+_USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
+SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+def impersonate(handler: Handler, *, authorizer: Authorizer) -> Handler:
+    def impersonating(request: Request) -> Awaitable[web.StreamResponse]:
+        for header, _ in request.raw_headers:
+            if header[:1] in _INITIALS and header[:12].lower() == _PREFIX:
+                return as_another(request)
+        return handler(request)
+
+    async def as_another(request: Request) -> web.StreamResponse:
+        await _become(request, authorizer)
+        return await handler(request)
+
+    return impersonating
+
+
+async def _become(request: Request, authorizer: Authorizer) -> None:
+    wanted = wanted_user(request.headers)
+    if wanted is None:
+        return
+    sender = request.user
+    for info in attributes(wanted):
+        decision = await authorizer.authorize(sender, info)
+        if not decision.allowed:
+            raise forbidden(sender, info, decision.reason)
+    request.user = with_default_groups(wanted)
+    logger.debug(
+        "impersonation", extra={"user": sender.name, "impersonated": wanted.name, "audit_id": request.audit_id[:64]}
+    )
+
+
+def wanted_user(headers: CIMultiDictProxy[str]) -> User | None:
+    """The user that the headers ask for, None when they ask for none. Attributes without a name are 400."""
+    name, uid = headers.get(_USER, ""), headers.get(_UID, "")
+    groups = tuple(headers.getall(_GROUP, ()))
+    extra: dict[str, tuple[str, ...]] = {}
+    for header, value in headers.items():
+        if header[: len(_EXTRA)].lower() == _EXTRA:
+            key = unescape_key(header[len(_EXTRA) :].lower())
+            extra[key] = (*extra.get(key, ()), value)
+    wanted = User(name, uid, groups, extra)
+    if name:
+        return wanted
+    if not (uid or groups or extra):
+        return None
+    error = errors.bad_request(f"requested {_go_syntax(wanted)} without impersonating a user name")
+    error.headers["X-Content-Type-Options"] = "nosniff"
+    raise error
+
+
+def attributes(wanted: User) -> Iterator[RequestInfo]:
+    """What the sender must be allowed to `impersonate`, one by one."""
+    account = service_account(wanted.name)
+    if account is not None:
+        yield _attribute("serviceaccounts", account[1], namespace=account[0])
+    else:
+        yield _attribute("users", wanted.name)
+    for group in wanted.groups:
+        yield _attribute("groups", group)
+    for key, values in wanted.extra.items():
+        for value in values:
+            yield _attribute("userextras", value, group="authentication.k8s.io", subresource=key)
+    if wanted.uid:
+        yield _attribute("uids", wanted.uid, group="authentication.k8s.io")
+
+
+def _attribute(resource: str, name: str, *, group: str = "", namespace: str = "", subresource: str = "") -> RequestInfo:
+    return RequestInfo(
+        "", "impersonate", "", is_resource=True, group=group, version="v1", namespace=namespace, resource=resource,
+        subresource=subresource, name=name,
+    )  # fmt: skip
+
+
+def service_account(name: str) -> tuple[str, str] | None:
+    """Namespace and name of a service account's user name."""
+    if not name.startswith(SERVICE_ACCOUNT):
+        return None
+    parts = name.removeprefix(SERVICE_ACCOUNT).split(":")
+    if len(parts) != 2 or names.dns_label(parts[0]) or names.dns_subdomain(parts[1]):
+        return None
+    return parts[0], parts[1]
+
+
+def with_default_groups(user: User) -> User:
+    """The groups that the named user has anyway."""
+    groups = user.groups
+    account = service_account(user.name)
+    if account is not None and not groups:
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")
+    if user.name == ANONYMOUS.name:
+        if UNAUTHENTICATED not in groups:
+            groups = (*groups, UNAUTHENTICATED)
+    elif AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:
+        groups = (*groups, AUTHENTICATED)
+    return replace(user, groups=groups)
+
+
+def _go_syntax(user: User) -> str:
+    """`%#v` of upstream's user.DefaultInfo, which its error shows."""
+    extra = ", ".join(f"{go_quote(key)}:{_go_slice(values)}" for key, values in sorted(user.extra.items()))
+    return (
+        f"&user.DefaultInfo{{Name:{go_quote(user.name)}, UID:{go_quote(user.uid)}, Groups:{_go_slice(user.groups)}, "
+        f"Extra:map[string][]string{f'{{{extra}}}' if user.extra else '(nil)'}}}"
+    )
+
+
+def _go_slice(values: tuple[str, ...]) -> str:
+    return f"[]string{{{', '.join(map(go_quote, values))}}}" if values else "[]string(nil)"

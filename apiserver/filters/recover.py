@@ -1,0 +1,88 @@
+"""The outermost filter: an audit id for every request, and the only place where an error becomes a response.
+
+A client never sees a trace or the text of an unexpected exception. Upstream: kubernetes/apiserver `pkg/endpoints/filters/audit_init.go`,
+`pkg/server/filters/wrap.go`, `pkg/endpoints/handlers/responsewriters/{writers,errors}.go`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from aiohttp import web
+
+from apiserver.apimachinery.errors import StatusError, TextError
+from apiserver.filters.state import Handler, Request
+from apiserver.wire import negotiation, representation
+from apiserver.wire.response import Exchange
+
+logger = logging.getLogger(__name__)
+
+PANIC = "This request caused apiserver to panic. Look in the logs for details.\n"
+NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+BROKEN_BODY = StatusError(
+    400, "BadRequest", "the request body is not valid in its transfer encoding", headers={"Connection": "close"}
+)
+
+
+def recover(handler: Handler, *, new_id: Callable[[], str]) -> Handler:
+    """`new_id` makes the id of a request that brings none."""
+
+    async def recovering(request: Request) -> web.StreamResponse:
+        sent = request.headers.get("Audit-ID")
+        request.audit_id = _printable(sent) if sent else new_id()
+        exchange = request.exchange = Exchange(request)
+        try:
+            return await handler(request)
+        except StatusError as e:
+            failure: StatusError | TextError = e
+        except TextError as e:
+            failure = e
+        except ConnectionError:
+            raise  # the client is gone; nobody is left to be told
+        except web.RequestPayloadError:
+            failure = BROKEN_BODY
+        except Exception:
+            logger.exception("unhandled exception", extra=_about(request))
+            failure = TextError(500, PANIC)
+        if request.writer.output_size > 0:
+            _break_off(request, failure)
+        if failure.headers.get("Connection") == "close":
+            request.last = True
+        if isinstance(failure, StatusError):
+            return await _status(exchange, failure)
+        return _text(failure)
+
+    return recovering
+
+
+def _printable(audit_id: str) -> str:
+    """The id as sent; bytes that are no UTF-8 cannot be sent back and are replaced."""
+    return audit_id.encode("utf-8", "replace").decode()
+
+
+async def _status(exchange: Exchange, error: StatusError) -> web.StreamResponse:
+    """In the client's media type; one that accepts none of ours gets indented JSON."""
+    form = negotiation.for_error(exchange.accept, exchange.query, exchange.user_agent) or negotiation.INDENTED
+    headers = dict(error.headers)
+    if error.retry_after > 0:
+        headers["Retry-After"] = str(error.retry_after)
+    return await exchange.respond(error.code, form.media, representation.status(form, error.status()), headers)
+
+
+def _text(error: TextError) -> web.StreamResponse:
+    headers = {"Content-Type": "text/plain; charset=utf-8", **(NOSNIFF if error.nosniff else {}), **error.headers}
+    return web.Response(status=error.code, body=error.text.encode("utf-8", "surrogateescape"), headers=headers)
+
+
+def _break_off(request: Request, failure: StatusError | TextError) -> None:
+    """The response has begun: the client can only learn from a stream that ends without its last chunk."""
+    logger.error("response broken off", extra={**_about(request), "error": str(failure)})
+    request.last = True
+    if request.transport is not None:
+        request.transport.abort()
+    raise ConnectionResetError("response broken off")
+
+
+def _about(request: Request) -> dict[str, str]:
+    return {"method": request.method, "uri": request.raw_path[:1024], "audit_id": request.audit_id}

@@ -1,0 +1,304 @@
+"""The one router: a raw request target becomes a RequestInfo, and a RequestInfo becomes an endpoint of a served kind.
+
+Authorization judges the RequestInfo and dispatch uses the same value, so both functions are pure and neither repairs a path: what does
+not match as it was sent does not exist. Upstream: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go` (parse),
+`pkg/server/handler.go` and emicklei/go-restful `curly.go` (route).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, Literal, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from aiohttp import web
+
+from apiserver.apimachinery import errors, names, selectors, strconv
+from apiserver.apimachinery.errors import StatusError, TextError
+from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.apimachinery.request import Query, RequestInfo
+from apiserver.filters.state import Handler, Request
+from apiserver.schema.resource import Resource, Subresource
+from apiserver.wire import body, negotiation
+
+_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_HEX = frozenset("0123456789abcdefABCDEF")
+NAME = "metadata.name"
+
+
+REMEMBERED, REMEMBERED_LENGTH = 2048, 256
+"""How many parsed targets are kept, and how long one may be: informers, creates and polls send the same few all the time."""
+
+
+def request_info(handler: Handler) -> Handler:
+    """Parses the target and keeps the result; a path that upstream cannot parse is its 500.
+
+    A connection must not change its protocol: what follows would be sent with the rights of this request and judged by nobody
+    (reliability.md C5).
+    """
+
+    def parsing(request: Request) -> Awaitable[web.StreamResponse]:
+        method, target = request.method, request.raw_path
+        if "Upgrade" in request.headers or method == "CONNECT":
+            raise bare("400 Bad Request: upgrades are not supported")
+        request.info = known(method, target) if len(target) <= REMEMBERED_LENGTH else parse(method, target)
+        return handler(request)
+
+    known = lru_cache(REMEMBERED)(parse)
+    return parsing
+
+
+_Found = TypeVar("_Found")
+
+
+class Remembered(Generic[_Found]):
+    """What was found out about a RequestInfo, for as long as that is the same object: equal targets share one."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[RequestInfo, _Found]] = {}
+
+    def get(self, info: RequestInfo) -> _Found | None:
+        found = self._known.get(id(info))
+        return None if found is None else found[1]
+
+    def keep(self, info: RequestInfo, found: _Found) -> _Found:
+        """Holds the info too, so that its id names nothing else as long as it is a key here."""
+        if len(info.path) <= REMEMBERED_LENGTH:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[id(info)] = info, found
+        return found
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+# ---------------------------------------------------------------------------------------------------------------- parsing
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """The raw path and the raw query of a request target, which may be a path or a whole URL."""
+    path, _, query = target.partition("?")
+    if not path.startswith("/"):
+        scheme, found, rest = path.partition("://")
+        if found and scheme.isalnum():
+            slash = rest.find("/")
+            path = rest[slash:] if slash >= 0 else ""
+    return path, query
+
+
+def decode_path(raw: str) -> str:
+    """Percent-decoded once, nothing else; Go's server answers a malformed escape with its bare 400 and closes the connection."""
+    if "%" not in raw:
+        return raw
+    if any(len(part) < 2 or not _HEX.issuperset(part[:2]) for part in raw.split("%")[1:]):
+        raise bare("400 Bad Request")
+    return unquote_to_bytes(raw.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
+
+
+def bare(text: str) -> TextError:
+    """As Go's server answers what never reaches a handler: the text alone, and the connection ends."""
+    return TextError(400, text, headers={"Connection": "close"}, nosniff=False)
+
+
+def parse(method: str, target: str) -> RequestInfo:
+    """Where a request points. Raises TextError for a target that yields no RequestInfo."""
+    raw_path, raw_query = split_target(target)
+    path = decode_path(raw_path)
+    trimmed = path.strip("/")
+    parts = trimmed.split("/") if trimmed else []
+    grouped = bool(parts) and parts[0] == "apis"
+    if len(parts) < (4 if grouped else 3) or not (grouped or parts[0] == "api"):
+        return RequestInfo(path, method.lower(), method)
+    group = parts[1] if grouped else ""
+    first = 3 if grouped else 2
+    rest = parts[first:]
+    verb = _VERBS.get(method, "")
+    forced = rest[0] in ("watch", "proxy")
+    if forced:
+        if len(rest) < 2:
+            raise _unparsable(target)
+        verb = rest[0]
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in ("status", "finalize"):
+            rest = rest[2:]
+    count = len(rest)
+    name = rest[1] if count > 1 else ""
+    field_selector = label_selector = ""
+    if not name and verb in ("get", "delete"):
+        query = Query(raw_query) if raw_query else None
+        if verb == "delete":
+            verb = "deletecollection"
+        else:
+            verb, name = _list_or_watch(query)
+        if query is not None:
+            field_selector, label_selector = query.text("fieldSelector"), query.text("labelSelector")
+    return RequestInfo(
+        path,
+        verb,
+        method,
+        is_resource=True,
+        prefix=parts[0],
+        group=group,
+        version=parts[first - 1],
+        namespace=namespace,
+        resource=rest[0],
+        subresource=rest[2] if count > 2 and verb != "proxy" else "",
+        name=name,
+        parts=tuple(rest),
+        forced_watch=forced and verb == "watch",
+        field_selector=field_selector,
+        label_selector=label_selector,
+    )
+
+
+def _unparsable(target: str) -> TextError:
+    text = f"unable to determine kind and namespace from url, {target}"
+    return internal_error(target, f"failed to create RequestInfo: {text}")
+
+
+def internal_error(target: str, text: str) -> TextError:
+    """The plain-text 500 of upstream's `responsewriters.InternalError`."""
+    return TextError(500, escape(f"Internal Server Error: {go_quote(target)}: {text}") + "\n")
+
+
+def escape(text: str) -> str:
+    """Upstream's `sanitizer`: an error must not look like HTML."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _list_or_watch(query: Query | None) -> tuple[str, str]:
+    """The verb of a nameless get, and the one name that its field selector allows. Undecodable options lose the selector, not the watch."""
+    if query is None:
+        return "list", ""
+    watch = query.first("watch")
+    verb = "list" if watch is None or watch.lower() in ("false", "0") else "watch"
+    selector = query.text("fieldSelector")
+    if NAME not in selector or not _decodable(query):
+        return verb, ""
+    try:
+        name = selectors.parse_fields(selector).requires(NAME) or ""
+    except StatusError:
+        return verb, ""
+    return verb, name if not names.path_segment(name) else ""
+
+
+def _decodable(query: Query) -> bool:
+    """Whether the other list options decode, in which case upstream uses the field selector."""
+    try:
+        for option in ("timeoutSeconds", "limit"):
+            if option in query:
+                strconv.parse_int(query.text(option))
+        selectors.parse_labels(query.text("labelSelector"))
+    except (ValueError, StatusError):
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------------- routing
+
+Action = Literal["create", "update", "patch", "delete", "deletecollection", "get", "list", "watch"]
+
+_COLLECTION: Mapping[str, Action] = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+_EVERYWHERE: Mapping[str, Action] = {"GET": "list"}
+_ITEM: Mapping[str, Action] = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_PART: Mapping[str, Action] = {"GET": "get", "PUT": "update", "PATCH": "patch"}
+_WATCH: Mapping[str, Action] = {"GET": "watch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What a request reaches: an action on a kind, or on a part of its objects. `nameless`: the path has an empty name."""
+
+    resource: Resource
+    action: Action
+    subresource: Subresource | None = None
+    nameless: bool = False
+
+
+PLAIN = frozenset({"", "*/*", "application/json"})
+"""What nearly all clients accept, and every endpoint produces."""
+
+
+class Router:
+    """Finds the endpoint of a request. `kinds` are the served kinds of one group by plural."""
+
+    def __init__(self, kinds: Mapping[str, Resource]) -> None:
+        self._kinds = kinds
+        self._group = next(iter(kinds.values())).group
+        self.found: Remembered[Endpoint] = Remembered()
+
+    def route(self, info: RequestInfo, *, accept: str, content_type: str) -> Endpoint | None:
+        """None for a path that this group's router does not claim. Raises its errors in its order: 404, 405, 415 (PATCH), 406."""
+        endpoint = self.found.get(info)
+        if endpoint is None:
+            if not in_group(info.path, self._group):
+                return None
+            endpoint = self.found.keep(info, find(info, self._kinds))
+        if endpoint.action == "patch":
+            body.patch_type(content_type)
+        if accept not in PLAIN:
+            negotiation.check_route(accept, watchable=endpoint.action in ("list", "watch"))
+        if endpoint.nameless:
+            raise errors.bad_request("name must be provided")
+        return endpoint
+
+
+def in_group(path: str, group: str) -> bool:
+    """Whether upstream's router for this group claims the path, and thereby answers it with a Status."""
+    root = f"/apis/{group}"
+    return path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/")
+
+
+def find(info: RequestInfo, kinds: Mapping[str, Resource]) -> Endpoint:
+    """The endpoint of a path below the group. Raises 404 and 405."""
+    resource = kinds.get(info.resource)
+    if resource is None or not info.is_resource or info.version != resource.version:
+        raise errors.no_such_path()
+    action = _actions(info, resource).get(info.method)
+    if action is None:
+        raise errors.method_not_allowed()
+    if action == "list" and info.verb == "watch":
+        action = "watch"
+    nameless = len(info.parts) > 1 and not info.parts[1]
+    if action != info.verb and not nameless:
+        raise errors.no_such_path()  # what was authorized is not what the path reaches
+    subresource = resource.subresource(info.subresource) if info.subresource else None
+    return Endpoint(resource, action, subresource, nameless)
+
+
+def _actions(info: RequestInfo, resource: Resource) -> Mapping[str, Action]:
+    """The methods of the path's pattern; raises the router's 404 when there is no such pattern."""
+    depth = len(info.parts)
+    inside = _names_namespace(info)
+    if info.verb == "proxy" or (inside and not resource.namespaced):
+        raise errors.no_such_path()
+    elsewhere = resource.namespaced and not inside
+    if info.forced_watch:
+        if depth > 2 or (depth > 1 and elsewhere):
+            raise errors.no_such_path()
+        return _WATCH
+    if depth == 1:
+        return _EVERYWHERE if elsewhere else _COLLECTION
+    if elsewhere or depth > 3:
+        raise errors.no_such_path()
+    if depth == 2:
+        return _ITEM
+    if resource.subresource(info.parts[2]) is None:
+        raise errors.no_such_path()
+    return _PART
+
+
+def _names_namespace(info: RequestInfo) -> bool:
+    """Whether the path goes through `namespaces/{namespace}/`, whose namespace may be empty."""
+    if info.namespace:
+        return True
+    prefix = f"/{info.prefix}/{info.group}/{info.version}/{'watch/' if info.forced_watch else ''}namespaces//"
+    return info.path.startswith(prefix)

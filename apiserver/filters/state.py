@@ -1,0 +1,65 @@
+"""The request class: what the filters know of one request, and the place through which each of its responses passes once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from aiohttp import web
+
+from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.wire.response import Exchange
+
+CACHE_CONTROL = "no-cache, private"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The certificates that the client presented in its TLS handshake, as DER. `key` names exactly this set."""
+
+    leaf: bytes
+    intermediates: tuple[bytes, ...]
+    key: bytes
+
+    @staticmethod
+    def of(leaf: bytes, intermediates: tuple[bytes, ...]) -> Peer:
+        digest = sha256(leaf)
+        for certificate in intermediates:
+            digest.update(sha256(certificate).digest())
+        return Peer(leaf, intermediates, digest.digest())
+
+
+class Request(web.Request):
+    """aiohttp's request, with what the filters find out. They are attributes and no aiohttp keys because each is read many times.
+
+    `peer` is None without a client certificate. `audit_id` and `exchange` are set by recover, `info` by request_info, `user` by
+    authenticate (or impersonate). `terminated`: a filter ended the request to protect the server. `last`: the connection ends with
+    this response.
+    """
+
+    ATTRS = web.Request.ATTRS | {"peer", "audit_id", "exchange", "info", "user", "terminated", "last"}
+
+    peer: Peer | None = None
+    audit_id: str = ""
+    exchange: Exchange
+    info: RequestInfo
+    user: User
+    terminated: bool = False
+    last: bool = False
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        """aiohttp calls this once per response, buffered or streamed, just before its headers are written."""
+        headers = response.headers
+        del headers["Server"]
+        if self.audit_id:
+            headers["Audit-Id"] = self.audit_id
+        if "info" in self.__dict__ and "Cache-Control" not in headers:
+            headers["Cache-Control"] = CACHE_CONTROL
+        if self.last:
+            headers["Connection"] = "close"
+            response.force_close()
+
+
+Handler = Callable[[Request], Awaitable[web.StreamResponse]]
+"""What a filter wraps and what it is. Filters are composed once, in `app`."""

@@ -1,0 +1,100 @@
+"""/livez, /readyz, /healthz with their named checks, and /metrics. All behind the filters like everything else.
+
+Liveness never depends on the store: a restart would not help. Readiness depends on it only until memory has been filled once: a store
+outage that turned every replica unready would take the whole API group out of the cluster. The store's present state is a check of its own,
+shown and not counted. Upstream: kubernetes/apiserver `pkg/server/healthz/healthz.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from apiserver import metrics
+from apiserver.apimachinery.errors import TextError
+from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.apimachinery.request import Query
+from apiserver.filters.state import Request
+
+logger = logging.getLogger(__name__)
+
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`failure` says what is wrong, None while nothing is. One that is not `counted` is shown but fails no endpoint."""
+
+    name: str
+    failure: Callable[[], str | None]
+    counted: bool = True
+
+
+Document = Callable[[Request], Awaitable[web.Response]]
+
+
+def documents(name: str, checks: Sequence[Check]) -> dict[str, Document]:
+    """What is served at `/<name>` and below it for each check. Any method will do."""
+
+    async def all_checks(request: Request) -> web.Response:
+        return _all(name, checks, request.exchange.query)
+
+    def one_check(check: Check) -> Document:
+        async def answer(_request: Request) -> web.Response:
+            return _one(check)
+
+        return answer
+
+    paths: dict[str, Document] = {f"/{name}": all_checks}
+    paths |= {f"/{name}/{check.name}": one_check(check) for check in checks}
+    return paths
+
+
+def _all(name: str, checks: Sequence[Check], query: Query) -> web.Response:
+    excluded = set(query.all("exclude"))
+    lines, failed = [], []
+    for check in checks:
+        if check.name in excluded:
+            lines.append(f"[+]{check.name} excluded: ok")
+            continue
+        reason = check.failure()
+        _count(name, check, reason)
+        if reason is None:
+            lines.append(f"[+]{check.name} ok")
+        elif check.counted:
+            lines.append(f"[-]{check.name} failed: reason withheld")
+            failed.append(f"{check.name}: {reason}")
+        else:
+            lines.append(f"[-]{check.name} failed, not counted: reason withheld")
+    unknown = sorted(excluded - {check.name for check in checks})
+    if unknown:
+        shown = ",".join(map(go_quote, unknown))
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {shown}")
+    if failed:
+        logger.warning("health check failed", extra={"endpoint": name, "failed": failed})
+        raise TextError(500, "\n".join([*lines, f"{name} check failed"]) + "\n")
+    text = "\n".join([*lines, f"{name} check passed"]) + "\n" if "verbose" in query else "ok"
+    return web.Response(body=text.encode(), headers={"Content-Type": TEXT, "X-Content-Type-Options": "nosniff"})
+
+
+def _count(endpoint: str, check: Check, reason: str | None) -> None:
+    metrics.HEALTHCHECK.labels(check.name, endpoint).set(1 if reason is None else 0)
+    metrics.HEALTHCHECKS.labels(check.name, endpoint, "success" if reason is None else "error").inc()
+
+
+def _one(check: Check) -> web.Response:
+    """One check by itself, for those who may see reasons."""
+    reason = check.failure()
+    if reason is not None:
+        raise TextError(500, f"internal server error: {reason}\n")
+    return web.Response(body=b"ok", headers={"Content-Type": TEXT})
+
+
+async def scrape(_request: Request) -> web.Response:
+    """All metrics. Printing them takes longer than the event loop may be held, hence the thread."""
+    text = await asyncio.to_thread(metrics.exposition_text)
+    return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})

@@ -1,0 +1,1 @@
+"""Workloads measured against a running server: rates, latencies, CPU time per operation, memory."""

@@ -1,0 +1,112 @@
+"""`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvloop
+
+from bench import accounting, client, workloads
+
+READY_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def server(data: Path) -> Iterator[tuple[subprocess.Popen[str], float]]:
+    """A `sluice dev` on the folder and the seconds it took to be ready."""
+    command = [sys.executable, "-m", "apiserver", "dev", "--data-dir", str(data), "--secure-port", "0", "--no-samples"]
+    began = time.perf_counter()
+    with (data.parent / "server.log").open("a") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("ready:"):
+                break
+        else:
+            raise RuntimeError(f"the server ended with {process.wait()}: see {data.parent / 'server.log'}")
+        yield process, time.perf_counter() - began
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(READY_SECONDS)
+
+
+def bench_of(process: subprocess.Popen[str], data: Path, group: str) -> workloads.Bench:
+    return workloads.Bench(client.Target(str(data / "kubeconfig"), group), pids_of(process, data))
+
+
+def pids_of(process: subprocess.Popen[str], data: Path) -> list[int]:
+    """The server and its Valkey, which may have been started as a process of its own."""
+    found = set(accounting.children(process.pid))
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _works_in(entry, data):
+            found.add(int(entry.name))
+    return sorted(found)
+
+
+def _works_in(entry: Path, data: Path) -> bool:
+    try:
+        return b"valkey-server" in (entry / "cmdline").read_bytes() and data in (entry / "cwd").readlink().parents
+    except OSError:
+        return False
+
+
+async def measure(bench: workloads.Bench, *, slices: int) -> None:
+    """Everything that runs against one server with `slices` objects."""
+    print(f"memory empty: {accounting.resident_mb(bench.pids):.0f} MB")
+    _show(await bench.create(first=0, count=1000, clients=1))
+    _show(await bench.create(first=1000, count=slices - 1000, clients=16))
+    print(f"memory with {slices} slices: {accounting.resident_mb(bench.pids):.0f} MB (server + store)")
+    _show(await bench.get(operations=5000, clients=16))
+    _show(await bench.get(operations=5000, clients=16, query="?resourceVersion=0"))
+    for gzip in (False, True):
+        for clients in (1, 8):
+            _show(await bench.list_all(operations=24, clients=clients, gzip=gzip))
+    _show(await bench.propagation(writes=1000, rate=100))
+    _show(await bench.fan_out(watchers=1000, writes=200, rate=20))
+    print(f"memory after all: {accounting.resident_mb(bench.pids):.0f} MB (server + store)")
+
+
+def _show(result: workloads.Result) -> None:
+    print(result.line(), flush=True)
+
+
+async def fill(bench: workloads.Bench, count: int, first: int) -> None:
+    await bench.create(first=first, count=count - first, clients=16)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slices", type=int, default=10_000)
+    parser.add_argument("--more", type=int, default=30_000, help="objects for the second memory figure; 0 skips it")
+    parser.add_argument("--start", type=int, default=100_000, help="objects for the start-up figure; 0 skips it")
+    parser.add_argument("--group", default="resource.sluice.dev")
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        with server(data) as (process, _):
+            uvloop.run(measure(bench_of(process, data, wanted.group), slices=wanted.slices))
+            have = wanted.slices
+            for goal, word in ((wanted.more, "memory"), (wanted.start, "start")):
+                if goal > have:
+                    uvloop.run(fill(bench_of(process, data, wanted.group), goal, have))
+                    have = goal
+                if goal and word == "memory":
+                    print(f"memory with {have} slices: {accounting.resident_mb(pids_of(process, data)):.0f} MB")
+        with server(data) as (process, seconds):
+            memory = accounting.resident_mb(pids_of(process, data))
+            print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
+
+
+if __name__ == "__main__":
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    main()

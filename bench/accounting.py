@@ -1,0 +1,61 @@
+"""What processes cost: CPU seconds and resident memory, read from /proc. The server and its store are counted together."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> list[int]:
+    """`pid` and everything below it."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            found += children(int(child))
+    return found
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """User and system time of the processes so far."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICK
+
+
+def resident_mb(pids: list[int]) -> float:
+    """Proportional resident memory in MB (10^6 bytes)."""
+    total = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total / 1e6
+
+
+@dataclass
+class Meter:
+    """Wall and CPU time between `start` and `stop`."""
+
+    pids: list[int]
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    def start(self) -> None:
+        self.cpu = cpu_seconds(self.pids)
+        self.wall = time.perf_counter()
+
+    def stop(self) -> None:
+        self.wall = time.perf_counter() - self.wall
+        self.cpu = cpu_seconds(self.pids) - self.cpu
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value below which `share` of the samples lie."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -1,0 +1,215 @@
+"""The workloads of the page `docs/performance.md`, each measured with the same client against whatever server the kubeconfig names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from bench import accounting, client
+
+SLICES = "/resourceslices"
+DEVICES = 8
+
+
+def slice_body(group: str, name: str, node: str, stamp: str = "") -> bytes:
+    """A ResourceSlice as a driver publishes it for one node: 8 devices, about 2.6 KB."""
+    devices = [
+        {
+            "name": f"gpu-{i}",
+            "attributes": {
+                "uuid": {"string": f"GPU-{i:08x}-1111-2222-3333-444455556666"},
+                "model": {"string": "Accel X200 80GB"},
+                "architecture": {"string": "Meridian"},
+                "index": {"int": i},
+                "driverVersion": {"version": "580.65.6"},
+                "healthy": {"bool": True},
+            },
+            "capacity": {"memory": {"value": "80Gi"}},
+        }
+        for i in range(DEVICES)
+    ]
+    spec = {
+        "driver": "accel.example.com",
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "nodeName": node,
+        "devices": devices,
+    }
+    metadata = {"name": name, "labels": {"bench": "slice"}} | ({"annotations": {"stamp": stamp}} if stamp else {})
+    return json.dumps(
+        {"kind": "ResourceSlice", "apiVersion": f"{group}/v1", "metadata": metadata, "spec": spec},
+        separators=(",", ":"),
+    ).encode()
+
+
+@dataclass
+class Result:
+    """One line of the report. Times in milliseconds, CPU of server and store per operation."""
+
+    name: str
+    operations: int
+    wall: float
+    cpu: float
+    latencies: list[float] = field(default_factory=list)
+    note: str = ""
+
+    def line(self) -> str:
+        rate, cpu = self.operations / self.wall, self.cpu / self.operations * 1000
+        text = f"{self.name:34} {rate:>10.1f}/s"
+        if self.latencies:
+            p50, p99 = (accounting.percentile(self.latencies, p) * 1000 for p in (0.5, 0.99))
+            text += f"  p50 {p50:8.2f}  p99 {p99:8.2f} ms"
+        return f"{text}  CPU {cpu:8.4f} ms/op  {self.note}"
+
+
+class Bench:
+    """A server under measurement: where it is, which processes are counted."""
+
+    def __init__(self, target: client.Target, pids: list[int]) -> None:
+        self.target = target
+        self.pids = pids
+
+    async def closed_loop(
+        self, name: str, *, clients: int, operations: int, step: Callable[[client.Connection, int], Awaitable[None]]
+    ) -> Result:
+        """Each client sends its next request when the last one is answered."""
+        connections = [await client.Connection(self.target).open() for _ in range(clients)]
+        latencies: list[float] = []
+        numbers = iter(range(operations))
+
+        async def run(connection: client.Connection) -> None:
+            for i in numbers:
+                began = time.perf_counter()
+                await step(connection, i)
+                latencies.append(time.perf_counter() - began)
+
+        meter = accounting.Meter(self.pids)
+        meter.start()
+        await asyncio.gather(*map(run, connections))
+        meter.stop()
+        for connection in connections:
+            connection.close()
+        return Result(name, operations, meter.wall, meter.cpu, latencies)
+
+    async def create(self, *, first: int, count: int, clients: int, name: str = "") -> Result:
+        base = self.target.base + SLICES
+
+        async def step(connection: client.Connection, i: int) -> None:
+            n = first + i
+            status, _ = await connection.request(
+                "POST", base, slice_body(self.target.group, f"s{n:06}", f"node-{n:06}")
+            )
+            if status != 201:
+                raise RuntimeError(f"create answered {status}")
+
+        return await self.closed_loop(name or f"CREATE c{clients}", clients=clients, operations=count, step=step)
+
+    async def get(self, *, operations: int, clients: int, query: str = "") -> Result:
+        base = self.target.base + SLICES
+
+        async def step(connection: client.Connection, i: int) -> None:
+            status, _ = await connection.request("GET", f"{base}/s{i % 1000:06}{query}")
+            if status != 200:
+                raise RuntimeError(f"get answered {status}")
+
+        label = f"GET c{clients}{' RV=0' if query else ''}"
+        return await self.closed_loop(label, clients=clients, operations=operations, step=step)
+
+    async def list_all(self, *, operations: int, clients: int, gzip: bool) -> Result:
+        sizes: list[int] = []
+
+        async def step(connection: client.Connection, _: int) -> None:
+            status, size = await connection.request("GET", self.target.base + SLICES, gzip=gzip)
+            sizes.append(size)
+            if status != 200:
+                raise RuntimeError(f"list answered {status}")
+
+        label = f"LIST {'gzip' if gzip else 'identity'} c{clients}"
+        result = await self.closed_loop(label, clients=clients, operations=operations, step=step)
+        result.note = f"{sizes[-1] / 1e6:.1f} MB"
+        return result
+
+    async def update(self, connection: client.Connection, n: int, stamp: str) -> None:
+        body = json.dumps({"metadata": {"annotations": {"stamp": stamp}}}).encode()
+        path = f"{self.target.base}{SLICES}/s{n:06}"
+        status, _ = await connection.fetch("PATCH", path, body, kind="application/merge-patch+json")
+        if status != 200:
+            raise RuntimeError(f"patch answered {status}")
+
+    async def propagation(self, *, writes: int, rate: float) -> Result:
+        """From the start of a write to its event at one watcher, writes at a fixed rate."""
+        sent: dict[bytes, float] = {}
+        came: list[float] = []
+
+        def seen(data: bytes) -> None:
+            now = time.perf_counter()
+            at = data.find(b'"stamp":"')
+            while at >= 0:
+                stamp = data[at + 9 : data.index(b'"', at + 9)]
+                if stamp in sent:
+                    came.append(now - sent.pop(stamp))
+                at = data.find(b'"stamp":"', at + 9)
+
+        protocol = await client.watcher(
+            self.target, "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", seen
+        )
+        connection = await client.Connection(self.target).open()
+        meter = accounting.Meter(self.pids)
+        meter.start()
+        began = time.perf_counter()
+        for i in range(writes):
+            await asyncio.sleep(max(0.0, began + i / rate - time.perf_counter()))
+            stamp = f"p{i}"
+            sent[stamp.encode()] = time.perf_counter()
+            await self.update(connection, i % 1000, stamp)
+        await _until(lambda: len(came) >= writes)
+        meter.stop()
+        protocol.transport.close()
+        connection.close()
+        return Result("watch propagation", writes, meter.wall, meter.cpu, came, f"{rate:.0f} writes/s")
+
+    async def fan_out(self, *, watchers: int, writes: int, rate: float) -> Result:
+        """Every write goes to every watcher. CPU per delivery is net of what the same writes cost without watchers."""
+        alone = await self._writes(writes, rate, "a")
+        count = 0
+
+        def seen(data: bytes) -> None:
+            nonlocal count
+            count += data.count(b'{"type":"MODIFIED"')
+
+        query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+        protocols = [await client.watcher(self.target, query, seen) for _ in range(watchers)]
+        meter = accounting.Meter(self.pids)
+        meter.start()
+        await self._writes(writes, rate, "b")
+        await _until(lambda: count >= writes * watchers or any(p.lost for p in protocols))
+        meter.stop()
+        memory = accounting.resident_mb(self.pids)
+        lost = sum(p.lost for p in protocols)
+        for p in protocols:
+            p.transport.close()
+        net = meter.cpu - alone.cpu
+        note = f"{net / count * 1e6:.1f} µs per delivery net, {lost} watchers lost, {memory:.0f} MB"
+        return Result(f"fan-out to {watchers}", count, meter.wall, meter.cpu, note=note)
+
+    async def _writes(self, writes: int, rate: float, mark: str) -> accounting.Meter:
+        connection = await client.Connection(self.target).open()
+        meter = accounting.Meter(self.pids)
+        meter.start()
+        began = time.perf_counter()
+        for i in range(writes):
+            await asyncio.sleep(max(0.0, began + i / rate - time.perf_counter()))
+            await self.update(connection, i % 1000, f"{mark}{i}{time.monotonic()}")
+        meter.stop()
+        connection.close()
+        return meter
+
+
+async def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.perf_counter() + seconds
+    while not condition():
+        if time.perf_counter() > end:
+            raise TimeoutError
+        await asyncio.sleep(0.01)

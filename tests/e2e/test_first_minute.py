@@ -1,0 +1,282 @@
+"""A new user's first minute: plain kubectl 1.36 against `sluice dev`."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import Kubectl
+from tests.fixtures.server import DevServer
+
+GROUP = "resource.sluice.dev"
+
+
+def dump(document: Any) -> str:
+    return str(yaml.safe_dump(document))
+
+
+def resource_slice(name: str, *, node: str = "node-1", driver: str = "gpu.example.com") -> str:
+    return dump(
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": name, "labels": {"rack": "a1"}},
+            "spec": {
+                "driver": driver,
+                "nodeName": node,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                "devices": [
+                    {
+                        "name": "gpu-0",
+                        "attributes": {"model": {"string": "X200"}, "index": {"int": 0}},
+                        "capacity": {"memory": {"value": "80Gi"}},
+                    }
+                ],
+            },
+        }
+    )
+
+
+def claim(name: str) -> str:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    return dump(
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [request]}},
+        }
+    )
+
+
+@pytest.fixture
+def created(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
+    """The name of a slice that exists for this test."""
+    name = "s-" + str(request.node.name).removeprefix("test_").replace("_", "-")[:50].strip("-")
+    kubectl("create", "-f", "-", stdin=resource_slice(name))
+    return name
+
+
+def stored(kubectl: Kubectl, name: str) -> Any:
+    return json.loads(kubectl("get", "resourceslice", name, "-o", "json").stdout)
+
+
+def test_create_validates_on_the_client_and_get_shows_the_columns_of_upstream(kubectl: Kubectl, created: str) -> None:
+    header, row, *_ = kubectl("get", "resourceslices", created).stdout.splitlines()
+
+    assert header.split() == ["NAME", "NODE", "DRIVER", "POOL", "AGE"]
+    assert row.split()[:4] == [created, "node-1", "gpu.example.com", "node-1"]
+
+
+def test_create_of_an_unknown_field_is_refused_with_its_path(kubectl: Kubectl) -> None:
+    wrong = resource_slice("wrong").replace("driver:", "drivr: x\n  driver:")
+
+    done = kubectl("create", "-f", "-", stdin=wrong, check=False)
+
+    assert done.returncode != 0
+    assert 'unknown field "spec.drivr"' in done.stderr
+
+
+def test_get_prints_wide_yaml_name_and_jsonpath(kubectl: Kubectl, created: str) -> None:
+    assert created in kubectl("get", "resourceslices", created, "-o", "wide").stdout
+    document = yaml.safe_load(kubectl("get", "resourceslice", created, "-o", "yaml").stdout)
+    assert document["kind"] == "ResourceSlice"
+    assert document["spec"]["devices"][0]["capacity"]["memory"]["value"] == "80Gi"
+    assert kubectl("get", "resourceslice", created, "-o", "name").stdout == f"resourceslice.{GROUP}/{created}\n"
+    assert kubectl("get", "resourceslice", created, "-o", "jsonpath={.spec.driver}").stdout == "gpu.example.com"
+
+
+def test_get_selects_by_label_and_field(kubectl: Kubectl, created: str) -> None:
+    by_field = kubectl("get", "resourceslices", "--field-selector", f"metadata.name={created}", "-o", "name").stdout
+    assert by_field.split() == [f"resourceslice.{GROUP}/{created}"]
+    assert created in kubectl("get", "resourceslices", "-l", "rack=a1", "-o", "name").stdout
+    assert created not in kubectl("get", "resourceslices", "-l", "rack=b2", "-o", "name").stdout
+
+
+def test_get_of_a_missing_object_says_not_found(kubectl: Kubectl) -> None:
+    done = kubectl("get", "resourceslice", "nowhere", check=False)
+
+    assert done.returncode == 1
+    assert f'Error from server (NotFound): resourceslices.{GROUP} "nowhere" not found' in done.stderr
+
+
+def test_get_pages_through_chunks(kubectl: Kubectl) -> None:
+    for i in range(5):
+        kubectl("create", "-f", "-", stdin=claim(f"chunk-{i}"))
+
+    names = kubectl("get", "resourceclaims", "--chunk-size=2", "-o", "name").stdout
+
+    assert [f"chunk-{i}" in names for i in range(5)] == [True] * 5
+
+
+def test_get_watch_shows_a_change_as_it_happens(
+    dev: DevServer, kubectl: Kubectl, kubectl_binary: pathlib.Path, created: str
+) -> None:
+    command = [
+        str(kubectl_binary),
+        "--kubeconfig",
+        str(dev.kubeconfig),
+        "get",
+        "resourceslice",
+        created,
+        "-w",
+        "-o",
+        "name",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().strip().endswith(created)
+        kubectl("label", "resourceslice", created, "seen=yes")
+        assert watching.stdout.readline().strip().endswith(created)
+        watching.terminate()
+
+
+def test_describe_prints_the_object(kubectl: Kubectl, created: str) -> None:
+    text = kubectl("describe", "resourceslice", created).stdout
+
+    assert created in text
+    assert "gpu.example.com" in text
+
+
+def test_label_and_annotate_change_metadata_and_not_the_generation(kubectl: Kubectl, created: str) -> None:
+    kubectl("label", "resourceslice", created, "rack=b2", "--overwrite")
+    kubectl("annotate", "resourceslice", created, "note=hello")
+
+    metadata = stored(kubectl, created)["metadata"]
+    assert (metadata["labels"]["rack"], metadata["annotations"]["note"], metadata["generation"]) == ("b2", "hello", 1)
+
+
+def test_edit_saves_what_the_editor_wrote(kubectl: Kubectl, created: str, tmp_path: pathlib.Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/X200/X300/' \"$1\"\n")
+    editor.chmod(0o755)
+
+    kubectl("edit", "resourceslice", created, KUBE_EDITOR=str(editor))
+
+    assert stored(kubectl, created)["spec"]["devices"][0]["attributes"]["model"] == {"string": "X300"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("merge", '{"spec":{"pool":{"generation":2}}}'),
+        ("json", '[{"op":"replace","path":"/spec/pool/generation","value":2}]'),
+    ],
+)
+def test_patch_changes_spec_and_raises_the_generation(kubectl: Kubectl, kind: str, patch: str) -> None:
+    name = f"patched-{kind}"
+    kubectl("create", "-f", "-", stdin=resource_slice(name))
+
+    kubectl("patch", "resourceslice", name, "--type", kind, "-p", patch)
+
+    found = stored(kubectl, name)
+    assert (found["spec"]["pool"]["generation"], found["metadata"]["generation"]) == (2, 2)
+
+
+def test_apply_creates_changes_and_then_has_nothing_to_do(kubectl: Kubectl, tmp_path: pathlib.Path) -> None:
+    manifest = tmp_path / "slice.yaml"
+    manifest.write_text(resource_slice("applied"))
+
+    assert kubectl("apply", "-f", str(manifest)).stdout == f"resourceslice.{GROUP}/applied created\n"
+    assert kubectl("apply", "-f", str(manifest)).stdout == f"resourceslice.{GROUP}/applied unchanged\n"
+    manifest.write_text(resource_slice("applied").replace("X200", "X400"))
+    assert kubectl("diff", "-f", str(manifest), check=False).returncode == 1
+    assert kubectl("apply", "-f", str(manifest)).stdout == f"resourceslice.{GROUP}/applied configured\n"
+    assert kubectl("diff", "-f", str(manifest)).stdout == ""
+
+
+def test_replace_with_a_stale_version_is_a_conflict(kubectl: Kubectl, created: str, tmp_path: pathlib.Path) -> None:
+    manifest = tmp_path / "old.json"
+    manifest.write_text(json.dumps(stored(kubectl, created)))
+    kubectl("label", "resourceslice", created, "newer=yes")
+
+    done = kubectl("replace", "-f", str(manifest), check=False)
+
+    assert done.returncode != 0
+    assert "the object has been modified; please apply your changes to the latest version and try again" in done.stderr
+
+
+def test_a_server_dry_run_shows_the_object_and_stores_nothing(kubectl: Kubectl) -> None:
+    shown = kubectl("create", "-f", "-", "--dry-run=server", "-o", "yaml", stdin=resource_slice("dry")).stdout
+
+    assert yaml.safe_load(shown)["metadata"]["uid"]
+    assert kubectl("get", "resourceslice", "dry", check=False).returncode == 1
+
+
+def test_explain_knows_every_level(kubectl: Kubectl) -> None:
+    text = kubectl("explain", "resourceslice.spec.devices", "--recursive").stdout
+
+    assert "KIND:       ResourceSlice" in text
+    assert "FIELD: devices <[]Device>" in text
+    for member in ("attributes", "capacity", "consumesCounters", "taints", "bindingConditions", "requestPolicy"):
+        assert member in text
+    assert "DESCRIPTION:\n    <empty>" not in text
+
+
+def test_wait_returns_when_the_condition_holds(
+    dev: DevServer, kubectl: Kubectl, kubectl_binary: pathlib.Path, created: str
+) -> None:
+    command = [str(kubectl_binary), "--kubeconfig", str(dev.kubeconfig), "wait", f"resourceslice/{created}"]
+    command += ["--for=jsonpath={.metadata.labels.done}=yes", "--timeout=30s"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        kubectl("label", "resourceslice", created, "done=yes")
+        out, err = waiting.communicate(timeout=40)
+    assert (waiting.returncode, "condition met" in out) == (0, True), err
+
+
+def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl, created: str) -> None:
+    began = time.monotonic()
+
+    assert f'resourceslice.{GROUP} "{created}" deleted' in kubectl("delete", "resourceslice", created).stdout
+
+    assert time.monotonic() - began < 20
+    assert kubectl("get", "resourceslice", created, check=False).returncode == 1
+
+
+def test_delete_all_of_a_namespace_leaves_other_namespaces_alone(kubectl: Kubectl) -> None:
+    for namespace in ("red", "blue"):
+        kubectl("create", "-n", namespace, "-f", "-", stdin=claim("one"))
+
+    kubectl("delete", "resourceclaims", "--all", "-n", "red")
+
+    assert "No resources found" in kubectl("get", "resourceclaims", "-n", "red").stderr
+    assert "one" in kubectl("get", "resourceclaims", "-n", "blue", "-o", "name").stdout
+
+
+def test_the_status_of_a_claim_is_patched_through_its_subresource(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=claim("with-status"))
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}
+    status = {"status": {"allocation": {"devices": {"results": [result]}}}}
+
+    kubectl("patch", "resourceclaim", "with-status", "--subresource=status", "--type=merge", "-p", json.dumps(status))
+
+    rows = kubectl("get", "resourceclaim", "with-status").stdout
+    assert "allocated" in rows
+
+
+def test_api_resources_lists_the_four_kinds(kubectl: Kubectl) -> None:
+    rows = kubectl("api-resources", f"--api-group={GROUP}", "--no-headers").stdout.splitlines()
+
+    assert [(row.split()[0], row.split()[-2]) for row in rows] == [
+        ("deviceclasses", "false"),
+        ("resourceclaims", "true"),
+        ("resourceclaimtemplates", "true"),
+        ("resourceslices", "false"),
+    ]
+
+
+def test_get_raw_answers_as_the_server_does(kubectl: Kubectl) -> None:
+    document = json.loads(kubectl("get", "--raw", f"/apis/{GROUP}/v1/resourceslices?limit=1").stdout)
+
+    assert (document["kind"], document["apiVersion"]) == ("ResourceSliceList", f"{GROUP}/v1")
+    assert kubectl("get", "--raw", "/readyz").stdout == "ok"
+
+
+def test_kubectl_takes_the_server_for_kubernetes_1_36(kubectl: Kubectl) -> None:
+    assert "Server Version: v1.36" in kubectl("version").stdout

@@ -1,0 +1,1 @@
+"""Faults injected into real processes, and what must hold afterwards."""

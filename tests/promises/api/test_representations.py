@@ -1,0 +1,297 @@
+"""One object in many forms: Table, partial metadata, YAML, pretty JSON, gzip; and the forms there are not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.promises.api.client import (
+    CLASSES,
+    GROUP,
+    MERGE,
+    PARTIAL,
+    PARTIAL_LIST,
+    SLICES,
+    TABLE,
+    Client,
+    Object,
+    claim,
+    claims,
+    names,
+    resource_slice,
+    version,
+)
+
+YAML = "application/yaml"
+THRESHOLD = 131072
+TEXT = 'ü <&> \u2028 "q" 😀 yes 0x1 1e3 2001-01-01 ~\nnext: line # no\ttab'
+
+
+def accept(form: str, **more: str) -> dict[str, str]:
+    return {"Accept": form, **more}
+
+
+@pytest.fixture
+def path(api: Client, mine: str) -> str:
+    api.create(claims(mine), claim("one", annotations={"text": TEXT, "empty": "", "number": "1"}))
+    return f"{claims(mine)}/one"
+
+
+# Table
+
+
+def test_a_table_has_the_kinds_columns_and_a_row_for_each_object(api: Client, mine: str) -> None:
+    for i in range(2):
+        api.create(SLICES, resource_slice(f"{mine}-{i}", f"{mine}-node"))
+    selector = {"fieldSelector": f"spec.nodeName={mine}-node"}
+
+    table = api.ask("GET", SLICES, headers=accept(TABLE), **selector).json
+
+    listed = api.get(SLICES, **selector)
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert table["metadata"] == listed["metadata"]
+    columns = table["columnDefinitions"]
+    assert [column["name"] for column in columns] == ["Name", "Node", "Driver", "Pool", "Age"]
+    assert all(column.keys() == {"name", "type", "format", "description", "priority"} for column in columns)
+    assert [row["cells"][:4] for row in table["rows"]] == [
+        [f"{mine}-{i}", f"{mine}-node", "gpu.example.com", f"{mine}-node"] for i in range(2)
+    ]
+    for row, item in zip(table["rows"], listed["items"], strict=True):
+        partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": item["metadata"]}
+        assert row["object"] == partial
+
+
+def test_a_table_of_a_chunk_goes_on_like_the_list(api: Client, mine: str) -> None:
+    for name in "abc":
+        api.create(claims(mine), claim(name))
+
+    first = api.ask("GET", claims(mine), headers=accept(TABLE), limit=2).json
+    onward = first["metadata"]["continue"]
+    rest = api.ask("GET", claims(mine), headers=accept(TABLE), limit=2, continue_=onward).json
+
+    assert first["metadata"]["remainingItemCount"] == 1
+    assert [row["cells"][0] for row in first["rows"] + rest["rows"]] == ["a", "b", "c"]
+    assert rest["columnDefinitions"] == first["columnDefinitions"]
+
+
+@pytest.mark.parametrize("wanted", ["None", "Metadata", "Object", ""])
+def test_include_object_says_what_a_row_carries(api: Client, path: str, wanted: str) -> None:
+    table = api.ask("GET", path, headers=accept(TABLE), includeObject=wanted).json
+
+    (row,) = table["rows"]
+    stored = api.get(path)
+    expected = {"None": None, "Object": stored}.get(wanted, row["object"])
+    assert row["object"] == expected
+    if wanted in ("", "Metadata"):
+        assert (row["object"]["kind"], row["object"]["metadata"]) == ("PartialObjectMetadata", stored["metadata"])
+    assert table["metadata"] == {"resourceVersion": stored["metadata"]["resourceVersion"]}
+
+
+def test_a_bad_include_object_comes_after_the_read(api: Client, path: str) -> None:
+    text = "Unable to convert to Table as requested: includeObject: Invalid value: \"x\": must be 'Metadata', 'Object', 'None', or empty"
+    assert api.ask("GET", path, headers=accept(TABLE), includeObject="x").json["message"] == text
+    assert api.ask("GET", f"{path}-none", headers=accept(TABLE), includeObject="x").status == 404
+    assert api.ask("GET", path, includeObject="x").status == 200
+
+
+def test_writes_answer_in_the_form_that_was_asked_for(api: Client, mine: str) -> None:
+    made = api.ask("POST", claims(mine), claim("one"), headers=accept(TABLE))
+    put = api.ask("PUT", f"{claims(mine)}/one", claim("one", labels={"a": "b"}), headers=accept(PARTIAL))
+    patched = api.ask("PATCH", f"{claims(mine)}/one", "{}", headers=accept(YAML, **{"Content-Type": MERGE}))
+    listed = api.ask("DELETE", claims(mine), headers=accept(TABLE))
+
+    assert (made.status, made.json["rows"][0]["cells"][:2]) == (201, ["one", "pending"])
+    assert (put.json["kind"], put.json.keys()) == ("PartialObjectMetadata", {"kind", "apiVersion", "metadata"})
+    assert yaml.safe_load(patched.body)["metadata"]["labels"] == {"a": "b"}
+    assert [row["cells"][0] for row in listed.json["rows"]] == ["one"]
+
+
+# Partial metadata
+
+
+def test_partial_metadata_is_the_metadata_alone(api: Client, path: str) -> None:
+    stored, collection = api.get(path), path.rpartition("/")[0]
+
+    one = api.ask("GET", path, headers=accept(PARTIAL)).json
+    listed = api.ask("GET", collection, headers=accept(PARTIAL_LIST)).json
+
+    assert one == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored["metadata"]}
+    assert (listed["kind"], listed["items"]) == ("PartialObjectMetadataList", [one])
+    assert listed["metadata"] == {"resourceVersion": listed["metadata"]["resourceVersion"]}
+
+
+def test_a_list_is_no_partial_object_and_an_object_no_partial_list(api: Client, path: str) -> None:
+    collection = path.rpartition("/")[0]
+    assert "but the requested object is a list" in api.ask("GET", collection, headers=accept(PARTIAL)).json["message"]
+    single = api.ask("GET", path, headers=accept(PARTIAL_LIST))
+    assert (single.status, "is not a list" in single.json["message"]) == (406, True)
+    assert api.ask("GET", f"{path}-none", headers=accept(PARTIAL_LIST)).status == 404, "the read comes first"
+
+
+def test_a_write_whose_answer_has_no_such_form_has_happened_all_the_same(api: Client, mine: str) -> None:
+    reply = api.ask("POST", claims(mine), claim("one"), headers=accept(PARTIAL_LIST))
+
+    assert reply.status == 406
+    assert names(api.get(claims(mine))) == ["one"]
+
+
+# YAML, pretty JSON
+
+
+def test_yaml_says_the_same_as_json(api: Client, path: str) -> None:
+    collection = path.rpartition("/")[0]
+    for where in (path, collection, f"{path}-none"):
+        reply = api.ask("GET", where, headers=accept(YAML))
+        assert reply.headers["Content-Type"] == YAML
+        assert reply.body.endswith(b"\n")
+        assert yaml.safe_load(reply.body) == api.ask("GET", where).json
+    table = api.ask("GET", collection, headers=accept(TABLE.replace("json", "yaml")))
+    assert yaml.safe_load(table.body)["kind"] == "Table"
+
+
+def test_yaml_is_taken_as_json_is(api: Client, mine: str) -> None:
+    text = yaml.safe_dump(claim("one", annotations={"text": TEXT, "yes": "on"}), allow_unicode=True)
+
+    reply = api.ask("POST", claims(mine), text, headers={"Content-Type": "application/yaml; charset=utf-8"})
+
+    assert reply.status == 201, reply.text
+    assert reply.json["metadata"]["annotations"] == {"text": TEXT, "yes": "on"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "pretty"),
+    [
+        ({}, {}, False),
+        ({}, {"pretty": "true"}, True),
+        ({}, {"pretty": "0"}, False),
+        ({}, {"pretty": "nonsense"}, False),
+        ({}, {"pretty": ""}, False),
+        ({"User-Agent": "curl/8"}, {}, True),
+        ({"User-Agent": "Mozilla/5.0 (X)"}, {"pretty": "false"}, False),
+        ({"Accept": "application/json;pretty=1"}, {"pretty": "0"}, True),
+    ],
+)
+def test_json_is_indented_for_people(
+    api: Client, path: str, headers: dict[str, str], query: dict[str, Any], pretty: bool
+) -> None:
+    for where in (path, path.rpartition("/")[0], f"{path}-none"):
+        reply = api.ask("GET", where, headers=headers, **query)
+        assert reply.body.startswith(b'{\n  "kind": "') is pretty
+        assert reply.body.endswith(b"\n") is not pretty
+        assert reply.json == api.ask("GET", where).json
+
+
+def test_json_is_escaped_as_go_does_it(api: Client, path: str) -> None:
+    body = api.ask("GET", path).body
+
+    assert b"\\u003c\\u0026\\u003e \\u2028" in body
+    assert "ü".encode() in body
+    assert body.count(b"\n") == 1
+    assert list(json.loads(body)) == ["kind", "apiVersion", "metadata", "spec", "status"]
+
+
+# gzip
+
+
+def sized(api: Client, path: str, size: int) -> None:
+    """Makes the answer to a GET exactly so many bytes long."""
+    api.patch(path, {"metadata": {"annotations": {"padding": "x"}}})
+    missing = size - len(api.ask("GET", path).body)
+    api.patch(path, {"metadata": {"annotations": {"padding": "x" * (1 + missing)}}})
+    assert len(api.ask("GET", path).body) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "encoding", "compressed"),
+    [
+        (THRESHOLD, "gzip", False),
+        (THRESHOLD + 1, "gzip", True),
+        (THRESHOLD + 1, "deflate, gzip", True),
+        (THRESHOLD + 1, "gzip;q=1.0", False),
+        (THRESHOLD + 1, "GZIP", False),
+        (THRESHOLD + 1, "*", False),
+        (THRESHOLD + 1, "", False),
+    ],
+)
+def test_answers_above_128_kibibytes_are_compressed_for_who_asks(
+    api: Client, path: str, size: int, encoding: str, compressed: bool
+) -> None:
+    sized(api, path, size)
+
+    reply = api.ask("GET", path, headers={"Accept-Encoding": encoding})
+
+    assert reply.headers["Content-Encoding"] == ("gzip" if compressed else None)
+    assert reply.headers["Vary"] == ("Accept-Encoding" if compressed else None)
+    plain = api.ask("GET", path).body
+    assert (gzip.decompress(reply.body) if compressed else reply.body) == plain
+
+
+def test_large_lists_are_compressed_whole(api: Client, mine: str) -> None:
+    for i in range(8):
+        api.create(claims(mine), claim(f"c{i}", annotations={"padding": f"{i}" * 60_000}))
+    for form in ("application/json", YAML, TABLE, PARTIAL_LIST):
+        plain = api.ask("GET", claims(mine), headers=accept(form))
+        reply = api.ask("GET", claims(mine), headers=accept(form, **{"Accept-Encoding": "gzip"}))
+        assert reply.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(reply.body) == plain.body
+
+
+# What there is not
+
+
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [
+        ("text/html", 406),
+        ("application/vnd.kubernetes.protobuf", 406),
+        ("application/xml;q=1, application/json;q=0.1", 200),
+        ("*/*", 200),
+        ("", 200),
+        ("application/json;as=Table;g=meta.k8s.io;v=v2", 406),
+        ("application/json;as=Nothing;g=meta.k8s.io;v=v1,application/json", 200),
+        (f"{TABLE},application/json", 200),
+    ],
+)
+def test_what_cannot_be_given_is_406(api: Client, path: str, form: str, code: int) -> None:
+    reply = api.ask("GET", path, headers=accept(form))
+
+    assert reply.status == code
+    if code == 406:
+        assert reply.json["reason"] == "NotAcceptable"
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "json", "application/json;;"])
+def test_what_cannot_be_read_is_415(api: Client, mine: str, media: str) -> None:
+    for method, path in (("POST", claims(mine)), ("PUT", f"{claims(mine)}/one"), ("DELETE", f"{claims(mine)}/one")):
+        refusal = api.refusal(method, path, json.dumps(claim("one")), kind=media)
+        assert (refusal.code, refusal.reason) == (415, "UnsupportedMediaType")
+
+
+def test_a_watch_is_never_yaml_nor_compressed(api: Client, path: str) -> None:
+    collection = path.rpartition("/")[0]
+    sized(api, path, THRESHOLD + 5)
+
+    assert api.ask("GET", collection, headers=accept(YAML), watch="1").status == 406
+    reply = api.ask("GET", collection, headers={"Accept-Encoding": "gzip"}, watch="1", timeoutSeconds=1)
+    assert reply.headers["Content-Encoding"] is None
+    assert json.loads(reply.body.splitlines()[0])["type"] == "ADDED"
+
+
+def test_every_answer_forbids_caching(api: Client, path: str) -> None:
+    for where in (path, path.rpartition("/")[0], f"{path}-none", CLASSES):
+        reply = api.ask("GET", where)
+        assert reply.headers["Cache-Control"] == "no-cache, private"
+        assert reply.headers["Audit-Id"]
+        assert reply.headers["Content-Type"] == "application/json"
+
+
+def test_the_forms_of_a_list_agree_on_its_version(api: Client, path: str) -> None:
+    collection = path.rpartition("/")[0]
+    bodies: list[Object] = [api.ask("GET", collection, headers=accept(form)).json for form in ("", TABLE, PARTIAL_LIST)]
+
+    assert len({version(body) for body in bodies}) == 1
+    assert GROUP in bodies[0]["apiVersion"]

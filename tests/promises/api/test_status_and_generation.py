@@ -1,0 +1,195 @@
+"""The subresource `status`, and metadata.generation: who changes what."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.promises.api.client import (
+    ALLOCATED,
+    CLASSES,
+    GROUP,
+    JSON_PATCH,
+    MERGE,
+    RESERVED,
+    RESULT,
+    SLICES,
+    TABLE,
+    Client,
+    Object,
+    claim,
+    claims,
+    device_class,
+    resource_slice,
+    templates,
+    version,
+)
+
+
+@pytest.fixture
+def stored(api: Client, mine: str) -> Object:
+    return api.create(claims(mine), claim("one", labels={"a": "1"}, finalizers=["example.com/f"]))
+
+
+@pytest.fixture
+def path(mine: str, stored: Object) -> str:
+    return f"{claims(mine)}/one"
+
+
+def test_status_is_written_at_its_own_endpoint_only(api: Client, stored: Object, path: str) -> None:
+    ignored = api.put(path, {**stored, "status": ALLOCATED})
+    assert ignored == stored
+
+    written = api.put(f"{path}/status", {**stored, "status": ALLOCATED})
+    assert written["status"]["reservedFor"] == RESERVED
+    assert version(written) > version(stored)
+    assert api.get(f"{path}/status") == api.get(path) == written
+
+    kept = api.put(path, {**written, "status": {}})
+    assert kept == written
+    assert api.patch(path, {"status": None, "metadata": {"labels": {"b": "2"}}})["status"] == written["status"]
+
+
+def test_a_status_write_leaves_everything_else_as_stored(api: Client, stored: Object, path: str) -> None:
+    sent = {
+        **stored,
+        "status": ALLOCATED,
+        "spec": {"devices": {}},
+        "metadata": {
+            **stored["metadata"],
+            "labels": {"x": "y"},
+            "annotations": {"x": "y"},
+            "finalizers": [],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}],
+            "generation": 9,
+            "deletionTimestamp": "2001-01-01T00:00:00Z",
+            "creationTimestamp": "2001-01-01T00:00:00Z",
+        },
+    }
+
+    for written in (
+        api.put(f"{path}/status", sent),
+        api.patch(f"{path}/status", {"spec": None, "metadata": {"labels": None}}),
+    ):
+        assert written["spec"] == stored["spec"]
+        assert {**written["metadata"], "resourceVersion": None} == {**stored["metadata"], "resourceVersion": None}
+
+
+def test_a_status_patch_is_judged_like_any_other(api: Client, stored: Object, path: str) -> None:
+    patched = api.patch(f"{path}/status", {"status": ALLOCATED})
+    assert patched["status"]["allocation"]["devices"]["results"] == [RESULT]
+    assert api.patch(f"{path}/status", {"status": ALLOCATED}) == patched, "a no-op"
+    operations = [{"op": "remove", "path": "/status/reservedFor"}]
+    assert "reservedFor" not in api.patch(f"{path}/status", operations, kind=JSON_PATCH)["status"]
+
+    stale = {"metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]}}
+    assert api.refusal("PATCH", f"{path}/status", stale, kind=MERGE).code == 409
+    other = {"metadata": {"uid": "x"}}
+    assert api.refusal("PATCH", f"{path}/status", other, kind=MERGE).code == 422
+    assert api.refusal("PUT", f"{path}/status", {**stored, **other}).code == 400
+    named = {**stored, "metadata": {**stored["metadata"], "uid": "x", "resourceVersion": ""}}
+    assert api.refusal("PUT", f"{path}/status", named).code == 409
+    bad = {"status": {"reservedFor": [{"resource": "", "name": "p", "uid": "u"}]}}
+    refusal = api.refusal("PATCH", f"{path}/status", bad, kind=MERGE)
+    assert (refusal.code, refusal.causes[0][0]) == (422, "status.reservedFor[0].resource")
+
+
+def test_a_status_write_that_changes_nothing_writes_nothing(api: Client, stored: Object, path: str) -> None:
+    assert api.put(f"{path}/status", stored) == stored
+    assert api.put(f"{path}/status", {**claim("one"), "status": {}}) == stored
+
+
+def test_status_of_an_absent_object_is_404_and_is_never_created(api: Client, mine: str) -> None:
+    path = f"{claims(mine)}/none/status"
+    assert api.refusal("GET", path).code == 404
+    assert api.refusal("PUT", path, claim("none")).code == 404
+    assert api.refusal("PATCH", path, {}, kind=MERGE).code == 404
+    assert api.refusal("POST", path, claim("none")).code == 405
+
+
+def test_status_has_no_table(api: Client, path: str) -> None:
+    assert api.ask("GET", f"{path}/status", headers={"Accept": TABLE}).status == 406
+
+
+def test_a_status_write_goes_on_while_the_object_is_being_deleted(api: Client, stored: Object, path: str) -> None:
+    api.patch(f"{path}/status", {"status": ALLOCATED})
+    marked = api.delete(path)
+
+    written = api.patch(f"{path}/status", {"status": {"reservedFor": None}, "metadata": {"finalizers": None}})
+
+    assert written["status"].keys() == {"allocation"}
+
+    assert written["metadata"]["finalizers"] == ["example.com/f"], "the last finalizer is not removed here"
+    assert written["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
+    assert api.patch(path, {"metadata": {"finalizers": None}})["status"] == written["status"]
+    assert api.refusal("GET", path).code == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE", "POST"])
+def test_kinds_without_a_status_have_no_such_path(api: Client, mine: str, method: str) -> None:
+    api.create(CLASSES, device_class(mine))
+    api.create(SLICES, resource_slice(mine))
+    api.create(templates(mine), {"metadata": {"name": "t"}, "spec": {"spec": claim()["spec"]}})
+    for path in (f"{CLASSES}/{mine}", f"{SLICES}/{mine}", f"{templates(mine)}/t"):
+        body: Object | None = None if method in ("GET", "DELETE") else {}
+        refusal = api.refusal(method, f"{path}/status", body, kind=MERGE if method == "PATCH" else "")
+        assert refusal == (404, "NotFound", "the server could not find the requested resource")
+
+
+def test_generation_counts_changes_of_the_spec(api: Client, mine: str) -> None:
+    path = f"{CLASSES}/{mine}"
+    expression = {"selectors": [{"cel": {"expression": "true"}}]}
+    made = api.create(CLASSES, {**device_class(mine, generation=7), "spec": {}})
+    assert made["metadata"]["generation"] == 1
+
+    steps = [
+        ({"metadata": {"labels": {"a": "b"}}}, 1),
+        ({"spec": expression}, 2),
+        ({"spec": expression}, 2),
+        ({"metadata": {"generation": 99}}, 2),
+        ({"spec": {"selectors": []}}, 3),
+        ({"spec": {"selectors": None}}, 3),
+        ({"metadata": {"generation": None}}, 3),
+        ({"spec": expression, "metadata": {"annotations": {"x": "y"}}}, 4),
+    ]
+    for patch, generation in steps:
+        assert api.patch(path, patch)["metadata"]["generation"] == generation, patch
+
+
+def test_a_mark_for_deletion_counts_as_a_change_once(api: Client, mine: str) -> None:
+    path = f"{SLICES}/{mine}"
+    assert api.create(SLICES, resource_slice(mine, finalizers=["example.com/f"]))["metadata"]["generation"] == 1
+
+    assert api.delete(path)["metadata"]["generation"] == 2
+    assert api.delete(path)["metadata"]["generation"] == 2
+    assert api.delete(path, propagationPolicy="Foreground")["metadata"]["generation"] == 2
+    api.patch(path, {"metadata": {"finalizers": None}})
+
+
+def test_the_same_amount_in_another_spelling_is_no_change(api: Client, mine: str) -> None:
+    made = resource_slice(mine)
+    made["spec"]["devices"][0]["capacity"] = {"memory": {"value": "1Gi"}}
+    before = api.create(SLICES, made)
+    made["spec"]["devices"][0]["capacity"] = {"memory": {"value": "1024Mi"}}
+
+    assert api.put(f"{SLICES}/{mine}", made)["metadata"]["generation"] == before["metadata"]["generation"]
+
+
+def test_claims_have_no_generation_but_the_one_they_were_given(api: Client, mine: str) -> None:
+    assert "generation" not in api.create(claims(mine), claim("one"))["metadata"]
+    api.create(claims(mine), claim("two", generation=5, finalizers=["example.com/f"]))
+    path = f"{claims(mine)}/two"
+
+    assert api.patch(path, {"metadata": {"labels": {"a": "b"}, "generation": 9}})["metadata"]["generation"] == 5
+    assert api.delete(path)["metadata"]["generation"] == 6
+    api.patch(path, {"metadata": {"finalizers": None}})
+    assert api.refusal("POST", claims(mine), claim("three", generation=-1)).code == 422
+
+
+def test_a_warning_of_the_kind_comes_with_every_write(api: Client, mine: str) -> None:
+    loud = resource_slice(mine)
+    loud["spec"]["driver"] = "GPU.example.com"
+    text = 'driver names should be lowercase; \\"GPU.example.com\\" contains uppercase characters'
+    for method, path in (("POST", SLICES), ("PUT", f"{SLICES}/{mine}")):
+        (warning,) = api.ask(method, path, loud).headers.get_all("Warning") or []
+        assert text in warning
+    assert GROUP in api.get(f"{SLICES}/{mine}")["apiVersion"]

@@ -1,0 +1,375 @@
+"""Who a request comes from. Traps T2 and T3: every way in which somebody could pass for the front proxy is tried."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from apiserver import tls
+from apiserver.apimachinery.request import User
+from apiserver.config import RequestHeader
+from apiserver.filters.authenticate import (
+    CREDENTIAL_ID,
+    FAILURE_SECONDS,
+    Trust,
+    Verified,
+    authenticate,
+    proxied_user,
+    unescape_key,
+)
+from apiserver.filters.state import Peer, Request
+from tests.fixtures.authorities import NOW, SERVER, Holder, issue
+from tests.fixtures.connection import Answer, Connection
+from tests.unit.filters.chain import outer
+
+HEADER = RequestHeader(
+    ca_file="", allowed_names=("front-proxy",), username_headers=("x-remote-user",), group_headers=("x-remote-group",),
+    uid_headers=("x-remote-uid",), extra_prefixes=("x-remote-extra-",),
+)  # fmt: skip
+USERS, PROXIES = issue("users ca", ca=True), issue("proxies ca", ca=True)
+SPOOFED = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
+
+
+class Rig:
+    """The filter in front of a handler that keeps whom it served."""
+
+    def __init__(self, *, header: RequestHeader = HEADER, anonymous: bool = True) -> None:
+        self.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(PROXIES.pem))
+        self.time = NOW.timestamp()
+        self.served: list[User] = []
+        self.handler = outer(
+            authenticate(
+                self._serve,
+                trust=lambda: self.trust,
+                names=header,
+                anonymous=anonymous,
+                now=lambda: self.time,
+                clock=lambda: 0.0,
+            )
+        )
+
+    async def _serve(self, request: Request) -> web.StreamResponse:
+        self.served.append(request.user)
+        return web.Response()
+
+    async def ask(
+        self, headers: dict[str, str] | list[tuple[str, str]] | None = None, *, peer: Peer | None = None
+    ) -> Answer:
+        return await Connection(self.handler, peer=peer).ask("GET", "/x", headers)
+
+    async def user(
+        self, headers: dict[str, str] | list[tuple[str, str]] | None = None, *, peer: Peer | None = None
+    ) -> User:
+        answer = await self.ask(headers, peer=peer)
+        assert answer.status == 200, answer.text
+        return self.served[-1]
+
+    async def refused(
+        self, headers: dict[str, str] | list[tuple[str, str]] | None = None, *, peer: Peer | None = None
+    ) -> None:
+        answer = await self.ask(headers, peer=peer)
+        assert answer.status == 401
+        assert answer.json == {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "Unauthorized",
+            "reason": "Unauthorized", "code": 401,
+        }  # fmt: skip
+        assert "WWW-Authenticate" not in answer.headers
+        assert not self.served
+
+
+def proxy(**how: object) -> Holder:
+    return issue("front-proxy", PROXIES, **how)  # type: ignore[arg-type]
+
+
+def jane() -> Holder:
+    return issue("jane", USERS, groups=("devs", "ops"))
+
+
+# ---------------------------------------------------------------------------------------------------------------- nobody
+
+
+async def test_without_credentials_one_is_anonymous() -> None:
+    assert await Rig().user() == User("system:anonymous", groups=("system:unauthenticated",))
+
+
+async def test_anonymous_requests_can_be_refused() -> None:
+    await Rig(anonymous=False).refused()
+
+
+# ---------------------------------------------------------------------------------------------------------------- certificates
+
+
+async def test_a_client_certificate_names_user_groups_and_itself() -> None:
+    holder = jane()
+    user = await Rig().user(peer=holder.peer)
+    assert (user.name, user.uid, user.groups) == ("jane", "", ("devs", "ops", "system:authenticated"))
+    [credential] = user.extra[CREDENTIAL_ID]
+    assert credential.startswith("X509SHA256=")
+    assert len(credential) == len("X509SHA256=") + 64
+
+
+async def test_a_uid_in_the_subject_is_the_users() -> None:
+    assert (await Rig().user(peer=issue("jane", USERS, uids=("u-1",)).peer)).uid == "u-1"
+
+
+async def test_two_uids_are_no_authentication() -> None:
+    await Rig().refused(peer=issue("jane", USERS, uids=("a", "b")).peer)
+
+
+async def test_a_certificate_without_a_name_proves_nobody() -> None:
+    rig = Rig()
+    rig.trust = replace(rig.trust, proxy=None)
+    assert (await rig.user(peer=issue("", USERS, groups=("system:masters",)).peer)).name == "system:anonymous"
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        lambda: issue("jane", USERS, ends=-0.1),
+        lambda: issue("jane", USERS, usages=(SERVER,)),
+        lambda: issue("jane", issue("users ca", ca=True)),
+        lambda: issue("jane"),
+    ],
+    ids=["expired", "of a server", "of a CA of that name", "self-signed"],
+)
+async def test_a_certificate_that_does_not_hold_is_no_anonymity(holder: object) -> None:
+    made: Holder = holder()  # type: ignore[operator]
+    await Rig().refused(peer=made.peer)
+    await Rig().refused(SPOOFED, peer=made.peer)
+
+
+# ---------------------------------------------------------------------------------------------------------------- the front proxy
+
+
+async def test_the_front_proxy_names_the_user() -> None:
+    headers = [
+        ("X-Remote-User", "jane"), ("X-Remote-Uid", "u-1"), ("X-Remote-Group", "a,b"), ("x-remote-group", "c"), ("X-Remote-Group", ""),
+        ("X-Remote-Extra-Example.com%2fScope", "View"), ("X-REMOTE-EXTRA-Example.com%2FScope", "Edit"), ("X-Remote-Extra-Plain", "ä"),
+    ]  # fmt: skip
+    user = await Rig().user(headers, peer=proxy().peer)
+    assert (user.name, user.uid, user.groups) == ("jane", "u-1", ("a,b", "c", "system:authenticated"))
+    assert user.extra == {"example.com/scope": ("View", "Edit"), "plain": ("ä",)}
+
+
+async def test_what_the_proxy_says_of_authentication_is_not_doubled() -> None:
+    rig = Rig()
+    anonymous = {"X-Remote-User": "system:anonymous", "X-Remote-Group": "system:unauthenticated"}
+    assert (await rig.user(anonymous, peer=proxy().peer)).groups == ("system:unauthenticated",)
+    named = {"X-Remote-User": "jane", "X-Remote-Group": "system:authenticated"}
+    assert (await rig.user(named, peer=proxy().peer)).groups == ("system:authenticated",)
+
+
+async def test_the_aggregators_groupless_callers_become_authenticated() -> None:
+    user = await Rig().user({"X-Remote-User": "system:kube-aggregator"}, peer=proxy().peer)
+    assert user.groups == ("system:authenticated",)
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Remote-User": ""}, {"X-Remote-Group": "system:masters"}])
+async def test_a_proxy_that_names_nobody_is_no_user_itself(headers: dict[str, str]) -> None:
+    await Rig().refused(headers, peer=proxy().peer)
+
+
+async def test_an_empty_list_of_names_allows_any_name_of_the_proxys_ca() -> None:
+    rig = Rig(header=replace(HEADER, allowed_names=()))
+    assert (await rig.user({"X-Remote-User": "jane"}, peer=issue("whoever", PROXIES).peer)).name == "jane"
+
+
+async def test_the_first_header_with_a_value_names_the_user() -> None:
+    rig = Rig(header=replace(HEADER, username_headers=("x-first", "x-second")))
+    assert (await rig.user([("X-Second", "b"), ("X-First", ""), ("X-First", "c")], peer=proxy().peer)).name == "b"
+
+
+async def test_other_configured_headers_are_read_and_the_usual_ones_are_not() -> None:
+    rig = Rig(header=replace(HEADER, username_headers=("x-who",), group_headers=("x-team",), uid_headers=()))
+    headers = [
+        ("X-Remote-User", "root"),
+        ("X-Who", "jane"),
+        ("X-Remote-Group", "system:masters"),
+        ("X-Team", "devs"),
+        ("X-Remote-Uid", "1"),
+    ]
+    user = await rig.user(headers, peer=proxy().peer)
+    assert (user.name, user.uid, user.groups) == ("jane", "", ("devs", "system:authenticated"))
+
+
+async def test_a_name_that_is_no_text_is_refused() -> None:
+    rig = Rig()
+    connection = Connection(rig.handler, peer=proxy().peer)
+    connection.feed(b"GET /x HTTP/1.1\r\nHost: s\r\nX-Remote-User: r\xffoot\r\n\r\n")
+    assert (await connection.answer()).status == 401
+
+
+# ------------------------------------------------------------------------------------------------ bypasses: T2, T3
+
+CASES = {"plain": "X-Remote-User", "lower": "x-remote-user", "mixed": "x-ReMoTe-UsEr"}
+
+
+@pytest.mark.parametrize("name", CASES.values(), ids=CASES)
+async def test_headers_of_a_client_without_certificate_are_not_read(name: str) -> None:
+    user = await Rig().user({name: "root", "X-Remote-Group": "system:masters", "X-Remote-Extra-A": "b"})
+    assert user.name == "system:anonymous"
+    assert user.groups == ("system:unauthenticated",)
+    assert not user.extra
+
+
+@pytest.mark.parametrize("name", CASES.values(), ids=CASES)
+async def test_headers_of_an_ordinary_client_are_not_read(name: str) -> None:
+    user = await Rig().user([(name, "root"), ("X-Remote-Group", "system:masters"), (name, "admin")], peer=jane().peer)
+    assert (user.name, user.groups) == ("jane", ("devs", "ops", "system:authenticated"))
+
+
+async def test_a_client_certificate_with_the_proxys_name_is_a_client() -> None:
+    holder = issue("front-proxy", USERS)
+    assert (await Rig().user(SPOOFED, peer=holder.peer)).name == "front-proxy"
+
+
+async def test_a_certificate_of_the_proxys_ca_with_another_name_is_nobody() -> None:
+    await Rig().refused(SPOOFED, peer=issue("other-proxy", PROXIES).peer)
+    await Rig().refused(SPOOFED, peer=issue("", PROXIES).peer)
+    await Rig().refused(SPOOFED, peer=issue("FRONT-PROXY", PROXIES).peer)
+
+
+async def test_a_name_hidden_in_front_of_another_does_not_count() -> None:
+    """Go reads the last common name of a subject; a certificate with two must not pass as the first."""
+    await Rig().refused(SPOOFED, peer=issue("jane", PROXIES, before="front-proxy").peer)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"ends": -0.1}, {"starts": 0.5}, {"usages": (SERVER,)}, {"critical_nonsense": True}],
+    ids=["old", "young", "server", "odd"],
+)
+async def test_a_proxy_certificate_that_does_not_hold_is_nobody(how: dict[str, object]) -> None:
+    await Rig().refused(SPOOFED, peer=proxy(**how).peer)
+
+
+async def test_a_chain_to_the_other_bundle_presented_along_helps_nobody() -> None:
+    leaf = issue("front-proxy", USERS)
+    peer = Peer.of(leaf.der, (PROXIES.der, proxy().der))
+    assert (await Rig().user(SPOOFED, peer=peer)).name == "front-proxy"
+    foreign = issue("front-proxy", issue("proxies ca", ca=True))
+    await Rig().refused(SPOOFED, peer=Peer.of(foreign.der, (PROXIES.der,)))
+
+
+async def test_without_a_proxy_bundle_nobody_is_the_proxy() -> None:
+    rig = Rig(header=replace(HEADER, allowed_names=()))
+    rig.trust = replace(rig.trust, proxy=None)
+    await rig.refused(SPOOFED, peer=proxy().peer)
+    assert (await rig.user(SPOOFED, peer=jane().peer)).name == "jane"
+
+
+async def test_without_any_bundle_certificates_say_nothing() -> None:
+    rig = Rig()
+    rig.trust = Trust(client=None, proxy=None)
+    assert (await rig.user(SPOOFED, peer=proxy().peer)).name == "system:anonymous"
+
+
+async def test_one_bundle_in_both_roles_keeps_them_apart_by_name() -> None:
+    rig = Rig()
+    rig.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(USERS.pem))
+    assert (await rig.user({"X-Remote-User": "joe"}, peer=issue("front-proxy", USERS).peer)).name == "joe"
+    assert (await rig.user(SPOOFED, peer=jane().peer)).name == "jane"
+    assert (await rig.user(peer=issue("front-proxy", USERS).peer)).name == "front-proxy"
+
+
+# ---------------------------------------------------------------------------------------------------------------- tokens
+
+
+@pytest.mark.parametrize("value", ["Bearer abc", "bearer abc", "BEARER abc def", "  Bearer abc"])
+async def test_a_token_that_nobody_can_check_is_no_authentication(value: str) -> None:
+    await Rig().refused({"Authorization": value})
+
+
+async def test_a_bad_token_beside_a_good_certificate_does_no_harm() -> None:
+    assert (await Rig().user({"Authorization": "Bearer abc"}, peer=jane().peer)).name == "jane"
+
+
+@pytest.mark.parametrize("value", ["Basic abc", "Bearer", "", "abc", "Bearerabc x"])
+async def test_other_schemes_are_no_credentials(value: str) -> None:
+    assert (await Rig().user({"Authorization": value})).name == "system:anonymous"
+
+
+async def test_a_blank_before_the_token_is_warned_of_and_ignored() -> None:
+    async def fail(_request: Request) -> web.StreamResponse:
+        raise AssertionError
+
+    answer = await Rig(anonymous=False).ask({"Authorization": "Bearer  abc"})
+    assert answer.status == 401
+    assert answer.headers["Warning"] == (
+        '299 - "the provided Authorization header contains extra space before the bearer token, and is ignored"'
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- rotation
+
+
+async def test_a_rotated_ca_takes_rights_away_on_an_open_connection() -> None:
+    rig, holder = Rig(), jane()
+    connection = Connection(rig.handler, peer=holder.peer)
+    assert (await connection.ask("GET", "/x")).status == 200
+    rig.trust = replace(rig.trust, client=tls.verifier(issue("next ca", ca=True).pem))
+    assert (await connection.ask("GET", "/x")).status == 401
+    rig.trust = replace(rig.trust, client=tls.verifier(USERS.pem))
+    assert (await connection.ask("GET", "/x")).status == 200
+
+
+async def test_a_certificate_that_expires_loses_its_rights_on_an_open_connection() -> None:
+    rig, holder = Rig(), issue("jane", USERS, ends=1)
+    connection = Connection(rig.handler, peer=holder.peer)
+    assert (await connection.ask("GET", "/x")).status == 200
+    rig.time += 86401
+    assert (await connection.ask("GET", "/x")).status == 401
+
+
+async def test_verification_is_done_once_while_nothing_changes() -> None:
+    rig, holder, calls = Rig(), jane(), itertools.count()
+
+    def counting(peer: Peer, at: float) -> Verified:
+        next(calls)
+        return tls.verifier(USERS.pem)(peer, at)
+
+    rig.trust = Trust(client=counting, proxy=None)
+    for _ in range(3):
+        await rig.user(peer=holder.peer)
+    assert next(calls) == 1
+
+
+async def test_a_certificate_that_was_too_young_is_looked_at_again() -> None:
+    rig, holder = Rig(), issue("jane", USERS, starts=1)
+    connection = Connection(rig.handler, peer=holder.peer)
+    assert (await connection.ask("GET", "/x")).status == 401
+    rig.time += 86401 + FAILURE_SECONDS
+    assert (await connection.ask("GET", "/x")).status == 200
+
+
+# ---------------------------------------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("escaped", "key"),
+    [
+        ("a", "a"),
+        ("a%2fb", "a/b"),
+        ("a+b", "a+b"),
+        ("%c3%a4", "ä"),
+        ("%zz", "%zz"),
+        ("a%", "a%"),
+        ("%2", "%2"),
+        ("%ff", "%ff"),
+        ("%25", "%"),
+    ],
+)
+def test_extra_keys_are_decoded_as_path_segments_and_kept_when_malformed(escaped: str, key: str) -> None:
+    assert unescape_key(escaped) == key
+
+
+def test_values_keep_the_order_of_prefixes_then_of_headers() -> None:
+    header = replace(HEADER, extra_prefixes=("x-b-", "x-a-"))
+    headers = CIMultiDictProxy(CIMultiDict([("X-Remote-User", "u"), ("X-A-k", "1"), ("X-B-k", "2"), ("X-A-k", "3")]))
+    user = proxied_user(headers, header)
+    assert user is not None
+    assert user.extra == {"k": ("2", "1", "3")}

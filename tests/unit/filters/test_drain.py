@@ -1,0 +1,67 @@
+"""While the server stops, watches are told to come back and everything else is served."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from apiserver.filters.drain import Drain, drain
+from apiserver.filters.state import Request
+from tests.unit.filters.chain import V1, connect, ok
+
+
+async def test_while_serving_nothing_is_refused_and_connections_stay() -> None:
+    state = Drain()
+    connection = connect(drain(ok, state=state))
+    assert (await connection.ask("GET", f"{V1}/nodes?watch=1")).status == 200
+    assert (await connection.ask("POST", f"{V1}/nodes")).status == 200
+    assert not connection.closed
+    assert (state.requests, state.watches) == (0, 0)
+
+
+@pytest.mark.parametrize("path", ["/nodes?watch=1", "/watch/nodes", "/watch/nodes/x"])
+async def test_a_new_watch_is_told_to_come_back_in_a_second(path: str) -> None:
+    state = Drain()
+    state.stop()
+    connection = connect(drain(ok, state=state))
+    answer = await connection.ask("GET", V1 + path)
+    assert (answer.status, answer.headers["Retry-After"], answer.headers["Connection"]) == (429, "1", "close")
+    assert (answer.json["kind"], answer.json["reason"]) == ("Status", "TooManyRequests")
+    assert answer.json["details"] == {"retryAfterSeconds": 1}
+    await connection.end()
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/nodes"), ("POST", "/nodes"), ("GET", "/nodes/x?watch=1")])
+async def test_other_requests_are_served_and_end_their_connection(method: str, path: str) -> None:
+    state = Drain()
+    state.stop()
+    connection = connect(drain(ok, state=state))
+    answer = await connection.ask(method, V1 + path)
+    assert (answer.status, answer.text, answer.headers["Connection"]) == (200, "fine", "close")
+    await connection.end()
+
+
+async def test_it_is_idle_when_the_last_request_has_been_answered() -> None:
+    state, gate = Drain(), asyncio.Event()
+    inside = asyncio.Semaphore(0)
+
+    async def wait(_request: Request) -> web.StreamResponse:
+        inside.release()
+        await gate.wait()
+        return web.Response()
+
+    watch, get = connect(drain(wait, state=state)), connect(drain(wait, state=state))
+    watch.feed(f"GET {V1}/nodes?watch=1 HTTP/1.1\r\nHost: s\r\n\r\n".encode())
+    get.feed(f"GET {V1}/nodes HTTP/1.1\r\nHost: s\r\n\r\n".encode())
+    await inside.acquire()
+    await inside.acquire()
+    assert (state.requests, state.watches) == (1, 1)
+    all_idle = asyncio.ensure_future(state.idle())
+    await get.close()
+    assert (state.requests, state.watches) == (0, 1)
+    assert not all_idle.done()
+    gate.set()
+    await all_idle
+    assert (state.requests, state.watches) == (0, 0)

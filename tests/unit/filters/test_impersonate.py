@@ -1,0 +1,160 @@
+"""Acting as somebody else: allowed by authorization for each attribute, refused otherwise, never ignored."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.filters.authorize import Decision, Local
+from apiserver.filters.impersonate import impersonate, service_account
+from apiserver.filters.state import Request
+from tests.fixtures.connection import Answer
+from tests.unit.filters.chain import ADMIN, JANE, V1, as_user, connect
+
+
+class Recorder:
+    """Allows what is listed and remembers what was asked."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+        self.asked: list[str] = []
+
+    async def authorize(self, user: User, info: RequestInfo) -> Decision:
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        place = f"{info.namespace}/" if info.namespace else ""
+        text = f"{info.verb} {info.group_resource.group or 'core'} {resource} {place}{info.name}"
+        self.asked.append(text)
+        return Decision(allowed=not self.allowed or text in self.allowed)
+
+
+class Rig:
+    def __init__(self, sender: User = ADMIN, authorizer: Recorder | Local | None = None) -> None:
+        self.served: list[User] = []
+        self.handler = as_user(impersonate(self._serve, authorizer=authorizer or Local()), sender)
+
+    async def _serve(self, request: Request) -> web.StreamResponse:
+        self.served.append(request.user)
+        return web.Response()
+
+    async def ask(self, *headers: tuple[str, str]) -> Answer:
+        return await connect(self.handler).ask("GET", f"{V1}/nodes", list(headers))
+
+    async def user(self, *headers: tuple[str, str]) -> User:
+        assert (await self.ask(*headers)).status == 200
+        return self.served[-1]
+
+
+async def test_without_these_headers_one_stays_who_one_is() -> None:
+    assert await Rig(JANE).user(("X-Remote-User", "root"), ("Impersonated", "x")) == JANE
+
+
+async def test_an_administrator_becomes_the_named_user_with_nothing_else() -> None:
+    assert await Rig().user(("Impersonate-User", "bob")) == User("bob", groups=("system:authenticated",))
+
+
+async def test_groups_uid_and_extra_are_taken_over() -> None:
+    user = await Rig().user(
+        ("impersonate-user", "bob"), ("Impersonate-Group", "a,b"), ("IMPERSONATE-GROUP", "c"), ("Impersonate-Uid", "u-1"),
+        ("Impersonate-Extra-Example.com%2fScope", "View"), ("Impersonate-Extra-example.com%2FScope", "Edit"),
+    )  # fmt: skip
+    assert user == User("bob", "u-1", ("a,b", "c", "system:authenticated"), {"example.com/scope": ("View", "Edit")})
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "expected"),
+    [
+        ("bob", ("system:authenticated", "a"), ("system:authenticated", "a")),
+        ("bob", ("system:unauthenticated",), ("system:unauthenticated",)),
+        ("system:anonymous", (), ("system:unauthenticated",)),
+        ("system:anonymous", ("system:authenticated",), ("system:authenticated", "system:unauthenticated")),
+        (
+            "system:serviceaccount:ns:sa",
+            (),
+            ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"),
+        ),
+        ("system:serviceaccount:ns:sa", ("a",), ("a", "system:authenticated")),
+    ],
+)
+async def test_the_groups_that_everybody_has_are_added(
+    name: str, groups: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    headers = [("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups)]
+    assert (await Rig().user(*headers)).groups == expected
+
+
+async def test_every_attribute_is_authorized_for_the_sender() -> None:
+    recorder = Recorder()
+    await Rig(JANE, recorder).user(
+        ("Impersonate-User", "bob"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"), ("Impersonate-Uid", "u-1"),
+        ("Impersonate-Extra-Scope", "view"),
+    )  # fmt: skip
+    assert recorder.asked == [
+        "impersonate core users bob",
+        "impersonate core groups a",
+        "impersonate core groups b",
+        "impersonate authentication.k8s.io userextras/scope view",
+        "impersonate authentication.k8s.io uids u-1",
+    ]
+
+
+async def test_a_service_account_is_authorized_in_its_namespace() -> None:
+    recorder = Recorder()
+    await Rig(JANE, recorder).user(("Impersonate-User", "system:serviceaccount:ns:sa"))
+    assert recorder.asked == ["impersonate core serviceaccounts ns/sa"]
+
+
+@pytest.mark.parametrize(
+    "name", ["system:serviceaccount:ns", "system:serviceaccount:NS:sa", "system:serviceaccount:a:b:c", "x:ns:sa"]
+)
+def test_what_only_looks_like_a_service_account_is_a_user(name: str) -> None:
+    assert service_account(name) is None
+
+
+async def test_one_refused_attribute_refuses_the_request() -> None:
+    rig = Rig(JANE, Recorder("impersonate core users bob"))
+    answer = await rig.ask(("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters"))
+    assert answer.status == 403
+    assert answer.json["message"] == (
+        'groups "system:masters" is forbidden: User "jane" cannot impersonate resource "groups" in API group "" at the cluster scope'
+    )
+    assert answer.json["details"] == {"name": "system:masters", "kind": "groups"}
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert not rig.served
+
+
+async def test_others_than_administrators_are_refused_by_the_local_rules() -> None:
+    answer = await Rig(JANE).ask(("Impersonate-User", "bob"))
+    assert answer.json["message"] == (
+        'users "bob" is forbidden: User "jane" cannot impersonate resource "users" in API group "" at the cluster scope'
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "shown"),
+    [
+        (
+            ("Impersonate-Group", "a"),
+            '&user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)}',
+        ),
+        (
+            ("Impersonate-Uid", "u"),
+            '&user.DefaultInfo{Name:"", UID:"u", Groups:[]string(nil), Extra:map[string][]string(nil)}',
+        ),
+        (
+            ("Impersonate-Extra-K", "v"),
+            '&user.DefaultInfo{Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"k":[]string{"v"}}}',
+        ),
+    ],
+)
+@pytest.mark.parametrize("sender", [ADMIN, JANE])
+async def test_attributes_without_a_user_are_400_for_everybody(
+    header: tuple[str, str], shown: str, sender: User
+) -> None:
+    answer = await Rig(sender).ask(header)
+    assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+    assert answer.json["message"] == f"requested {shown} without impersonating a user name"
+
+
+async def test_an_empty_user_alone_asks_for_nothing() -> None:
+    assert await Rig(JANE).user(("Impersonate-User", "")) == JANE

@@ -1,0 +1,350 @@
+"""Paths: what upstream's parser and router make of them, word for word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.apimachinery.errors import StatusError, TextError
+from apiserver.apimachinery.request import RequestInfo
+from apiserver.filters.request_info import REMEMBERED, Endpoint, Router, in_group, parse, split_target
+from apiserver.schema.resource import Resource, Subresource
+from apiserver.schema.types import Struct
+
+G = "things.example.com"
+V1 = f"/apis/{G}/v1"
+
+
+def kind(name: str, *, namespaced: bool, status: bool = False) -> Resource:
+    parts = [Subresource(name="status", owns=("status",))] if status else []
+    return Resource(
+        kind=name.title(), plural=f"{name}s", singular=name, namespaced=namespaced, group=G, subresources=parts,
+        shape=Struct(name=name.title(), fields=()),
+    )  # fmt: skip
+
+
+KINDS = {k.plural: k for k in (kind("node", namespaced=False), kind("claim", namespaced=True, status=True))}
+
+
+def reach(
+    method: str, target: str, *, accept: str = "", content_type: str = "application/merge-patch+json"
+) -> Endpoint:
+    endpoint = Router(KINDS).route(parse(method, target), accept=accept, content_type=content_type)
+    assert endpoint is not None
+    return endpoint
+
+
+def refused(method: str, target: str, *, accept: str = "", content_type: str = "application/merge-patch+json") -> int:
+    with pytest.raises(StatusError) as caught:
+        reach(method, target, accept=accept, content_type=content_type)
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        ("/a/b?x=1", "/a/b", "x=1"),
+        ("//a//b/", "//a//b/", ""),
+        ("/a?b?c", "/a", "b?c"),
+        ("https://host:6443/a/b?x", "/a/b", "x"),
+        ("http://host", "", ""),
+        ("/x://y", "/x://y", ""),
+        ("*", "*", ""),
+    ],
+)
+def test_a_target_is_a_path_or_a_whole_url(target: str, path: str, query: str) -> None:
+    assert split_target(target) == (path, query)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "", "/api", "/api/v1", "/apis", f"/apis/{G}", V1, f"{V1}/", "/healthz/ping", "/foo/bar/baz", "//"]
+)
+def test_short_paths_and_foreign_ones_are_no_resource_requests(path: str) -> None:
+    info = parse("GET", path)
+    assert (info.is_resource, info.verb, info.path) == (False, "get", path)
+
+
+def test_a_request_without_resource_has_its_method_as_verb() -> None:
+    assert [parse(m, "/version").verb for m in ("GET", "HEAD", "POST", "OPTIONS")] == ["get", "head", "post", "options"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "verb"),
+    [
+        ("POST", "/nodes", "create"),
+        ("GET", "/nodes", "list"),
+        ("HEAD", "/nodes", "list"),
+        ("GET", "/nodes/x", "get"),
+        ("HEAD", "/nodes/x", "get"),
+        ("PUT", "/nodes/x", "update"),
+        ("PATCH", "/nodes/x", "patch"),
+        ("DELETE", "/nodes/x", "delete"),
+        ("DELETE", "/nodes", "deletecollection"),
+        ("OPTIONS", "/nodes", ""),
+        ("GET", "/nodes?watch=1", "watch"),
+        ("GET", "/nodes?watch", "watch"),
+        ("GET", "/nodes?watch=", "watch"),
+        ("GET", "/nodes?watch=no", "watch"),
+        ("GET", "/nodes?watch=0", "list"),
+        ("GET", "/nodes?watch=FALSE", "list"),
+        ("GET", "/nodes?watch=0&watch=1", "list"),
+        ("GET", "/nodes/x?watch=1", "get"),
+        ("GET", "/watch/nodes", "watch"),
+        ("POST", "/watch/nodes/x", "watch"),
+        ("GET", "/proxy/nodes/x/y", "proxy"),
+    ],
+)
+def test_the_verb_comes_from_method_path_and_watch(method: str, path: str, verb: str) -> None:
+    assert parse(method, V1 + path).verb == verb
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "resource", "name", "subresource", "parts"),
+    [
+        ("/nodes", "", "nodes", "", "", ("nodes",)),
+        ("/nodes/", "", "nodes", "", "", ("nodes",)),
+        ("/nodes//", "", "nodes", "", "", ("nodes",)),
+        ("/nodes/x//", "", "nodes", "x", "", ("nodes", "x")),
+        ("/nodes/x/status/y/z", "", "nodes", "x", "status", ("nodes", "x", "status", "y", "z")),
+        ("/namespaces/ns/claims/x/status", "ns", "claims", "x", "status", ("claims", "x", "status")),
+        ("/namespaces/ns", "ns", "namespaces", "ns", "", ("namespaces", "ns")),
+        ("/namespaces/ns/status", "ns", "namespaces", "ns", "status", ("namespaces", "ns", "status")),
+        ("/namespaces/ns/finalize", "ns", "namespaces", "ns", "finalize", ("namespaces", "ns", "finalize")),
+        ("/namespaces", "", "namespaces", "", "", ("namespaces",)),
+        ("/namespaces//claims", "", "claims", "", "", ("claims",)),
+        ("//nodes", "", "", "nodes", "", ("", "nodes")),
+        ("/nodes//status", "", "nodes", "", "status", ("nodes", "", "status")),
+        ("/./nodes", "", ".", "nodes", "", (".", "nodes")),
+        ("/nodes/%2E%2E", "", "nodes", "..", "", ("nodes", "..")),
+        ("/nodes/a%2Fb", "", "nodes", "a", "b", ("nodes", "a", "b")),
+        ("/nodes/a%25b", "", "nodes", "a%b", "", ("nodes", "a%b")),
+        ("/nodes/a+b", "", "nodes", "a+b", "", ("nodes", "a+b")),
+        ("/nodes/%C3%A4", "", "nodes", "ä", "", ("nodes", "ä")),
+        ("/watch/namespaces/ns/claims/x", "ns", "claims", "x", "", ("claims", "x")),
+        ("/proxy/nodes/x/y", "", "nodes", "x", "", ("nodes", "x", "y")),
+    ],
+)
+def test_segments_are_taken_as_they_are(
+    path: str, namespace: str, resource: str, name: str, subresource: str, parts: tuple[str, ...]
+) -> None:
+    info = parse("GET", V1 + path)
+    assert info.is_resource
+    assert (info.prefix, info.group, info.version) == ("apis", G, "v1")
+    assert (info.namespace, info.resource, info.name, info.subresource, info.parts) == (
+        namespace, resource, name, subresource, parts,
+    )  # fmt: skip
+
+
+def test_the_core_group_has_no_group_segment() -> None:
+    info = parse("GET", "/api/v1/namespaces/ns/pods/x")
+    assert (info.prefix, info.group, info.version, info.namespace, info.resource, info.name) == (
+        "api",
+        "",
+        "v1",
+        "ns",
+        "pods",
+        "x",
+    )
+
+
+def test_a_doubled_first_slash_is_parsed_but_belongs_to_no_group() -> None:
+    info = parse("GET", f"/{V1}/nodes")
+    assert info.is_resource
+    assert info.resource == "nodes"
+    assert not in_group(info.path, G)
+    assert Router(KINDS).route(info, accept="", content_type="") is None
+
+
+@pytest.mark.parametrize("path", ["/watch", "/watch/", "/proxy", "/watch?x=<1>"])
+def test_a_bare_verb_in_the_path_is_upstreams_text_500(path: str) -> None:
+    with pytest.raises(TextError) as caught:
+        parse("GET", V1 + path)
+    shown = (V1 + path).replace("<", "&lt;").replace(">", "&gt;")
+    assert caught.value.code == 500
+    assert caught.value.text == (
+        f'Internal Server Error: "{shown}": failed to create RequestInfo: '
+        f"unable to determine kind and namespace from url, {shown}\n"
+    )
+    assert caught.value.nosniff
+
+
+@pytest.mark.parametrize("path", ["/a%", "/a%2", "/a%zz", "/%%20"])
+def test_a_malformed_escape_is_gos_bare_400_and_the_end_of_the_connection(path: str) -> None:
+    with pytest.raises(TextError) as caught:
+        parse("GET", path)
+    assert (caught.value.code, caught.value.text, caught.value.headers) == (
+        400,
+        "400 Bad Request",
+        {"Connection": "close"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("fieldSelector=metadata.name%3Dx", "x"),
+        ("fieldSelector=metadata.name%3D%3Dx", "x"),
+        ("fieldSelector=spec.a%3Db,metadata.name%3Dx", "x"),
+        ("fieldSelector=metadata.name%3Dx,metadata.name%3Dy", "x"),
+        ("fieldSelector=metadata.name!%3Dx", ""),
+        ("fieldSelector=metadata.name%3D..", ""),
+        ("fieldSelector=metadata.name%3Da/b", ""),
+        ("fieldSelector=metadata.name%3Da%25b", ""),
+        ("fieldSelector=metadata.name%3Dx&fieldSelector=metadata.name%3Dy", "x"),
+        ("fieldSelector=metadata.name%3Dx&limit=5&timeoutSeconds=-3", "x"),
+        ("fieldSelector=metadata.name%3Dx&limit=abc", ""),
+        ("fieldSelector=metadata.name%3Dx&timeoutSeconds=", ""),
+        ("fieldSelector=metadata.name%3Dx&labelSelector=((", ""),
+        ("fieldSelector=metadata.name%3Dx,,bad", ""),
+        ("fieldSelector=metadata.name%3Dx&watch=1", "x"),
+    ],
+)
+def test_a_selector_for_one_name_names_the_request_if_all_options_decode(query: str, name: str) -> None:
+    info = parse("GET", f"{V1}/nodes?{query}")
+    assert info.name == name
+    assert info.verb == ("watch" if "watch=1" in query else "list")
+    assert info.parts == ("nodes",)
+
+
+def test_selectors_are_kept_raw_for_authorization_except_on_the_deprecated_path() -> None:
+    query = "fieldSelector=bogus(&labelSelector=a%3Db&labelSelector=c"
+    for method, path in (("GET", "/nodes"), ("GET", "/namespaces/n/claims"), ("DELETE", "/nodes")):
+        info = parse(method, f"{V1}{path}?{query}")
+        assert (info.field_selector, info.label_selector) == ("bogus(", "a=b")
+    assert parse("GET", f"{V1}/watch/nodes?{query}").field_selector == ""
+    assert parse("GET", f"{V1}/nodes/x?{query}").field_selector == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "action"),
+    [
+        ("GET", "/nodes", "list"),
+        ("GET", "/nodes?watch=1", "watch"),
+        ("POST", "/nodes", "create"),
+        ("DELETE", "/nodes", "deletecollection"),
+        ("GET", "/nodes/x", "get"),
+        ("PUT", "/nodes/x", "update"),
+        ("PATCH", "/nodes/x", "patch"),
+        ("DELETE", "/nodes/x/", "delete"),
+        ("GET", "/nodes?fieldSelector=metadata.name%3Dx", "list"),
+        ("GET", "/claims", "list"),
+        ("GET", "/claims?watch=1", "watch"),
+        ("GET", "/namespaces//claims", "list"),
+        ("POST", "/namespaces//claims", "create"),
+        ("GET", "/namespaces//claims/x", "get"),
+        ("POST", "/namespaces/ns/claims", "create"),
+        ("DELETE", "/namespaces/ns/claims", "deletecollection"),
+        ("GET", "/namespaces/ns/claims/x/status", "get"),
+        ("PUT", "/namespaces/ns/claims/x/status", "update"),
+        ("PATCH", "/namespaces/ns/claims/x/status", "patch"),
+        ("GET", "/watch/nodes", "watch"),
+        ("GET", "/watch/nodes/x", "watch"),
+        ("GET", "/watch/claims", "watch"),
+        ("GET", "/watch/namespaces/ns/claims", "watch"),
+        ("GET", "/watch/namespaces/ns/claims/x", "watch"),
+        ("GET", "/watch/namespaces//claims/x", "watch"),
+    ],
+)
+def test_the_routes_that_exist(method: str, path: str, action: str) -> None:
+    endpoint = reach(method, V1 + path)
+    assert endpoint.action == action
+    assert (endpoint.subresource is not None) == ("/status" in path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nonsense", "/nonsense/x", "/nodes/x/status", "/nodes/x/y", "/nodes/x/y/z", "/Nodes", "/node", "//nodes",
+        "/namespaces", "/namespaces/ns", "/namespaces/ns/", "/namespaces/ns/nonsense", "/namespaces/ns/nodes", "/namespaces//nodes",
+        "/namespaces/ns/nodes/x", "/claims/x", "/claims/x/status", "/namespaces/ns/claims/x/status/y",
+        "/namespaces/ns/claims/x/spec", "/proxy/nodes", "/proxy/nodes/x", "/./nodes", "/nodes/..%2fx", "/nodes/a%2Fb",
+        "/watch/nonsense", "/watch/claims/x", "/watch/namespaces/ns/claims/x/status", "/watch/namespaces/ns/nodes",
+        "/watch/nodes/x/y", "/watch/watch/nodes", "/namespaces/ns//claims",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_what_is_no_route_is_404_whatever_the_method(method: str, path: str) -> None:
+    assert refused(method, V1 + path) == 404
+
+
+def test_another_version_of_the_group_is_404() -> None:
+    assert refused("GET", f"/apis/{G}/v9/nodes") == 404
+    assert Router(KINDS).route(parse("GET", f"/apis/{G}x/v1/nodes"), accept="", content_type="") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/nodes"), ("PATCH", "/nodes"), ("HEAD", "/nodes"), ("OPTIONS", "/nodes"), ("TRACE", "/nodes"),
+        ("POST", "/nodes/x"), ("HEAD", "/nodes/x"), ("POST", "/claims"), ("DELETE", "/claims"),
+        ("DELETE", "/namespaces/ns/claims/x/status"), ("POST", "/watch/nodes"), ("DELETE", "/watch/nodes/x"), ("HEAD", "/watch/nodes"),
+    ],
+)  # fmt: skip
+def test_a_known_path_with_another_method_is_405(method: str, path: str) -> None:
+    assert refused(method, V1 + path) == 405
+
+
+def test_404_and_405_come_before_media_types_and_415_before_406() -> None:
+    assert refused("PATCH", f"{V1}/nonsense/x", accept="text/html", content_type="text/plain") == 404
+    assert refused("PATCH", f"{V1}/nodes", accept="text/html", content_type="text/plain") == 405
+    assert refused("PATCH", f"{V1}/nodes/x", accept="text/html", content_type="text/plain") == 415
+    assert refused("PATCH", f"{V1}/nodes/x", accept="text/html") == 406
+    assert refused("GET", f"{V1}/nodes/x", accept="text/html", content_type="text/plain") == 406
+
+
+@pytest.mark.parametrize(
+    "path", ["/namespaces/ns/claims//status", "/namespaces/ns/claims//status?fieldSelector=metadata.name%3Dx"]
+)
+def test_an_item_without_name_is_400_and_never_found_through_a_selector(path: str) -> None:
+    assert refused("GET", V1 + path) == 400
+
+
+TARGETS = st.lists(
+    st.sampled_from(
+        ["apis", "api", G, "v1", "v2", "watch", "proxy", "namespaces", "ns", "status", "finalize", "nodes", "claims", "x", "",
+         ".", "..", "%2e%2e", "%2F", "%25", "%C3%A4"]
+    ),
+    max_size=10,
+).map("/".join)  # fmt: skip
+QUERIES = st.sampled_from(
+    ["", "?watch=1", "?watch=0", "?fieldSelector=metadata.name%3Dx", "?fieldSelector=metadata.name%3Dx&watch"]
+)
+ROUTER = Router(KINDS)
+METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+
+
+@given(METHODS, st.booleans(), TARGETS, QUERIES)
+def test_what_is_dispatched_is_exactly_what_was_authorized(method: str, below: bool, target: str, query: str) -> None:
+    try:
+        info: RequestInfo = parse(method, f"{V1 if below else ''}/{target}{query}")
+        endpoint = ROUTER.route(info, accept="", content_type="application/merge-patch+json")
+    except (StatusError, TextError):
+        return
+    if endpoint is None:
+        assert not info.path.startswith(f"/apis/{G}/")
+        return
+    assert endpoint.action == info.verb
+    assert endpoint.resource.plural == info.resource
+    assert (endpoint.subresource.name if endpoint.subresource else "") == info.subresource
+    assert len(info.parts) <= 3
+    if not info.field_selector:
+        assert info.name == (info.parts[1] if len(info.parts) > 1 else "")
+    assert info.path.startswith(f"{V1}/")
+
+
+def test_what_is_remembered_stays_right_and_bounded() -> None:
+    router = Router(KINDS)
+    for i in range(2 * REMEMBERED + 5):
+        info = parse("GET" if i % 2 else "DELETE", f"{V1}/nodes/n{i}")
+        for _ in range(2):
+            endpoint = router.route(info, accept="", content_type="")
+            assert endpoint is not None
+            assert endpoint.action == ("get" if i % 2 else "delete")
+    assert len(router.found) <= REMEMBERED
+
+
+def test_long_paths_are_not_remembered() -> None:
+    router = Router(KINDS)
+    assert router.route(parse("GET", f"{V1}/nodes/{'x' * 1000}"), accept="", content_type="") is not None
+    assert not len(router.found)

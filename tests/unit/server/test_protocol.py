@@ -1,0 +1,220 @@
+"""One connection: what is no HTTP, what is too much, what takes too long. No sockets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from apiserver import config, server
+from apiserver.filters.request_info import request_info
+from apiserver.filters.state import Peer, Request
+from tests.fixtures.connection import Connection
+from tests.unit.filters.chain import connect, ids, ok
+
+HOST = "Host: server\r\n"
+
+
+async def reply(raw: bytes) -> tuple[Connection, bytes]:
+    """What the server says before it closes."""
+    connection = connect(ok)
+    connection.feed(raw)
+    await connection.end()
+    return connection, bytes(connection.transport.sent)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET /x HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
+        b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: five\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=["binary", "version", "header", "method", "smuggling", "length", "tls"],
+)
+async def test_what_is_no_http_is_gos_bare_400(raw: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    _, said = await reply(raw)
+    assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert said.endswith(b"\r\n\r\n400 Bad Request")
+    assert b"Content-Type: text/plain; charset=utf-8\r\n" in said
+    assert b"Connection: close\r\n" in said
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_two_hosts_are_too_many() -> None:
+    _, said = await reply(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
+    assert said.endswith(b"400 Bad Request: too many Host headers")
+
+
+async def test_a_request_without_host_is_refused_and_one_of_http_1_0_is_not() -> None:
+    _, said = await reply(b"GET /x HTTP/1.1\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.endswith(b"400 Bad Request: missing required Host header")
+    _, said = await reply(b"GET /x HTTP/1.0\r\n\r\n")
+    assert said.startswith(b"HTTP/1.0 200 ")
+
+
+async def test_thousands_of_header_lines_and_a_long_target_are_fine() -> None:
+    groups = [("X-Remote-Group", f"group-{i:05}") for i in range(3000)]
+    assert (await connect(ok).ask("GET", "/x", groups)).status == 200
+    assert (await connect(ok).ask("GET", "/x?labelSelector=" + "a" * 900_000)).status == 200
+
+
+async def test_more_header_lines_than_allowed_are_431() -> None:
+    lines = "".join(f"X-A: {i}\r\n" for i in range(config.MAX_HEADER_LINES + 10))
+    _, said = await reply(f"GET /x HTTP/1.1\r\n{HOST}{lines}\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert said.endswith(b"431 Request Header Fields Too Large")
+
+
+async def test_headers_that_never_end_are_431_at_a_mebibyte_in_all() -> None:
+    connection = connect(ok)
+    connection.feed(f"GET /x HTTP/1.1\r\n{HOST}".encode())
+    await asyncio.sleep(0)
+    for i in range(40):
+        connection.feed(f"X-{i}: {'a' * 32768}\r\n".encode())
+        if connection.closed:
+            break
+    assert connection.closed
+    assert bytes(connection.transport.sent).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_large_headers_count_for_each_request_anew() -> None:
+    connection = connect(ok)
+    for _ in range(5):
+        assert (await connection.ask("GET", "/x", {"X-Large": "a" * 600_000})).status == 200
+
+
+@pytest.mark.parametrize("raw", ["", "GET /x HTTP/1.1\r\n", f"GET /x HTTP/1.1\r\n{HOST}X-A: b"])
+async def test_headers_that_take_too_long_end_the_connection(raw: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "HEADER_SECONDS", 0.01)
+    connection = connect(ok)
+    if raw:
+        connection.feed(raw.encode())
+    await connection.end()
+    assert not connection.transport.sent
+
+
+async def test_the_next_requests_headers_are_timed_too_and_idling_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = connect(ok)
+    await connection.ask("GET", "/x")
+    monkeypatch.setattr(config, "HEADER_SECONDS", 0.01)
+    assert connection.protocol._header_timer is None  # type: ignore[attr-defined]
+    connection.feed(b"GET /x HT")
+    await connection.end()
+
+
+async def test_a_slow_body_is_not_taken_for_slow_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = asyncio.Event()
+
+    async def read(request: Request) -> web.StreamResponse:
+        reading.set()
+        return web.Response(body=await request.content.read())
+
+    connection = connect(read)
+    connection.feed(f"POST /x HTTP/1.1\r\n{HOST}Content-Length: 4\r\n\r\n".encode())
+    await reading.wait()
+    connection.feed(b"ab")
+    assert connection.protocol._header_timer is None  # type: ignore[attr-defined]
+    connection.feed(b"cd")
+    assert (await connection.answer()).body == b"abcd"
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        "GET /x HTTP/1.1\r\nHost: s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: s\r\nUpgrade: h2c\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: s\r\nConnection: upgrade, close\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n",
+        "CONNECT s:443 HTTP/1.1\r\nHost: s\r\n\r\n",
+    ],
+    ids=["websocket", "h2c", "spdy", "connect"],
+)
+async def test_an_upgrade_is_400_and_what_is_smuggled_behind_it_never_runs(request_line: str) -> None:
+    served: list[str] = []
+
+    async def serve(request: Request) -> web.StreamResponse:
+        served.append(request.path)
+        return web.Response()
+
+    connection = connect(serve)
+    connection.feed(request_line.encode() + b"GET /smuggled HTTP/1.1\r\nHost: s\r\n\r\n")
+    await connection.end()
+    said = bytes(connection.transport.sent)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.") == 1
+    assert not served
+
+
+async def test_requests_on_one_connection_are_answered_in_order() -> None:
+    async def echo(request: Request) -> web.StreamResponse:
+        return web.Response(text=request.raw_path)
+
+    connection = connect(echo)
+    connection.feed(b"".join(f"GET /{i} HTTP/1.1\r\n{HOST}\r\n".encode() for i in range(50)))
+    assert [(await connection.answer()).text for _ in range(50)] == [f"/{i}" for i in range(50)]
+
+
+async def test_a_compressed_body_is_taken_literally() -> None:
+    async def echo(request: Request) -> web.StreamResponse:
+        return web.Response(body=await request.content.read())
+
+    answer = await connect(echo).ask("POST", "/x", {"Content-Encoding": "gzip"}, body=b"\x1f\x8b not gzip")
+    assert answer.body == b"\x1f\x8b not gzip"
+
+
+async def test_the_path_arrives_as_it_was_sent() -> None:
+    async def echo(request: Request) -> web.StreamResponse:
+        return web.Response(text=request.raw_path)
+
+    for path in ("//a//b/", "/a/../b", "/a%2Fb%2e", "/a?x=%20+&y", "https://server/a/b"):
+        assert (await Connection(request_info(echo)).ask("GET", path)).text == path
+
+
+async def test_the_handler_knows_the_peer_of_its_connection() -> None:
+    seen: list[Peer | None] = []
+
+    async def look(request: Request) -> web.StreamResponse:
+        seen.append(request.peer)
+        return web.Response()
+
+    peer = Peer.of(b"leaf", (b"between",))
+    await Connection(look, peer=peer).ask("GET", "/")
+    await Connection(look).ask("GET", "/")
+    assert seen == [peer, None]
+
+
+async def test_what_no_filter_answered_is_a_500_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_request: Request) -> web.StreamResponse:
+        raise RuntimeError("secret detail")
+
+    answer = await Connection(broken).ask("GET", "/")
+    assert (answer.status, answer.text) == (
+        500,
+        "This request caused apiserver to panic. Look in the logs for details.\n",
+    )
+    assert "a response could not be sent" in caplog.text
+
+
+async def test_a_response_that_cannot_be_written_tells_the_client_nothing() -> None:
+    async def broken(_request: Request) -> web.StreamResponse:
+        return web.Response(headers={"X-Odd": "two\r\nlines"})
+
+    connection = Connection(broken)
+    connection.feed(b"GET / HTTP/1.1\r\nHost: s\r\n\r\n")
+    await connection.end()
+    assert not connection.transport.sent
+
+
+def test_ids_differ() -> None:
+    make = ids()
+    assert make() != make()
+
+
+def test_the_parser_in_c_is_there() -> None:
+    server.check_parser()

@@ -1,0 +1,225 @@
+"""The composition: which filter stands where, and what answers which path. The store is one that has nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+import pytest
+
+from apiserver import app, config, tls
+from apiserver.filters.authenticate import Trust
+from apiserver.filters.state import Peer
+from apiserver.storage.errors import Initializing, Unavailable
+from apiserver.storage.store import Stores
+from tests.fixtures.authorities import issue
+from tests.fixtures.connection import Answer, Connection
+
+GROUP = "resource.sluice.dev"
+V1 = f"/apis/{GROUP}/v1"
+USERS = issue("users", ca=True)
+ADMIN, JANE = issue("admin", USERS, groups=("system:masters",)), issue("jane", USERS)
+
+
+class NoStore:
+    """A resource whose memory was never filled."""
+
+    async def barrier(self) -> None:
+        raise Initializing(0.0)
+
+    def view(self) -> None:
+        raise Initializing(0.0)
+
+    async def commit(self, *_: object, **__: object) -> None:
+        raise Unavailable("no store")
+
+
+class NoStores(Mapping[str, NoStore]):
+    def __init__(self) -> None:
+        self.ended: list[int | None] = []
+        self.missing: str | None = "memory is being filled"
+
+    def __getitem__(self, name: str) -> NoStore:
+        return NoStore()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def why_not_ready(self) -> str | None:
+        return self.missing
+
+    def store_state(self) -> str | None:
+        return "gone"
+
+    def end_watches(self, *, at_most: int | None = None) -> int:
+        self.ended.append(at_most)
+        return 1
+
+
+class Rig:
+    def __init__(self, *flags: str) -> None:
+        self.stores = NoStores()
+        settings = config.parse(["dev", *flags], {})
+        trust = Trust(client=tls.verifier(USERS.pem), proxy=None)
+        self.app = app.build(
+            settings, app.kinds(settings.serving.group), stores=cast(Stores, self.stores), trust=lambda: trust
+        )
+
+    async def ask(
+        self, path: str, *, method: str = "GET", peer: Peer | None = ADMIN.peer, body: bytes = b"", **headers: str
+    ) -> Answer:
+        pairs = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await Connection(self.app.handler, peer=peer).ask(method, path, pairs, body=body)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "begins"),
+    [
+        ("/livez", 200, b"ok"),
+        ("/livez/ping", 200, b"ok"),
+        ("/healthz/", 404, b"404 page not found\n"),
+        ("/readyz/nonsense", 404, b"404 page not found\n"),
+        ("/version", 200, b'{\n  "major": "1"'),
+        ("/apis", 200, b'{"kind":"APIGroupList"'),
+        (f"/apis/{GROUP}", 200, b'{"kind":"APIGroup"'),
+        (V1, 200, b'{"kind":"APIResourceList"'),
+        (f"{V1}/", 200, b'{"kind":"APIResourceList"'),
+        ("/api", 404, b"404 page not found\n"),
+        ("/foo", 404, b"404 page not found\n"),
+        ("/", 200, b'{\n  "paths": ['),
+        ("/api/v1/pods", 404, b"404 page not found\n"),
+        (f"/{V1}/deviceclasses", 404, b"404 page not found\n"),
+        (f"{V1}/nonsense", 404, b'{"kind":"Status"'),
+        (f"/apis/{GROUP}/v9/deviceclasses", 404, b'{"kind":"Status"'),
+        (f"{V1}/watch", 500, b"Internal Server Error: "),
+        ("/openapi/v2", 200, b'{"swagger":"2.0"'),
+        ("/openapi/v3", 200, b'{"paths":'),
+        (f"/openapi/v3{V1}", 200, b'{"openapi":"3.0.0"'),
+        ("/openapi/v3/apis/nope/v1", 404, b""),
+        ("/metrics", 200, b"# HELP "),
+    ],
+)
+async def test_every_path_has_its_answer_without_a_store(path: str, status: int, begins: bytes) -> None:
+    answer = await Rig().ask(path)
+    assert answer.status == status, answer.body[:200]
+    assert answer.body.startswith(begins), answer.body[:200]
+    assert answer.headers["Audit-Id"]
+
+
+async def test_the_index_lists_what_there_is() -> None:
+    paths = (await Rig().ask("/")).json["paths"]
+    assert paths == sorted(paths)
+    assert {"/apis", V1, "/livez", "/readyz/store", "/metrics", "/openapi/v2", "/openapi/v3", "/version"} <= set(paths)
+
+
+async def test_readiness_waits_for_memory_and_not_for_the_store() -> None:
+    rig = Rig()
+    assert (await rig.ask("/readyz")).status == 500
+    rig.stores.missing = None
+    assert (await rig.ask("/readyz")).text == "ok"
+    assert "[-]store failed, not counted" in (await rig.ask("/readyz?verbose")).text
+    assert (await rig.ask("/readyz/store")).text == "internal server error: gone\n"
+    rig.app.stopping = True
+    assert "[-]shutdown failed" in (await rig.ask("/readyz")).text
+    assert (await rig.ask("/livez")).text == "ok"
+
+
+async def test_the_verbs_are_reached_and_word_what_storage_says() -> None:
+    rig = Rig()
+    assert (await rig.ask(f"{V1}/deviceclasses")).status == 429
+    assert (await rig.ask(f"{V1}/deviceclasses?watch=1")).status == 429
+    body = b'{"metadata":{"name":"x"},"spec":{}}'
+    created = await rig.ask(f"{V1}/deviceclasses", method="POST", body=body, Content_Type="application/json")
+    assert created.status == 503
+
+
+ORDER = [
+    # A request with everything wrong with it fails at the outermost filter; each next one has one mistake less.
+    ("/watch?timeout=x", {"Upgrade": "x", "Authorization": "Bearer x"}, 400, "upgrades are not supported"),
+    ("/watch?timeout=x", {"Authorization": "Bearer x"}, 500, "failed to create RequestInfo"),
+    ("/deviceclasses/x?timeout=x", {"Authorization": "Bearer x"}, 400, "invalid timeout"),
+    ("/deviceclasses/x", {"Authorization": "Bearer x", "Impersonate-Uid": "1"}, 401, "Unauthorized"),
+    ("/deviceclasses/x", {"Impersonate-Uid": "1"}, 400, "without impersonating a user name"),
+    ("/nonsense", {"Accept": "text/html"}, 403, "cannot list resource"),
+]
+
+
+@pytest.mark.parametrize(("path", "headers", "status", "text"), ORDER)
+async def test_failures_come_in_upstreams_order(path: str, headers: dict[str, str], status: int, text: str) -> None:
+    answer = await Connection(Rig().app.handler).ask("GET", V1 + path, headers)
+    assert (answer.status, text in answer.text) == (status, True), answer.text
+
+
+async def test_authorization_comes_before_the_router() -> None:
+    rig = Rig()
+    assert (await rig.ask(f"{V1}/nonsense", peer=JANE.peer)).status == 403
+    assert (await rig.ask(f"{V1}/deviceclasses", method="PUT", peer=JANE.peer)).status == 403
+    assert (await rig.ask("/apis/nope.example", peer=JANE.peer)).status == 404
+    assert (await rig.ask("/foo", peer=JANE.peer)).status == 403
+
+
+async def test_a_stop_refuses_watches_before_it_asks_who_it_is() -> None:
+    rig = Rig()
+    rig.app.drain.stop()
+    answer = await rig.ask(f"{V1}/deviceclasses?watch=1", peer=None)
+    assert (answer.status, answer.json["reason"]) == (429, "TooManyRequests")
+
+
+async def test_a_body_is_invited_only_when_the_request_is_allowed() -> None:
+    rig = Rig()
+    head = f"POST {V1}/deviceclasses HTTP/1.1\r\nHost: s\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n".encode()
+    allowed = Connection(rig.app.handler, peer=ADMIN.peer)
+    allowed.feed(head)
+    assert (await allowed.answer(head_only=True)).status == 100
+    allowed.feed(b"{}")
+    assert (await allowed.answer()).status == 422
+    refused = Connection(rig.app.handler, peer=JANE.peer)
+    refused.feed(head)
+    assert (await refused.answer()).status == 403
+
+
+async def test_another_expectation_fails() -> None:
+    answer = await Rig().ask(f"{V1}/deviceclasses", Expect="miracles")
+    assert (answer.status, answer.headers["Connection"]) == (417, "close")
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.0, [None]), (0.3, [4, 5, None])])
+async def test_the_ends_of_watches_are_spread(
+    seconds: float, calls: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_seconds: float) -> None:
+        return None
+
+    rig = Rig()
+    rig.app.drain.watches = 10
+    monkeypatch.setattr(asyncio, "sleep", at_once)
+    await rig.app.end_watches(seconds)
+    assert rig.stores.ended == calls
+
+
+async def test_a_watch_that_was_just_opening_is_ended_too() -> None:
+    rig = Rig()
+    rig.app.drain.watches = 1
+    finishing = asyncio.ensure_future(rig.app.finish())
+    await asyncio.sleep(0)
+    assert rig.stores.ended == [None]
+    rig.app.drain.watches = 0
+    await finishing
+
+
+def test_the_kinds_are_in_the_operators_group() -> None:
+    found = app.kinds("x.example.com")
+    assert {kind.group for kind in found.values()} == {"x.example.com"}
+    assert app.store_name(found["resourceslices"]) == "x.example.com/resourceslices"
+
+
+def test_uuids_are_random_and_well_formed() -> None:
+    make = app.Uuids()
+    made = [make() for _ in range(3 * app.Uuids.BATCH)]
+    assert len(set(made)) == len(made)
+    assert all(uuid.UUID(text).version == 4 and str(uuid.UUID(text)) == text for text in made)

@@ -1,0 +1,57 @@
+"""What `sluice dev` writes: a kubeconfig, samples, and nothing to the wrong place."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from apiserver import app, config, dev, tls
+from tests.fixtures.authorities import NOW
+
+
+def test_the_kubeconfig_is_complete_in_itself(tmp_path: Path) -> None:
+    kit = tls.kit(tmp_path, hosts=["localhost"], user="me", groups=["system:masters"], now=NOW)
+    document = dev.kubeconfig("https://127.0.0.1:1", kit)
+    [cluster], [user], [context] = document["clusters"], document["users"], document["contexts"]
+    assert cluster["cluster"]["server"] == "https://127.0.0.1:1"
+    assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]) == kit.ca_pem
+    assert base64.b64decode(user["user"]["client-certificate-data"]) == kit.client.cert_pem
+    assert base64.b64decode(user["user"]["client-key-data"]) == kit.client.key_pem
+    assert document["current-context"] == context["name"]
+    assert context["context"] == {"cluster": cluster["name"], "user": user["name"]}
+
+
+def test_there_are_samples_of_every_kind_in_the_served_group() -> None:
+    found = list(dev.samples("other.example.com"))
+    assert {sample["kind"] for sample in found} == {kind.kind for kind in app.kinds("other.example.com").values()}
+    assert {sample["apiVersion"] for sample in found} == {"other.example.com/v1"}
+    assert "GROUP" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("plural", "namespace", "path"),
+    [
+        ("resourceslices", "", "/apis/g.example.com/v1/resourceslices"),
+        ("resourceclaims", "n", "/apis/g.example.com/v1/namespaces/n/resourceclaims"),
+    ],
+)
+def test_a_collection_has_its_path(plural: str, namespace: str, path: str) -> None:
+    assert dev.collection(app.kinds("g.example.com")[plural], namespace) == path
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "127.0.0.1"),
+        ("::", "127.0.0.1"),
+        ("::1", "[::1]"),
+        ("10.1.2.3", "10.1.2.3"),
+    ],
+)
+def test_clients_are_sent_to_an_address_that_the_certificate_names(address: str, host: str) -> None:
+    c = config.parse(["dev", "--bind-address", address], {})
+    assert dev._host(c) == host
+    assert host.strip("[]") in dev._hosts(c)

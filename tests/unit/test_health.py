@@ -1,0 +1,91 @@
+"""Health endpoints, byte for byte as upstream writes them."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from apiserver import health
+from apiserver.apimachinery.errors import TextError
+from apiserver.filters.state import Request
+from apiserver.health import Check
+from tests.fixtures.connection import Answer
+from tests.unit.filters.chain import connect
+
+
+async def ask(path: str, *checks: Check, method: str = "GET") -> Answer:
+    documents = health.documents("readyz", [Check("ping", lambda: None), *checks])
+
+    async def serve(request: Request) -> web.StreamResponse:
+        document = documents.get(request.info.path)
+        if document is None:
+            raise TextError(404, "404 page not found\n")
+        return await document(request)
+
+    return await connect(serve).ask(method, path)
+
+
+BROKEN = Check("caches", lambda: "memory is being filled")
+GOOD = Check("caches", lambda: None)
+STORE = Check("store", lambda: "gone", counted=False)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_all_is_well(method: str) -> None:
+    answer = await ask("/readyz", GOOD, method=method)
+    assert (answer.status, answer.text) == (200, "ok")
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Cache-Control"] == "no-cache, private"
+
+
+async def test_head_says_it_without_words() -> None:
+    answer = await ask("/readyz", GOOD, method="HEAD")
+    assert (answer.status, answer.body) == (200, b"")
+
+
+@pytest.mark.parametrize("query", ["verbose", "verbose=", "verbose=false"])
+async def test_verbose_has_a_line_for_each_check(query: str) -> None:
+    answer = await ask(f"/readyz?{query}", GOOD)
+    assert (answer.status, answer.text) == (200, "[+]ping ok\n[+]caches ok\nreadyz check passed\n")
+
+
+async def test_a_failure_is_always_verbose_and_withholds_the_reason() -> None:
+    answer = await ask("/readyz", BROKEN)
+    assert (answer.status, answer.text) == (500, "[+]ping ok\n[-]caches failed: reason withheld\nreadyz check failed\n")
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_checks_can_be_excluded_and_unknown_ones_are_warned_of() -> None:
+    answer = await ask("/readyz?verbose&exclude=caches&exclude=b&exclude=a", BROKEN)
+    assert answer.status == 200
+    assert answer.text == (
+        "[+]ping ok\n[+]caches excluded: ok\n"
+        'warn: some health checks cannot be excluded: no matches for "a","b"\nreadyz check passed\n'
+    )
+    assert (await ask("/readyz?exclude=caches", BROKEN)).text == "ok"
+
+
+async def test_a_check_that_does_not_count_is_shown_and_fails_nothing() -> None:
+    assert (await ask("/readyz", GOOD, STORE)).text == "ok"
+    assert "[-]store failed, not counted: reason withheld\n" in (await ask("/readyz?verbose", GOOD, STORE)).text
+    assert (await ask("/readyz/store", GOOD, STORE)).status == 500
+
+
+async def test_a_single_check_tells_its_reason_and_is_not_marked_when_it_passes() -> None:
+    good = await ask("/readyz/caches", GOOD)
+    assert (good.status, good.text, good.headers["Content-Type"]) == (200, "ok", "text/plain; charset=utf-8")
+    assert "X-Content-Type-Options" not in good.headers
+    bad = await ask("/readyz/caches", BROKEN)
+    assert (bad.status, bad.text) == (500, "internal server error: memory is being filled\n")
+
+
+@pytest.mark.parametrize("path", ["/readyz/", "/readyz/nonsense", "/readyz/ping/"])
+async def test_what_is_no_check_is_no_page(path: str) -> None:
+    assert (await ask(path)).text == "404 page not found\n"
+
+
+async def test_metrics_are_text_for_prometheus() -> None:
+    answer = await connect(health.scrape).ask("GET", "/metrics")
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b'kubernetes_healthcheck{name="ping",type="readyz"} 1.0' in answer.body

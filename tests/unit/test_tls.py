@@ -1,0 +1,331 @@
+"""Whom a bundle vouches for, and certificates that are made, kept and read again."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import ssl
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from apiserver import tls
+from apiserver.filters.authenticate import NotAuthentic
+from apiserver.filters.state import Peer
+from tests.fixtures.authorities import ANY, CLIENT, NOW, SERVER, Holder, issue
+
+AT = NOW.timestamp()
+
+
+def accepted(peer: Peer, *roots: Holder, at: float = AT) -> bool:
+    try:
+        tls.verifier(b"".join(root.pem for root in roots))(peer, at)
+    except NotAuthentic:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def root() -> Holder:
+    return issue("root", ca=True)
+
+
+def test_a_client_of_the_bundles_ca_is_vouched_for_until_the_chain_ends(root: Holder) -> None:
+    jane = issue("jane", root, ends=3)
+    verified = tls.verifier(root.pem)(jane.peer, AT)
+    assert verified.certificate == jane.certificate
+    assert verified.until == jane.certificate.not_valid_after_utc.timestamp()
+
+
+def test_a_bundle_may_hold_many_cas(root: Holder) -> None:
+    other = issue("other", ca=True)
+    assert accepted(issue("a", root).peer, root, other)
+    assert accepted(issue("b", other).peer, root, other)
+
+
+@pytest.mark.parametrize("usages", [(CLIENT,), (ANY,), (CLIENT, SERVER), ()])
+def test_a_certificate_for_clients_or_for_any_use_is_good(
+    root: Holder, usages: tuple[x509.ObjectIdentifier, ...]
+) -> None:
+    assert accepted(issue("jane", root, usages=usages).peer, root)
+
+
+REFUSED: dict[str, Callable[[Holder], Peer]] = {
+    "another CA's": lambda root: issue("jane", issue("stranger", ca=True)).peer,
+    "of a CA with the same name": lambda root: issue("jane", issue("root", ca=True)).peer,
+    "a server's": lambda root: issue("jane", root, usages=(SERVER,)).peer,
+    "expired": lambda root: issue("jane", root, ends=-0.5).peer,
+    "not valid yet": lambda root: issue("jane", root, starts=0.5).peer,
+    "self-signed": lambda root: issue("jane").peer,
+    "signed by a client": lambda root: issue("jane", issue("joe", root)).peer,
+    "without its intermediate": lambda root: Peer.of(issue("jane", issue("between", root, ca=True)).der, ()),
+    "below an intermediate for servers": lambda root: issue("jane", intermediate_for_servers(root)).peer,
+    "below a path that is too long": lambda root: (
+        issue("jane", issue("b", issue("a", root, ca=True, path_length=0), ca=True)).peer
+    ),
+    "with a critical extension that nobody knows": lambda root: issue("jane", root, critical_nonsense=True).peer,
+    "no certificate": lambda root: Peer.of(b"garbage", ()),
+    "with garbage as intermediate": lambda root: Peer.of(issue("jane", root).der, (b"garbage",)),
+}
+
+
+def intermediate_for_servers(root: Holder) -> Holder:
+    """A CA that says that it signs servers only."""
+    made = issue("between", root, ca=True)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(made.certificate.subject)
+        .issuer_name(root.certificate.subject)
+        .public_key(made.key.public_key())
+        .serial_number(7)
+        .not_valid_before(NOW - dt.timedelta(days=1))
+        .not_valid_after(NOW + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([SERVER]), critical=False)
+    )
+    signature = root.certificate.signature_hash_algorithm
+    return Holder(builder.sign(root.key, signature), made.key, ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_certificate_is_refused_that_is(root: Holder, why: str) -> None:
+    assert not accepted(REFUSED[why](root), root)
+
+
+def test_intermediates_that_the_client_presents_complete_a_chain_and_bound_its_end(root: Holder) -> None:
+    between = issue("between", root, ca=True, ends=2)
+    verified = tls.verifier(root.pem)(issue("jane", between, ends=9).peer, AT)
+    assert verified.until == between.certificate.not_valid_after_utc.timestamp()
+
+
+def test_a_ca_without_key_usage_is_a_ca_as_go_sees_it() -> None:
+    plain = issue("plain", ca=True, key_usage=False)
+    assert accepted(issue("jane", plain).peer, plain)
+
+
+def test_time_passes(root: Holder) -> None:
+    jane = issue("jane", root, ends=1)
+    assert accepted(jane.peer, root, at=AT + 0.9 * 86400)
+    assert not accepted(jane.peer, root, at=AT + 1.1 * 86400)
+
+
+def test_a_bundle_that_is_no_pem_is_a_mistake() -> None:
+    with pytest.raises(tls.BadCertificates):
+        tls.verifier(b"nonsense")
+
+
+# ---------------------------------------------------------------------------------------------------------------- the dev kit
+
+
+def make_kit(folder: Path, *, hosts: tuple[str, ...] = ("localhost", "127.0.0.1"), now: dt.datetime = NOW) -> tls.Kit:
+    return tls.kit(folder, hosts=hosts, user="admin", groups=["system:masters"], now=now)
+
+
+def test_a_kit_has_a_server_that_its_ca_signed_and_a_client_in_its_groups(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path)
+    subject = kit.client.certificate.subject.rfc4514_string()
+    assert "CN=admin" in subject
+    assert "O=system:masters" in subject
+    tls.verifier(kit.ca_pem)(Peer.of(der(kit.client.certificate), ()), AT)
+    serving = x509.load_pem_x509_certificate(kit.files.cert.read_bytes())
+    names = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["localhost"]
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
+    with pytest.raises(NotAuthentic):
+        tls.verifier(kit.ca_pem)(Peer.of(der(serving), ()), AT)
+
+
+def der(certificate: x509.Certificate) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(tls.Pair(certificate, None).cert_pem.decode())  # type: ignore[arg-type]
+
+
+def test_a_second_kit_in_the_folder_is_the_first(tmp_path: Path) -> None:
+    first, second = make_kit(tmp_path), make_kit(tmp_path)
+    assert (first.ca_pem, first.client.cert_pem) == (second.ca_pem, second.client.cert_pem)
+    assert first.files == second.files
+
+
+def test_only_the_owner_can_read_keys(tmp_path: Path) -> None:
+    make_kit(tmp_path / "certs")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "certs").glob("*.key")}
+    assert modes == {"ca.key": 0o600, "serving.key": 0o600, "client.key": 0o600}
+    assert stat.S_IMODE((tmp_path / "certs").stat().st_mode) == 0o700
+
+
+def test_pairs_that_end_soon_are_made_anew_under_the_same_ca(tmp_path: Path) -> None:
+    first = make_kit(tmp_path)
+    later = make_kit(tmp_path, now=NOW + dt.timedelta(days=tls.LEAF_DAYS - tls.RENEW_DAYS + 1))
+    assert later.ca_pem == first.ca_pem
+    assert later.client.cert_pem != first.client.cert_pem
+
+
+def test_a_ca_that_ends_soon_takes_its_pairs_with_it(tmp_path: Path) -> None:
+    first = make_kit(tmp_path)
+    later = make_kit(tmp_path, now=NOW + dt.timedelta(days=tls.CA_DAYS - tls.RENEW_DAYS + 1))
+    assert later.ca_pem != first.ca_pem
+    tls.verifier(later.ca_pem)(Peer.of(der(later.client.certificate), ()), AT + (tls.CA_DAYS - 20) * 86400)
+
+
+def test_a_new_host_gets_a_new_serving_pair_and_leaves_the_client_alone(tmp_path: Path) -> None:
+    first = make_kit(tmp_path)
+    before = first.files.cert.read_bytes()
+    second = make_kit(tmp_path, hosts=("localhost", "127.0.0.1", "10.0.0.1"))
+    assert second.files.cert.read_bytes() != before
+    assert second.client.cert_pem == first.client.cert_pem
+
+
+@pytest.mark.parametrize("damaged", ["ca.key", "serving.crt", "client.key"])
+def test_a_damaged_file_is_replaced(tmp_path: Path, damaged: str) -> None:
+    make_kit(tmp_path)
+    (tmp_path / damaged).write_text("garbage")
+    kit = make_kit(tmp_path)
+    tls.verifier(kit.ca_pem)(Peer.of(der(kit.client.certificate), ()), AT)
+    tls.Certificates(kit.files)
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+
+
+def test_changed_files_are_read_again_and_bad_ones_change_nothing(tmp_path: Path) -> None:
+    files = make_kit(tmp_path).files
+    certificates = tls.Certificates(files)
+    context, trust = certificates.context, certificates.trust
+    assert not certificates.refresh()
+    files.cert.write_text("garbage")
+    with pytest.raises(tls.BadCertificates):
+        certificates.refresh()
+    assert certificates.context is context
+    assert certificates.trust is trust
+    make_kit(tmp_path)
+    os.utime(files.cert, ns=(1, 1))
+    assert certificates.refresh()
+    assert certificates.context is not context
+    assert certificates.trust is not trust
+
+
+def test_without_ca_bundles_no_certificate_is_asked_for(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path)
+    certificates = tls.Certificates(tls.Files(kit.files.cert, kit.files.key))
+    assert certificates.context.verify_mode is ssl.CERT_NONE
+    assert (certificates.trust.client, certificates.trust.proxy) == (None, None)
+
+
+def test_a_missing_bundle_is_a_mistake(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path)
+    with pytest.raises(tls.BadCertificates):
+        tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "gone"))
+
+
+def test_the_context_takes_certificates_of_both_bundles_and_gives_no_tickets(tmp_path: Path) -> None:
+    kit, proxy_ca = make_kit(tmp_path), issue("proxy ca", ca=True)
+    (tmp_path / "proxy.crt").write_bytes(proxy_ca.pem)
+    files = tls.Files(kit.files.cert, kit.files.key, client_ca=kit.files.client_ca, proxy_ca=tmp_path / "proxy.crt")
+    context = tls.Certificates(files).context
+    assert context.verify_mode is ssl.CERT_OPTIONAL
+    assert len(context.get_ca_certs()) == 2
+    assert context.num_tickets == 0
+    assert context.options & ssl.OP_NO_TICKET
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+# ---------------------------------------------------------------------------------------------------------------- handshakes
+
+
+def shake_hands(
+    server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends of a handshake in memory."""
+    a, b, c, d = ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(a, b, server_hostname="localhost", session=session)
+    far = server.wrap_bio(c, d, server_side=True)
+    for _ in range(10):
+        for end in (near, far):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            c.write(b.read())
+            a.write(d.read())
+    return near, far
+
+
+def client_context(folder: Path, ca: bytes, holder: Holder | None, *, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=ca.decode())
+    context.maximum_version = version
+    if holder is not None:
+        pair = folder / "pair.pem"
+        pair.write_bytes(holder.pem + b"".join(above.pem for above in holder.above) + holder.key_pem)
+        context.load_cert_chain(pair)
+    return context
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_presented_chain_is_read_from_the_handshake(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    kit, root = make_kit(tmp_path), issue("root", ca=True)
+    jane = issue("jane", issue("between", root, ca=True))
+    (tmp_path / "clients.crt").write_bytes(root.pem)
+    server = tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")).context
+    _, far = shake_hands(server, client_context(tmp_path, kit.ca_pem, jane, version=version))
+    assert tls.Chains().peer(far) == jane.peer
+    _, far = shake_hands(server, client_context(tmp_path, kit.ca_pem, None, version=version))
+    assert tls.Chains().peer(far) is None
+
+
+class Resumed:
+    """A connection on a resumed session, which shows the leaf and no chain."""
+
+    def __init__(self, holder: Holder, chain: list[bytes] | None) -> None:
+        self._holder = holder
+        self._chain = chain
+
+    def getpeercert(self, *, binary_form: bool) -> bytes:
+        assert binary_form
+        return self._holder.der
+
+    def get_unverified_chain(self) -> list[bytes] | None:
+        return self._chain
+
+
+def test_a_resumed_session_is_completed_from_memory_and_never_trusted_for_itself() -> None:
+    root = issue("root", ca=True)
+    jane = issue("jane", issue("between", root, ca=True))
+    chains = tls.Chains()
+    whole, resumed = Resumed(jane, [jane.der, jane.above[0].der]), Resumed(jane, None)
+    assert chains.peer(resumed) == Peer.of(jane.der, ())  # type: ignore[arg-type]
+    assert not accepted(Peer.of(jane.der, ()), root)
+    assert chains.peer(whole) == jane.peer  # type: ignore[arg-type]
+    assert chains.peer(resumed) == jane.peer  # type: ignore[arg-type]
+
+
+def test_resuming_a_real_session_shows_the_same_peer(tmp_path: Path) -> None:
+    kit, root = make_kit(tmp_path), issue("root", ca=True)
+    jane = issue("jane", issue("between", root, ca=True))
+    (tmp_path / "clients.crt").write_bytes(root.pem)
+    server = tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")).context
+    client = client_context(tmp_path, kit.ca_pem, jane, version=ssl.TLSVersion.TLSv1_2)
+    chains = tls.Chains()
+    near, far = shake_hands(server, client)
+    assert chains.peer(far) == jane.peer
+    _, far = shake_hands(server, client, session=near.session)
+    assert chains.peer(far) == jane.peer
+
+
+def test_tls_one_three_is_not_resumed(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path)
+    server = tls.Certificates(kit.files).context
+    client = client_context(tmp_path, kit.ca_pem, None, version=ssl.TLSVersion.TLSv1_3)
+    near, _ = shake_hands(server, client)
+    assert near.session is None or not near.session.has_ticket
+
+
+def test_writing_a_private_file_replaces_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("old")
+    path.chmod(0o644)
+    tls.write_private(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
