@@ -113,7 +113,7 @@ def _dump(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s"{}\[\],:]++')
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|[{}\[\],:]|[^\s"{}\[\],:]++')
 _OPEN, _CLOSE = (b"{", b"["), (b"}", b"]")
 
 

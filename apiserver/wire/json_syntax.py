@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 
 from apiserver.apimachinery import fieldpath
 
@@ -20,16 +21,24 @@ class SyntaxProblem(ValueError):
 
 
 _SPACES = rb"[ \t\r\n]*+"
-_INSIDE = rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
+# Python before 3.11.5 errs where a possessive group can backtrack inside (python/cpython issue 106052). There groups repeat in the
+# ordinary way, which finds the same, since no text can be divided among them in two ways, but remembers every turn: so they are short.
+if sys.version_info >= (3, 11, 5):
+    _MANY, _ESCAPES, _LEVELS = rb"*+", rb"*+", 4
+else:
+    _MANY, _ESCAPES, _LEVELS = rb"{0,32}", rb"*", 2
+"""Repetition of elements and of escapes, and how many levels are judged in one go; what does not pass is taken apart to find out why."""
+_PLAIN = rb'[^"\\\x00-\x1f]*+'
+_INSIDE = _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})' + _PLAIN + rb")" + _ESCAPES
 _TEXT = rb'"' + _INSIDE + rb'"'
-_NUMERAL = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_NUMERAL = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
 _NAME = _TEXT + _SPACES + rb":" + _SPACES
 
 
 def _list_of(opening: bytes, item: bytes, closing: bytes) -> bytes:
     """A whole list of items, separated by commas."""
     more = rb"(?:," + _SPACES + rb"(?!" + closing + rb")|(?=" + closing + rb"))"
-    return opening + _SPACES + rb"(?:" + item + _SPACES + more + rb")*+" + closing
+    return opening + _SPACES + rb"(?:" + item + _SPACES + more + rb")" + _MANY + closing
 
 
 def _nested(levels: int) -> bytes:
@@ -49,10 +58,8 @@ def _nested(levels: int) -> bytes:
     )
 
 
-_LEVELS = 4
-"""Levels that are judged in one go. What does not pass is taken apart to find out why."""
-_ELEMENTS = re.compile(rb"(?:" + _SPACES + _nested(_LEVELS) + _SPACES + rb",)*+")
-_MEMBERS = re.compile(rb"(?:" + _SPACES + _NAME + _nested(_LEVELS) + _SPACES + rb",)*+")
+_ELEMENTS = re.compile(rb"(?:" + _SPACES + _nested(_LEVELS) + _SPACES + rb",)" + _MANY)
+_MEMBERS = re.compile(rb"(?:" + _SPACES + _NAME + _nested(_LEVELS) + _SPACES + rb",)" + _MANY)
 _SCALAR = re.compile(rb"(?:" + _TEXT + rb"|(?P<number>" + _NUMERAL + rb")|true|false|null)")
 _KEY = re.compile(_TEXT + _SPACES + rb":")
 _STRING = re.compile(_TEXT)
