@@ -182,7 +182,7 @@ class NoFrame(Exception):
 class Encoder:
     """Frames in one representation. A frame of an event is built once and remembered on the event for every watcher."""
 
-    __slots__ = ("_call", "_first", "_include", "_rep", "_services")
+    __slots__ = ("_call", "_first", "_include", "_keys", "_rep", "_services")
 
     def __init__(self, call: Call, rep: Representation, include: str, services: Services) -> None:
         self._call = call
@@ -190,6 +190,13 @@ class Encoder:
         self._include = include
         self._services = services
         self._first = True
+        # Texts remember their hash, which is asked for once per event and watcher.
+        self._keys = {event_type: f"{event_type} {rep} {include}" for event_type in TYPES.values()}
+
+    @property
+    def counts_frames(self) -> bool:
+        """A Table's first frame differs from the others, so none may be made that is not sent."""
+        return self._first and self._rep.target is not None
 
     def frame(self, event_type: str, entry: Entry) -> bytes:
         """One event as a line. A Table names its columns in the first event only."""
@@ -207,14 +214,15 @@ class Encoder:
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
         """The frame as an HTTP chunk, from the event's memory when another watcher already needed it."""
-        key = (event_type, self._rep, self._include, self._rep.target is not None and self._first)
+        if self.counts_frames:
+            return frames.chunk(self.frame(event_type, entry))
+        key = self._keys[event_type]
         remembered = event.frames
         if remembered is None:
             remembered = event.frames = {}
         chunk = remembered.get(key)
         if chunk is None:
             chunk = remembered[key] = frames.chunk(self.frame(event_type, entry))
-        self._first = False
         return chunk
 
     def bookmark(self, revision: Revision, *, marker: bool = False) -> bytes:
@@ -256,7 +264,7 @@ class Sink:
 
     def event(self, event: Event) -> bool:
         """False when the client's buffer is full: the event was not sent."""
-        if not self.stream.writable:
+        if self.encoder.counts_frames and not self.stream.writable:
             return False
         try:
             chunk = self.chunk(event)

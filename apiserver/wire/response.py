@@ -196,6 +196,9 @@ class _Outlet:
     """
 
     def __init__(self, request: web.Request, writer: AbstractStreamWriter) -> None:
+        if request.transport is None:
+            raise ConnectionResetError("the client is gone")
+        self._transport: asyncio.WriteTransport = request.transport
         self._request = request
         self._writer = writer
         self._draining: asyncio.Future[None] | None = None
@@ -204,16 +207,23 @@ class _Outlet:
     @property
     def backlog(self) -> int:
         """Bytes that wait for the client; BACKLOG when it is gone."""
-        transport = self._request.transport
-        return BACKLOG if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+        return BACKLOG if self._transport.is_closing() else self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """Raises ConnectionResetError when the client is gone."""
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
+        if self._transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self._writer.output_size += len(data)
+        self._transport.write(data)
+
+    def push(self, data: bytes) -> bool:
+        """False, and nothing written, when the client is too far behind or gone. Runs once per event and watcher."""
+        transport = self._transport
+        if transport.is_closing() or transport.get_write_buffer_size() >= BACKLOG:
+            return False
+        self._writer.output_size += len(data)
         transport.write(data)
+        return True
 
     async def settle(self) -> None:
         """Waits until the client has taken nearly everything; cuts it off when it takes nothing.
@@ -237,9 +247,7 @@ class _Outlet:
                 raise ConnectionResetError("the client stalled")
 
     def abort(self) -> None:
-        transport = self._request.transport
-        if transport is not None:
-            transport.abort()
+        self._transport.abort()
 
 
 class WatchStream:
@@ -266,10 +274,7 @@ class WatchStream:
 
     def push(self, chunk: bytes) -> bool:
         """A ready-made chunk; False when the client is too far behind, or gone."""
-        if self._outlet.backlog >= BACKLOG:
-            return False
-        self._outlet.write(self._framed(chunk))
-        return True
+        return self._outlet.push(self._framed(chunk))
 
     def _framed(self, chunk: bytes) -> bytes:
         return chunk if self._outlet.chunked else _unchunked(chunk)
