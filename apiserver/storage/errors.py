@@ -1,0 +1,71 @@
+"""What storage can say beside yes. `verbs` words each of them for clients; nothing here knows HTTP.
+
+StorageError
+ ├─ KeyExists       a create met an object
+ ├─ Moved           compare-and-set failed: the object is now `entry` (None: gone)
+ ├─ Compacted       the revision names no state that is still kept
+ ├─ Future          the revision is above everything committed
+ ├─ TooBig          the value exceeds what one object may be
+ ├─ Unavailable     not executed: the store cannot be reached, refuses, or has lost its lineage
+ ├─ Initializing    this replica's memory is not filled (again) yet
+ └─ OutcomeUnknown  sent, no answer in time, and the log could not be asked: it may have happened
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apiserver.storage.entry import Entry, Revision
+
+
+class StorageError(Exception):
+    """Any of the above."""
+
+
+class KeyExists(StorageError):
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.key)
+        self.entry = entry
+
+
+class Moved(StorageError):
+    def __init__(self, key: str, entry: Entry | None) -> None:
+        super().__init__(key)
+        self.key = key
+        self.entry = entry
+
+
+class Compacted(StorageError):
+    def __init__(self, revision: Revision, floor: Revision) -> None:
+        super().__init__(f"{revision} is not kept; the oldest kept revision is {floor}")
+        self.revision = revision
+        self.floor = floor
+
+
+class Future(StorageError):
+    def __init__(self, revision: Revision, current: Revision) -> None:
+        super().__init__(f"{revision} is above {current}")
+        self.revision = revision
+        self.current = current
+
+
+class TooBig(StorageError):
+    """The value is larger than `config` allows for one object."""
+
+
+class Unavailable(StorageError):
+    """Nothing was executed. The text says why, for logs."""
+
+
+class Initializing(StorageError):
+    """Reads and watches cannot be served from memory yet; `seconds` is how long that has lasted."""
+
+    def __init__(self, seconds: float = 0.0, reason: str = "") -> None:
+        super().__init__(reason or "storage is (re)initializing")
+        self.seconds = seconds
+        self.reason = reason
+
+
+class OutcomeUnknown(StorageError):
+    """The write may or may not have been applied."""

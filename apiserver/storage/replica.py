@@ -1,0 +1,332 @@
+"""One resource's memory and how it follows its log: filled, fed entry by entry, given up and filled again when the chain breaks.
+
+Index and hub change in one step without an await, here and nowhere else. Asks the store nothing by itself; `store` decides when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from apiserver import metrics
+from apiserver.storage import keys, log
+from apiserver.storage.bootstrap import Filled
+from apiserver.storage.entry import NO_LABELS, Attributes, Change, Entry, Event, Key, Revision, splice
+from apiserver.storage.errors import Initializing
+from apiserver.storage.functions import Commands, Head
+from apiserver.storage.hub import Hub
+from apiserver.storage.log import RawEntry, Record
+from apiserver.storage.mvcc import Diverged, Index
+from apiserver.storage.options import StoreOptions
+
+logger = logging.getLogger(__name__)
+
+MARKS = 32
+"""Parts of the retention time in which the floor moves."""
+
+SPARE = 64
+SILENT_SECONDS = 2 * log.BLOCK_MS / 1000
+
+_BLANK = b'{"metadata":{}}'
+
+
+class Progress:
+    """Who waits for which revision to be applied."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Revision, int]] = []
+        self._waiting: dict[int, Callable[[], None]] = {}
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def wait(self, revision: Revision, then: Callable[[], None]) -> int:
+        """`then` is called once, when that much is applied. Returns what `forget` takes."""
+        self._sequence += 1
+        self._waiting[self._sequence] = then
+        heapq.heappush(self._heap, (revision, self._sequence))
+        return self._sequence
+
+    def forget(self, number: int) -> None:
+        """Clients may ask for revisions that never come: what nobody waits for any more must not pile up."""
+        self._waiting.pop(number, None)
+        if len(self._heap) > 2 * len(self._waiting) + SPARE:
+            self._heap = [place for place in self._heap if place[1] in self._waiting]
+            heapq.heapify(self._heap)
+
+    def reached(self, revision: Revision) -> None:
+        while self._heap and self._heap[0][0] <= revision:
+            then = self._waiting.pop(heapq.heappop(self._heap)[1], None)
+            if then is not None:
+                then()
+
+
+class Replica:
+    """`filled`: index and hub hold what the log said up to `position`. `fault`: the store has lost this resource."""
+
+    def __init__(
+        self,
+        resource: str,
+        attributes: Attributes,
+        *,
+        options: StoreOptions,
+        clock: Callable[[], float],
+        seen: Callable[[bytes, Entry], None],
+    ) -> None:
+        self.resource = resource
+        self.commands = Commands(resource)
+        self.index = Index(budget=options.window_bytes)
+        self.hub = Hub(self.index, clock=clock)
+        self.progress = Progress()
+        self.epoch = b"0"
+        self.marker = ""
+        self.fault: str | None = None
+        self.filled = False
+        self.ever_filled = False
+        self.seen_from = Revision(0)
+        self.wants_filling = asyncio.Event()
+        self.wants_filling.set()
+        self._options = options
+        self._attributes = attributes
+        self._no_fields = ("",) * len(attributes(_BLANK)[1])
+        self._clock = clock
+        self._seen = seen
+        self._last = b""
+        self._acknowledged = Revision(0)
+        self._empty_since = clock()
+        self._empty_because = "starting"
+        self._marks: deque[tuple[float, Revision]] = deque()
+        self._behind: tuple[Revision, float] | None = None
+        self.meter = _Meter(self)
+
+    # What it holds
+
+    @property
+    def applied(self) -> Revision:
+        return self.index.applied
+
+    def current(self, key: Key) -> Entry | None:
+        return self.index.get(key)
+
+    def require(self) -> None:
+        """Raises Initializing while memory is not to be read."""
+        if not self.filled:
+            raise Initializing(self._clock() - self._empty_since, self._empty_because if self.ever_filled else "")
+
+    def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
+        try:
+            labels, fields = self._attributes(value)
+        except ValueError:
+            # It was written by somebody else. It must not stop the log: reading the object itself says what is wrong with it.
+            logger.exception("unreadable object", extra={"resource": self.resource, "key": key, "revision": revision})
+            labels, fields = NO_LABELS, self._no_fields
+        return Entry(key, revision, splice(value, revision), labels, fields)
+
+    async def caught_up(self, revision: Revision) -> None:
+        if self.filled and self.applied >= revision:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        number = self.progress.wait(revision, partial(_wake, future))
+        try:
+            await future
+        finally:
+            self.progress.forget(number)
+
+    def acknowledged(self, revision: Revision) -> None:
+        self._acknowledged = max(self._acknowledged, revision)
+
+    # Filling and giving up
+
+    def install(self, filled: Filled) -> None:
+        """The store's state and window take the place of what was held, if anything."""
+        self.index.load(filled.entries.values(), applied=filled.applied, floor=filled.floor, ended=filled.ended)
+        self.index.preload(filled.events, since=filled.since)
+        self.hub.end_all()
+        if not self.ever_filled:
+            self.meter.rebuilt("start")
+        self.filled = self.ever_filled = True
+        self.wants_filling.clear()
+        self.epoch = b"%d" % keys.parts(filled.applied)[0]
+        self.marker = filled.head.marker
+        self.seen_from = filled.head.floor
+        self._last = keys.stream_id(filled.applied).encode()
+        self._behind = None
+        self.meter.bytes_held = sum(len(entry.body) for entry in filled.entries.values())
+        for token, entry in filled.tokens:
+            self._seen(token, entry)
+        self.progress.reached(filled.applied)
+
+    def rebuild(self, reason: str, detail: str) -> None:
+        """What is held cannot be followed on: end all watches cleanly, and ask to be filled anew."""
+        if not self.filled:
+            return
+        logger.warning("rebuilding", extra={"resource": self.resource, "reason": reason, "detail": detail})
+        self.meter.rebuilt(reason)
+        self.filled = False
+        self._empty_since, self._empty_because = self._clock(), detail
+        self.hub.end_all()
+        self.wants_filling.set()
+
+    def lost(self, reason: str) -> None:
+        """The store does not hold this resource any more. What is in memory stays, for those who may be served from it."""
+        if self.fault is None:
+            logger.error("the store lost its data", extra={"resource": self.resource, "detail": reason})
+            self.fault = f"the store lost its data: {reason}"
+
+    def meet(self, head: Head, *, known: Revision) -> None:
+        """A head from a server that owns the log: at the start of a session, when data came back, and now and then.
+
+        `known` is what was applied when it was asked for: the log may have brought more meanwhile.
+        """
+        self.fault = None
+        if not self.filled:
+            return
+        if head.marker != self.marker:
+            self.rebuild("lineage", "the store was installed anew")
+        elif head.last < known:
+            self._count_lost(head.last)
+            self.rebuild("lineage", f"the store ends at {keys.stream_id(head.last)}, before {keys.stream_id(known)}")
+        else:
+            self.epoch = b"%d" % max(head.epoch, int(self.epoch))
+            self.raise_floor(head.floor)
+            self._notice_silence(head.last)
+
+    def _notice_silence(self, last: Revision) -> None:
+        """When the log is ahead and nothing of it comes for two reads' time, it will not come."""
+        now = self._clock()
+        if last <= self.applied:
+            self._behind = None
+            self.meter.lag.set(0)
+        elif self._behind is None or self._behind[0] != self.applied:
+            self._behind = self.applied, now
+        elif now - self._behind[1] <= SILENT_SECONDS:
+            self.meter.lag.set(now - self._behind[1])
+        else:
+            self.rebuild("gap", f"nothing comes after {self._last.decode()}, the log ends at {keys.stream_id(last)}")
+
+    # Following the log
+
+    def position(self) -> bytes | None:
+        return self._last if self.filled and self.fault is None else None
+
+    def feed(self, entries: Sequence[RawEntry]) -> None:
+        for raw in entries:
+            if not self.filled:
+                return
+            try:
+                record = log.decode(raw)
+                if record.predecessor != self._last:
+                    self._gap(record)
+                    return
+                self._apply(record)
+            except (Diverged, log.Malformed) as error:
+                self.rebuild("gap", str(error))
+                return
+            self._last = record.id
+        self.meter.fed(len(entries))
+        self.progress.reached(self.index.applied)
+
+    def _apply(self, record: Record) -> None:
+        kind, revision = record.kind, record.revision
+        if kind == log.FENCE:
+            self.index.advance(revision)
+            self.epoch = b"%d" % keys.parts(revision)[0]
+            return
+        held = self.index.get(record.key)
+        if held is not None and keys.stream_id(held.revision).encode() != record.previous:
+            raise Diverged(f"{record.key} follows {record.previous.decode()}, not {keys.stream_id(held.revision)}")
+        if record.value is not None:
+            entry = self.entry(record.key, revision, record.value)
+            change = Change.CREATED if kind == log.CREATE else Change.UPDATED
+        elif held is not None:
+            entry, change = held.at(revision), Change.DELETED
+        else:
+            raise Diverged(f"{record.key} was deleted at {record.id.decode()}, and is absent")
+        event = Event(revision, change, entry, None)
+        self.index.apply(event)
+        self.hub.publish(event)
+        self.meter.changed(event)
+        self._seen(record.token, entry)
+        if record.cut:
+            self.raise_floor(revision)
+
+    def _gap(self, record: Record) -> None:
+        if record.kind == log.FENCE:
+            self._count_lost(keys.revision(record.predecessor))
+        text = f"{record.id.decode()} follows {record.predecessor.decode()}, not {self._last.decode()}"
+        self.rebuild("lineage" if record.kind == log.FENCE else "gap", text)
+
+    def _count_lost(self, survived: Revision) -> None:
+        """Writes of one epoch that this replica had applied or acknowledged, and that the store does not know any more."""
+        known = max(self.applied, self._acknowledged)
+        if known > survived and keys.parts(known)[0] == keys.parts(survived)[0]:
+            logger.error("acknowledged writes were lost", extra={"resource": self.resource, "count": known - survived})
+            self.meter.lost.inc(known - survived)
+
+    # The floor
+
+    def raise_floor(self, floor: Revision) -> None:
+        self.index.compact(floor)
+
+    def mark(self) -> None:
+        """Remember what is applied now: later this is what was applied then."""
+        now = self._clock()
+        if self.filled and (not self._marks or now - self._marks[-1][0] >= self._options.retention_seconds / MARKS):
+            self._marks.append((now, self.applied))
+
+    def applied_before(self, seconds: float) -> Revision | None:
+        """What was applied so many seconds of serving ago; None when there was no serving then."""
+        found, until = None, self._clock() - seconds
+        while self._marks and self._marks[0][0] <= until:
+            found = self._marks.popleft()
+        if found is None:
+            return None
+        self._marks.appendleft(found)
+        return found[1]
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class _Meter:
+    """What metrics say about one replica."""
+
+    def __init__(self, replica: Replica) -> None:
+        group, _, plural = replica.resource.partition("/")
+        name = self._name = f"{plural}.{group}"
+        self.bytes_held = 0
+        self.lost = metrics.LOST_WRITES.labels(name)
+        self.lag = metrics.TAIL_LAG_SECONDS.labels(name)
+        self.reconnects = metrics.TAIL_RECONNECTS.labels(name)
+        self._received = metrics.EVENTS_RECEIVED.labels(group, plural)
+        index, hub = replica.index, replica.hub
+        metrics.RESOURCE_OBJECTS.labels(group, plural).set_function(lambda: len(index))
+        metrics.STORAGE_OBJECTS.labels(name).set_function(lambda: len(index))
+        metrics.EVENT_WINDOW.labels(group, plural).set_function(lambda: index.ring_events)
+        metrics.OBJECT_BYTES.labels(name).set_function(lambda: self.bytes_held)
+        metrics.WATCHERS.labels(name, "in_sync").set_function(lambda: len(hub) - hub.behind)
+        metrics.WATCHERS.labels(name, "behind").set_function(lambda: hub.behind)
+        metrics.DROPPED_WATCHERS.labels(name).set_function(lambda: hub.drops)
+        metrics.APPLIED_EPOCH.labels(name).set_function(lambda: keys.parts(index.applied)[0])
+        metrics.APPLIED_NUMBER.labels(name).set_function(lambda: keys.parts(index.applied)[1])
+        metrics.FLOOR_EPOCH.labels(name).set_function(lambda: keys.parts(index.floor)[0])
+        metrics.FLOOR_NUMBER.labels(name).set_function(lambda: keys.parts(index.floor)[1])
+
+    def fed(self, count: int) -> None:
+        self._received.inc(count)
+
+    def changed(self, event: Event) -> None:
+        if event.change is not Change.DELETED:
+            self.bytes_held += len(event.entry.body)
+        if event.previous is not None:
+            self.bytes_held -= len(event.previous.body)
+
+    def rebuilt(self, reason: str) -> None:
+        metrics.REBUILDS.labels(self._name, reason).inc()

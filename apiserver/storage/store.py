@@ -1,0 +1,368 @@
+"""The face of storage: read at a revision, commit if the revision is still that one, watch from a revision.
+
+    open_stores ──► Stores: one session with the server at a time, all tasks
+                      └─ Store per resource ── Replica (memory that follows the log)
+                                            └─ Writer's lane (writes on their way)
+
+Verbs call down here; nothing here calls up, knows a kind, or knows HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+
+from apiserver import metrics
+from apiserver.storage import bootstrap, functions, keys, lineage, upkeep
+from apiserver.storage.barrier import Barrier
+from apiserver.storage.entry import Attributes, Entry, Revision, splice
+from apiserver.storage.errors import Future, KeyExists, Moved, StorageError, TooBig, Unavailable
+from apiserver.storage.functions import Disconnected, Lost, Rejected
+from apiserver.storage.hub import Sink, Watcher
+from apiserver.storage.lineage import Link, Session
+from apiserver.storage.log import Tail
+from apiserver.storage.mvcc import Diverged, View
+from apiserver.storage.options import StoreOptions
+from apiserver.storage.replica import Replica
+from apiserver.storage.scope import Scope
+from apiserver.storage.writes import Write, Writer
+
+__all__ = ["Store", "StoreOptions", "Stores", "Write", "open_stores"]
+
+logger = logging.getLogger(__name__)
+
+FIRST_BACKOFF = 0.05
+STOPPING = "the server is stopping"
+
+
+class Store:
+    """One resource."""
+
+    def __init__(self, replica: Replica, *, options: StoreOptions, link: Link, writer: Writer) -> None:
+        self.resource = replica.resource
+        self._replica = replica
+        self._options = options
+        self._link = link
+        self._writer = writer
+        self._lane = writer.lane(replica)
+        self._barrier = Barrier(replica, link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
+        group, _, plural = self.resource.partition("/")
+        name = f"{plural}.{group}"
+        metrics.STORE_WRITABLE.labels(name).set_function(lambda: self.store_state() is None)
+
+    # State
+
+    @property
+    def applied(self) -> Revision:
+        """What this replica's memory holds."""
+        return self._replica.applied
+
+    @property
+    def floor(self) -> Revision:
+        """The lowest revision that one can still watch from."""
+        return self._replica.index.floor
+
+    def why_not_ready(self) -> str | None:
+        """For /readyz: None for ever once memory was filled."""
+        return None if self._replica.ever_filled else self.store_state() or "memory is being filled"
+
+    def store_state(self) -> str | None:
+        """For /readyz/store: why nothing can be written or read consistently now."""
+        if (trouble := self._link.trouble()) is not None:
+            return trouble
+        if self._replica.fault is not None:
+            return self._replica.fault
+        return None if self._replica.filled else "memory is being filled"
+
+    # Reading
+
+    async def barrier(self) -> Revision:
+        """A revision that is applied, and not older than anything acknowledged before this call, by whichever replica.
+
+        Raises Unavailable (after at most `barrier_seconds`) and Initializing.
+        """
+        self._replica.require()
+        self._require_connection()
+        return await self._barrier.join()
+
+    def _require_connection(self) -> None:
+        if self._link.session is None:
+            raise Unavailable(self._link.reason)
+        if self._replica.fault is not None:
+            raise Unavailable(self._replica.fault)
+
+    async def reach(self, revision: Revision, *, seconds: float = 3.0) -> None:
+        """Wait until that much is applied. Raises Future after so many seconds, and Initializing."""
+        self._replica.require()
+        if self.applied >= revision:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._replica.caught_up(revision)
+        except TimeoutError:
+            raise Future(revision, self.applied) from None
+
+    def view(self) -> View:
+        """The present state of memory; stays as it is. Raises Initializing."""
+        self._replica.require()
+        return self._replica.index.view()
+
+    def view_at(self, revision: Revision) -> View:
+        """The state at exactly this revision. Raises Compacted, Future, Initializing."""
+        self._replica.require()
+        return self._replica.index.view_at(revision)
+
+    def watch(
+        self, *, after: Revision, scope: Scope, sink: Sink, bookmarks: bool = False, deadline: float | None = None
+    ) -> Watcher:
+        """The events above `after`, which may lie ahead. Raises Compacted, Initializing. `deadline` is loop time."""
+        self._replica.require()
+        return self._replica.hub.watch(after=after, scope=scope, sink=sink, bookmarks=bookmarks, deadline=deadline)
+
+    # Writing
+
+    async def commit(self, write: Write, *, dry_run: bool) -> Entry:
+        """The entry that this write made, once this replica's memory holds it; of a deletion the last state at its revision.
+
+        Raises KeyExists, Moved, TooBig, Unavailable (nothing was executed) and OutcomeUnknown. A value that is the present one
+        is not written: its entry comes back. A dry run checks the same against the newest state; its entry keeps the expected
+        revision, and none on a create.
+        """
+        if write.value is not None and len(write.value) > self._options.object_limit:
+            raise TooBig(f"{len(write.value)} bytes are more than {self._options.object_limit}")
+        if (trouble := self.store_state()) is not None:
+            raise Unavailable(trouble)
+        if dry_run or self._is_present(write):
+            return await self._rehearse(write)
+        return await self._writer.submit(self._lane, write)
+
+    def _is_present(self, write: Write) -> bool:
+        if write.value is None or not write.expected:
+            return False
+        held = self._replica.current(write.key)
+        return held is not None and held.revision == write.expected and splice(write.value, held.revision) == held.body
+
+    async def _rehearse(self, write: Write) -> Entry:
+        await self.barrier()
+        held = self._replica.current(write.key)
+        if write.expected:
+            if held is None or held.revision != write.expected:
+                raise Moved(write.key, held)
+            if write.value is None or splice(write.value, held.revision) == held.body:
+                return held
+            return self._replica.entry(write.key, held.revision, write.value)
+        if held is not None:
+            raise KeyExists(held)
+        if write.value is None:
+            raise Moved(write.key, None)
+        entry = self._replica.entry(write.key, Revision(0), write.value)
+        entry.body = write.value
+        return entry
+
+
+class Stores(Mapping[str, Store]):
+    """All resources of one store, and the tasks that keep them."""
+
+    def __init__(
+        self, options: StoreOptions, resources: Mapping[str, Attributes], *, boot_id: str, rng: random.Random
+    ) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._options = options
+        self._boot_id = boot_id
+        self._rng = rng
+        self._link = Link()
+        self._writer = Writer(options, boot_id=boot_id, loop=loop)
+        self._replicas = {
+            name: Replica(name, attributes, options=options, clock=loop.time, seen=self._writer.seen)
+            for name, attributes in resources.items()
+        }
+        self._stores = {
+            name: Store(replica, options=options, link=self._link, writer=self._writer)
+            for name, replica in self._replicas.items()
+        }
+        self._upkeep = upkeep.Upkeep(options, self._link, self._replicas, rng=rng, clock=loop.time)
+        self._ready = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __getitem__(self, resource: str) -> Store:
+        return self._stores[resource]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stores)
+
+    def __len__(self) -> int:
+        return len(self._stores)
+
+    def start(self) -> None:
+        loop = self._loop
+        self._tasks = [
+            loop.create_task(self._keep_connected(), name="store"),
+            loop.create_task(self._writer.keep_sweeping(), name="writes"),
+        ]
+        for name, replica in self._replicas.items():
+            self._tasks.append(loop.create_task(_supervised(replica.hub.run), name=f"watches of {name}"))
+
+    async def ready(self) -> None:
+        """Returns when all memory was filled once."""
+        await self._ready.wait()
+
+    def why_not_ready(self) -> str | None:
+        return next((why for store in self._stores.values() if (why := store.why_not_ready()) is not None), None)
+
+    def store_state(self) -> str | None:
+        return next((why for store in self._stores.values() if (why := store.store_state()) is not None), None)
+
+    def end_watches(self, *, at_most: int | None = None) -> int:
+        """End the oldest watches of each resource, or all, cleanly. How many are left."""
+        return sum(replica.hub.end_all(at_most=at_most) for replica in self._replicas.values())
+
+    async def close(self) -> None:
+        """Ends everything; writes whose fate is open become OutcomeUnknown."""
+        self._closing.set()
+        self.end_watches()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._writer.close()
+
+    # One session after the other
+
+    async def _keep_connected(self) -> None:
+        pause = FIRST_BACKOFF
+        # A task group that fails at the moment at which it is cancelled swallows the cancellation, hence the flag.
+        while not self._closing.is_set():
+            try:
+                session = await self._open()
+                await self._use_and_close(session)
+                pause = FIRST_BACKOFF
+            except StorageError as error:
+                self._down(str(error))
+            except Exception:  # a supervisor: whatever goes wrong, the store must be followed on
+                logger.exception("the store could not be followed")
+                self._down("internal error")
+            if self._closing.is_set():
+                return
+            await asyncio.sleep(pause * self._rng.uniform(0.5, 1.0))
+            pause = min(2 * pause, self._options.backoff_seconds)
+
+    async def _use_and_close(self, session: Session) -> None:
+        reason = STOPPING
+        try:
+            reason = await self._use(session)
+        except Exception:
+            reason = "internal error"
+            raise
+        finally:
+            self._down(reason)
+            self._writer.detach(reason)
+            await session.close(reason)
+
+    async def _open(self) -> Session:
+        highest = max(keys.parts(replica.applied)[0] for replica in self._replicas.values())
+        commands = {name: replica.commands for name, replica in self._replicas.items()}
+        first = not all(replica.ever_filled for replica in self._replicas.values())
+        return await lineage.open_session(self._options, commands, highest_epoch=highest, first=first)
+
+    def _down(self, reason: str) -> None:
+        if reason != STOPPING and (self._link.session is not None or self._link.reason != reason):
+            logger.warning("store not available", extra={"reason": reason})
+        self._link.session, self._link.reason = None, reason
+
+    async def _use(self, session: Session) -> str:
+        """Until it breaks: why it did."""
+        for name, replica in self._replicas.items():
+            if name in session.heads:
+                replica.meet(session.heads[name], known=replica.applied)
+            else:
+                replica.lost(session.missing[name])
+        self._link.refusal = "; ".join(session.refusals)
+        self._link.session = session
+        self._writer.attach(session)
+        logger.info("store connected", extra={"run_id": session.run_id, "fenced": session.fenced})
+        reason = "closed"
+        for replica in self._replicas.values():
+            if replica.ever_filled:
+                replica.meter.reconnects.inc()
+        tail = Tail(self._options, {replica.commands.keys.log: replica for replica in self._replicas.values()})
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_until_broken(session))
+                group.create_task(
+                    tail.run(
+                        partial(lineage.check_same_server, run_id=session.run_id), partial(self._upkeep.look, session)
+                    )
+                )
+                group.create_task(self._writer.run(session))
+                group.create_task(self._upkeep.guard(session))
+                group.create_task(self._upkeep.care(session))
+                for replica in self._replicas.values():
+                    group.create_task(self._fill(session, replica))
+        except* StorageError as errors:
+            reason = str(errors.exceptions[0])
+        return reason
+
+    async def _fill(self, session: Session, replica: Replica) -> None:
+        """Fill the replica's memory whenever it asks for that."""
+        while True:
+            await replica.wants_filling.wait()
+            if replica.fault is None:
+                try:
+                    filled = await bootstrap.fill(session.bulk, replica.commands, replica.entry, boot_id=self._boot_id)
+                    self._install(replica, filled)
+                except Lost as lost:
+                    replica.lost(str(lost))
+                    continue
+                except (Rejected, Diverged) as refused:
+                    logger.warning("not filled", extra={"resource": replica.resource, "reason": str(refused)})
+                else:
+                    continue
+            await asyncio.sleep(self._options.backoff_seconds)
+
+    def _install(self, replica: Replica, filled: bootstrap.Filled) -> None:
+        replica.install(filled)
+        logger.info(
+            "memory filled",
+            extra={"resource": replica.resource, "objects": len(filled.entries), "events": len(filled.events)},
+        )
+        if not self._ready.is_set() and all(replica.ever_filled for replica in self._replicas.values()):
+            self._ready.set()
+        # What was just made lives long; collections need not look at it again.
+        gc.freeze()
+
+
+async def _until_broken(session: Session) -> None:
+    raise Disconnected(await session.broken())
+
+
+async def _supervised(run: Callable[[], Awaitable[None]]) -> None:
+    """A watcher's sink that raises was dropped by the hub already: the others go on."""
+    while True:
+        try:
+            await run()
+        except Exception:
+            logger.exception("a watch failed")
+
+
+async def open_stores(
+    options: StoreOptions,
+    resources: Mapping[str, Attributes],
+    *,
+    boot_id: str | None = None,
+    rng: random.Random | None = None,
+) -> Stores:
+    """Start following the store; returns at once. `Stores.why_not_ready` says what is still missing, `ready` waits for it.
+
+    `resources`: `<group>/<plural>` → the reader of labels and indexed fields. `boot_id` names this process in the log.
+    Raises ValueError when the URL cannot be read.
+    """
+    functions.open_wire(options, "sluice")  # only to find a mistake in the URL now
+    stores = Stores(options, resources, boot_id=boot_id or secrets.token_hex(6), rng=rng or random.Random())
+    stores.start()
+    return stores

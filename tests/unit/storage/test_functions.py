@@ -1,0 +1,560 @@
+"""The function library on a real server, and the connection that carries it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis._parsers.base import BaseParser
+
+from apiserver.storage import functions, keys, log
+from apiserver.storage.entry import Key, Revision
+from apiserver.storage.errors import Unavailable
+from apiserver.storage.functions import Change, Commands, Connection, Disconnected, Failed, Lost, Rejected, pack
+from apiserver.storage.options import StoreOptions
+from tests.fixtures.valkey import Server, eventually, install
+
+LATE = b"99999999999999"
+
+
+class Library:
+    """The functions of one resource, called one by one."""
+
+    def __init__(self, connection: Connection, resource: str) -> None:
+        self.connection = connection
+        self.commands = Commands(resource)
+        self.epoch = b""
+        self.tokens = 0
+
+    async def begin(self) -> None:
+        self.epoch = b"%d" % (await self.head()).epoch
+
+    async def head(self) -> functions.Head:
+        return functions.head(await self.connection.call(self.commands.head))
+
+    def token(self) -> bytes:
+        self.tokens += 1
+        return b"boot-id-of-12.%d" % self.tokens
+
+    async def put(
+        self,
+        key: str,
+        value: bytes | None,
+        expected: bytes = b"-",
+        *,
+        token: bytes | None = None,
+        epoch: bytes | None = None,
+        deadline: bytes = LATE,
+    ) -> Any:
+        # Rows as long as real ones: shorter make a hash that is scanned in one step, whatever count is asked for.
+        uid = b"0a1b2c3d-1111-4222-8333-444455556666"
+        change = Change(key.encode(), expected, token or self.token(), uid, value)
+        return await self.connection.call(self.commands.change(epoch or self.epoch, deadline, change))
+
+    async def delete(self, key: str, expected: bytes) -> Any:
+        return await self.put(key, None, expected)
+
+    async def entries(self, after: bytes = b"0-0", *, count: int = 1000, size: int = 1 << 30) -> list[log.Record]:
+        reply = await self.connection.call(self.commands.range(after, count=count, size=size))
+        return [log.decode(entry) for entry in functions.range_(reply).entries]
+
+
+@pytest_asyncio.fixture
+async def connection(shared_server: Server) -> AsyncIterator[Connection]:
+    opened = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    yield opened
+    await opened.close()
+
+
+@pytest_asyncio.fixture
+async def library(shared_server: Server, connection: Connection, resource: str) -> Library:
+    await install(shared_server, resource)
+    made = Library(connection, resource)
+    await made.begin()
+    return made
+
+
+# ------------------------------------------------------------------------------------------------------------------- put, del
+
+
+async def test_a_put_creates_and_the_log_tells_it_all(library: Library) -> None:
+    before = await library.head()
+    word, id_ = await library.put("ns/a", b"one", token=b"t1")
+    assert word == b"OK"
+    assert keys.revision(id_) == before.last + 1
+    (record,) = await library.entries(keys.stream_id(before.last).encode())
+    assert record == log.Record(
+        id_,
+        log.CREATE,
+        Key("ns/a"),
+        b"-",
+        keys.stream_id(before.last).encode(),
+        b"t1",
+        b"one",
+        None,
+    )
+    head = await library.head()
+    assert (head.last, head.objects, head.size) == (keys.revision(id_), 1, 3)
+
+
+async def test_an_update_carries_the_old_value_and_both_predecessors(library: Library) -> None:
+    _, first = await library.put("a", b"one")
+    _, other = await library.put("b", b"x")
+    _, second = await library.put("a", b"three", first)
+    record = (await library.entries(other))[0]
+    assert (record.kind, record.previous, record.predecessor) == (log.UPDATE, first, other)
+    assert (record.value, record.old, record.id) == (b"three", b"one", second)
+    assert (await library.head()).size == 6
+
+
+async def test_a_deletion_leaves_its_last_value_in_the_log_and_nothing_else(
+    library: Library, shared_server: Server
+) -> None:
+    _, first = await library.put("a", b"one")
+    word, gone = await library.delete("a", first)
+    assert word == b"OK"
+    record = (await library.entries(first))[0]
+    assert (record.id, record.kind, record.previous, record.value, record.old) == (
+        gone,
+        log.DELETE,
+        first,
+        None,
+        b"one",
+    )
+    head = await library.head()
+    assert (head.objects, head.size, head.last) == (0, 0, keys.revision(gone))
+    assert shared_server("EXISTS", library.commands.keys.objects, library.commands.keys.revisions) == 0
+
+
+async def test_a_create_of_what_exists_is_answered_with_it(library: Library) -> None:
+    _, first = await library.put("a", b"one")
+    assert await library.put("a", b"two") == [b"EXISTS", first, b"one"]
+
+
+async def test_an_update_of_another_revision_is_answered_with_the_present_one(library: Library) -> None:
+    _, first = await library.put("a", b"one")
+    _, second = await library.put("a", b"two", first)
+    assert await library.put("a", b"three", first) == [b"CONFLICT", second, b"two"]
+    assert await library.delete("a", first) == [b"CONFLICT", second, b"two"]
+
+
+async def test_an_update_of_what_is_absent_is_not_found(library: Library) -> None:
+    last = (await library.head()).last
+    assert await library.put("a", b"one", b"5-5") == [b"NOTFOUND"]
+    assert await library.delete("a", b"*") == [b"NOTFOUND"]
+    assert (await library.head()).last == last
+
+
+async def test_a_star_expects_anything(library: Library) -> None:
+    _, first = await library.put("a", b"one", b"*")
+    _, second = await library.put("a", b"two", b"*")
+    assert keys.revision(second) == keys.revision(first) + 1
+    assert (await library.delete("a", b"*"))[0] == b"OK"
+
+
+async def test_the_same_token_writes_once(library: Library) -> None:
+    first = await library.put("a", b"one", token=b"same")
+    assert await library.put("a", b"one", token=b"same") == [b"DUP", first[1]]
+    assert len(await library.entries(first[1])) == 0
+
+
+async def test_a_write_of_another_epoch_is_refused(library: Library) -> None:
+    for epoch in (b"1", b"99999999999"):
+        assert await library.put("a", b"one", epoch=epoch) == [b"EPOCH", library.epoch]
+    assert (await library.head()).objects == 0
+
+
+async def test_a_write_after_its_deadline_is_refused(library: Library) -> None:
+    now = (await library.head()).now_ms
+    word, then = await library.put("a", b"one", deadline=b"%d" % (now - 1))
+    assert word == b"LATE"
+    assert now <= int(then) < now + 5000
+
+
+async def test_an_old_value_above_the_limit_is_left_out_and_the_floor_rises(library: Library) -> None:
+    big = b"x" * (256 * 1024 + 1)
+    _, first = await library.put("a", big)
+    assert keys.revision(first) > (await library.head()).floor
+    _, second = await library.put("a", b"small", first)
+    record = (await library.entries(first))[0]
+    assert (record.old, record.cut) == (None, True)
+    assert (await library.head()).floor == keys.revision(second)
+    _, third = await library.put("a", big, second)
+    assert (await library.entries(second))[0].old == b"small"
+    assert (await library.head()).floor == keys.revision(second)
+    _, gone = await library.delete("a", third)
+    assert (await library.head()).floor == keys.revision(gone)
+
+
+async def test_values_are_binary_and_keys_are_any_text(library: Library) -> None:
+    raw = bytes(range(256))
+    _, id_ = await library.put("nß/ü", raw)
+    assert await library.put("nß/ü", b"x") == [b"EXISTS", id_, raw]
+
+
+# ---------------------------------------------------------------------------------------------------------------------- batch
+
+
+async def batch(library: Library, *changes: Change, epoch: bytes | None = None, deadline: bytes = LATE) -> Any:
+    return await library.connection.call(library.commands.batch(epoch or library.epoch, deadline, changes))
+
+
+async def test_each_change_of_a_batch_has_its_own_answer_and_entry(library: Library) -> None:
+    _, first = await library.put("a", b"one")
+    reply = await batch(
+        library,
+        Change(b"a", b"-", b"t1", b"u", b"two"),
+        Change(b"b", b"-", b"t2", b"u", b"new"),
+        Change(b"a", first, b"t3", b"u", None),
+        Change(b"a", b"-", b"t4", b"u", b"again"),
+        Change(b"c", b"*", b"t5", b"u", None),
+    )
+    assert [answer[0] for answer in reply[1:]] == [b"EXISTS", b"OK", b"OK", b"OK", b"NOTFOUND"]
+    records = await library.entries(first)
+    assert [(record.token, record.kind) for record in records] == [(b"t2", b"0"), (b"t3", b"2"), (b"t4", b"0")]
+    assert [record.predecessor for record in records] == [first, records[0].id, records[1].id]
+    assert (await library.head()).objects == 2
+
+
+async def test_a_batch_is_refused_as_a_whole_for_its_epoch_and_deadline(library: Library) -> None:
+    change = Change(b"a", b"-", b"t1", b"u", b"two")
+    assert await batch(library, change, epoch=b"5") == [b"EPOCH", library.epoch]
+    assert (await batch(library, change, change, deadline=b"5"))[0] == b"LATE"
+    assert (await library.head()).objects == 0
+
+
+async def test_a_batch_of_too_many_changes_is_rejected(library: Library) -> None:
+    changes = [Change(b"k%d" % at, b"-", b"t%d" % at, b"u", b"v") for at in range(functions.BATCH_CHANGES + 1)]
+    with pytest.raises(Rejected):
+        await batch(library, *changes)
+    assert len(await batch(library, *changes[1:])) == 1 + functions.BATCH_CHANGES
+
+
+# ------------------------------------------------------------------------------------------------------------- fence, epochs
+
+
+async def test_a_fence_starts_a_higher_epoch_once_and_ends_the_one_before(library: Library) -> None:
+    _, first = await library.put("a", b"one")
+    old = int(library.epoch)
+    fence = functions.fence(await library.connection.call(library.commands.fence("another process", 0)))
+    assert fence.started
+    assert fence.epoch > old
+    assert fence.last == keys.revision(f"{fence.epoch}-0")
+    again = functions.fence(await library.connection.call(library.commands.fence("another process", 0)))
+    assert again == fence._replace(started=False)
+    record = (await library.entries(first))[0]
+    assert (record.kind, record.predecessor) == (log.FENCE, first)
+    asked = functions.head(await library.connection.call(library.commands.head_of(old)))
+    assert (asked.owner, asked.fenced) == ("another process", keys.parts(keys.revision(first))[1])
+    assert functions.head(await library.connection.call(library.commands.head_of(old + 1_000_000))).fenced is None
+    assert await library.put("b", b"one") == [b"EPOCH", b"%d" % fence.epoch]
+
+
+async def test_a_fence_rises_above_what_the_caller_has_seen(library: Library) -> None:
+    highest = int(library.epoch) + 1_000_000
+    fence = functions.fence(await library.connection.call(library.commands.fence("another process", highest)))
+    assert fence.epoch == highest + 1
+
+
+async def test_the_epoch_rises_by_itself_before_n_leaves_its_32_bits(library: Library, shared_server: Server) -> None:
+    """The log goes on without a gap: readers see an ordinary fence entry, writers are told the new epoch."""
+    edge = b"%b-%d" % (library.epoch, (1 << 32) - (1 << 20) - 1)
+    last = keys.stream_id((await library.head()).last)
+    shared_server("XADD", library.commands.keys.log, edge, "k", "", "t", "9", "m", "-", "p", last, "w", "test")
+    shared_server("HSET", library.commands.keys.meta, "last", edge)
+    word, id_ = await library.put("a", b"one")
+    assert (word, keys.parts(keys.revision(id_))) == (b"OK", (int(library.epoch), (1 << 32) - (1 << 20)))
+    head = await library.head()
+    assert head.epoch > int(library.epoch)
+    assert head.last == keys.revision(f"{head.epoch}-0")
+    assert await library.put("b", b"one") == [b"EPOCH", b"%d" % head.epoch]
+    assert (await library.entries(id_))[0].predecessor == id_
+    library.epoch = b"%d" % head.epoch
+    assert (await library.put("b", b"one"))[0] == b"OK"
+
+
+# ----------------------------------------------------------------------------------------------------------------------- floor
+
+
+async def raise_floor(library: Library, wanted: bytes, *, least_ms: int = 0, keep: int = 0) -> functions.Floor:
+    reply = await library.connection.call(library.commands.floor(keys.revision(wanted), least_ms=least_ms, keep=keep))
+    return functions.floor(reply)
+
+
+async def test_the_floor_only_rises_and_what_is_below_goes(library: Library) -> None:
+    ids = [(await library.put(f"k{at}", b"v"))[1] for at in range(5)]
+    answer = await raise_floor(library, ids[2])
+    assert answer == functions.Floor(keys.revision(ids[2]), raised=True, more=False)
+    assert [record.id for record in await library.entries()] == ids[2:]
+    assert not (await raise_floor(library, ids[1])).raised
+    assert (await library.head()).floor == keys.revision(ids[2])
+
+
+async def test_the_floor_is_not_raised_twice_in_a_short_time(library: Library) -> None:
+    ids = [(await library.put(f"k{at}", b"v"))[1] for at in range(3)]
+    assert (await raise_floor(library, ids[0], least_ms=60_000)).raised
+    assert not (await raise_floor(library, ids[1], least_ms=60_000)).raised
+    assert (await raise_floor(library, ids[1], least_ms=0)).raised
+
+
+async def test_the_floor_never_takes_the_newest_entries(library: Library) -> None:
+    ids = [(await library.put(f"k{at}", b"v"))[1] for at in range(5)]
+    assert not (await raise_floor(library, ids[-1], keep=100)).raised
+    assert (await raise_floor(library, ids[-1], keep=3)).floor == keys.revision(ids[1])
+
+
+async def test_the_newest_entries_are_counted_across_epochs(library: Library) -> None:
+    ids = [(await library.put(f"k{at}", b"v"))[1] for at in range(4)]
+    fence = functions.fence(await library.connection.call(library.commands.fence("another", 0)))
+    library.epoch = b"%d" % fence.epoch
+    newest = (await library.put("x", b"v"))[1]
+    # Kept: the newest, the fence, and the last of the epoch before.
+    assert (await raise_floor(library, newest, keep=3)).floor == keys.revision(ids[2])
+    assert (await raise_floor(library, newest, keep=1)).floor == fence.last
+
+
+async def test_epochs_below_the_floor_are_forgotten(library: Library) -> None:
+    old = int(library.epoch)
+    fence = functions.fence(await library.connection.call(library.commands.fence("another", 0)))
+    library.epoch = b"%d" % fence.epoch
+    newest = (await library.put("x", b"v"))[1]
+    while (await raise_floor(library, newest)).more:
+        pass
+    assert functions.head(await library.connection.call(library.commands.head_of(old))).fenced is None
+
+
+async def test_a_long_log_is_trimmed_in_steps(library: Library) -> None:
+    value = b"v"
+    for _ in range(0, 5120, 64):
+        await batch(library, *(Change(b"k", b"*", library.token(), b"u", value) for _ in range(64)))
+    last = (await library.head()).last
+    first = await raise_floor(library, keys.stream_id(last).encode())
+    assert (first.floor, first.raised, first.more) == (last, True, True)
+    second = await raise_floor(library, keys.stream_id(last).encode())
+    assert (second.raised, second.more) == (False, False)
+    assert [record.revision for record in await library.entries()] == [last]
+
+
+# ---------------------------------------------------------------------------------------------------------- range, scan, digest
+
+
+async def test_a_range_is_limited_by_count_and_by_bytes(library: Library) -> None:
+    ids = [(await library.put(f"k{at:03}", b"v" * 1000))[1] for at in range(100)]
+    start = keys.stream_id(keys.revision(ids[0]) - 1).encode()
+    assert [record.id for record in await library.entries(start, count=70)] == ids[:70]
+    some = await library.entries(start, size=10_000)
+    assert [record.id for record in some] == ids[: len(some)]
+    assert 9 <= len(some) <= 11
+    assert len(await library.entries(start, size=1)) == 1
+    assert await library.entries(ids[-1]) == []
+
+
+async def test_a_scan_meets_every_object_with_its_revision(library: Library) -> None:
+    expected = {}
+    for at in range(1500):
+        key, value = f"ns/k{at}".encode(), b"value %d" % at
+        expected[key] = ((await library.put(key.decode(), value))[1], value)
+    for count in (7, 5000):
+        met: dict[bytes, tuple[bytes, bytes]] = {}
+        cursor = b"0"
+        while True:
+            chunk = functions.scan(await library.connection.call(library.commands.scan(cursor, count=count)))
+            rows = iter(chunk.rows)
+            met |= {key: (id_, value) for key, id_, value in zip(rows, rows, rows, strict=True)}
+            cursor = chunk.cursor
+            if cursor == b"0":
+                break
+        assert met == expected
+        assert chunk.last == (await library.head()).last
+
+
+async def test_a_digest_is_a_scan_without_values(library: Library) -> None:
+    expected = {f"k{at}".encode(): (await library.put(f"k{at}", b"v"))[1] for at in range(300)}
+    chunk = functions.scan(await library.connection.call(library.commands.digest(b"0", count=10_000)))
+    assert dict(zip(chunk.rows[::2], chunk.rows[1::2], strict=True)) == expected
+
+
+# ------------------------------------------------------------------------------------------------------------------ init, loss
+
+
+async def test_a_new_resource_starts_with_a_fence_that_is_its_floor(library: Library, shared_server: Server) -> None:
+    head = await library.head()
+    assert (head.objects, head.size, head.schema) == (0, 0, functions.SCHEMA)
+    assert head.last == head.floor == keys.revision(f"{head.epoch}-0")
+    assert head.owner == shared_server.info("run_id")
+    (record,) = await library.entries()
+    assert (record.kind, record.predecessor) == (log.FENCE, b"-")
+
+
+async def test_init_leaves_what_is_there_and_refuses_what_is_half_there(
+    library: Library, shared_server: Server
+) -> None:
+    await library.put("a", b"one")
+    head = await library.head()
+    again = await library.connection.call(library.commands.init("me", "other marker"))
+    assert again == [b"EXISTS", head.marker.encode(), functions.SCHEMA.encode()]
+    shared_server("DEL", library.commands.keys.log)
+    half = await library.connection.call(library.commands.init("me", "other marker"))
+    assert half[0] == b"HALF"
+    assert library.commands.keys.log.encode() not in half
+    assert library.commands.keys.objects.encode() in half
+
+
+@pytest.mark.parametrize("which", ["objects", "revisions", "log", "meta"])
+async def test_a_missing_key_is_a_loss_and_nothing_is_written(
+    library: Library, shared_server: Server, which: str
+) -> None:
+    _, first = await library.put("a", b"one")
+    shared_server("DEL", getattr(library.commands.keys, which))
+    assert (await library.put("b", b"two"))[0] == b"LOST"
+    assert (await library.delete("a", first))[0] == b"LOST"
+    reply = await batch(library, Change(b"c", b"-", b"t", b"u", b"v"))
+    assert b"LOST" in (reply[0], reply[1][0])
+    with pytest.raises(Lost):
+        await library.head()
+    assert shared_server("EXISTS", getattr(library.commands.keys, which)) == 0
+
+
+async def test_an_answer_of_a_resource_that_is_not_there_raises_lost(connection: Connection) -> None:
+    commands = Commands("nowhere.example.com/things")
+    with pytest.raises(Lost):
+        functions.head(await connection.call(commands.head))
+    with pytest.raises(Lost):
+        functions.range_(await connection.call(commands.range(b"0-0", count=1, size=1)))
+    with pytest.raises(Lost):
+        functions.scan(await connection.call(commands.scan(b"0", count=1)))
+    with pytest.raises(Lost):
+        functions.scan(await connection.call(commands.digest(b"0", count=1)))
+    with pytest.raises(Lost):
+        functions.fence(await connection.call(commands.fence("me", 1)))
+    with pytest.raises(Lost):
+        functions.floor(await connection.call(commands.floor(Revision(1), least_ms=0, keep=0)))
+
+
+# -------------------------------------------------------------------------------------------------------------------- memory full
+
+
+async def test_a_full_server_refuses_puts_and_takes_deletions(own_server: Server, resource: str) -> None:
+    await install(own_server, resource)
+    connection = await Connection.open(StoreOptions(url=own_server.url), "test")
+    library = Library(connection, resource)
+    await library.begin()
+    _, first = await library.put("a", b"one")
+    own_server("CONFIG", "SET", "maxmemory", "1")
+    with pytest.raises(Rejected, match="OOM"):
+        await library.put("b", b"two")
+    with pytest.raises(Rejected, match="OOM"):
+        await batch(library, Change(b"a", first, b"t", b"u", None))
+    assert (await library.head()).objects == 1
+    assert (await library.delete("a", first))[0] == b"OK"
+    assert (await raise_floor(library, first)).raised
+    assert functions.fence(await connection.call(library.commands.fence("another", 0))).started
+    await connection.close()
+
+
+# ------------------------------------------------------------------------------------------------------------------ connection
+
+
+async def test_answers_come_in_the_order_of_commands(connection: Connection) -> None:
+    asked = [connection.call(pack("ECHO", f"number {at}")) for at in range(500)]
+    assert await asyncio.gather(*asked) == [f"number {at}".encode() for at in range(500)]
+
+
+async def test_a_caller_who_goes_away_cancels_nothing(connection: Connection, shared_server: Server) -> None:
+    shared_server("SET", "counter", 0)
+    asked = [connection.call(pack("INCR", "counter")) for _ in range(200)]
+    await asyncio.sleep(0)
+    for future in asked[::2]:
+        future.cancel()
+    assert await connection.call(pack("GET", "counter")) == b"200"
+    assert [future.result() for future in asked[1::2]] == list(range(2, 202, 2))
+
+
+async def test_an_error_belongs_to_its_command_alone(connection: Connection) -> None:
+    asked = [connection.call(pack("ECHO", "a")), connection.call(pack("NOSUCH")), connection.call(pack("ECHO", "b"))]
+    first, error, last = await asyncio.gather(*asked, return_exceptions=True)
+    assert (first, last) == (b"a", b"b")
+    assert isinstance(error, Rejected)
+
+
+def as_redis_py_does(text: str) -> Exception:
+    """An error reply as the exception that it becomes."""
+    made: Exception = BaseParser.parse_error(text)  # type: ignore[no-untyped-call]
+    return made
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.",
+        "NOREPLICAS Not enough good replicas to write.",
+        "MISCONF Errors writing to the AOF file: No space left on device",
+        "BUSY Valkey is busy running a script.",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "NOPERM User u has no permissions to run the 'fcall' command",
+        "CLUSTERDOWN The cluster is down",
+        "MOVED 1234 10.0.0.1:6379",
+        "ERR Function not found",
+    ],
+)
+async def test_errors_from_before_the_execution_say_that_nothing_was_executed(text: str) -> None:
+    found = functions.refusal(as_redis_py_does(text))
+    assert isinstance(found, Rejected)
+    assert isinstance(found, Unavailable)
+    assert str(found) == text
+
+
+async def test_any_other_error_says_nothing_about_the_execution() -> None:
+    text = "ERR user_function:5: attempt to index a nil value script: sl1_put, on @user_function:5."
+    assert isinstance(functions.refusal(as_redis_py_does(text)), Failed)
+
+
+async def test_a_broken_connection_leaves_what_was_sent_in_doubt(shared_server: Server) -> None:
+    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    sent = connection.call(pack("BLPOP", "nothing comes here", 0))
+    await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
+    unsent = connection.call(pack("PING"))
+    shared_server("CLIENT", "KILL", "ID", connection.client_id)
+    with pytest.raises(Disconnected):
+        await sent
+    assert isinstance(await asyncio.gather(unsent, return_exceptions=True), list)
+    assert "broke" in await connection.broken
+    with pytest.raises(Rejected):
+        await connection.call(pack("PING"))
+    await connection.close()
+
+
+async def test_what_was_not_sent_yet_was_certainly_not_executed(shared_server: Server) -> None:
+    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    unsent = connection.call(pack("SET", "never", "1"))
+    await connection.close()
+    with pytest.raises(Rejected):
+        await unsent
+    assert shared_server("EXISTS", "never") == 0
+
+
+async def test_a_server_that_is_not_there_is_rejected_at_once(tmp_path: Any) -> None:
+    with pytest.raises(Rejected, match="no connection"):
+        await Connection.open(StoreOptions(url=f"unix://{tmp_path}/nobody"), "test")
+
+
+async def test_a_wrong_password_is_rejected(shared_server: Server) -> None:
+    with pytest.raises(Rejected, match="password"):
+        await Connection.open(StoreOptions(url=shared_server.url, password="wrong"), "test")
+
+
+async def test_a_password_beside_the_url_counts_more_than_the_one_in_it(shared_server: Server) -> None:
+    url = f"unix://{shared_server.socket}?password=wrong"
+    connection = await Connection.open(StoreOptions(url=url, password="for tests"), "test")
+    assert await connection.call(pack("PING")) == b"PONG"
+    await connection.close()
+
+
+@pytest.mark.parametrize("url", ["http://x/", "unix:///s?nonsense=1", "redis://h:1/0?db=x"])
+async def test_a_url_that_makes_no_sense_is_a_value_error(url: str) -> None:
+    with pytest.raises(ValueError, match=r"URL|url"):
+        functions.open_wire(StoreOptions(url=url), "test")

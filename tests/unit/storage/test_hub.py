@@ -1,0 +1,695 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+from unittest import mock
+
+import pytest
+
+from apiserver.storage import hub, ring
+from apiserver.storage.entry import Event, Key, Revision
+from apiserver.storage.errors import Compacted
+from apiserver.storage.hub import Dropped, Hub, Scope, Wake
+from tests.fixtures.log import revision
+from tests.fixtures.watching import Client, Stage, turns
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def slow() -> Stage:
+    """Each slice of the pump serves one watcher."""
+    return Stage(one_at_a_time=True)
+
+
+def wakes(*clients: Client) -> list[Wake | None]:
+    return [client.watcher.wake for client in clients]
+
+
+# Events
+
+
+def test_a_watcher_in_step_gets_each_event_in_order(stage: Stage) -> None:
+    client = stage.client()
+    for number in range(200):
+        stage.put(f"a/{number % 3}", str(number))
+    stage.pump()
+    assert client.got == client.owed(stage.log, stage.log.head)
+    assert client.watcher.position == stage.log.head
+
+
+def test_a_watcher_gets_what_happened_between_its_start_and_its_joining(stage: Stage) -> None:
+    start = stage.log.head
+    stage.put("a/x", "1")
+    client = Client(stage.hub, start)
+    stage.put("a/x", "2")
+    stage.pump()
+    assert client.catch_up()
+    stage.put("a/x", "3")
+    stage.pump()
+    assert client.got == client.owed(stage.log, stage.log.head)
+    assert len(client.got) == 3
+
+
+def test_nothing_is_handed_to_a_watcher_that_has_not_joined(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head)
+    stage.put()
+    stage.pump()
+    assert client.got == []
+    assert client.watcher.wake is Wake.BEHIND
+
+
+def test_a_watcher_whose_buffer_is_full_falls_behind_and_loses_nothing(stage: Stage) -> None:
+    client, other = stage.client(), stage.client()
+    stage.put("a/x", "1")
+    stage.pump()
+    client.full = True
+    for number in range(20):
+        stage.put("a/x", str(number))
+    stage.pump()
+    assert client.watcher.wake is Wake.BEHIND
+    assert other.got == other.owed(stage.log, stage.log.head)
+    assert (stage.hub.behind, len(stage.hub)) == (1, 2)
+    assert client.catch_up()
+    stage.put("a/y")
+    stage.pump()
+    assert client.got == client.owed(stage.log, stage.log.head)
+
+
+def test_a_pull_is_bounded_by_its_limit(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head)
+    for number in range(10):
+        stage.put(f"a/{number}")
+    stage.pump()
+    assert [client.pull(4), client.pull(4), client.pull(4), client.pull(4)] == [4, 4, 2, 0]
+
+
+def test_joining_is_refused_while_something_is_left(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head)
+    stage.put()
+    stage.pump()
+    assert not client.watcher.join()
+    assert client.catch_up()
+
+
+def test_an_empty_pull_after_a_long_search_does_not_end_the_search(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head, Scope(prefix="b/"))
+    for _ in range(600):
+        stage.put("a/x")
+    stage.put("b/x")
+    stage.pump()
+    with mock.patch.object(ring, "PULL_EXAMINED", 256):
+        assert client.pull() == 0
+        assert not client.watcher.join()
+        while not client.catch_up():
+            pass
+    assert client.got == client.owed(stage.log, stage.log.head)
+
+
+# Joining while the pump is at work
+
+
+def test_who_joins_in_the_middle_of_a_round_gets_that_event_once(slow: Stage) -> None:
+    others = [slow.client() for _ in range(4)]
+    start = slow.log.head
+    slow.put("a/x", "1")
+    slow.put("a/x", "2")
+    assert slow.hub.pump()
+    assert slow.hub.pump()
+    assert [len(other.got) for other in others] == [1, 1, 0, 0]
+    late = slow.client(start)
+    assert len(late.got) == 1  # the event of this round by pulling; the next one is the pump's
+    slow.pump()
+    for client in (*others, late):
+        assert client.got == client.owed(slow.log, slow.log.head)
+
+
+def test_who_falls_behind_and_comes_back_within_a_round_gets_that_event_once(slow: Stage) -> None:
+    clients = [slow.client() for _ in range(3)]
+    clients[0].full = True
+    slow.put()
+    assert slow.hub.pump()
+    assert clients[0].watcher.wake is Wake.BEHIND
+    assert clients[0].catch_up()
+    slow.put()
+    slow.pump()
+    for client in clients:
+        assert client.got == client.owed(slow.log, slow.log.head)
+
+
+def test_pulling_never_runs_ahead_of_the_pump(slow: Stage) -> None:
+    slow.client()
+    slow.client()
+    start = slow.log.head
+    first = slow.put()
+    slow.put()
+    late = Client(slow.hub, start)
+    assert late.pull() == 0
+    assert slow.hub.pump()
+    assert slow.hub.horizon == first.revision
+    assert late.pull() == 1
+    assert late.pull() == 0
+
+
+def test_a_watch_from_a_state_that_the_pump_has_not_reached_starts_behind_that_state(slow: Stage) -> None:
+    slow.client()
+    for _ in range(3):
+        slow.put()
+    late = slow.client()
+    slow.put()
+    slow.pump()
+    assert late.got == late.owed(slow.log, slow.log.head)
+    assert len(late.got) == 1
+
+
+def test_a_watch_from_the_future_is_silent_until_the_log_passes_it(stage: Stage) -> None:
+    ahead = Revision(stage.log.head + 3)
+    client = stage.client(ahead)
+    for _ in range(5):
+        stage.put()
+        stage.pump()
+    assert len(client.got) == 2
+    assert client.got == client.owed(stage.log, stage.log.head)
+
+
+def test_a_watch_from_a_future_that_another_epoch_skips_gets_what_comes_after(stage: Stage) -> None:
+    client = stage.client(Revision(stage.log.head + 500))
+    stage.put()
+    stage.fence()
+    stage.put()
+    stage.pump()
+    assert client.got == client.owed(stage.log, stage.log.head)
+    assert len(client.got) == 1
+
+
+def test_each_early_watcher_starts_behind_its_own_revision(stage: Stage) -> None:
+    start = stage.log.head
+    clients = [stage.client(Revision(start + ahead)) for ahead in (2, 3, 4, 5)]
+    for _ in range(6):
+        stage.put()
+    stage.pump()
+    assert [len(client.got) for client in clients] == [4, 3, 2, 1]
+
+
+def test_early_watchers_that_leave_are_forgotten(stage: Stage) -> None:
+    client = stage.client(Revision(stage.log.head + 500))
+    client.watcher.close()
+    assert len(stage.hub) == 0
+    assert not stage.hub._early
+
+
+# Scopes
+
+
+def test_an_event_touches_only_its_candidates(stage: Stage) -> None:
+    clients = {number: stage.client(scope=Scope(field=(0, f"n{number}"))) for number in range(50)}
+    with mock.patch.object(Hub, "_give", autospec=True, side_effect=Hub._give) as given:
+        stage.put("a/x", "1", "n7")
+        stage.pump()
+        assert given.call_count == 1
+        stage.put("a/x", "2", "n8")
+        stage.pump()
+        assert given.call_count == 3
+    assert [len(clients[number].got) for number in (6, 7, 8)] == [0, 2, 1]
+
+
+def test_an_update_that_moves_a_field_reaches_the_watchers_of_both_values_once_each(stage: Stage) -> None:
+    old, new = (stage.client(scope=Scope(field=(1, value))) for value in ("a", "b"))
+    both = stage.client()
+    stage.put("x", "1", "b", "a")
+    stage.put("x", "2", "a", "b")
+    stage.put("x", "3", "a", "b")
+    stage.pump()
+    assert [len(client.got) for client in (old, new, both)] == [2, 2, 3]
+
+
+def test_each_scope_hears_of_its_own_by_pump_and_by_pull_alike(stage: Stage) -> None:
+    scopes = [
+        Scope(),
+        Scope(prefix="a/"),
+        Scope(prefix="ab/"),
+        Scope(key=Key("a/x")),
+        Scope(key=Key("b/x")),
+        Scope(field=(0, "n1")),
+        Scope(field=(0, "")),
+        Scope(prefix="a/", field=(0, "n1")),
+    ]
+    start = stage.log.head
+    pumped = [stage.client(scope=scope) for scope in scopes]
+    for key, node in itertools.product(("a/x", "a/y", "ab/x", "b/x"), ("n1", "", "n2", "n1")):
+        stage.put(key, "", node)
+    for key in ("a/x", "b/x"):
+        stage.delete(key)
+    stage.pump()
+    pulled = [stage.client(start, scope) for scope in scopes]
+    for one, other in zip(pumped, pulled, strict=True):
+        assert one.got == other.got == one.owed(stage.log, stage.log.head)
+        assert one.got
+
+
+def test_nothing_is_left_behind_in_the_index_of_scopes(stage: Stage) -> None:
+    clients = [stage.client(scope=Scope(key=Key(f"a/{number}")), bookmarks=True) for number in range(10)]
+    for client in clients:
+        client.watcher.close()
+        client.watcher.close()
+    assert not stage.hub._in_step
+    assert not any(stage.hub._buckets.values())
+    assert len(stage.hub) == 0
+
+
+# Where a watch may start
+
+
+def test_a_watch_below_the_floor_is_refused(stage: Stage) -> None:
+    floor = [stage.put() for _ in range(5)][3].revision
+    stage.index.compact(floor)
+    with pytest.raises(Compacted) as refused:
+        stage.client(Revision(floor - 1))
+    assert (refused.value.revision, refused.value.floor) == (floor - 1, floor)
+    assert len(stage.client(floor).got) == 1
+
+
+def test_a_watch_from_a_lost_write_or_an_unknown_epoch_is_refused(stage: Stage) -> None:
+    stage.put()
+    stage.fence()
+    stage.put()
+    for lost in (revision(7, 2), revision(3, 1), Revision(1)):
+        with pytest.raises(Compacted):
+            stage.client(lost)
+
+
+def test_compaction_does_not_end_a_running_watch(stage: Stage) -> None:
+    client = stage.client()
+    client.full = True
+    for _ in range(10):
+        stage.put()
+    stage.pump()
+    stage.index.compact(stage.log.head)
+    stage.pass_time(1)
+    assert client.catch_up()
+    assert client.got == client.owed(stage.log, stage.log.head)
+
+
+# Being dropped
+
+
+def test_a_watcher_that_does_not_pull_for_half_a_minute_is_dropped(stage: Stage) -> None:
+    client, prompt = stage.client(), stage.client()
+    client.full = prompt.full = True
+    stage.put()
+    stage.pump()
+    stage.pass_time(29)
+    prompt.pull()
+    assert wakes(client, prompt) == [Wake.BEHIND, Wake.BEHIND]
+    stage.pass_time(2)
+    assert wakes(client, prompt) == [Wake.DROPPED, Wake.BEHIND]
+    assert (stage.hub.drops, len(stage.hub)) == (1, 1)
+    with pytest.raises(Dropped):
+        client.pull()
+    assert client.watcher.join()
+
+
+def test_a_watcher_that_is_still_sending_its_initial_state_is_not_dropped(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head)
+    stage.put()
+    stage.pass_time(300)
+    assert client.catch_up()
+    assert len(client.got) == 1
+
+
+def test_a_watcher_whose_position_left_the_ring_is_dropped(stage: Stage) -> None:
+    client, sleeper = Client(stage.hub, stage.log.head), Client(stage.hub, stage.log.head)
+    for _ in range(2000):
+        stage.put()
+    stage.index.compact(stage.log.head)
+    while stage.index.trim():
+        pass
+    with pytest.raises(Dropped):
+        client.pull()
+    assert client.watcher.wake is Wake.DROPPED
+    stage.pass_time(1)
+    assert sleeper.watcher.wake is Wake.DROPPED
+    assert stage.hub.drops == 2
+
+
+def test_when_the_ring_leaves_the_pump_behind_nobody_skips_events(slow: Stage) -> None:
+    clients = [slow.client() for _ in range(3)]
+    with mock.patch.object(hub, "BATCH", 1):
+        for _ in range(2000):
+            slow.put()
+        start = Revision(slow.log.head - 2)
+        early = slow.client(start)
+        slow.index.compact(start)
+        while slow.index.trim():
+            pass
+        slow.pump()
+    for client in clients:
+        assert client.watcher.wake is Wake.DROPPED
+        assert client.got == client.owed(slow.log, Revision(slow.log.first + len(client.got)))
+    assert early.watcher.wake is Wake.BEHIND
+    assert early.catch_up()
+    slow.put()
+    slow.pump()
+    assert early.got == early.owed(slow.log, slow.log.head)
+
+
+class Broken:
+    def event(self, event: Event) -> bool:
+        raise RuntimeError("a bug in a sink")
+
+    def bookmark(self, revision: Revision) -> bool:
+        raise RuntimeError("a bug in a sink")
+
+
+def test_a_sink_that_raises_costs_its_own_watcher_and_nothing_else(stage: Stage) -> None:
+    before = stage.client()
+    broken = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Broken(), bookmarks=True)
+    assert broken.join()
+    after = stage.client()
+    stage.put()
+    with pytest.raises(RuntimeError):
+        stage.pump()
+    assert broken.wake is Wake.DROPPED
+    stage.pump()
+    for client in (before, after):
+        assert client.got == client.owed(stage.log, stage.log.head)
+
+
+def test_a_sink_that_raises_at_the_end_of_a_round_does_not_spoil_the_next_one(stage: Stage) -> None:
+    clients = [stage.client() for _ in range(3)]
+    broken = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Broken())
+    assert broken.join()
+    stage.put()
+    stage.put()
+    with pytest.raises(RuntimeError):
+        stage.pump()
+    stage.pump()
+    for client in clients:
+        assert client.got == client.owed(stage.log, stage.log.head)
+
+
+def test_a_sink_may_close_its_watcher(stage: Stage) -> None:
+    client = stage.client()
+
+    class Leaving:
+        def event(self, event: Event) -> bool:
+            watcher.close()
+            return False
+
+        def bookmark(self, revision: Revision) -> bool:
+            return True
+
+    watcher = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Leaving())
+    assert watcher.join()
+    stage.put()
+    stage.put()
+    stage.pump()
+    assert watcher.wake is Wake.ENDED
+    assert len(client.got) == 2
+    assert len(stage.hub) == 1
+
+
+# Bookmarks
+
+
+def test_a_bookmark_comes_each_minute_with_everything_pumped(stage: Stage) -> None:
+    client = stage.client(bookmarks=True)
+    plain = stage.client()
+    stage.put("b/x")
+    stage.pump()
+    seen: list[int] = []
+    for second in range(1, 190):
+        stage.pass_time(1)
+        if len(client.bookmarks) > len(seen):
+            seen.append(second)
+    assert seen == [60, 120, 180]
+    assert client.bookmarks == [stage.log.head] * 3
+    assert plain.bookmarks == []
+
+
+def test_a_bookmark_counts_fences_and_events_of_others(stage: Stage) -> None:
+    client = stage.client(scope=Scope(prefix="b/"), bookmarks=True)
+    stage.put("a/x")
+    stage.fence()
+    stage.pass_time(60)
+    assert client.bookmarks == [stage.log.head]
+
+
+def test_there_is_no_bookmark_at_or_below_the_start(stage: Stage) -> None:
+    ahead = stage.client(Revision(stage.log.head + 2), bookmarks=True)
+    client = stage.client(bookmarks=True)
+    stage.pass_time(60)
+    assert client.bookmarks == []
+    stage.put()
+    stage.pump()
+    stage.pass_time(60)
+    assert client.bookmarks == [stage.log.head]
+    stage.put()
+    stage.put()
+    stage.pump()
+    stage.pass_time(60)
+    assert ahead.bookmarks == [stage.log.head]
+
+
+def test_one_more_bookmark_comes_two_seconds_before_the_deadline(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head, bookmarks=True, deadline=stage.clock() + 100)
+    assert client.catch_up()
+    stage.put()
+    stage.pump()
+    seen: list[int] = []
+    for second in range(1, 160):
+        stage.pass_time(1)
+        if len(client.bookmarks) > len(seen):
+            seen.append(second)
+    assert seen == [60, 98, 158]
+
+
+def test_a_watch_of_a_second_has_no_last_bookmark(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head, bookmarks=True, deadline=stage.clock() + 1)
+    assert client.catch_up()
+    stage.put()
+    stage.pump()
+    for _ in range(30):
+        stage.pass_time(1)
+    assert client.bookmarks == []
+
+
+def test_who_is_behind_gets_its_bookmark_when_it_is_in_step_again(stage: Stage) -> None:
+    client = stage.client(bookmarks=True)
+    client.full = True
+    for _ in range(100):
+        stage.put()
+    stage.pump()
+    for _ in range(40):
+        stage.pass_time(1.5)
+        assert client.pull(1) == 1
+    assert client.bookmarks == []
+    assert client.catch_up()
+    stage.pass_time(2)
+    assert client.bookmarks == [stage.log.head]
+
+
+def test_a_bookmark_that_finds_the_buffer_full_is_let_go_of(stage: Stage) -> None:
+    client = stage.client(bookmarks=True)
+    stage.put()
+    stage.pump()
+    client.full = True
+    stage.pass_time(60)
+    assert client.bookmarks == []
+    assert client.watcher.wake is None
+    client.full = False
+    stage.pass_time(59)
+    assert client.bookmarks == []
+    stage.pass_time(1)
+    assert client.bookmarks == [stage.log.head]
+
+
+def test_bookmarks_are_not_sent_in_the_middle_of_an_event(slow: Stage) -> None:
+    clients = [slow.client(bookmarks=True) for _ in range(3)]
+    slow.put()
+    slow.pump()
+    first = slow.put()
+    slow.put()
+    assert slow.hub.pump()
+    slow.clock.now += 60
+    slow.hub.tick()
+    slow.hub.tick()  # overdue: not even the next event comes before them
+    slow.pump()
+    for client in clients:
+        assert client.bookmarks == [first.revision]
+        assert client.got == client.owed(slow.log, slow.log.head)
+
+
+def test_bookmarks_come_even_when_events_never_end(slow: Stage) -> None:
+    client = slow.client(bookmarks=True)
+    slow.put()
+    slow.pump()
+    slow.clock.now += 60
+    for _ in range(4):
+        slow.hub.tick()
+        for _ in range(3):
+            slow.put()
+        assert slow.hub.pump()
+        slow.clock.now += 1
+    assert len(client.bookmarks) == 1
+    assert client.bookmarks[0] < slow.log.head
+
+
+# The end
+
+
+async def test_ending_all_wakes_every_waiter_at_once(stage: Stage) -> None:
+    clients = [stage.client(), stage.client(Revision(stage.log.head + 9)), Client(stage.hub, stage.log.head)]
+    waits = [asyncio.ensure_future(client.watcher.wait()) for client in clients]
+    await asyncio.sleep(0)
+    assert [wait.done() for wait in waits] == [False, False, True]
+    assert stage.hub.end_all() == 0
+    assert await asyncio.gather(*waits) == [Wake.ENDED, Wake.ENDED, Wake.BEHIND]
+    assert [await client.watcher.wait() for client in clients] == [Wake.ENDED] * 3
+    for client in clients:
+        assert client.pull() == 0
+        assert client.watcher.join()
+    stage.put()
+    stage.pump()
+    assert [client.got for client in clients] == [[], [], []]
+
+
+async def test_watches_can_be_ended_a_few_at_a_time_oldest_first(stage: Stage) -> None:
+    clients = [stage.client() for _ in range(5)]
+    assert stage.hub.end_all(at_most=2) == 3
+    assert [client.watcher.wake for client in clients] == [Wake.ENDED] * 2 + [None] * 3
+    stage.put()
+    stage.pump()
+    assert [len(client.got) for client in clients] == [0, 0, 1, 1, 1]
+
+
+async def test_a_waiter_hears_that_it_fell_behind_was_dropped_or_closed(stage: Stage) -> None:
+    clients = [stage.client() for _ in range(3)]
+    waits = [asyncio.ensure_future(client.watcher.wait()) for client in clients]
+    await asyncio.sleep(0)
+    clients[0].full = True
+    stage.put()
+    stage.pump()
+    assert await waits[0] is Wake.BEHIND
+    clients[1].watcher.close()
+    assert await waits[1] is Wake.ENDED
+    stage.hub._drop(clients[2].watcher)
+    assert await waits[2] is Wake.DROPPED
+
+
+async def test_a_cancelled_wait_leaves_the_watcher_in_step(stage: Stage) -> None:
+    client = stage.client()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await client.watcher.wait()
+    stage.put()
+    stage.pump()
+    assert len(client.got) == 1
+    client.full = True
+    stage.put()
+    stage.pump()
+    assert await client.watcher.wait() is Wake.BEHIND
+
+
+def test_after_an_end_nothing_of_the_old_lineage_is_handed_out(slow: Stage) -> None:
+    clients = [slow.client() for _ in range(3)]
+    for _ in range(5):
+        slow.put("lost")
+    assert slow.hub.pump()
+    slow.hub.end_all()
+    log, floor = type(slow.log)(), slow.log.first
+    log.put("kept")
+    log.fence()
+    slow.log = log
+    slow.index.load(log.at(log.head), applied=log.head, floor=floor, ended=log.ended)
+    slow.index.preload([record.event() for record in log.records], since=floor)
+    fresh = [slow.client(floor), slow.client()]
+    slow.put("new")
+    slow.pump()
+    for client in fresh:
+        assert client.got == client.owed(log, log.head)
+    assert [len(client.got) for client in clients] == [1, 0, 0]
+
+
+# Running
+
+
+async def test_the_pump_runs_by_itself_and_ticks_by_the_clock(stage: Stage) -> None:
+    client = stage.client(bookmarks=True)
+    running = asyncio.ensure_future(stage.hub.run())
+    for _ in range(3):
+        await asyncio.sleep(0)
+        stage.put()
+        await turns(lambda: client.watcher.position == stage.log.head)
+    stage.clock.now += 60
+    stage.put()
+    await turns(lambda: bool(client.bookmarks))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert client.got == client.owed(stage.log, stage.log.head)
+    assert client.bookmarks == [stage.log.head]
+
+
+async def test_an_idle_pump_wakes_itself_for_its_tick(stage: Stage) -> None:
+    with mock.patch.object(hub, "TICK_SECONDS", 0.001):
+        idle = Hub(stage.index, clock=asyncio.get_running_loop().time)
+        ticks = 0
+        done = asyncio.Event()
+
+        def tick() -> None:
+            nonlocal ticks
+            ticks += 1
+            Hub.tick(idle)
+            if ticks == 3:
+                done.set()
+
+        with mock.patch.object(idle, "tick", tick):
+            running = asyncio.ensure_future(idle.run())
+            await done.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+
+async def test_the_pump_lets_others_run_between_slices(slow: Stage) -> None:
+    clients = [slow.client() for _ in range(50)]
+    running = asyncio.ensure_future(slow.hub.run())
+    slow.put()
+    served = set()
+
+    def all_served() -> bool:
+        served.add(sum(len(client.got) for client in clients))
+        return len(clients[-1].got) > 0
+
+    await turns(all_served)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(served) > 40
+
+
+async def test_a_pump_that_a_sink_stopped_can_be_started_again(stage: Stage) -> None:
+    broken = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Broken())
+    assert broken.join()
+    client = stage.client()
+    stage.put()
+    with pytest.raises(RuntimeError):
+        await stage.hub.run()
+    running = asyncio.ensure_future(stage.hub.run())
+    await turns(lambda: bool(client.got))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert client.got == client.owed(stage.log, stage.log.head)
+
+
+def test_without_watchers_an_event_costs_nothing(stage: Stage) -> None:
+    stage.put()
+    assert stage.hub.pumped == stage.log.head
+    with mock.patch.object(Hub, "_open_round", side_effect=AssertionError):
+        stage.put()
+    assert stage.client().got == []

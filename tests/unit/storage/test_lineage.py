@@ -1,0 +1,282 @@
+"""Preflight, the owner check, the fence, and the administrator's commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from apiserver.storage import functions, lineage
+from apiserver.storage.entry import Revision
+from apiserver.storage.functions import Commands, Connection, Head, Lost, Rejected
+from apiserver.storage.lineage import InitRefused
+from apiserver.storage.lineage import Server as Described
+from apiserver.storage.options import StoreOptions
+from tests.fixtures.valkey import Server, eventually, install
+
+OPTIONS = StoreOptions(url="unix:///none")
+GOOD = Described(
+    run_id="run",
+    role="master",
+    name="Valkey",
+    version=(9, 1, 2),
+    policy="noeviction",
+    aof=True,
+    aof_broken=False,
+    cluster=False,
+    used_memory=10,
+    max_memory=0,
+)
+
+
+# ------------------------------------------------------------------------------------------------------------------ preflight
+
+
+def test_info_is_read_from_valkey_and_redis() -> None:
+    valkey = (
+        b"# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.2\r\nrun_id:abc\r\nrole:master\r\naof_enabled:1\r\n"
+    )
+    found = Described.parse(
+        valkey + b"maxmemory_policy:noeviction\r\nused_memory:5\r\nmaxmemory:100\r\ncluster_enabled:0\r\n"
+    )
+    assert (found.name, found.version, found.run_id, found.aof, found.headroom) == (
+        "Valkey",
+        (9, 1, 2),
+        "abc",
+        True,
+        0.95,
+    )
+    redis = Described.parse(
+        b"redis_version:7.0.15\r\nrole:slave\r\nmaxmemory_policy:allkeys-lru\r\ncluster_enabled:1\r\n"
+    )
+    assert (redis.name, redis.version, redis.role, redis.policy) == ("Redis", (7, 0, 15), "slave", "allkeys-lru")
+    assert (redis.cluster, redis.aof, redis.headroom) == (True, False, 1.0)
+
+
+def test_a_good_server_is_not_refused() -> None:
+    assert GOOD.refusals(OPTIONS) == []
+    assert GOOD.warnings() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"role": "slave"}, "not a primary"),
+        ({"policy": "volatile-lru"}, "volatile-lru"),
+        ({"aof": False}, "append-only"),
+        ({"cluster": True}, "cluster"),
+        ({"version": (7, 1)}, "too old"),
+        ({"name": "Redis", "version": (6, 2, 9)}, "too old"),
+    ],
+)
+def test_each_danger_is_a_reason_to_refuse(change: dict[str, object], reason: str) -> None:
+    (found,) = dataclasses.replace(GOOD, **change).refusals(OPTIONS)  # type: ignore[arg-type]
+    assert reason in found
+
+
+def test_all_reasons_are_said_at_once() -> None:
+    bad = dataclasses.replace(GOOD, role="slave", policy="allkeys-lru", aof=False)
+    assert len(bad.refusals(OPTIONS)) == 3
+
+
+def test_a_volatile_store_may_be_allowed() -> None:
+    volatile = dataclasses.replace(OPTIONS, allow_volatile=True)
+    assert dataclasses.replace(GOOD, aof=False).refusals(volatile) == []
+
+
+def test_little_memory_left_is_a_warning() -> None:
+    full = dataclasses.replace(GOOD, used_memory=95, max_memory=100)
+    assert full.refusals(OPTIONS) == []
+    assert "5%" in full.warnings()[0]
+
+
+def test_a_clock_that_is_off_is_said() -> None:
+    assert lineage.clock_refusals(0.9) == []
+    assert "-1.5 s" in lineage.clock_refusals(-1.5)[0]
+
+
+def test_a_resource_of_another_schema_is_refused() -> None:
+    head = Head(7, Revision(1), Revision(1), "run", 0, 0, 0, None, "marker", "2")
+    assert "schema 2" in lineage.head_refusals("g/things", head)[0]
+    assert "is not there" in lineage.head_refusals("g/things", Lost("no meta"))[0]
+
+
+def test_the_library_is_known_by_its_code() -> None:
+    listing = [b"library_name", b"sluice1", b"engine", b"LUA", b"functions", [], b"library_code", functions.CODE]
+    assert lineage.library_refusals([listing]) == []
+    listing[-1] = functions.CODE + b" "
+    assert "function library is" in lineage.library_refusals([listing])[0]
+    assert "not loaded" in lineage.library_refusals([])[0]
+
+
+# ----------------------------------------------------------------------------------------------------------------- sessions
+
+
+async def open_session(server: Server, *resources: str, highest: int = 0, first: bool = True) -> lineage.Session:
+    commands = {resource: Commands(resource) for resource in resources}
+    return await lineage.open_session(StoreOptions(url=server.url), commands, highest_epoch=highest, first=first)
+
+
+async def test_the_owner_of_a_log_is_recognised(shared_server: Server, resource: str) -> None:
+    await install(shared_server, resource)
+    session = await open_session(shared_server, resource)
+    assert not session.fenced
+    assert (session.run_id, session.refusals, session.missing) == (shared_server.info("run_id"), [], {})
+    assert abs(session.clock.now_ms() - session.heads[resource].now_ms) < 5000
+    await session.close("done")
+    assert "done" in await session.broken()
+
+
+async def test_a_log_of_another_process_is_taken_over_under_a_higher_epoch(
+    shared_server: Server, resource: str
+) -> None:
+    other = f"other.{resource}"
+    await install(shared_server, resource, other)
+    shared_server("HSET", Commands(resource).keys.meta, "owner", "a process that is gone")
+    before = int(shared_server("HGET", Commands(resource).keys.meta, "epoch"))
+    session = await open_session(shared_server, resource, other, highest=before + 1000)
+    assert session.fenced
+    assert session.heads[resource].epoch == before + 1001
+    assert session.heads[resource].last == session.heads[resource].epoch << 32
+    assert session.heads[other].epoch < before + 1000
+    assert shared_server("HGET", Commands(resource).keys.meta, "owner").decode() == session.run_id
+    await session.close("done")
+    again = await open_session(shared_server, resource, highest=before + 5000)
+    assert not again.fenced
+    await again.close("done")
+
+
+async def test_the_first_session_is_refused_for_what_is_missing_and_later_ones_are_not(
+    shared_server: Server, resource: str
+) -> None:
+    await install(shared_server, resource)
+    with pytest.raises(Rejected, match="nowhere"):
+        await open_session(shared_server, resource, f"nowhere.{resource}")
+    session = await open_session(shared_server, resource, f"nowhere.{resource}", first=False)
+    assert list(session.missing) == [f"nowhere.{resource}"]
+    assert list(session.heads) == [resource]
+    await session.close("done")
+
+
+async def test_a_session_ends_with_any_of_its_connections(shared_server: Server, resource: str) -> None:
+    await install(shared_server, resource)
+    for which in ("reads", "writes", "bulk"):
+        session = await open_session(shared_server, resource)
+        shared_server("CLIENT", "KILL", "ID", getattr(session, which).client_id)
+        assert "broke" in await session.broken()
+        await session.close("done")
+
+
+async def test_refused_sessions_leave_no_connections_behind(shared_server: Server, resource: str) -> None:
+    def connections() -> int:
+        clients: bytes = shared_server("CLIENT", "LIST")
+        return clients.count(b"name=sluice-")
+
+    before = connections()
+    for _ in range(3):
+        with pytest.raises(Rejected):
+            await open_session(shared_server, resource)
+    await eventually(lambda: connections() <= before)
+
+
+async def test_a_user_with_the_documented_rights_alone_can_do_everything(own_server: Server, resource: str) -> None:
+    """storage.md B6: a function runs with its caller's rights."""
+    await install(own_server, resource)
+    commands = "fcall fcall_ro xread info time wait ping hello auth select function|list client|id client|kill"
+    commands += " client|setname xadd xrange xtrim hget hmget hset hdel hlen hscan exists"
+    rights = [f"+{command}" for command in commands.split()]
+    own_server("ACL", "SETUSER", "sluice", "reset", "on", ">pw", "~{sl:*", *rights)
+    options = StoreOptions(url=own_server.url, username="sluice", password="pw")
+    own_server("HSET", Commands(resource).keys.meta, "owner", "a process that is gone")
+    session = await lineage.open_session(options, {resource: Commands(resource)}, highest_epoch=0, first=True)
+    library, epoch = Commands(resource), b"%d" % session.heads[resource].epoch
+    change = functions.Change(b"a", b"-", b"t.1", b"u", b"{}")
+    assert (await session.writes.call(library.change(epoch, b"99999999999999", change)))[0] == b"OK"
+    assert (await session.writes.call(library.batch(epoch, b"99999999999999", [change, change])))[0] == b"OK"
+    await session.bulk.call(library.floor(session.heads[resource].last, least_ms=0, keep=0))
+    for question in (
+        library.range(b"0-0", count=1, size=1),
+        library.scan(b"0", count=1),
+        library.digest(b"0", count=1),
+    ):
+        assert (await session.bulk.call(question))[0] == b"OK"
+    with pytest.raises(Rejected, match="NOPERM"):
+        await session.bulk.call(functions.pack("FLUSHALL"))
+    await session.close("done")
+
+
+# ---------------------------------------------------------------------------------------------------------- administrator
+
+
+async def test_init_creates_what_is_missing_and_says_so(own_server: Server) -> None:
+    options = StoreOptions(url=own_server.url)
+    loaded, made = await lineage.init(options, ["g/things"])
+    assert "loaded" in loaded
+    assert made == "g/things: created"
+    assert await lineage.init(options, ["g/things", "g/others"]) == ["g/things: already there", "g/others: created"]
+
+
+async def test_init_replaces_another_version_of_the_library(own_server: Server) -> None:
+    options = StoreOptions(url=own_server.url)
+    await lineage.init(options, [])
+    own_server("FUNCTION", "LOAD", "REPLACE", functions.CODE + b"\n")
+    assert "loaded" in (await lineage.init(options, []))[0]
+    assert await lineage.check(options, []) == []
+
+
+async def test_init_refuses_what_is_half_there_and_creates_the_rest(own_server: Server) -> None:
+    options = StoreOptions(url=own_server.url)
+    await install(own_server, "g/things")
+    own_server("DEL", Commands("g/things").keys.log)
+    with pytest.raises(InitRefused, match="g/things is half there"):
+        await lineage.init(options, ["g/things", "g/others"])
+    assert await lineage.check(options, ["g/others"]) == []
+
+
+async def test_init_warns_of_dangerous_settings_and_refuses_a_replica(own_server: Server) -> None:
+    options = StoreOptions(url=own_server.url)
+    own_server("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    assert any(line.startswith("warning: maxmemory-policy") for line in await lineage.init(options, []))
+    own_server("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(Rejected, match="not a primary"):
+        await lineage.init(options, ["g/things"])
+
+
+async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
+    options = StoreOptions(url=own_server.url)
+    assert await lineage.check(options, ["g/things"]) == ["the function library is not loaded: run `sluice store init`"]
+    await install(own_server, "g/things")
+    assert await lineage.check(options, ["g/things"]) == []
+    own_server("HSET", Commands("g/things").keys.meta, "schema", "2")
+    own_server("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+    own_server("CONFIG", "SET", "appendonly", "no")
+    own_server("CONFIG", "SET", "maxmemory", own_server.info("used_memory"))
+    found = await lineage.check(options, ["g/things", "g/others"])
+    for part in ("volatile-lru", "append-only", "schema 2", "g/others is not there", "warning: only "):
+        assert any(part in line for line in found), part
+    assert len(found) == 5
+
+
+async def test_info_describes_every_resource(own_server: Server) -> None:
+    await install(own_server, "g/things")
+    connection = await Connection.open(StoreOptions(url=own_server.url), "test")
+    library = Commands("g/things")
+    head = functions.head(await connection.call(library.head))
+    change = functions.Change(b"a", b"-", b"t.1", b"u", b"12345")
+    await connection.call(library.change(b"%d" % head.epoch, b"99999999999999", change))
+    await connection.close()
+    server, things, others = await lineage.info(StoreOptions(url=own_server.url), ["g/things", "g/others"])
+    assert re.fullmatch(r"(Valkey|Redis) \d+\.\d+\.\d+, master", server)
+    assert things == (
+        f"g/things: epoch {head.epoch}, last {head.epoch}-1 (resourceVersion {head.last + 1}), "
+        f"floor {head.epoch}-0 (resourceVersion {head.last}), 1 objects, 5 bytes"
+    )
+    assert others == "g/others: not there"
+
+
+async def test_an_administrator_without_a_server_is_told_so(tmp_path: object) -> None:
+    options = StoreOptions(url=f"unix://{tmp_path}/nobody")
+    for command in (lineage.init, lineage.check, lineage.info):
+        with pytest.raises(Rejected, match="no connection"):
+            await command(options, [])
