@@ -27,7 +27,7 @@ from apiserver.schema.resource import Resource
 from apiserver.storage.store import Stores
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
-from apiserver.wire import body
+from apiserver.wire import body, negotiation
 
 VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
     "create": create.create,
@@ -132,7 +132,12 @@ def _documents(app: App, served: Sequence[Resource]) -> dict[str, Document]:
     store = Check("store", app.stores.store_state, counted=False)
     shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
     openapi = openapi_docs.OpenAPI(
-        served, patch_types=body.PATCH_TYPES, version=f"v{'.'.join(groups.KUBERNETES)}", built=BUILT
+        served,
+        patch_types=body.PATCH_TYPES,
+        version=f"v{'.'.join(groups.KUBERNETES)}",
+        built=BUILT,
+        media_types=negotiation.WRITTEN,
+        streams=[f"{media};stream=watch" for media in sorted(negotiation.STREAMED)],
     )
     return {
         **health.documents("livez", [ping]),

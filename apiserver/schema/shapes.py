@@ -360,6 +360,7 @@ NODE_SELECTOR = Struct(
             number=1,
             type=ListOf(NODE_SELECTOR_TERM),
             presence=Presence.ALWAYS,
+            expected=True,
             doc="The terms, of which one must match.",
         ),
     ],
