@@ -290,6 +290,17 @@ local function highest_floor(keys, last, keep)
   return nil
 end
 
+-- The entry that a wanted floor names, or the last one of its epoch when the epoch ended before it; nil when nobody knows the epoch.
+-- The floor must be an entry that is or was there: readers of the window begin with its ID.
+local function existing(keys, last, wanted)
+  local epoch, n = split(wanted)
+  local last_epoch, last_n = split(last)
+  local ended = last_n
+  if epoch ~= last_epoch then ended = tonumber(redis.call('HGET', keys[5], int(epoch)) or '-1') end
+  if ended < 0 or epoch > last_epoch then return nil end
+  return int(epoch) .. '-' .. int(math.min(n, ended))
+end
+
 -- floor: raises the logical floor, then removes a bounded number of the entries below it
 --   ARGV    wanted floor (an ID), least ms since the last raise, newest entries to keep
 --   returns {'OK', floor, '1' if it was raised, '1' if entries below it are left} | {'LOST', why}
@@ -298,8 +309,9 @@ local function floor(keys, args)
   if not m[1] then return { 'LOST', 'no meta' } end
   local now, current, raised = now_ms(), m[2], '0'
   local since = now - tonumber(m[3] or '0')
-  local wanted = highest_floor(keys, m[1], tonumber(args[3]))
-  if wanted and below(args[1], wanted) then wanted = args[1] end
+  local wanted = existing(keys, m[1], args[1])
+  local highest = highest_floor(keys, m[1], tonumber(args[3]))
+  if wanted and (not highest or below(highest, wanted)) then wanted = highest end
   -- A clock that was set back must not stop compaction for ever: a raise that lies in the future does not count.
   if wanted and below(current, wanted) and (since < 0 or since >= tonumber(args[2])) then
     redis.call('HSET', keys[4], 'floor', wanted, 'raised', int(now))

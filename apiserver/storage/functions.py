@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,8 @@ from apiserver.storage import keys
 from apiserver.storage.entry import Revision
 from apiserver.storage.errors import StorageError, Unavailable
 from apiserver.storage.options import StoreOptions
+
+logger = logging.getLogger(__name__)
 
 LIBRARY = "sluice1"
 SCHEMA = "1"
@@ -238,7 +241,12 @@ class Connection:
             except (redis_errors.RedisError, OSError) as error:
                 self._break(f"the connection to the store broke: {_text(error)}")
                 return
-            self._owed.popleft()[1](reply)
+            try:
+                self._owed.popleft()[1](reply)
+            except Exception:  # the task must not end silently: others wait for answers too
+                logger.exception("an answer of the store could not be used")
+                self._break("internal error")
+                return
 
 
 def abandon(future: asyncio.Future[Any]) -> None:

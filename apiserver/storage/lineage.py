@@ -8,6 +8,7 @@ revision ever names two changes, and writers that still hold the old epoch are r
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,10 @@ from apiserver.storage.errors import StorageError, Unavailable
 from apiserver.storage.functions import Commands, Connection, Failed, Head, Lost, Rejected, pack
 from apiserver.storage.options import StoreOptions
 
+logger = logging.getLogger(__name__)
+
 CLOCK_OFFSET_SECONDS = 1.0
+BACKWARDS_MS = 1000
 MEMORY_HEADROOM = 0.1
 DRAIN_SECONDS = 0.1
 OLDEST_REDIS = (7, 0)
@@ -193,7 +197,11 @@ class ServerClock:
         self._offset = 0
 
     def heard(self, now_ms: int) -> None:
-        self._offset = now_ms - int(self._loop.time() * 1000)
+        offset = now_ms - int(self._loop.time() * 1000)
+        if self._offset - offset > BACKWARDS_MS and self._offset:
+            # Epochs are seconds of this clock, raised above all that is known: going back is harmless once, not with a failover.
+            logger.warning("the store's clock went back", extra={"by_ms": self._offset - offset})
+        self._offset = offset
 
     def now_ms(self) -> int:
         return int(self._loop.time() * 1000) + self._offset

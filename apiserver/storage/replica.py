@@ -168,6 +168,7 @@ class Replica:
         logger.warning("rebuilding", extra={"resource": self.resource, "reason": reason, "detail": detail})
         self.meter.rebuilt(reason)
         self.filled = False
+        self._marks.clear()  # they may name what was lost
         self._empty_since, self._empty_because = self._clock(), detail
         self.hub.end_all()
         self.wants_filling.set()

@@ -348,6 +348,7 @@ async def _supervised(run: Callable[[], Awaitable[None]]) -> None:
             await run()
         except Exception:
             logger.exception("a watch failed")
+            await asyncio.sleep(0)
 
 
 async def open_stores(

@@ -15,13 +15,14 @@ from apiserver.storage import functions, keys, lineage
 from apiserver.storage.entry import Key, Revision
 from apiserver.storage.errors import Compacted, Future, Initializing
 from apiserver.storage.functions import Disconnected, Lost, Rejected
-from apiserver.storage.lineage import MEMORY_HEADROOM, Link, Server, Session, library_refusals
+from apiserver.storage.lineage import MEMORY_HEADROOM, Link, Session
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Replica
 
 logger = logging.getLogger(__name__)
 
 GUARD_SECONDS = 0.25
+STALLED_SECONDS = 1.0
 CARE_SECONDS = 1.0
 EMERGENCY_SECONDS = 30.0
 """When the server's memory is almost full, this much history stays."""
@@ -62,9 +63,13 @@ class Upkeep:
 
     async def guard(self, session: Session) -> None:
         """Give the session up when it does not answer."""
+        now = self._clock()
         while True:
+            before = now
             await asyncio.sleep(GUARD_SECONDS)
             now = self._clock()
+            if now - before > STALLED_SECONDS:
+                continue  # it was this process that stood still: the answers may have come and wait to be read
             for connection in session.connections:
                 since = connection.owes_since()
                 if since is not None and now - since > self._options.reply_seconds:
@@ -118,11 +123,12 @@ class Upkeep:
     async def monitor(self, session: Session) -> None:
         """Role, eviction policy, append-only file, library and memory, as they are now."""
         await self.look(session)
-        server = Server.parse(await session.reads.call(lineage.INFO))
+        commands = {name: replica.commands for name, replica in self._replicas.items()}
+        found = await lineage.survey(session.reads, self._options, commands)
+        server = found.server
         if server.run_id != session.run_id or server.role != "master":
             raise Disconnected(f"the store is a {server.role} with run_id {server.run_id} now")
-        refusals = server.refusals(self._options) + library_refusals(await session.reads.call(lineage.LIBRARY_LIST))
-        refusal = "; ".join(refusals)
+        refusal = "; ".join(found.refusals)
         if refusal != self._link.refusal:
             logger.warning("the store's state changed", extra={"refused_because": refusal})
             self._link.refusal = refusal
@@ -168,6 +174,9 @@ class Upkeep:
         try:
             async with asyncio.timeout(COMPARE_SECONDS):
                 different = await _differences(session, replica)
+        except Lost as lost:
+            replica.lost(str(lost))
+            outcome = "error"
         except (Initializing, Rejected, TimeoutError):
             outcome = "error"
         else:

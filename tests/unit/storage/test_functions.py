@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from redis._parsers.base import BaseParser
 
+from apiserver import tls
 from apiserver.storage import functions, keys, log
 from apiserver.storage.entry import Key, Revision
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Change, Commands, Connection, Disconnected, Failed, Lost, Rejected, pack
 from apiserver.storage.options import StoreOptions
+from tests.fixtures.proxy import Proxy
 from tests.fixtures.valkey import Server, eventually, install
 
 LATE = b"99999999999999"
@@ -316,6 +321,22 @@ async def test_the_newest_entries_are_counted_across_epochs(library: Library) ->
     assert (await raise_floor(library, newest, keep=1)).floor == fence.last
 
 
+async def test_a_floor_that_names_a_lost_write_is_the_last_entry_that_survived(library: Library) -> None:
+    """A replica may ask for what it had seen and the store lost. The floor must be an entry, or nobody could read on from it."""
+    last = (await library.put("a", b"v"))[1]
+    epoch = int(library.epoch)
+    functions.fence(await library.connection.call(library.commands.fence("another", 0)))
+    assert (await raise_floor(library, b"%d-77" % epoch)).floor == keys.revision(last)
+    assert not (await raise_floor(library, b"%d-0" % (epoch + 10**6))).raised
+    unknown = await raise_floor(library, b"%d-0" % (epoch - 1))
+    assert (unknown.floor, unknown.raised) == (keys.revision(last), False)
+
+
+async def test_a_floor_ahead_of_the_log_is_its_end(library: Library) -> None:
+    last = (await library.put("a", b"v"))[1]
+    assert (await raise_floor(library, b"%b-999" % library.epoch)).floor == keys.revision(last)
+
+
 async def test_epochs_below_the_floor_are_forgotten(library: Library) -> None:
     old = int(library.epoch)
     fence = functions.fence(await library.connection.call(library.commands.fence("another", 0)))
@@ -552,6 +573,26 @@ async def test_a_password_beside_the_url_counts_more_than_the_one_in_it(shared_s
     connection = await Connection.open(StoreOptions(url=url, password="for tests"), "test")
     assert await connection.call(pack("PING")) == b"PONG"
     await connection.close()
+
+
+async def test_a_server_behind_tls_is_believed_when_its_authority_is_known(
+    shared_server: Server, tmp_path: Path
+) -> None:
+    now = dt.datetime.now(dt.UTC)
+    kit = tls.kit(tmp_path, hosts=["127.0.0.1"], user="x", groups=[], now=now)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "serving.crt", tmp_path / "serving.key")
+    authority = tmp_path / "authority.pem"
+    authority.write_bytes(kit.ca_pem)
+    proxy = Proxy(shared_server.socket, context=context)
+    await proxy.start()
+    connection = await Connection.open(StoreOptions(url=f"{proxy.url}?ssl_ca_certs={authority}"), "test")
+    large = b"x" * 300_000
+    assert await connection.call(pack("ECHO", large)) == large
+    await connection.close()
+    with pytest.raises(Rejected, match="CERTIFICATE_VERIFY_FAILED"):
+        await Connection.open(StoreOptions(url=proxy.url), "test")
+    await proxy.stop()
 
 
 @pytest.mark.parametrize("url", ["http://x/", "unix:///s?nonsense=1", "redis://h:1/0?db=x"])

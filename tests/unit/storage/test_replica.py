@@ -293,6 +293,15 @@ def test_time_is_counted_in_serving_time_from_the_start() -> None:
     assert fed.replica.applied_before(451) is None
 
 
+def test_what_was_applied_before_a_rebuild_is_not_asked_for_any_more() -> None:
+    """It may be a write that was lost."""
+    fed = Fed()
+    at_each_step(fed, [CREATED, UPDATED], 150)
+    fed.feed(raw("8-0", "7-1", log.FENCE, ""))
+    fed.fill(rev(8, 0))
+    assert fed.replica.applied_before(0) is None
+
+
 def test_marks_are_few() -> None:
     fed = Fed()
     for _ in range(10_000):

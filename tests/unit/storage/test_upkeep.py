@@ -164,6 +164,19 @@ async def test_memory_that_differs_from_the_store_is_given_up(
     ]
 
 
+async def test_an_owner_that_changed_is_noticed_by_an_idle_replica(
+    shared_server: Server, resource: str, opening: Open
+) -> None:
+    await install(shared_server, resource)
+    store = (await opening(shared_server, resource))[resource]
+    before = keys.parts(store.applied)[0]
+    shared_server("HSET", Commands(resource).keys.meta, "owner", "somebody else")
+    await eventually(lambda: keys.parts(store.applied)[0] > before)
+    assert shared_server("HGET", Commands(resource).keys.meta, "owner").decode() == shared_server.info("run_id")
+    await eventually(lambda: store.store_state() is None)
+    await create(store, "a")
+
+
 async def test_a_server_that_does_not_answer_is_given_up(own_server: Server, resource: str, opening: Open) -> None:
     await install(own_server, resource)
     store = (await opening(own_server, resource, reply_seconds=0.3, monitor_seconds=0.2))[resource]
