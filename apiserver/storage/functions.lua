@@ -58,7 +58,7 @@ local function start_epoch(keys, state, epoch, owner)
   return id
 end
 
--- One put or delete. Raises nothing; the answer is a table whose first member is a word, or an error table.
+-- One put or delete; `settle` must follow. The answer is a table whose first member is a word, or an error table.
 local function change(keys, state, kind, key, expected, token, uid, value)
   local row = redis.call('HGET', keys[2], key)
   local id, old
@@ -79,11 +79,9 @@ local function change(keys, state, kind, key, expected, token, uid, value)
   if kind == 'put' then
     entry[15], entry[16] = 'v', value
   end
-  local cut = false
+  local cut = old and #old > OLD_VALUE_LIMIT
   if old then
-    if #old > OLD_VALUE_LIMIT then
-      cut = true
-    else
+    if not cut then
       entry[#entry + 1] = 'o'
       entry[#entry + 1] = old
     end
@@ -95,7 +93,8 @@ local function change(keys, state, kind, key, expected, token, uid, value)
     return new
   end
 
-  state.last = new
+  state.last, state.changed = new, true
+  if cut then state.floor = new end
   if kind == 'put' then
     redis.call('HSET', keys[2], key, new .. ' ' .. token .. ' ' .. uid)
     redis.call('HSET', keys[1], key, value)
@@ -107,12 +106,14 @@ local function change(keys, state, kind, key, expected, token, uid, value)
     state.bytes = state.bytes - #old
     state.count = state.count - 1
   end
-  if cut then
-    redis.call('HSET', keys[4], 'last', new, 'count', int(state.count), 'bytes', int(state.bytes), 'floor', new)
-  else
-    redis.call('HSET', keys[4], 'last', new, 'count', int(state.count), 'bytes', int(state.bytes))
-  end
   return { 'OK', new }
+end
+
+-- Writes down what changes have made of the state: once per call, because it costs as much as half a change.
+local function settle(keys, state)
+  if not state.changed then return end
+  redis.call('HSET', keys[4], 'last', state.last, 'count', int(state.count), 'bytes', int(state.bytes))
+  if state.floor then redis.call('HSET', keys[4], 'floor', state.floor) end
 end
 
 -- What must hold before a write: the log is there, the writer's epoch is the current one, its time has not passed.
@@ -142,6 +143,7 @@ local function put(keys, args)
   local state, refusal = admit(keys, args[1], args[2])
   if not state then return refusal end
   local answer = change(keys, state, 'put', args[3], args[4], args[5], args[6], args[7])
+  settle(keys, state)
   roll_over(keys, state)
   return answer
 end
@@ -153,6 +155,7 @@ local function del(keys, args)
   local state, refusal = admit(keys, args[1], args[2])
   if not state then return refusal end
   local answer = change(keys, state, 'del', args[3], args[4], args[5])
+  settle(keys, state)
   roll_over(keys, state)
   return answer
 end
@@ -166,10 +169,15 @@ local function batch(keys, args)
   if not state then return refusal end
   local answers = { 'OK' }
   for i = 3, #args, 6 do
-    local answer = change(keys, state, args[i], args[i + 1], args[i + 2], args[i + 3], args[i + 4], args[i + 5])
+    local went, answer = pcall(change, keys, state, args[i], args[i + 1], args[i + 2], args[i + 3], args[i + 4], args[i + 5])
+    if not went then
+      settle(keys, state) -- what is in the log stays there
+      error(answer)
+    end
     if answer.err then answer = { 'ERR', answer.err } end
     answers[#answers + 1] = answer
   end
+  settle(keys, state)
   roll_over(keys, state)
   return answers
 end

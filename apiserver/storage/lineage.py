@@ -1,4 +1,5 @@
-"""Whose log is this: preflight, the owner check and fence on every new connection, and the administrator's three commands.
+"""Whose log is this: preflight, the owner check and fence on every new connection, what old connections may still do, and the
+administrator's three commands.
 
 A server process is known by its run_id. The log names the process that may be written to (`owner`); a process that is not it was
 restarted or promoted, and takes the log over under a new, higher epoch before anything is written or read through it. So no
@@ -27,6 +28,7 @@ CLOCK_OFFSET_SECONDS = 1.0
 BACKWARDS_MS = 1000
 MEMORY_HEADROOM = 0.1
 DRAIN_SECONDS = 0.1
+LOOK_AGAIN_SECONDS = 0.05
 OLDEST_REDIS = (7, 0)
 OLDEST_VALKEY = (7, 2)
 
@@ -322,6 +324,37 @@ async def _take_over(session: Session, commands: Mapping[str, Commands], highest
         fence = functions.fence(await session.reads.call(commands[resource].fence(session.run_id, highest_epoch)))
         session.fenced = True
         session.heads[resource] = head._replace(epoch=fence.epoch, last=fence.last, owner=session.run_id)
+
+
+async def rule_out(session: Session, suspects: set[tuple[str, int]], deadline: int) -> None:
+    """Return when nothing that these connections (run_id, client id) sent can execute any more; each is removed when that is sure.
+
+    `deadline` is the last moment, by the server's clock, at which any of it may begin.
+    """
+    for run_id, client_id in list(suspects):
+        # Another process starts with a fence, which refuses whatever was sent under the epoch before.
+        if run_id == session.run_id and not await _killed(session, client_id):
+            await _passed(session, deadline)
+        suspects.discard((run_id, client_id))
+
+
+async def _killed(session: Session, client_id: int) -> bool:
+    try:
+        # One was killed, or there is none of this number any more, and numbers are not given twice: either is proof.
+        return await session.reads.call(pack("CLIENT", "KILL", "ID", client_id)) in (0, 1)
+    except (Rejected, Failed) as error:
+        logger.warning("an old connection cannot be killed", extra={"reason": str(error)})
+        return False
+
+
+async def _passed(session: Session, deadline: int) -> None:
+    """Return when the server's clock is past the deadline: what comes now is refused as late."""
+    while True:
+        seconds, micros = await session.reads.call(pack("TIME"))
+        left = deadline - (int(seconds) * 1000 + int(micros) // 1000)
+        if left < 0:
+            return
+        await asyncio.sleep(min(left / 1000 + 0.001, LOOK_AGAIN_SECONDS))
 
 
 # ------------------------------------------------------------------------------------------------- the administrator's side

@@ -13,7 +13,6 @@ Who asked may go away at any point; the write goes on. Knows one log per lane, n
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,14 +20,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from apiserver import metrics
-from apiserver.storage import functions, keys
+from apiserver.storage import functions, keys, lineage
 from apiserver.storage.entry import Entry, Key, Revision
 from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, StorageError, Unavailable
-from apiserver.storage.functions import Change, Commands, Disconnected, Failed, Lost, Rejected, pack
+from apiserver.storage.functions import Change, Commands, Disconnected, Failed, Lost, Rejected
 from apiserver.storage.lineage import Session
 from apiserver.storage.options import StoreOptions
-
-logger = logging.getLogger(__name__)
 
 FLIGHTS = 2
 """Batches under way per resource: one is executed and synced while the next waits in the server's socket. More would only make
@@ -37,7 +34,6 @@ BATCH_BYTES = 256 << 10
 """A batch occupies the server for at most about two milliseconds."""
 ATTEMPTS = 4
 MOST_WAITING = 10_000
-SETTLE_PAUSE = 0.05
 SWEEP_SECONDS = 0.25
 
 
@@ -376,7 +372,7 @@ class Writer:
                 raise
 
     async def _settle(self, session: Session, doubtful: Sequence[Pending]) -> None:
-        await self._rule_out(session, max(pending.deadline for pending in doubtful))
+        await lineage.rule_out(session, self._suspects, max(pending.deadline for pending in doubtful))
         for lane in {pending.lane for pending in doubtful}:
             mine = [pending for pending in doubtful if pending.lane is lane]
             try:
@@ -395,31 +391,6 @@ class Writer:
                     self._give_up([pending], "the log does not reach back to this write")
                 else:
                     self._again(pending, "the write did not reach the store")
-
-    async def _rule_out(self, session: Session, deadline: int) -> None:
-        """Return when nothing that an old connection sent can execute any more."""
-        for run_id, client_id in list(self._suspects):
-            # Another process starts with a fence, which refuses whatever was sent under the epoch before.
-            if run_id == session.run_id and not await self._killed(session, client_id):
-                await self._passed(session, deadline)
-            self._suspects.discard((run_id, client_id))
-
-    async def _killed(self, session: Session, client_id: int) -> bool:
-        try:
-            # One was killed, or there is none of this number any more, and numbers are not given twice: either is proof.
-            return await session.reads.call(pack("CLIENT", "KILL", "ID", client_id)) in (0, 1)
-        except (Rejected, Failed) as error:
-            logger.warning("the old connection cannot be killed", extra={"reason": str(error)})
-            return False
-
-    async def _passed(self, session: Session, deadline: int) -> None:
-        """Return when the server's clock is past the deadline: a write that comes now is refused as late."""
-        while True:
-            seconds, micros = await session.reads.call(pack("TIME"))
-            left = deadline - (int(seconds) * 1000 + int(micros) // 1000)
-            if left < 0:
-                return
-            await asyncio.sleep(min(left / 1000 + 0.001, SETTLE_PAUSE))
 
     # Time
 
