@@ -12,7 +12,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apiserver import app, config, dev, server, tls
+from apiserver import app, config, delegation, dev, server, tls
+from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
 from apiserver.storage import lineage
 from apiserver.storage.embedded import EmbeddedError
@@ -24,7 +25,7 @@ try:
 except ImportError:
     from asyncio import new_event_loop  # type: ignore[assignment]
 
-FAILURES = (EmbeddedError, StorageError, tls.BadCertificates, OSError)
+FAILURES = (EmbeddedError, StorageError, ClusterError, tls.BadCertificates, OSError)
 """What an operator can cure: told in one line, without a trace."""
 
 
@@ -78,8 +79,17 @@ async def _serve(settings: Config, environ: Mapping[str, str]) -> None:
     async def ready(_port: int, _stores: Stores) -> None:
         return None
 
-    certificates = tls.Certificates(tls.Files.of(settings.serving, settings.authentication))
-    await server.serve(settings, store_options(settings.storage), certificates, stop=stop, ready=ready, environ=environ)
+    async with delegation.opened(settings, environ, failed=stop.signal) as delegates:
+        certificates = tls.Certificates(tls.Files.of(settings.serving, settings.authentication), delegates.bundles)
+        await server.serve(
+            settings,
+            store_options(settings.storage),
+            certificates,
+            delegates=delegates,
+            stop=stop,
+            ready=ready,
+            environ=environ,
+        )
 
 
 async def _store(settings: Config, action: str) -> int:

@@ -16,6 +16,7 @@ from aiohttp import HttpVersion11, web
 from apiserver import __version__, health
 from apiserver.apimachinery.errors import TextError
 from apiserver.config import Config
+from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.filters import authorize, deadline, impersonate, inflight, observe, recover, request_info
 from apiserver.filters import drain as draining
@@ -76,8 +77,15 @@ def store_name(resource: Resource) -> str:
     return f"{resource.group}/{resource.plural}"
 
 
-def build(config: Config, served: Mapping[str, Resource], *, stores: Stores, trust: Callable[[], Trust]) -> App:
-    """`trust` says which CAs are in force at the moment."""
+def build(
+    config: Config,
+    served: Mapping[str, Resource],
+    *,
+    stores: Stores,
+    trust: Callable[[], Trust],
+    delegates: Delegates,
+) -> App:
+    """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     services = Services(
         kinds=served,
@@ -86,16 +94,19 @@ def build(config: Config, served: Mapping[str, Resource], *, stores: Stores, tru
         choose=random.choice,
         new_uid=uuids,
         watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
+        admission=delegates.admission,
     )
-    documents = _documents(app, list(served.values()))
+    documents = _documents(app, list(served.values()), delegates=delegates)
     handler = _dispatch(served, services, documents=documents, others=_others(list(served.values()), documents))
-    app.handler = _filtered(handler, config, app, trust=trust)
+    app.handler = _filtered(handler, config, app, trust=trust, delegates=delegates)
     return app
 
 
-def _filtered(handler: Handler, config: Config, app: App, *, trust: Callable[[], Trust]) -> Handler:
+def _filtered(
+    handler: Handler, config: Config, app: App, *, trust: Callable[[], Trust], delegates: Delegates
+) -> Handler:
     """The filters, innermost first."""
-    limits, clock, authorizer = config.limits, time.perf_counter, authorize.Local()
+    limits, clock, authorizer = config.limits, time.perf_counter, delegates.authorizer
     served = {(config.serving.group, resource.version, resource.plural) for resource in RESOURCES}
     handler = authorize.authorize(handler, authorizer=authorizer, clock=clock)
     handler = inflight.inflight(
@@ -105,7 +116,7 @@ def _filtered(handler: Handler, config: Config, app: App, *, trust: Callable[[],
     handler = authenticate(
         handler,
         trust=trust,
-        names=config.authentication.request_header,
+        tokens=delegates.tokens,
         anonymous=config.authentication.anonymous,
         now=time.time,
         clock=clock,
@@ -125,10 +136,11 @@ BUILT = 1767225600.0
 END_STEP_SECONDS = 0.1
 
 
-def _documents(app: App, served: Sequence[Resource]) -> dict[str, Document]:
+def _documents(app: App, served: Sequence[Resource], *, delegates: Delegates) -> dict[str, Document]:
     """What is served at one path each."""
     ping = Check("ping", lambda: None)
     caches = Check("caches", app.stores.why_not_ready)
+    synced = Check("informer-sync", delegates.missing)
     store = Check("store", app.stores.store_state, counted=False)
     shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
     openapi = openapi_docs.OpenAPI(
@@ -141,7 +153,7 @@ def _documents(app: App, served: Sequence[Resource]) -> dict[str, Document]:
     )
     return {
         **health.documents("livez", [ping]),
-        **health.documents("readyz", [ping, caches, store, shutdown]),
+        **health.documents("readyz", [ping, caches, synced, store, shutdown]),
         **health.documents("healthz", [ping, caches]),
         "/metrics": health.scrape,
         "/openapi/v2": lambda request: openapi_docs.serve_v2(openapi, request),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -66,6 +66,24 @@ class Authentication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delegation:
+    """What is asked of the cluster's kube-apiserver, as whom, and for how many seconds an answer is believed.
+
+    `standalone`: nothing is asked. Otherwise an empty kubeconfig is the service account of the pod.
+    """
+
+    standalone: bool
+    authentication_kubeconfig: str
+    authorization_kubeconfig: str
+    skip_lookup: bool
+    tolerate_lookup_failure: bool
+    token_seconds: float
+    allow_seconds: float
+    deny_seconds: float
+    always_allowed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Seconds and counts. `watch_seconds` is the least life of a watch that names none; the most is twice that."""
 
@@ -111,6 +129,7 @@ class Config:
     action: str
     serving: Serving
     authentication: Authentication
+    delegation: Delegation
     limits: Limits
     shutdown: Shutdown
     storage: Storage
@@ -245,6 +264,15 @@ def _headers(text: str) -> tuple[str, ...]:
     return tuple(name.lower() for name in _names(text))
 
 
+def _paths(text: str) -> tuple[str, ...]:
+    """Paths of which a `*` at the end makes a prefix (kubernetes/apiserver `pkg/authorization/path/path.go`)."""
+    paths = _names(text)
+    for path in paths:
+        if "*" in path[:-1]:
+            raise ValueError(f'only trailing * allowed in "{path.removeprefix("/")}"')
+    return paths
+
+
 def _redis_url(text: str) -> str:
     """Never shows the value: it may hold a password."""
     try:
@@ -294,7 +322,7 @@ class Flag:
     @property
     def many(self) -> bool:
         """May be given several times; the values add up."""
-        return self.parse in (_names, _headers)
+        return self.parse in (_names, _headers, _paths)
 
     def default_for(self, command: str) -> str | None:
         return self.default.get(command) if isinstance(self.default, Mapping) else self.default
@@ -332,6 +360,24 @@ FLAGS: tuple[Flag, ...] = (
          text="beginnings of headers with extra properties of the user"),
     Flag(name="anonymous-auth", parse=_boolean, default="true", switch=True,
          text="let requests without credentials in as system:anonymous"),
+    Flag(name="standalone", parse=_boolean, default="false", commands=(SERVE,), switch=True,
+         text="ask no cluster: users come from certificates alone, only system:masters may change anything, every namespace exists"),
+    Flag(name="authentication-kubeconfig", parse=_file, default="", commands=(SERVE,), value="FILE",
+         text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)"),
+    Flag(name="authentication-skip-lookup", parse=_boolean, default="false", commands=(SERVE,), switch=True,
+         text="do not look up in the cluster the CAs that no flag names"),
+    Flag(name="authentication-tolerate-lookup-failure", parse=_boolean, default="false", commands=(SERVE,), switch=True,
+         text="start even when that lookup is refused; everybody may then be anonymous"),
+    Flag(name="authentication-token-webhook-cache-ttl", parse=_seconds, default="10s", commands=(SERVE,), value="DURATION",
+         text="how long an answer about a token is believed"),
+    Flag(name="authorization-kubeconfig", parse=_file, default="", commands=(SERVE,), value="FILE",
+         text="kube-apiserver that is asked who may do what, and which namespaces exist (default: as for authentication)"),
+    Flag(name="authorization-webhook-cache-authorized-ttl", parse=_seconds, default="10s", commands=(SERVE,), value="DURATION",
+         text="how long a permission is believed"),
+    Flag(name="authorization-webhook-cache-unauthorized-ttl", parse=_seconds, default="10s", commands=(SERVE,), value="DURATION",
+         text="how long a refusal is believed"),
+    Flag(name="authorization-always-allow-paths", parse=_paths, default="/healthz,/readyz,/livez", commands=(SERVE,), value="PATHS",
+         text="paths that everybody may ask for; * at the end makes a prefix"),
     Flag(name="redis-url", parse=_redis_url, default=None, commands=(SERVE, STORE), value="URL",
          text="the store: redis://, rediss:// or unix://, with user and password where needed"),
     Flag(name="allow-volatile", parse=_boolean, default="false", commands=(SERVE, STORE), switch=True,
@@ -413,6 +459,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
     words, unknown = _parser().parse_known_args(list(argv))
     mistakes = [f"unknown argument {word}" for word in unknown]
     values = _values(words, environ, mistakes)
+    if words.command == SERVE:
+        mistakes += _contradictions(values, environ)
     if mistakes:
         raise ConfigError(mistakes)
     return _config(words.command, getattr(words, "action", ""), values)
@@ -440,6 +488,23 @@ def _values(words: argparse.Namespace, environ: Mapping[str, str], mistakes: lis
         except ValueError as e:
             mistakes.append(f"{source}: {e}")
     return values
+
+
+IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+"""What the kubelet tells every container about kube-apiserver."""
+
+
+def _contradictions(v: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
+    """What each flag by itself cannot tell. A flag with a mistake of its own has no value and is taken as given."""
+    kubeconfigs = [name for name in ("authentication-kubeconfig", "authorization-kubeconfig") if v.get(name, name)]
+    if v.get("standalone"):
+        for name in kubeconfigs:
+            yield f"--{name}: --standalone asks no cluster"
+    elif not kubeconfigs and not all(environ.get(name) for name in IN_POD):
+        yield "outside a pod --authentication-kubeconfig or --authorization-kubeconfig is required (--standalone does without a cluster)"
+    uid_headers = v.get("requestheader-uid-headers")
+    if uid_headers and "x-remote-uid" not in uid_headers:
+        yield "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"
 
 
 def _unused(flag: Flag) -> Any:
@@ -470,6 +535,17 @@ def _config(command: str, action: str, v: Mapping[str, Any]) -> Config:
                 extra_prefixes=v["requestheader-extra-headers-prefix"],
             ),
             anonymous=v["anonymous-auth"],
+        ),
+        delegation=Delegation(
+            standalone=command != SERVE or v["standalone"],
+            authentication_kubeconfig=v["authentication-kubeconfig"] or v["authorization-kubeconfig"],
+            authorization_kubeconfig=v["authorization-kubeconfig"] or v["authentication-kubeconfig"],
+            skip_lookup=v["authentication-skip-lookup"],
+            tolerate_lookup_failure=v["authentication-tolerate-lookup-failure"],
+            token_seconds=v["authentication-token-webhook-cache-ttl"],
+            allow_seconds=v["authorization-webhook-cache-authorized-ttl"],
+            deny_seconds=v["authorization-webhook-cache-unauthorized-ttl"],
+            always_allowed=v["authorization-always-allow-paths"],
         ),
         limits=Limits(
             request_seconds=v["request-timeout"],

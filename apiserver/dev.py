@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from apiserver import app, server, tls
+from apiserver import app, delegation, server, tls
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config import Config
 from apiserver.schema.resource import Resource
@@ -55,7 +55,15 @@ async def run(config: Config, environ: Mapping[str, str]) -> None:
 
     try:
         await _initialise(store, options, config)
-        await server.serve(config, options, tls.Certificates(kit.files), stop=stop, ready=ready, environ=environ)
+        await server.serve(
+            config,
+            options,
+            tls.Certificates(kit.files),
+            delegates=delegation.alone(config),
+            stop=stop,
+            ready=ready,
+            environ=environ,
+        )
     finally:
         await store.stop()
 

@@ -57,6 +57,10 @@ _AUTH_SECONDS = (
 _CERTIFICATE_SECONDS = (
     0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000,
 )  # fmt: skip
+_DELEGATED_SECONDS = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
+_CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
+_DEFAULT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+"""prometheus/client_golang's DefBuckets, which upstream's histograms have when they name none."""
 _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5)
 
 
@@ -274,6 +278,50 @@ AUTHENTICATION_SECONDS = Histogram(
 AUTHORIZATION_ATTEMPTS = Counter("authorization_attempts_total", "Authorizations by result.", "result")
 AUTHORIZATION_SECONDS = Histogram(
     "authorization_duration_seconds", "Latency of authorization.", _AUTH_SECONDS, "result"
+)
+
+# ---------------------------------------------------------------------------------------------------------------- delegation
+# What is asked of kube-apiserver. `code` is an HTTP status, or "<error>" when there was no answer.
+
+DELEGATED_AUTHN_REQUESTS = Counter(
+    "apiserver_delegated_authn_request_total", "TokenReviews sent, retries included, by HTTP response code.", "code"
+)
+DELEGATED_AUTHN_SECONDS = Histogram(
+    "apiserver_delegated_authn_request_duration_seconds", "Latency of one TokenReview.", _DELEGATED_SECONDS, "code"
+)
+DELEGATED_AUTHZ_REQUESTS = Counter(
+    "apiserver_delegated_authz_request_total",
+    "SubjectAccessReviews sent, retries included, by HTTP response code.",
+    "code",
+)
+DELEGATED_AUTHZ_SECONDS = Histogram(
+    "apiserver_delegated_authz_request_duration_seconds",
+    "Latency of one SubjectAccessReview.",
+    _DELEGATED_SECONDS,
+    "code",
+)
+TOKEN_CACHE_REQUESTS = Counter(
+    "authentication_token_cache_request_total", "Tokens looked up in the cache by status (hit, miss).", "status"
+)
+TOKEN_CACHE_SECONDS = Histogram(
+    "authentication_token_cache_request_duration_seconds",
+    "Latency of looking a token up, TokenReviews included.",
+    _DEFAULT_SECONDS,
+    "status",
+)
+TOKEN_CACHE_FETCHES = Counter(
+    "authentication_token_cache_fetch_total", "Lookups that the cache could not answer by status (ok, error).", "status"
+)
+TOKEN_CACHE_ACTIVE_FETCHES = Gauge(
+    "authentication_token_cache_active_fetch_count",
+    "Lookups on their way (in_flight) and requests that wait for one (blocked).",
+    "status",
+)
+CLIENT_REQUESTS = Counter(
+    "rest_client_requests_total", "Requests sent to kube-apiserver, watches included.", "code", "method", "host"
+)
+CLIENT_SECONDS = Histogram(
+    "rest_client_request_duration_seconds", "Latency of requests to kube-apiserver.", _CLIENT_SECONDS, "verb", "host"
 )
 
 # ---------------------------------------------------------------------------------------------------------------- health

@@ -1,7 +1,8 @@
 """The process as a server: sockets and handshakes, what aiohttp has no setting for, signals, and a stop that nobody notices.
 
 Knows no resources. A stop goes in this order (trap T17): unready at once, everything served for a while, every watch ended with its last
-chunk while new ones are told 429, requests finished, and only then is the port closed.
+chunk while new ones are told 429, requests finished, and only then is the port closed. Where a successor has the listening socket too,
+it gets all new connections before the first watch ends here, and no watch that comes back meets the one that goes.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import os
 import resource
 import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from aiohttp import HttpVersion11, http_parser, web
@@ -26,6 +29,7 @@ from aiohttp.streams import StreamReader
 from apiserver import app as composition
 from apiserver import config, metrics
 from apiserver.app import App
+from apiserver.delegation import Delegates
 from apiserver.filters.recover import PANIC
 from apiserver.filters.state import Handler, Peer, Request
 from apiserver.schema import attributes
@@ -47,6 +51,12 @@ KEEP_ALIVE_PROBES = {"TCP_KEEPIDLE": 180, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
 CERTIFICATE_POLL_SECONDS = 10.0
 LINGER_SECONDS = 2.0
 """How long a refused body is read and thrown away, so that the client sees the refusal and not a reset."""
+HAND_OVER_SECONDS = 10.0
+"""How long a socket with a predecessor is left to it while this process is not ready. There may be none, and then clients wait."""
+LAST_HANDSHAKES_SECONDS = 2.0
+"""How long a stop waits for handshakes that had begun."""
+SILENT_SECONDS, SILENCE_SECONDS = 1.0, 5.0
+"""After how long a connection counts as unused, and how long a stop waits for all to become so."""
 
 ReadPeer = Callable[[ssl.SSLObject], Peer | None]
 
@@ -58,10 +68,11 @@ class Protocol(web.RequestHandler):
     """One connection: aiohttp's, with a limit on the time and size of headers, and parser errors in Go's words.
 
     `peer` is what the client presented in the handshake. aiohttp's own state that is looked at: `_request_count` (requests whose headers
-    are complete), `_messages` (those that wait, each with its body) and `_current_request`.
+    are complete), `_messages` (those that wait, each with its body), `_current_request`, and `_next_keepalive_close_time` (of an idle
+    connection, counted from its last response).
     """
 
-    __slots__ = ("_body", "_header_bytes", "_header_timer", "_read_peer", "peer")
+    __slots__ = ("_body", "_header_bytes", "_header_timer", "_made", "_read_peer", "peer")
 
     def __init__(self, manager: web.Server, *, read_peer: ReadPeer, **settings: Any) -> None:
         super().__init__(manager, **settings)
@@ -69,9 +80,11 @@ class Protocol(web.RequestHandler):
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._body: StreamReader | None = None
+        self._made = 0.0
         self.peer: Peer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made = self._loop.time()
         connection = transport.get_extra_info("ssl_object")
         if connection is not None:
             self.peer = self._read_peer(connection)
@@ -108,6 +121,12 @@ class Protocol(web.RequestHandler):
     @property
     def _busy(self) -> bool:
         return self._current_request is not None or bool(self._messages)
+
+    def used(self, now: float) -> float:
+        """When it was used last."""
+        if self._busy or self._header_bytes:
+            return now
+        return max(self._made, self._next_keepalive_close_time - config.KEEP_ALIVE_SECONDS)
 
     def _await_headers(self) -> None:
         self._header_timer = self._loop.call_later(config.HEADER_SECONDS, self._headers_late)
@@ -187,6 +206,22 @@ class Connections(web.Server):
         request.peer = protocol.peer  # type: ignore[attr-defined]
         return request
 
+    async def silence(self) -> None:
+        """Returns once no connection has been used for a while.
+
+        A client may send its next request at the very moment at which its idle connection is closed, and must then not repeat it if it
+        is a write. Those that send often have had a response with `Connection: close` by then; the others are unlikely to send just now.
+        """
+        while True:
+            wait = self._used_last() + SILENT_SECONDS - self._loop.time()
+            if wait <= 0:
+                return
+            await asyncio.sleep(wait)
+
+    def _used_last(self) -> float:
+        now = self._loop.time()
+        return max((c.used(now) for c in self.connections if isinstance(c, Protocol)), default=-math.inf)
+
     def __call__(self) -> web.RequestHandler:
         return Protocol(
             self,
@@ -223,20 +258,30 @@ class Listener:
         self._retry: asyncio.TimerHandle | None = None
 
     @property
-    def port(self) -> int:
-        port: int = self._sock.getsockname()[1]
-        return port
+    def address(self) -> tuple[str, int]:
+        host, port, *_ = self._sock.getsockname()
+        return host, port
 
     def open(self) -> None:
         self._sock.settimeout(0)
         self._loop.add_reader(self._sock, self._accept)
 
-    async def close(self) -> None:
-        """Takes no more connections. What waits in the accept queue belongs to a successor that shares the socket, if there is one."""
+    def close(self) -> None:
+        """Takes no more connections. What waits in the accept queue belongs to a successor that shares the socket, if there is one;
+        what was taken from it is ours, and its handshakes go on."""
         if self._retry is not None:
             self._retry.cancel()
-        self._loop.remove_reader(self._sock)
-        self._sock.close()
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._sock.close()
+
+    async def settled(self) -> None:
+        """Returns when no handshake is under way."""
+        while self._opening:
+            await asyncio.wait(self._opening)
+
+    async def abort(self) -> None:
+        """Breaks off the handshakes that are under way."""
         for task in tuple(self._opening):
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -253,7 +298,12 @@ class Listener:
             connection.settimeout(0)
             task = self._loop.create_task(self._shake_hands(connection, str(address[0])))
             self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            task.add_done_callback(partial(self._opened, connection))
+
+    def _opened(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():  # perhaps before it began
+            connection.close()
 
     def _cannot_accept(self, error: OSError) -> None:
         """Out of descriptors: pause, or the loop would spin. Anything else is the trouble of one connection that is gone already."""
@@ -309,12 +359,17 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+def is_handed_over(environ: Mapping[str, str], *, pid: int) -> bool:
+    """Whether a predecessor or a service manager passed us its listening socket (`LISTEN_FDS`, as systemd does)."""
+    return environ.get("LISTEN_FDS", "") not in ("", "0") and environ.get("LISTEN_PID", str(pid)) == str(pid)
+
+
 def listening_socket(address: str, port: int, *, environ: Mapping[str, str], pid: int) -> socket.socket:
-    """The socket handed over by a predecessor or a service manager (`LISTEN_FDS`, as systemd passes it), else a new one.
+    """The socket that was handed over, else a new one.
 
     Handing over one socket keeps the accept queue; two sockets with SO_REUSEPORT lose what waits in that of the one that closes.
     """
-    if environ.get("LISTEN_FDS", "") not in ("", "0") and environ.get("LISTEN_PID", str(pid)) == str(pid):
+    if is_handed_over(environ, pid=pid):
         return socket.socket(fileno=3)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
@@ -373,18 +428,20 @@ class Stop:
 
 
 class Server:
-    """One listening process: opened, then stopped once."""
+    """One listening process: opened, then stopped once. `shared`: others have the listening socket too."""
 
-    def __init__(self, app: App, certificates: Certificates, sock: socket.socket) -> None:
+    def __init__(self, app: App, certificates: Certificates, sock: socket.socket, *, shared: bool) -> None:
         self._app = app
         self._certificates = certificates
+        self._shared = shared
         self._connections = Connections(app.handler, read_peer=Chains().peer)
         self._listener = Listener(sock, protocol=self._connections, context=lambda: certificates.context)
         self._watching_files = asyncio.get_running_loop().create_task(self._renew())
 
     @property
-    def port(self) -> int:
-        return self._listener.port
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self._listener.address
 
     def open(self) -> None:
         self._listener.open()
@@ -400,18 +457,27 @@ class Server:
                 logger.error("changed certificates are not used", extra={"error": str(e)})
 
     async def stop(self, stop: Stop, shutdown: config.Shutdown, *, request_seconds: float) -> None:
-        """Everything between the first signal and the closed port."""
+        """Everything between the first signal and the last connection."""
         app = self._app
         logger.info("stopping", extra={"delay_seconds": shutdown.delay_seconds})
         app.stopping = True
         await stop.patiently(asyncio.Event().wait(), seconds=shutdown.delay_seconds)
+        if self._shared:
+            self._listener.close()
         app.drain.stop()
         await stop.patiently(app.end_watches(shutdown.watch_seconds), seconds=shutdown.watch_seconds + 1)
         await stop.patiently(app.finish(), seconds=request_seconds)
-        await self._listener.close()
+        self._listener.close()
         logger.info("the port is closed", extra={"requests": app.drain.requests, "watches": app.drain.watches})
+        await stop.patiently(self._listener.settled(), seconds=LAST_HANDSHAKES_SECONDS)
+        await self._listener.abort()
+        await stop.patiently(self._connections.silence(), seconds=SILENCE_SECONDS)
+        await stop.patiently(app.finish(), seconds=request_seconds)
         await self._connections.shutdown(0.1)
         self._watching_files.cancel()
+
+
+Ready = Callable[[int, Stores], Awaitable[None]]
 
 
 async def serve(
@@ -419,38 +485,59 @@ async def serve(
     options: StoreOptions,
     certificates: Certificates,
     *,
+    delegates: Delegates,
     stop: Stop,
-    ready: Callable[[int, Stores], Awaitable[None]],
+    ready: Ready,
     environ: Mapping[str, str],
 ) -> None:
     """Serves until told to stop. `ready` is called with the port once everything is served.
 
     The port opens before memory is full, so that health checks can say what is missing and watches are told to wait instead of refused.
+    Only a port that somebody else may still be serving is left to them for a while.
     """
     check_parser()
     raise_descriptor_limit()
     served = composition.kinds(settings.serving.group)
     address, port = settings.serving.bind_address, settings.serving.secure_port
+    shared = is_handed_over(environ, pid=os.getpid())
     sock = listening_socket(address, port, environ=environ, pid=os.getpid())
     stores = await open_stores(options, {composition.store_name(r): attributes.reader(r) for r in served.values()})
     try:
-        app = composition.build(settings, served, stores=stores, trust=lambda: certificates.trust)
-        server = Server(app, certificates, sock)
-        server.open()
-        logger.info("listening", extra={"address": address, "port": server.port})
+        app = composition.build(settings, served, stores=stores, trust=lambda: certificates.trust, delegates=delegates)
+        server = Server(app, certificates, sock, shared=shared)
+        complete = asyncio.ensure_future(_complete(stores, delegates))
         try:
-            await stop.or_done(_announce(stores, server.port, ready))
+            await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
+            if not stop.wanted.is_set():
+                await stop.or_done(ready(server.address[1], stores))
             await stop.wanted.wait()
+        except BaseException:
+            stop.hurry.set()  # a server that never worked keeps nobody waiting
+            raise
         finally:
+            complete.cancel()
+            await asyncio.gather(complete, return_exceptions=True)
             await server.stop(stop, settings.shutdown, request_seconds=settings.limits.request_seconds)
     finally:
         await stores.close()
 
 
-async def _announce(stores: Stores, port: int, ready: Callable[[int, Stores], Awaitable[None]]) -> None:
+async def _complete(stores: Stores, delegates: Delegates) -> None:
+    """Returns when everything is known that has to be known to serve."""
+    await delegates.ready()
     await stores.ready()
+
+
+async def _announce(server: Server, complete: asyncio.Future[None], *, patience: float) -> None:
+    """Opens the port after `patience`, or as soon as all is complete, and returns when it is."""
+    await asyncio.wait((complete,), timeout=patience)
+    if complete.done():
+        await complete
+    server.open()
+    address, port = server.address
+    logger.info("listening", extra={"address": address, "port": port})
+    await complete
     logger.info("ready")
-    await ready(port, stores)
 
 
 def raise_descriptor_limit() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import logging
 import os
 import secrets
 import ssl
@@ -21,9 +22,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from apiserver.config import Authentication, Serving
-from apiserver.filters.authenticate import NotAuthentic, Trust, Verified, Verifier
+from apiserver.cluster.requestheader import ClusterTrust
+from apiserver.config import Authentication, RequestHeader, Serving
+from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Verified, Verifier
 from apiserver.filters.state import Peer
+
+logger = logging.getLogger(__name__)
 
 
 class BadCertificates(Exception):
@@ -143,8 +147,14 @@ def _presented(connection: ssl.SSLObject) -> Sequence[bytes] | None:
 # ---------------------------------------------------------------------------------------------------------------- serving
 
 
-def server_context(*, cert_file: Path, key_file: Path, client_bundles: Iterable[bytes]) -> ssl.SSLContext:
-    """For one generation of files. The handshake accepts the CAs of all bundles; which of them vouches is judged per request."""
+def server_context(
+    *, cert_file: Path, key_file: Path, authorities: Sequence[x509.Certificate] | None
+) -> ssl.SSLContext:
+    """For one generation. The handshake accepts every authority; which of them vouches for what is judged per request.
+
+    None: no client is asked for a certificate. An empty sequence asks for one and refuses whoever has one: authorities are expected that
+    are not known yet, and a connection without its certificate would be nobody's for as long as it lives.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -154,21 +164,26 @@ def server_context(*, cert_file: Path, key_file: Path, client_bundles: Iterable[
         context.load_cert_chain(cert_file, key_file)
     except (OSError, ssl.SSLError) as e:
         raise BadCertificates(f"{cert_file} and {key_file} are no certificate with its key: {e}") from None
-    union = b"\n".join(client_bundles)
-    if union:
+    if authorities is not None:
         context.verify_mode = ssl.CERT_OPTIONAL
-        context.load_verify_locations(cadata=union.decode("ascii", "replace"))
+    if authorities:
+        ders = b"".join(authority.public_bytes(serialization.Encoding.DER) for authority in authorities)
+        try:
+            context.load_verify_locations(cadata=ders)
+        except ssl.SSLError as e:
+            raise BadCertificates(f"a CA bundle cannot be used: {e}") from None
     return context
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The PEM files that a server lives on; an absent one is None."""
+    """The PEM files that a server lives on; an absent one is None. `names` are those of the front proxy of `proxy_ca`."""
 
     cert: Path
     key: Path
     client_ca: Path | None = None
     proxy_ca: Path | None = None
+    names: RequestHeader = NO_HEADERS
 
     @staticmethod
     def of(serving: Serving, authentication: Authentication) -> Files:
@@ -178,6 +193,7 @@ class Files:
             Path(serving.key_file),
             client_ca=Path(client) if client else None,
             proxy_ca=Path(proxy) if proxy else None,
+            names=authentication.request_header,
         )
 
     def signature(self) -> tuple[object, ...]:
@@ -195,14 +211,66 @@ def _state_of(path: Path | None) -> object:
     return state.st_mtime_ns, state.st_size, state.st_ino
 
 
-class Certificates:
-    """The newest good generation of `Files`: what the next handshake uses, and whom each request trusts."""
+NOT_LOOKED_UP = ClusterTrust(client_ca=None, proxy_ca=None, names=None)
 
-    def __init__(self, files: Files) -> None:
+
+class Certificates:
+    """The newest good generation of what the next handshake uses and of whom each request trusts.
+
+    A bundle is that of its file, or else the cluster's; `bundles` says what the cluster's are at the moment, and a change there counts
+    from the next request on. Upstream: kubernetes/apiserver `pkg/server/options/authentication.go` ApplyTo.
+    """
+
+    def __init__(self, files: Files, bundles: Callable[[], ClusterTrust] | None = None) -> None:
         """Raises BadCertificates."""
         self._files = files
-        self._signature = files.signature()
-        self.context, self.trust = _load(files)
+        self._bundles = bundles or (lambda: NOT_LOOKED_UP)
+        self._asks = bundles is not None or files.client_ca is not None or files.proxy_ca is not None
+        self._signature: tuple[object, ...] | None = files.signature()
+        self._own = _read_bundles(files)
+        self._cluster = self._seen = NOT_LOOKED_UP
+        self._authorities = _Authorities.of(self._own, files.names, self._cluster)
+        self._trust = self._authorities.trust()
+        self._context = self._make_context(self._authorities)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake."""
+        if self._bundles() is not self._seen:
+            self._follow()
+        return self._context
+
+    @property
+    def trust(self) -> Trust:
+        """For the next request."""
+        if self._bundles() is not self._seen:
+            self._follow()
+        return self._trust
+
+    def _make_context(self, authorities: _Authorities) -> ssl.SSLContext:
+        return server_context(
+            cert_file=self._files.cert,
+            key_file=self._files.key,
+            authorities=authorities.parsed() if self._asks else None,
+        )
+
+    def _follow(self) -> None:
+        """Takes over what the cluster says now, if that is good."""
+        seen = self._seen = self._bundles()
+        authorities = _Authorities.of(self._own, self._files.names, seen)
+        try:
+            trust = authorities.trust()
+        except BadCertificates as e:
+            logger.error("changed authorities of the cluster are not used", extra={"error": str(e)})
+            return
+        try:
+            context = self._make_context(authorities)
+        except BadCertificates as e:
+            # The serving pair is just being replaced. Rights do not wait for that; handshakes do, until the files are looked at.
+            logger.error("handshakes still use the authorities of before", extra={"error": str(e)})
+            context, self._signature = self._context, None
+        self._cluster = seen
+        self._install(authorities, context, trust)
 
     def refresh(self) -> bool:
         """Reads the files again if they changed, and says whether they had. While they are bad it raises BadCertificates and keeps
@@ -210,19 +278,22 @@ class Certificates:
         signature = self._files.signature()
         if signature == self._signature:
             return False
-        self.context, self.trust = _load(self._files)
-        self._signature = signature
+        own = _read_bundles(self._files)
+        authorities = _Authorities.of(own, self._files.names, self._cluster)
+        self._install(authorities, self._make_context(authorities), authorities.trust())
+        self._own, self._signature = own, signature
         return True
 
+    def _install(self, authorities: _Authorities, context: ssl.SSLContext, trust: Trust) -> None:
+        changed = authorities != self._authorities
+        self._authorities, self._context, self._trust = authorities, context, trust
+        if changed:
+            about = {"clients": _listed(authorities.client), "front_proxy": _listed(authorities.proxy)}
+            logger.info("authorities changed", extra=about)
 
-def _load(files: Files) -> tuple[ssl.SSLContext, Trust]:
-    client, proxy = _read(files.client_ca), _read(files.proxy_ca)
-    context = server_context(
-        cert_file=files.cert, key_file=files.key, client_bundles=[pem for pem in (client, proxy) if pem is not None]
-    )
-    return context, Trust(
-        client=verifier(client) if client is not None else None, proxy=verifier(proxy) if proxy is not None else None
-    )
+
+def _read_bundles(files: Files) -> tuple[bytes | None, bytes | None]:
+    return _read(files.client_ca), _read(files.proxy_ca)
 
 
 def _read(path: Path | None) -> bytes | None:
@@ -232,6 +303,51 @@ def _read(path: Path | None) -> bytes | None:
         return path.read_bytes()
     except OSError as e:
         raise BadCertificates(f"{path} cannot be read: {e.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Authorities:
+    """The bundles of one generation, as PEM, and the front proxy's names."""
+
+    client: bytes | None
+    proxy: bytes | None
+    names: RequestHeader
+
+    @staticmethod
+    def of(own: tuple[bytes | None, bytes | None], names: RequestHeader, cluster: ClusterTrust) -> _Authorities:
+        """Item by item: what a file says is not looked up."""
+        client, proxy = own
+        if client is None:
+            client = cluster.client_ca
+        if proxy is not None:
+            return _Authorities(client, proxy, names)
+        if (
+            cluster.names is None
+        ):  # without its list of names every holder of such a certificate would be the front proxy
+            return _Authorities(client, None, NO_HEADERS)
+        return _Authorities(client, cluster.proxy_ca, cluster.names)
+
+    def parsed(self) -> list[x509.Certificate]:
+        """All, each once. Raises BadCertificates."""
+        return list(
+            dict.fromkeys(ca for pem in (self.client, self.proxy) if pem is not None for ca in certificates(pem))
+        )
+
+    def trust(self) -> Trust:
+        """Raises BadCertificates."""
+        return Trust(
+            client=verifier(self.client) if self.client is not None else None,
+            proxy=verifier(self.proxy) if self.proxy is not None else None,
+            names=self.names,
+        )
+
+
+def _listed(pem: bytes | None) -> str:
+    """For the log."""
+    return "; ".join(
+        f"{ca.subject.rfc4514_string()[:256]} until {ca.not_valid_after_utc:%Y-%m-%d}"
+        for ca in (certificates(pem) if pem is not None else ())
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- making

@@ -59,6 +59,18 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An authorizer's answer. Neither `allowed` nor `denied` is no opinion, which refuses as well unless somebody else allows.
+
+    `reason` is shown to the client of a refused request.
+    """
+
+    allowed: bool
+    denied: bool = False
+    reason: str = ""
+
+
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 MASTERS = "system:masters"
 

@@ -3,10 +3,11 @@
 The only reader of identity headers (`tests/structure` checks that): they are believed from a peer whose certificate the front proxy's
 CA signed and whose common name is allowed, from nobody else (traps T2 and T3), and nothing behind this filter sees them.
 How a certificate is verified is handed in, one function per CA bundle: that a handshake succeeded proves nothing here, since the
-handshake accepts the CAs of both bundles.
+handshake accepts the CAs of both bundles. Tokens are somebody else's to judge, and the only thing that is waited for. (A token in a
+WebSocket's subprotocol is no method here: upgrades are refused before anybody is asked who they are.)
 
-Upstream: kubernetes/apiserver `pkg/endpoints/filters/authentication.go`, `pkg/authentication/request/{headerrequest,x509,bearertoken}/`,
-`pkg/authentication/request/union/union.go`, `pkg/authentication/group/authenticated_group_adder.go`.
+Upstream: kubernetes/apiserver `pkg/endpoints/filters/authentication.go`, `pkg/authentication/authenticatorfactory/delegating.go` (the
+order), `pkg/authentication/request/{headerrequest,x509,bearertoken,union}/`, `pkg/authentication/group/authenticated_group_adder.go`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
@@ -24,7 +26,10 @@ from multidict import CIMultiDictProxy
 
 from apiserver import metrics
 from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import ANONYMOUS, User
+from apiserver.cluster.errors import ClusterError
+from apiserver.cluster.tokens import BadToken
 from apiserver.config import RequestHeader
 from apiserver.filters.state import Handler, Peer, Request
 
@@ -44,6 +49,10 @@ class NotAuthentic(Exception):
     """Credentials were shown and are not good. The text is for the log; clients are told nothing."""
 
 
+class NoCredentials(NotAuthentic):
+    """None were shown, where nobody may be anonymous."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verified:
     """A peer's own certificate once a chain to a bundle was found, and when that chain ends (seconds since the epoch)."""
@@ -56,19 +65,41 @@ Verifier = Callable[[Peer, float], Verified]
 """Finds a chain at a time; raises NotAuthentic."""
 
 
+NO_HEADERS = RequestHeader(
+    ca_file="", allowed_names=(), username_headers=(), group_headers=(), uid_headers=(), extra_prefixes=()
+)
+"""Those of a front proxy that nobody knows: no request names a user."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The CA bundles in force, as verifiers; a changed bundle is a new Trust. None: no such bundle, the method abstains."""
+    """The CA bundles in force, as verifiers, and the front proxy's names; whatever changes, it is a new Trust.
+
+    None: no such bundle, the method abstains.
+    """
 
     client: Verifier | None
     proxy: Verifier | None
+    names: RequestHeader = NO_HEADERS
+
+
+class TokenReviewer(Protocol):
+    async def review(self, token: str) -> User:
+        """Whose token it is, with the groups that the reviewer knows. Raises BadToken, and ClusterError when that cannot be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A bearer token that has to be reviewed, and what was wrong with the credentials that come before it."""
+
+    token: str
+    mistakes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
     """What a peer's certificates are worth under one Trust, until a time. `user` is None without a common name or with an error."""
 
-    trust: Trust
     until: float
     proxy: bool
     user: User | None
@@ -80,33 +111,57 @@ def authenticate(
     handler: Handler,
     *,
     trust: Callable[[], Trust],
-    names: RequestHeader,
+    tokens: TokenReviewer | None,
     anonymous: bool,
     now: Callable[[], float],
     clock: Callable[[], float],
 ) -> Handler:
-    """`now` is the wall clock (certificates), `clock` a monotonic one (latency)."""
-    identify = Identify(trust=trust, names=names, anonymous=anonymous, now=now)
-    good, bad = (
+    """`now` is the wall clock (certificates), `clock` a monotonic one (latency). Without `tokens` every token is a bad one."""
+    identify = Identify(trust=trust, anonymous=anonymous, now=now)
+    reviewer = tokens or NoReviewer()
+    good, none, bad = (
         (metrics.AUTHENTICATION_ATTEMPTS.labels(result), metrics.AUTHENTICATION_SECONDS.labels(result))
-        for result in ("success", "error")
+        for result in ("success", "failure", "error")
     )
-    metrics.FILTER_SECONDS.adopt(metrics.Total((good[1], bad[1])), "authentication")
+    metrics.FILTER_SECONDS.adopt(metrics.Total((good[1], none[1], bad[1])), "authentication")
 
     def authenticating(request: Request) -> Awaitable[web.StreamResponse]:
         started = clock()
         try:
-            user = request.user = identify(request)
+            found = identify(request)
         except NotAuthentic as e:
-            _count(bad, clock() - started)
-            about = {"error": str(e)[:1024], "source": request.remote}
-            logger.warning("unable to authenticate the request", extra=about)
-            raise errors.unauthorized() from None
+            raise refuse(request, e, started=started) from None
+        if isinstance(found, Shown):
+            return reviewing(request, found, started=started)
+        return accept(request, found, started=started)
+
+    async def reviewing(request: Request, shown: Shown, *, started: float) -> web.StreamResponse:
+        try:
+            user = await reviewer.review(shown.token)
+        except (BadToken, ClusterError) as e:
+            raise refuse(request, NotAuthentic("; ".join((*shown.mistakes, str(e)))), started=started) from None
+        return await accept(request, with_authenticated(user), started=started)
+
+    def accept(request: Request, user: User, *, started: float) -> Awaitable[web.StreamResponse]:
+        request.user = user
         _count(good, clock() - started)
         metrics.AUTHENTICATED_REQUESTS.labels(_bucket(user.name)).inc()
         return handler(request)
 
+    def refuse(request: Request, error: NotAuthentic, *, started: float) -> StatusError:
+        _count(none if isinstance(error, NoCredentials) else bad, clock() - started)
+        about = {"error": str(error)[:1024], "source": request.remote}
+        logger.warning("unable to authenticate the request", extra=about)
+        return errors.unauthorized()
+
     return authenticating
+
+
+class NoReviewer:
+    """Stands where nobody can review tokens. Upstream ignores them then, and whoever shows one is anonymous."""
+
+    async def review(self, token: str) -> User:
+        raise BadToken("no token authenticator is configured")
 
 
 def _count(children: tuple[metrics.Value, metrics.Distribution], seconds: float) -> None:
@@ -128,17 +183,20 @@ def _bucket(name: str) -> str:
 class Identify:
     """The methods in order: the first success wins, an error of one does not stop the next, and anybody who erred is not anonymous."""
 
-    def __init__(
-        self, *, trust: Callable[[], Trust], names: RequestHeader, anonymous: bool, now: Callable[[], float]
-    ) -> None:
-        self._trust = trust
-        self._allowed = names.allowed_names
-        self._proxied = ProxiedUsers(names)
+    def __init__(self, *, trust: Callable[[], Trust], anonymous: bool, now: Callable[[], float]) -> None:
+        self._trusted = trust
         self._anonymous = anonymous
         self._now = now
+        self._follow(trust())
+
+    def _follow(self, trust: Trust) -> None:
+        """What was found out under another Trust is forgotten."""
+        self._trust = trust
+        self._proxied = ProxiedUsers(trust.names)
         self._known: dict[bytes, _Credentials] = {}
 
-    def __call__(self, request: Request) -> User:
+    def __call__(self, request: Request) -> User | Shown:
+        """Who sent it, or the token that says who did."""
         mistakes: tuple[str, ...] = ()
         if request.peer is not None:
             now = self._now()
@@ -151,34 +209,37 @@ class Identify:
                 metrics.CLIENT_CERTIFICATE_SECONDS.only.observe(credentials.user_ends - now)
                 return credentials.user
             mistakes = credentials.mistakes
-        if _bears_token(request):
-            mistakes = (*mistakes, "no token authenticator is configured")
+        token = bearer_token(request)
+        if token is not None:
+            return Shown(token, mistakes)
         if mistakes:
             raise NotAuthentic("; ".join(mistakes))
         if not self._anonymous:
-            raise NotAuthentic("no credentials provided")
+            raise NoCredentials("no credentials provided")
         return ANONYMOUS
 
     def _credentials(self, peer: Peer, now: float) -> _Credentials:
         """Verification costs more than the rest of the request, so its result is kept while bundle and certificates allow."""
-        trust = self._trust()
+        trust = self._trusted()
+        if trust is not self._trust:
+            self._follow(trust)
         known = self._known.get(peer.key)
-        if known is not None and known.trust is trust and now < known.until:
+        if known is not None and now < known.until:
             return known
         self._known.pop(peer.key, None)
         while len(self._known) >= CACHED_PEERS:
             del self._known[next(iter(self._known))]
-        credentials = self._known[peer.key] = _verify(peer, trust, allowed=self._allowed, now=now)
+        credentials = self._known[peer.key] = _verify(peer, trust, now=now)
         return credentials
 
 
-def _verify(peer: Peer, trust: Trust, *, allowed: Sequence[str], now: float) -> _Credentials:
+def _verify(peer: Peer, trust: Trust, *, now: float) -> _Credentials:
     until, proxy, user, user_ends = float("inf"), False, None, 0.0
     mistakes: list[str] = []
     if trust.proxy is not None:
         try:
             verified = trust.proxy(peer, now)
-            _check_allowed(common_name(verified.certificate), allowed)
+            _check_allowed(common_name(verified.certificate), trust.names.allowed_names)
             until, proxy = verified.until, True
         except NotAuthentic as e:
             mistakes.append(str(e))
@@ -191,7 +252,7 @@ def _verify(peer: Peer, trust: Trust, *, allowed: Sequence[str], now: float) -> 
             mistakes.append(str(e))
     if mistakes:
         until = min(until, now + FAILURE_SECONDS)
-    return _Credentials(trust, until, proxy, user, user_ends, tuple(mistakes))
+    return _Credentials(until, proxy, user, user_ends, tuple(mistakes))
 
 
 def _check_allowed(name: str, allowed: Sequence[str]) -> None:
@@ -316,16 +377,19 @@ def _is_text(value: str) -> bool:
 # ---------------------------------------------------------------------------------------------------------------- tokens
 
 
-def _bears_token(request: Request) -> bool:
-    """Whether a bearer token is shown. Another scheme, or none, is no credential."""
+def bearer_token(request: Request) -> str | None:
+    """The bearer token that is shown. Another scheme, or none, is no credential."""
     header = request.headers.get("Authorization")
     if header is None:
-        return False
+        return None
     parts = header.strip().split(" ", 2)
     if len(parts) < 2 or parts[0].lower() != "bearer":
-        return False
-    if not parts[1]:
+        return None
+    token = parts[1]
+    if not token:
         if len(parts) == 3:
             request.exchange.warnings.add(TOKEN_AFTER_SPACE)
-        return False
-    return True
+        return None
+    if not _is_text(token):
+        raise NotAuthentic("the bearer token is not UTF-8")
+    return token

@@ -1,14 +1,15 @@
 """May this user do this? Asks an authorizer and words the refusal.
 
-Upstream: kubernetes/apiserver `pkg/endpoints/filters/authorization.go`, `pkg/endpoints/handlers/responsewriters/errors.go`,
-`pkg/authorization/path/path.go`; the rules of `Local` are those of kubernetes/kubernetes
-`plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go`.
+Whoever cannot be asked has not allowed anything: the request ends with 500.
+Upstream: kubernetes/apiserver `pkg/endpoints/filters/authorization.go`, `pkg/server/options/authorization.go` (the order),
+`pkg/endpoints/handlers/responsewriters/errors.go`, `pkg/authorization/path/path.go`; the rules of `Local` are those of
+kubernetes/kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from aiohttp import web
@@ -17,43 +18,50 @@ from apiserver import metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.apimachinery.request import MASTERS, RequestInfo, User
+from apiserver.apimachinery.request import MASTERS, Decision, RequestInfo, User
+from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED
-from apiserver.filters.request_info import escape
+from apiserver.filters.request_info import escape, internal_error
 from apiserver.filters.state import Handler, Request
 
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """`allowed` False is both a denial and no opinion; `reason` is shown to the client of a refused request."""
-
-    allowed: bool
-    reason: str = ""
+logger = logging.getLogger(__name__)
 
 
 class Authorizer(Protocol):
-    async def authorize(self, user: User, info: RequestInfo) -> Decision: ...
+    async def authorize(self, user: User, info: RequestInfo) -> Decision:
+        """Raises ClusterError when nobody can say."""
 
 
 def authorize(handler: Handler, *, authorizer: Authorizer, clock: Callable[[], float]) -> Handler:
-    outcomes = {
-        outcome: (metrics.AUTHORIZATION_ATTEMPTS.labels(label), metrics.AUTHORIZATION_SECONDS.labels(label))
-        for outcome, label in ((True, "allowed"), (False, "no-opinion"))
-    }
-    metrics.FILTER_SECONDS.adopt(metrics.Total([seconds for _, seconds in outcomes.values()]), "authorization")
+    allowed, denied, no_opinion, error = (
+        (metrics.AUTHORIZATION_ATTEMPTS.labels(result), metrics.AUTHORIZATION_SECONDS.labels(result))
+        for result in ("allowed", "denied", "no-opinion", "error")
+    )
+    results = (allowed, denied, no_opinion, error)
+    metrics.FILTER_SECONDS.adopt(metrics.Total([seconds for _, seconds in results]), "authorization")
 
     async def authorizing(request: Request) -> web.StreamResponse:
         user, info = request.user, request.info
         started = clock()
-        decision = await authorizer.authorize(user, info)
-        attempts, seconds = outcomes[decision.allowed]
-        attempts.inc()
-        seconds.observe(clock() - started)
+        try:
+            decision = await authorizer.authorize(user, info)
+        except ClusterError as e:
+            _count(error, clock() - started)
+            logger.error("authorization failed", extra={"error": str(e)[:1024], "audit_id": request.audit_id[:64]})
+            raise internal_error(request.raw_path, str(e)) from e
+        result = allowed if decision.allowed else denied if decision.denied else no_opinion
+        _count(result, clock() - started)
         if not decision.allowed:
             raise forbidden(user, info, decision.reason)
         return await handler(request)
 
     return authorizing
+
+
+def _count(children: tuple[metrics.Value, metrics.Distribution], seconds: float) -> None:
+    attempts, latency = children
+    attempts.inc()
+    latency.observe(seconds)
 
 
 def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
@@ -73,27 +81,46 @@ def _cannot(user: User, info: RequestInfo) -> str:
     return f"{who} resource {go_quote(resource)} in API group {go_quote(info.group)} {where}"
 
 
-ALWAYS_ALLOWED = frozenset({"/healthz", "/livez", "/readyz"})
-_PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
-_DISCOVERY = frozenset({"/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version", "/version/"})
-_DISCOVERY_BELOW = ("/api/", "/apis/", "/openapi/")
+# ---------------------------------------------------------------------------------------------------------------- authorizers
+
 _ALLOWED, _NO_OPINION = Decision(allowed=True), Decision(allowed=False)
 
 
-class Local:
-    """Decides without asking anybody: `system:masters` may do all, everybody may see what the roles system:discovery and
-    system:public-info-viewer show, and nobody may do anything else."""
+class Delegated:
+    """Asks another authorizer, but not about `system:masters` and not about what everybody may see.
+
+    `always_allowed` are paths without resource, whatever the method; a `*` at the end makes a prefix, and a leading slash does not count.
+    """
+
+    def __init__(self, inner: Authorizer, *, always_allowed: Sequence[str]) -> None:
+        self._inner = inner
+        paths = [path.removeprefix("/") for path in always_allowed]
+        self._paths = frozenset(path for path in paths if not path.endswith("*"))
+        self._prefixes = tuple(path[:-1] for path in paths if path.endswith("*"))
 
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
         if MASTERS in user.groups:
             return _ALLOWED
-        if info.is_resource:
+        if not info.is_resource:
+            path = info.path.removeprefix("/")
+            if path in self._paths or path.startswith(self._prefixes):
+                return _ALLOWED
+        return await self._inner.authorize(user, info)
+
+
+_PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
+_DISCOVERY = frozenset({"/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version", "/version/"})
+_DISCOVERY_BELOW = ("/api/", "/apis/", "/openapi/")
+
+
+class Local:
+    """Decides without asking anybody: everybody may see what the roles system:discovery and system:public-info-viewer show, and nobody
+    may do anything else."""
+
+    async def authorize(self, user: User, info: RequestInfo) -> Decision:
+        if info.is_resource or info.verb != "get":
             return _NO_OPINION
         path = info.path
-        if path in ALWAYS_ALLOWED:
-            return _ALLOWED
-        if info.verb != "get":
-            return _NO_OPINION
         authenticated = AUTHENTICATED in user.groups
         if path in _PUBLIC and (authenticated or UNAUTHENTICATED in user.groups):
             return _ALLOWED

@@ -1,7 +1,7 @@
 """Acting as somebody else: each requested attribute is authorized for the sender with the verb `impersonate`.
 
 Ignoring these headers would let the caller act with more rights than it asked for. Upstream: kubernetes/apiserver
-`pkg/endpoints/filters/impersonation/{impersonation,constrained_impersonation}.go` (the legacy rules, the newer error texts).
+`pkg/endpoints/filters/impersonation/{impersonation,constrained_impersonation,mode}.go` (the legacy rules, the newer error texts).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from multidict import CIMultiDictProxy
 from apiserver.apimachinery import errors, names
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import ANONYMOUS, RequestInfo, User
+from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED, unescape_key
 from apiserver.filters.authorize import Authorizer, forbidden
 from apiserver.filters.state import Handler, Request
@@ -47,7 +48,11 @@ async def _become(request: Request, authorizer: Authorizer) -> None:
         return
     sender = request.user
     for info in attributes(wanted):
-        decision = await authorizer.authorize(sender, info)
+        try:
+            decision = await authorizer.authorize(sender, info)
+        except ClusterError as e:
+            # Unlike for the request itself, upstream makes no 500 of it (mode.go checkAuthorization).
+            raise forbidden(sender, info, str(e)) from e
         if not decision.allowed:
             raise forbidden(sender, info, decision.reason)
     request.user = with_default_groups(wanted)
@@ -82,13 +87,13 @@ def attributes(wanted: User) -> Iterator[RequestInfo]:
         yield _attribute("serviceaccounts", account[1], namespace=account[0])
     else:
         yield _attribute("users", wanted.name)
+    if wanted.uid:
+        yield _attribute("uids", wanted.uid, group="authentication.k8s.io")
     for group in wanted.groups:
         yield _attribute("groups", group)
     for key, values in wanted.extra.items():
         for value in values:
             yield _attribute("userextras", value, group="authentication.k8s.io", subresource=key)
-    if wanted.uid:
-        yield _attribute("uids", wanted.uid, group="authentication.k8s.io")
 
 
 def _attribute(resource: str, name: str, *, group: str = "", namespace: str = "", subresource: str = "") -> RequestInfo:

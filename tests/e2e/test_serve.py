@@ -12,8 +12,10 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Self
 
 import pytest
 
@@ -39,6 +41,10 @@ def until(happens: Callable[[], bool], what: str) -> None:
     while not happens():
         assert time.monotonic() < end, f"{what} did not happen"
         time.sleep(0.02)
+
+
+def until_log(authorities: Authorities, text: str, times: int) -> None:
+    until(lambda: authorities.log().count(text) == times, f"{text} for the {times}. time")
 
 
 def sluice(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -74,8 +80,8 @@ def store(tmp_path: pathlib.Path) -> Iterator[str]:
         process.wait(SECONDS)
 
 
-class Cluster:
-    """The certificates of a cluster, in files."""
+class Authorities:
+    """The certificates of everybody, in files."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
@@ -89,10 +95,14 @@ class Cluster:
         }.items():  # fmt: skip
             (folder / name).write_bytes(content)
 
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
     @property
     def flags(self) -> list[str]:
         at = self.folder
         return [
+            "--standalone",
             "--tls-cert-file", f"{at}/serving.crt", "--tls-private-key-file", f"{at}/serving.key", "--client-ca-file", f"{at}/users.crt",
             "--requestheader-client-ca-file", f"{at}/proxies.crt", "--requestheader-allowed-names", "front-proxy",
         ]  # fmt: skip
@@ -111,9 +121,9 @@ class Cluster:
 class Serve:
     """A running `sluice serve`."""
 
-    def __init__(self, cluster: Cluster, url: str, *flags: str, sock: socket.socket | None = None) -> None:
-        self.cluster = cluster
-        self.log = cluster.folder / "log"
+    def __init__(self, authorities: Authorities, url: str, *flags: str, sock: socket.socket | None = None) -> None:
+        self.authorities = authorities
+        self.log = authorities.folder / "log"
         if sock is None:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -121,7 +131,7 @@ class Serve:
         else:
             self.port = sock.getsockname()[1]
         words = ["serve", "--bind-address", "127.0.0.1", "--secure-port", str(self.port), "--logging-format", "json"]
-        words += [*cluster.flags, *flags]
+        words += [*authorities.flags, *flags]
         environ = {**os.environ, "SLUICE_REDIS_URL": url}
         command = [sys.executable, "-m", "apiserver", *words]
         if sock is not None:
@@ -151,7 +161,7 @@ class Serve:
         body: str | None = None,
     ) -> Reply:
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, context=self.cluster.context(holder), timeout=SECONDS
+            "127.0.0.1", self.port, context=self.authorities.context(holder), timeout=SECONDS
         )
         try:
             connection.request("GET", path, headers=dict(headers or {}))
@@ -178,22 +188,22 @@ class Serve:
 
 
 @pytest.fixture
-def cluster(tmp_path: pathlib.Path) -> Cluster:
-    return Cluster(tmp_path / "cluster")
+def authorities(tmp_path: pathlib.Path) -> Authorities:
+    return Authorities(tmp_path / "authorities")
 
 
 @pytest.fixture
-def serving(cluster: Cluster, store: str) -> Iterator[Serve]:
+def serving(authorities: Authorities, store: str) -> Iterator[Serve]:
     assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
     with Serve(
-        cluster, store, "--shutdown-delay-duration", "0", "--shutdown-watch-termination-grace-period", "0"
+        authorities, store, "--shutdown-delay-duration", "0", "--shutdown-watch-termination-grace-period", "0"
     ) as server:
         yield server.ready()
 
 
-def test_a_store_that_was_never_initialised_is_refused_until_it_is(cluster: Cluster, store: str) -> None:
-    admin = issue("admin", cluster.users, groups=("system:masters",))
-    with Serve(cluster, store) as server:
+def test_a_store_that_was_never_initialised_is_refused_until_it_is(authorities: Authorities, store: str) -> None:
+    admin = issue("admin", authorities.users, groups=("system:masters",))
+    with Serve(authorities, store) as server:
         assert server.ask("/readyz").status == 500
         assert "[-]caches failed: reason withheld\n" in server.ask("/readyz").text
         until(lambda: "sluice store init" in server.ask("/readyz/caches", admin).text, "the reason")
@@ -213,22 +223,24 @@ def test_a_store_that_was_never_initialised_is_refused_until_it_is(cluster: Clus
     assert f"{GROUP}/resourceslices: epoch" in sluice("store", "info", SLUICE_REDIS_URL=store).stdout
 
 
-def test_identity_comes_from_certificates_and_from_the_front_proxy_alone(serving: Serve, cluster: Cluster) -> None:
+def test_identity_comes_from_certificates_and_from_the_front_proxy_alone(
+    serving: Serve, authorities: Authorities
+) -> None:
     path, root = f"{V1}/deviceclasses", {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
-    admin = issue("admin", cluster.users, groups=("system:masters",))
-    jane, proxy = issue("jane", cluster.users), issue("front-proxy", cluster.proxies)
+    admin = issue("admin", authorities.users, groups=("system:masters",))
+    jane, proxy = issue("jane", authorities.users), issue("front-proxy", authorities.proxies)
     assert serving.ask(path, admin).status == 200
     assert serving.ask(path, proxy, root).status == 200
     for holder, name in (
         (None, "system:anonymous"),
         (jane, "jane"),
-        (issue("front-proxy", cluster.users), "front-proxy"),
+        (issue("front-proxy", authorities.users), "front-proxy"),
     ):
         answer = serving.ask(path, holder, root)
         assert answer.status == 403
         assert f'User "{name}" cannot list' in answer.json["message"]
     assert serving.ask(path, proxy, {"X-Remote-User": "joe"}).status == 403
-    for holder in (issue("other-proxy", cluster.proxies), proxy):
+    for holder in (issue("other-proxy", authorities.proxies), proxy):
         answer = serving.ask(path, holder, root if holder is not proxy else {})
         assert (answer.status, answer.json["message"]) == (401, "Unauthorized")
     assert serving.ask(path, None, {"Authorization": "Bearer x"}).status == 401
@@ -244,12 +256,12 @@ def test_plain_http_on_the_tls_port_is_told_so(serving: Serve) -> None:
     assert said == b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
-def test_a_connection_that_is_neither_is_closed_and_counted(serving: Serve, cluster: Cluster) -> None:
+def test_a_connection_that_is_neither_is_closed_and_counted(serving: Serve, authorities: Authorities) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), timeout=SECONDS) as connection:
         connection.sendall(b"\x00\x01\x02")
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(100) == b""
-    admin = issue("admin", cluster.users, groups=("system:masters",))
+    admin = issue("admin", authorities.users, groups=("system:masters",))
     [line] = [
         x
         for x in serving.ask("/metrics", admin).text.splitlines()
@@ -258,8 +270,8 @@ def test_a_connection_that_is_neither_is_closed_and_counted(serving: Serve, clus
     assert float(line.split()[1]) >= 1
 
 
-def test_only_http_one_is_offered_and_sessions_are_not_resumed(serving: Serve, cluster: Cluster) -> None:
-    context = cluster.context(None)
+def test_only_http_one_is_offered_and_sessions_are_not_resumed(serving: Serve, authorities: Authorities) -> None:
+    context = authorities.context(None)
     context.set_alpn_protocols(["h2", "http/1.1"])
     with (
         socket.create_connection(("127.0.0.1", serving.port), timeout=SECONDS) as plain,
@@ -271,14 +283,14 @@ def test_only_http_one_is_offered_and_sessions_are_not_resumed(serving: Serve, c
         assert connection.session is None or not connection.session.has_ticket
 
 
-def test_a_stop_is_announced_then_served_then_ends_watches_cleanly(cluster: Cluster, store: str) -> None:
-    admin = issue("admin", cluster.users, groups=("system:masters",))
+def test_a_stop_is_announced_then_served_then_ends_watches_cleanly(authorities: Authorities, store: str) -> None:
+    admin = issue("admin", authorities.users, groups=("system:masters",))
     assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
     flags = ["--shutdown-delay-duration", "2s", "--shutdown-watch-termination-grace-period", "1s"]
-    with Serve(cluster, store, *flags) as server:
+    with Serve(authorities, store, *flags) as server:
         server.ready()
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", server.port, context=cluster.context(admin), timeout=SECONDS
+            "127.0.0.1", server.port, context=authorities.context(admin), timeout=SECONDS
         )
         connection.request("GET", f"{V1}/deviceclasses?watch=1")
         watch = connection.getresponse()
@@ -295,20 +307,160 @@ def test_a_stop_is_announced_then_served_then_ends_watches_cleanly(cluster: Clus
     assert "hunter2" not in server.log.read_text()
 
 
-def test_a_second_signal_does_not_wait(cluster: Cluster, store: str) -> None:
+def test_a_second_signal_does_not_wait(authorities: Authorities, store: str) -> None:
     assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
-    with Serve(cluster, store, "--shutdown-delay-duration", "1h") as server:
+    with Serve(authorities, store, "--shutdown-delay-duration", "1h") as server:
         server.ready()
         server.process.send_signal(signal.SIGTERM)
         until(lambda: server.ask("/readyz").status == 500, "unreadiness")
         assert server.stop() == 0
 
 
-def test_a_listening_socket_is_taken_over(cluster: Cluster, store: str) -> None:
+def test_a_listening_socket_is_taken_over(authorities: Authorities, store: str) -> None:
     assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
-    with socket.create_server(("127.0.0.1", 0)) as sock, Serve(cluster, store, sock=sock) as server:
+    with socket.create_server(("127.0.0.1", 0)) as sock, Serve(authorities, store, sock=sock) as server:
         server.ready()
         assert server.port == sock.getsockname()[1]
+
+
+class Client:
+    """Does one thing over and over until it is stopped, and keeps what went wrong."""
+
+    def __init__(self, server: Serve, holder: Holder) -> None:
+        self._server = server
+        self._context = server.authorities.context(holder)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.failures: list[str] = []
+        self.rounds = 0
+
+    def _run(self) -> None:
+        try:
+            while not self._done.is_set():
+                self._round()
+                self.rounds += 1
+        except Exception as e:  # noqa: BLE001 - whatever it is, the test is to fail with it
+            self.failures.append(repr(e))
+
+    def _round(self) -> None:
+        raise NotImplementedError
+
+    def goes_on(self) -> None:
+        """Waits until it has done some more, or has failed."""
+        rounds = self.rounds + 20
+        until(lambda: self.rounds > rounds or bool(self.failures), "more of the same")
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("127.0.0.1", self._server.port, context=self._context, timeout=SECONDS)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def finish(self) -> None:
+        """After the round that it is in."""
+        self._done.set()
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+        self._thread.join()
+
+
+class Writer(Client):
+    """Creates objects, on one connection for as long as the server allows, and never repeats a request."""
+
+    def __init__(self, server: Serve, holder: Holder, prefix: str) -> None:
+        super().__init__(server, holder)
+        self._prefix = prefix
+        self._connection = self._connect()
+        self.created: list[str] = []
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._connection.close()
+
+    def _round(self) -> None:
+        name = f"{self._prefix}-{self.rounds}"
+        body = json.dumps({"metadata": {"name": name}, "spec": {}})
+        self._connection.request("POST", f"{V1}/deviceclasses", body, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        answer.read()
+        assert answer.status == 201, f"{answer.status} for {name}"
+        self.created.append(name)
+        time.sleep(0.005)
+
+
+class Visitor(Client):
+    """Reads, on a new connection each time."""
+
+    def _round(self) -> None:
+        with contextlib.closing(self._connect()) as connection:
+            connection.request("GET", f"{V1}/deviceclasses?resourceVersion=0&limit=1")
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200, answer.status
+
+
+class Informer(Client):
+    """Watches, and resumes where a watch ended, as client-go does: only 429 is waited out, and nothing is listed a second time."""
+
+    def __init__(self, server: Serve, holder: Holder) -> None:
+        super().__init__(server, holder)
+        with contextlib.closing(self._connect()) as connection:
+            connection.request("GET", f"{V1}/deviceclasses")
+            self._version = json.loads(connection.getresponse().read())["metadata"]["resourceVersion"]
+        self.seen: list[str] = []
+        self.refused = 0
+
+    def _round(self) -> None:
+        with contextlib.closing(self._connect()) as connection:
+            path = f"{V1}/deviceclasses?watch=1&timeoutSeconds=600&resourceVersion={self._version}"
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            if answer.status == 429:
+                self.refused += 1
+                assert answer.headers["Retry-After"] == "1"
+                self._done.wait(1)
+                return
+            assert answer.status == 200, answer.status
+            while line := answer.readline():  # IncompleteRead without the terminating chunk
+                event = json.loads(line)
+                assert event["type"] == "ADDED", event
+                self._version = event["object"]["metadata"]["resourceVersion"]
+                self.seen.append(event["object"]["metadata"]["name"])
+
+
+def test_a_successor_on_the_same_socket_is_noticed_by_nobody(authorities: Authorities, store: str) -> None:
+    assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
+    admin = issue("admin", authorities.users, groups=("system:masters",))
+    flags = ["--shutdown-delay-duration", "0", "--shutdown-watch-termination-grace-period", "300ms"]
+    with contextlib.ExitStack() as stack:
+        sock = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096))
+        servers = [stack.enter_context(Serve(authorities, store, *flags, sock=sock)).ready()]
+        readers = [stack.enter_context(Informer(servers[0], admin)) for _ in range(3)]
+        visitors = [stack.enter_context(Visitor(servers[0], admin)) for _ in range(2)]
+        writers = [stack.enter_context(Writer(servers[0], admin, f"w{n}")) for n in range(3)]
+        clients: list[Client] = [*readers, *visitors, *writers]
+        for generation in (2, 3):
+            successor = stack.enter_context(Serve(authorities, store, *flags, sock=sock))
+            until_log(authorities, '"msg":"ready"', generation)
+            assert servers[-1].stop() == 0
+            servers.append(successor)
+            for client in (*visitors, *writers):
+                client.goes_on()
+        for client in (*visitors, *writers):
+            client.__exit__()
+        created = sorted(name for writer in writers for name in writer.created)
+        assert [client.failures for client in clients if client.failures] == []
+        until(lambda: all(len(reader.seen) >= len(created) for reader in readers), "the last events")
+        for reader in readers:
+            assert sorted(reader.seen) == created
+        for reader in readers:
+            reader.finish()
+        assert servers[-1].stop() == 0  # ends the watches
+        for reader in readers:
+            reader.__exit__()
+        assert [client.failures for client in clients if client.failures] == []
 
 
 def test_mistakes_are_told_all_at_once_with_exit_code_two() -> None:
@@ -331,6 +483,13 @@ def test_failures_are_told_in_one_line(tmp_path: pathlib.Path) -> None:
     assert gone.returncode == 1
     assert gone.stderr.startswith("sluice: ")
     assert len(gone.stderr.splitlines()) == 1
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("{}")
+    pair = ["--tls-cert-file", str(kubeconfig), "--tls-private-key-file", str(kubeconfig), "--redis-url", "redis://h"]
+    unusable = sluice("serve", "--authentication-kubeconfig", str(kubeconfig), *pair)
+    assert unusable.returncode == 1
+    assert unusable.stderr.startswith(f"sluice: {kubeconfig} ")
+    assert len(unusable.stderr.splitlines()) == 1
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         busy = sluice("dev", "--data-dir", str(tmp_path / "data"), "--secure-port", port)

@@ -21,8 +21,13 @@ READERS: dict[str, set[str]] = {
 }
 """Beginnings of header names, and who may name them."""
 NAMES: dict[str, set[str]] = {
-    # OpenAPI says where a token goes, a metric has a label of that name.
-    "authorization": {"filters/authenticate.py", "discovery/openapi_docs.py", "filters/authorize.py"},
+    # OpenAPI says where a token goes, a metric has a label of that name, and to kube-apiserver we show a token of our own.
+    "authorization": {
+        "filters/authenticate.py",
+        "discovery/openapi_docs.py",
+        "filters/authorize.py",
+        "cluster/client.py",
+    },
     "cookie": set(),
     "x-real-ip": set(),
 }

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from apiserver import app, config, tls
+from apiserver import app, config, delegation, tls
+from apiserver.admission.attributes import Attributes
+from apiserver.admission.chain import Chain
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.cluster.errors import ClusterError
+from apiserver.filters import authorize
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.state import Peer
 from apiserver.storage.errors import Initializing, Unavailable
@@ -62,12 +69,17 @@ class NoStores(Mapping[str, NoStore]):
 
 
 class Rig:
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, **answers: Any) -> None:
+        """`answers` replace what the delegates of `dev` say."""
         self.stores = NoStores()
         settings = config.parse(["dev", *flags], {})
         trust = Trust(client=tls.verifier(USERS.pem), proxy=None)
         self.app = app.build(
-            settings, app.kinds(settings.serving.group), stores=cast(Stores, self.stores), trust=lambda: trust
+            settings,
+            app.kinds(settings.serving.group),
+            stores=cast(Stores, self.stores),
+            trust=lambda: trust,
+            delegates=replace(delegation.alone(settings), **answers),
         )
 
     async def ask(
@@ -127,6 +139,58 @@ async def test_readiness_waits_for_memory_and_not_for_the_store() -> None:
     rig.app.stopping = True
     assert "[-]shutdown failed" in (await rig.ask("/readyz")).text
     assert (await rig.ask("/livez")).text == "ok"
+
+
+async def test_readiness_waits_for_what_has_to_be_read_from_the_cluster() -> None:
+    missing: list[str | None] = ["1 informers not started yet: [*v1.Namespace]"]
+    rig = Rig(missing=lambda: missing[-1])
+    rig.stores.missing = None
+    answer = await rig.ask("/readyz")
+    assert (answer.status, "[-]informer-sync failed: reason withheld\n" in answer.text) == (500, True)
+    assert (await rig.ask("/readyz/informer-sync")).text == f"internal server error: {missing[0]}\n"
+    assert (await rig.ask("/livez")).text == "ok"
+    missing.append(None)
+    assert "[+]informer-sync ok\n" in (await rig.ask("/readyz?verbose")).text
+
+
+class Unreachable:
+    """Neither tokens nor permissions can be asked about."""
+
+    async def authorize(self, user: User, info: RequestInfo) -> Decision:
+        raise ClusterError("connection refused")
+
+    async def review(self, token: str) -> User:
+        raise ClusterError("connection refused")
+
+
+async def test_without_kube_apiserver_masters_and_health_go_on_and_nobody_else() -> None:
+    nobody = Unreachable()
+    rig = Rig(tokens=nobody, authorizer=authorize.Delegated(nobody, always_allowed=("/livez",)))
+    assert (await rig.ask(V1)).status == 200
+    assert (await rig.ask("/livez", peer=None)).status == 200
+    answer = await rig.ask(V1, peer=JANE.peer)
+    assert (answer.status, answer.text) == (500, f'Internal Server Error: "{V1}": connection refused\n')
+    assert (await rig.ask(V1, peer=None, Authorization="Bearer x")).status == 401
+
+
+class Closed:
+    """An admission plugin that lets nothing in."""
+
+    async def admit(self, change: Attributes) -> None:
+        raise errors.bad_request(f"{change.user.name} closed {change.info.namespace}")
+
+    async def validate(self, change: Attributes) -> None:
+        raise AssertionError
+
+
+async def test_admission_is_asked_before_validation() -> None:
+    rig = Rig(admission=Chain((Closed(),)))
+    path, json = f"{V1}/namespaces/ns/resourceclaims", "application/json"
+    for body in (b'{"metadata":{"name":"Not Valid"},"spec":{}}', b'{"metadata":{"name":"x"},"spec":{}}'):
+        answer = await rig.ask(path, method="POST", body=body, Content_Type=json)
+        assert (answer.status, answer.json["message"]) == (400, "admin closed ns")
+    undecodable = await rig.ask(path, method="POST", body=b"{", Content_Type=json)
+    assert "closed" not in undecodable.text
 
 
 async def test_the_verbs_are_reached_and_word_what_storage_says() -> None:

@@ -15,6 +15,21 @@ def mistakes(*argv: str, **environ: str) -> list[str]:
     return caught.value.mistakes
 
 
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def minimal(folder: Path) -> list[str]:
+    """What `serve` cannot do without, where it runs in a pod."""
+    pem = folder / "x.pem"
+    pem.touch()
+    return ["serve", "--tls-cert-file", str(pem), "--tls-private-key-file", str(pem), "--redis-url", "redis://h"]
+
+
+def serve(folder: Path, *argv: str) -> config.Config:
+    """The configuration of `serve` in a pod."""
+    return config.parse([*minimal(folder), *argv], POD)
+
+
 def test_dev_needs_no_flag_at_all() -> None:
     c = config.parse(["dev"], {})
     assert (c.serving.bind_address, c.serving.secure_port, c.serving.group) == (
@@ -65,6 +80,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         "--tls-cert-file (or SLUICE_TLS_CERT_FILE) is required",
         "--tls-private-key-file (or SLUICE_TLS_PRIVATE_KEY_FILE) is required",
         "SLUICE_REDIS_URL",
+        "outside a pod --authentication-kubeconfig or --authorization-kubeconfig is required (--standalone does without a cluster)",
     ]
 
 
@@ -88,6 +104,7 @@ def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
     pem.touch()
     told = mistakes(
         "serve",
+        "--standalone",
         "--tls-cert-file",
         str(pem),
         "--tls-private-key-file",
@@ -99,13 +116,9 @@ def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_lists_may_be_repeated_or_separated_by_commas(tmp_path: Path) -> None:
-    pem = tmp_path / "x.pem"
-    pem.touch()
-    c = config.parse(
-        ["serve", "--tls-cert-file", str(pem), "--tls-private-key-file", str(pem), "--redis-url", "redis://h",
-         "--requestheader-allowed-names", "a,b", "--requestheader-allowed-names", "c",
-         "--requestheader-uid-headers", "X-Remote-Uid"],
-        {},
+    c = serve(
+        tmp_path, "--requestheader-allowed-names", "a,b", "--requestheader-allowed-names", "c",
+        "--requestheader-uid-headers", "X-Remote-Uid",
     )  # fmt: skip
     header = c.authentication.request_header
     assert header.allowed_names == ("a", "b", "c")
@@ -114,6 +127,76 @@ def test_lists_may_be_repeated_or_separated_by_commas(tmp_path: Path) -> None:
     assert header.group_headers == ("x-remote-group",)
     assert header.extra_prefixes == ("x-remote-extra-",)
     assert c.shutdown.delay_seconds == 10
+
+
+# ------------------------------------------------------------------------------------------------ what is asked of the cluster
+
+
+def test_in_a_pod_its_service_account_asks_and_answers_last_as_long_as_upstreams(tmp_path: Path) -> None:
+    d = serve(tmp_path).delegation
+    assert not d.standalone
+    assert (d.authentication_kubeconfig, d.authorization_kubeconfig) == ("", "")
+    assert (d.skip_lookup, d.tolerate_lookup_failure) == (False, False)
+    assert (d.token_seconds, d.allow_seconds, d.deny_seconds) == (10, 10, 10)
+    assert d.always_allowed == ("/healthz", "/readyz", "/livez")
+
+
+@pytest.mark.parametrize("given", ["authentication", "authorization"])
+def test_one_kubeconfig_serves_both_purposes(tmp_path: Path, given: str) -> None:
+    file = str(tmp_path / "x.pem")
+    d = config.parse([*minimal(tmp_path), f"--{given}-kubeconfig", file], {}).delegation
+    assert (d.authentication_kubeconfig, d.authorization_kubeconfig) == (file, file)
+
+
+def test_two_kubeconfigs_are_kept_apart(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.touch()
+    words = ["--authentication-kubeconfig", str(tmp_path / "x.pem"), "--authorization-kubeconfig", str(other)]
+    d = config.parse([*minimal(tmp_path), *words], {}).delegation
+    assert (d.authentication_kubeconfig, d.authorization_kubeconfig) == (str(tmp_path / "x.pem"), str(other))
+
+
+@pytest.mark.parametrize("environ", [{}, {"KUBERNETES_SERVICE_HOST": "h"}, {**POD, "KUBERNETES_SERVICE_PORT": ""}])
+def test_outside_a_pod_somebody_must_be_named_or_nobody(tmp_path: Path, environ: dict[str, str]) -> None:
+    [told] = mistakes(*minimal(tmp_path), **environ)
+    assert "--authentication-kubeconfig" in told
+    assert "--standalone" in told
+    assert config.parse([*minimal(tmp_path), "--standalone"], environ).delegation.standalone
+
+
+def test_a_kubeconfig_that_is_not_there_is_told_once(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    assert mistakes(*minimal(tmp_path), "--authentication-kubeconfig", gone) == [
+        f"--authentication-kubeconfig: there is no file {gone}"
+    ]
+
+
+def test_alone_and_with_a_cluster_is_a_contradiction(tmp_path: Path) -> None:
+    words = ["--standalone", "--authorization-kubeconfig", str(tmp_path / "x.pem")]
+    assert mistakes(*minimal(tmp_path), *words) == ["--authorization-kubeconfig: --standalone asks no cluster"]
+
+
+def test_dev_and_store_ask_no_cluster(tmp_path: Path) -> None:
+    assert config.parse(["dev"], POD).delegation.standalone
+    assert config.parse(["store", "info", "--redis-url", "redis://h"], POD).delegation.standalone
+    assert config.parse(["dev"], {}).delegation.always_allowed == ("/healthz", "/readyz", "/livez")
+
+
+def test_paths_may_be_prefixes_but_no_patterns(tmp_path: Path) -> None:
+    d = serve(
+        tmp_path, "--authorization-always-allow-paths", "/healthz*,livez", "--authorization-always-allow-paths", "/"
+    )
+    assert d.delegation.always_allowed == ("/healthz*", "livez", "/")
+    [told] = mistakes(*minimal(tmp_path), "--authorization-always-allow-paths", "/a*b", **POD)
+    assert told == '--authorization-always-allow-paths: only trailing * allowed in "a*b"'
+
+
+def test_the_uid_header_is_the_standard_one_or_none(tmp_path: Path) -> None:
+    [told] = mistakes(*minimal(tmp_path), "--requestheader-uid-headers", "X-Uid", **POD)
+    assert told.startswith("--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header")
+    assert serve(
+        tmp_path, "--requestheader-uid-headers", "X-Uid,x-remote-UID"
+    ).authentication.request_header.uid_headers
 
 
 def test_flags_of_another_command_are_unknown() -> None:

@@ -13,7 +13,9 @@ import pytest
 from cryptography import x509
 
 from apiserver import tls
-from apiserver.filters.authenticate import NotAuthentic
+from apiserver.cluster.requestheader import ClusterTrust
+from apiserver.config import RequestHeader
+from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Verifier, common_name
 from apiserver.filters.state import Peer
 from tests.fixtures.authorities import ANY, CLIENT, NOW, SERVER, Holder, issue
 
@@ -219,6 +221,30 @@ def test_a_missing_bundle_is_a_mistake(tmp_path: Path) -> None:
         tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "gone"))
 
 
+@pytest.mark.parametrize("damage", [b"", b"garbage", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_a_bundle_that_turns_bad_changes_nothing(tmp_path: Path, damage: bytes) -> None:
+    files = make_kit(tmp_path).files
+    certificates = tls.Certificates(files)
+    context, trust = certificates.context, certificates.trust
+    assert files.client_ca is not None
+    good = files.client_ca.read_bytes()
+    files.client_ca.write_bytes(damage)
+    for _ in range(2):
+        with pytest.raises(tls.BadCertificates):
+            certificates.refresh()
+    assert (certificates.context, certificates.trust) == (context, trust)
+    files.client_ca.write_bytes(good)
+    assert certificates.refresh()
+
+
+def test_comments_in_a_bundle_may_be_in_any_language(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path)
+    bundle = tmp_path / "commented.crt"
+    bundle.write_bytes("# Zertifizierungsstelle für Köche\n".encode() + kit.ca_pem)
+    context = tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=bundle)).context
+    assert len(context.get_ca_certs()) == 1
+
+
 def test_the_context_takes_certificates_of_both_bundles_and_gives_no_tickets(tmp_path: Path) -> None:
     kit, proxy_ca = make_kit(tmp_path), issue("proxy ca", ca=True)
     (tmp_path / "proxy.crt").write_bytes(proxy_ca.pem)
@@ -229,6 +255,150 @@ def test_the_context_takes_certificates_of_both_bundles_and_gives_no_tickets(tmp
     assert context.num_tickets == 0
     assert context.options & ssl.OP_NO_TICKET
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+# ---------------------------------------------------------------------------------------------------------------- the cluster's
+
+OWN = RequestHeader(
+    ca_file="", allowed_names=("own",), username_headers=("x-own",), group_headers=(), uid_headers=(), extra_prefixes=()
+)
+THEIRS = RequestHeader(
+    ca_file="", allowed_names=("front-proxy-client",), username_headers=("x-remote-user",), group_headers=(), uid_headers=(),
+    extra_prefixes=(),
+)  # fmt: skip
+NOTHING = ClusterTrust(client_ca=None, proxy_ca=None, names=None)
+
+
+class LookedUp:
+    """Certificates of a server that asks its cluster for what no file says."""
+
+    def __init__(
+        self, folder: Path, *, now: ClusterTrust = NOTHING, own: tuple[Holder | None, Holder | None] = (None, None)
+    ) -> None:
+        self.now = now
+        pair = make_kit(folder / "kit").files
+        paths: list[Path | None] = []
+        for holder, name in zip(own, ("clients.crt", "proxies.crt"), strict=True):
+            if holder is not None:
+                (folder / name).write_bytes(holder.pem)
+            paths.append(folder / name if holder is not None else None)
+        self.files = tls.Files(pair.cert, pair.key, client_ca=paths[0], proxy_ca=paths[1], names=OWN)
+        self.certificates = tls.Certificates(self.files, lambda: self.now)
+
+    @property
+    def trust(self) -> Trust:
+        return self.certificates.trust
+
+
+def vouches(verifier: Verifier | None, root: Holder) -> bool:
+    if verifier is None:
+        return False
+    try:
+        verifier(issue("x", root).peer, AT)
+    except NotAuthentic:
+        return False
+    return True
+
+
+def authorities(context: ssl.SSLContext) -> set[str]:
+    ders = context.get_ca_certs(binary_form=True)
+    return {common_name(x509.load_der_x509_certificate(der)) for der in ders}
+
+
+def test_what_the_cluster_says_counts_at_once(tmp_path: Path, root: Holder) -> None:
+    proxies = issue("proxies", ca=True)
+    looked_up = LookedUp(tmp_path)
+    assert looked_up.trust == Trust(client=None, proxy=None, names=NO_HEADERS)
+    looked_up.now = ClusterTrust(client_ca=root.pem, proxy_ca=proxies.pem, names=THEIRS)
+    trust, context = looked_up.trust, looked_up.certificates.context
+    assert vouches(trust.client, root)
+    assert vouches(trust.proxy, proxies)
+    assert not vouches(trust.client, proxies)
+    assert not vouches(trust.proxy, root)
+    assert trust.names == THEIRS
+    assert authorities(context) == {"root", "proxies"}
+    assert (looked_up.trust, looked_up.certificates.context) == (trust, context)
+
+
+def test_what_the_cluster_knows_from_the_beginning_counts_from_the_beginning(tmp_path: Path, root: Holder) -> None:
+    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
+    assert authorities(looked_up.certificates.context) == {"root"}
+    assert vouches(looked_up.trust.client, root)
+
+
+@pytest.mark.parametrize("own", ["client", "proxy", "both"])
+def test_a_file_overrides_the_cluster_item_by_item(tmp_path: Path, root: Holder, own: str) -> None:
+    proxies, clients, others = (issue(name, ca=True) for name in ("proxies", "own clients", "own proxies"))
+    files = (clients if own != "proxy" else None, others if own != "client" else None)
+    looked_up = LookedUp(tmp_path, own=files)
+    looked_up.now = ClusterTrust(client_ca=root.pem, proxy_ca=proxies.pem, names=THEIRS)
+    trust = looked_up.trust
+    assert vouches(trust.client, clients if own != "proxy" else root)
+    assert vouches(trust.client, root) is (own == "proxy")
+    assert vouches(trust.proxy, others if own != "client" else proxies)
+    assert vouches(trust.proxy, proxies) is (own == "client")
+    assert trust.names == (THEIRS if own == "client" else OWN)
+
+
+def test_a_proxy_bundle_without_names_makes_nobody_a_proxy(tmp_path: Path) -> None:
+    proxies = issue("proxies", ca=True)
+    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=None, proxy_ca=proxies.pem, names=None))
+    assert looked_up.trust == Trust(client=None, proxy=None, names=NO_HEADERS)
+
+
+def test_a_bad_bundle_of_the_cluster_is_no_change(
+    tmp_path: Path, root: Holder, caplog: pytest.LogCaptureFixture
+) -> None:
+    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
+    before = looked_up.trust, looked_up.certificates.context
+    looked_up.now = ClusterTrust(client_ca=b"garbage", proxy_ca=issue("proxies", ca=True).pem, names=THEIRS)
+    for _ in range(3):
+        assert (looked_up.trust, looked_up.certificates.context) == before
+    assert caplog.text.count("changed authorities of the cluster are not used") == 1
+    next_ca = issue("next", ca=True)
+    looked_up.now = ClusterTrust(client_ca=next_ca.pem, proxy_ca=None, names=None)
+    assert vouches(looked_up.trust.client, next_ca)
+    assert not vouches(looked_up.trust.client, root)
+
+
+def test_a_good_file_is_read_while_the_clusters_bundle_is_bad(tmp_path: Path, root: Holder) -> None:
+    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
+    assert vouches(looked_up.trust.client, root)
+    looked_up.now = ClusterTrust(client_ca=b"garbage", proxy_ca=None, names=None)
+    os.utime(looked_up.files.cert, ns=(1, 1))
+    assert looked_up.certificates.refresh()
+    assert vouches(looked_up.trust.client, root)
+
+
+def test_rights_change_while_the_serving_pair_is_being_replaced_and_handshakes_follow(
+    tmp_path: Path, root: Holder
+) -> None:
+    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
+    assert authorities(looked_up.certificates.context) == {"root"}
+    pair = looked_up.files.cert.read_bytes()
+    looked_up.files.cert.write_text("half of it")
+    next_ca = issue("next", ca=True)
+    looked_up.now = ClusterTrust(client_ca=next_ca.pem, proxy_ca=None, names=None)
+    assert vouches(looked_up.trust.client, next_ca)
+    assert not vouches(looked_up.trust.client, root)
+    assert authorities(looked_up.certificates.context) == {"root"}
+    looked_up.files.cert.write_bytes(pair)
+    assert looked_up.certificates.refresh()
+    assert authorities(looked_up.certificates.context) == {"next"}
+
+
+def test_one_ca_in_both_bundles_is_announced_once(tmp_path: Path, root: Holder) -> None:
+    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=root.pem, names=THEIRS))
+    assert len(looked_up.certificates.context.get_ca_certs()) == 1
+
+
+def test_new_authorities_are_told_in_the_log(tmp_path: Path, root: Holder, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
+    _ = looked_up.trust
+    [record] = [record for record in caplog.records if record.message == "authorities changed"]
+    until = f"{root.certificate.not_valid_after_utc:%Y-%m-%d}"
+    assert (vars(record)["clients"], vars(record)["front_proxy"]) == (f"CN=root until {until}", "")
 
 
 # ---------------------------------------------------------------------------------------------------------------- handshakes
@@ -329,3 +499,31 @@ def test_writing_a_private_file_replaces_it_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def completes(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
+    """Whether both ends are through, and the client has not been told otherwise since."""
+    try:
+        near, _ = shake_hands(server, client)
+        near.read(1)
+    except ssl.SSLWantReadError:
+        return True
+    except ssl.SSLError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_before_the_cluster_was_asked_a_certificate_is_refused_and_none_is_fine(
+    tmp_path: Path, root: Holder, version: ssl.TLSVersion
+) -> None:
+    """A connection that was never asked would be anonymous for as long as kube-apiserver keeps it."""
+    looked_up = LookedUp(tmp_path)
+    ca = (tmp_path / "kit" / "ca.crt").read_bytes()
+    nobody = client_context(tmp_path, ca, None, version=version)
+    jane = client_context(tmp_path, ca, issue("jane", root), version=version)
+    assert completes(looked_up.certificates.context, nobody)
+    assert not completes(looked_up.certificates.context, jane)
+    looked_up.now = ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None)
+    assert completes(looked_up.certificates.context, nobody)
+    assert completes(looked_up.certificates.context, jane)

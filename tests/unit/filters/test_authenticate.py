@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from apiserver import tls
+from apiserver import metrics, tls
 from apiserver.apimachinery.request import User
+from apiserver.cluster.errors import ClusterError
+from apiserver.cluster.tokens import BadToken
 from apiserver.config import RequestHeader
 from apiserver.filters.authenticate import (
     CREDENTIAL_ID,
@@ -34,18 +38,38 @@ USERS, PROXIES = issue("users ca", ca=True), issue("proxies ca", ca=True)
 SPOOFED = {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
 
 
+class Reviewer:
+    """Knows one token; counts how often it was asked."""
+
+    def __init__(self, answer: Callable[[str], Awaitable[User]] | None = None) -> None:
+        self.asked: list[str] = []
+        self._answer = answer
+
+    async def review(self, token: str) -> User:
+        self.asked.append(token)
+        await asyncio.sleep(0)
+        if self._answer is not None:
+            return await self._answer(token)
+        if token != "good":
+            raise BadToken("invalid bearer token")
+        extra = {"authentication.kubernetes.io/node-name": ("n1",)}
+        return User("system:serviceaccount:ns:sa", "u-2", ("system:serviceaccounts",), extra)
+
+
 class Rig:
     """The filter in front of a handler that keeps whom it served."""
 
-    def __init__(self, *, header: RequestHeader = HEADER, anonymous: bool = True) -> None:
-        self.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(PROXIES.pem))
+    def __init__(
+        self, *, header: RequestHeader = HEADER, anonymous: bool = True, tokens: Reviewer | None = None
+    ) -> None:
+        self.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(PROXIES.pem), names=header)
         self.time = NOW.timestamp()
         self.served: list[User] = []
         self.handler = outer(
             authenticate(
                 self._serve,
                 trust=lambda: self.trust,
-                names=header,
+                tokens=tokens,
                 anonymous=anonymous,
                 now=lambda: self.time,
                 clock=lambda: 0.0,
@@ -270,7 +294,7 @@ async def test_without_any_bundle_certificates_say_nothing() -> None:
 
 async def test_one_bundle_in_both_roles_keeps_them_apart_by_name() -> None:
     rig = Rig()
-    rig.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(USERS.pem))
+    rig.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(USERS.pem), names=HEADER)
     assert (await rig.user({"X-Remote-User": "joe"}, peer=issue("front-proxy", USERS).peer)).name == "joe"
     assert (await rig.user(SPOOFED, peer=jane().peer)).name == "jane"
     assert (await rig.user(peer=issue("front-proxy", USERS).peer)).name == "front-proxy"
@@ -284,24 +308,109 @@ async def test_a_token_that_nobody_can_check_is_no_authentication(value: str) ->
     await Rig().refused({"Authorization": value})
 
 
-async def test_a_bad_token_beside_a_good_certificate_does_no_harm() -> None:
-    assert (await Rig().user({"Authorization": "Bearer abc"}, peer=jane().peer)).name == "jane"
+@pytest.mark.parametrize("value", ["Bearer good", "bearer good", "BEARER good and more", "  Bearer good  "])
+async def test_a_good_token_names_its_user(value: str) -> None:
+    user = await Rig(tokens=Reviewer()).user({"Authorization": value})
+    assert (user.name, user.uid) == ("system:serviceaccount:ns:sa", "u-2")
+    assert user.groups == ("system:serviceaccounts", "system:authenticated")
+    assert user.extra == {"authentication.kubernetes.io/node-name": ("n1",)}
 
 
-@pytest.mark.parametrize("value", ["Basic abc", "Bearer", "", "abc", "Bearerabc x"])
+async def test_a_bad_token_is_no_anonymity() -> None:
+    await Rig(tokens=Reviewer()).refused({"Authorization": "Bearer bad"})
+
+
+async def test_a_token_that_cannot_be_reviewed_is_refused_and_neither_an_error_nor_anonymity() -> None:
+    async def unreachable(_token: str) -> User:
+        raise ClusterError("connection refused")
+
+    await Rig(tokens=Reviewer(unreachable)).refused({"Authorization": "Bearer good"})
+
+
+async def test_only_the_first_header_with_a_token_counts() -> None:
+    reviewer = Reviewer()
+    headers = [("Authorization", "Bearer bad"), ("Authorization", "Bearer good")]
+    await Rig(tokens=reviewer).refused(headers)
+    assert reviewer.asked == ["bad"]
+
+
+async def test_a_token_that_is_no_text_is_refused_unasked() -> None:
+    reviewer = Reviewer()
+    connection = Connection(Rig(tokens=reviewer).handler)
+    connection.feed(b"GET /x HTTP/1.1\r\nHost: s\r\nAuthorization: Bearer g\xffood\r\n\r\n")
+    assert (await connection.answer()).status == 401
+    assert not reviewer.asked
+
+
+async def test_a_good_certificate_is_enough_and_the_token_beside_it_is_not_asked_about() -> None:
+    reviewer = Reviewer()
+    rig = Rig(tokens=reviewer)
+    assert (await rig.user({"Authorization": "Bearer bad"}, peer=jane().peer)).name == "jane"
+    headers = {"Authorization": "Bearer bad", "X-Remote-User": "joe"}
+    assert (await rig.user(headers, peer=proxy().peer)).name == "joe"
+    assert not reviewer.asked
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        lambda: issue("jane", USERS, ends=-0.1),
+        lambda: issue("jane", USERS, uids=("a", "b")),
+        lambda: issue("other-proxy", PROXIES),
+        lambda: issue("jane"),
+        lambda: issue("", USERS),
+        proxy,
+    ],
+    ids=["expired", "two uids", "another name", "of nobody", "nameless", "proxy without user"],
+)
+async def test_a_good_token_helps_beside_a_certificate_that_does_not(holder: Callable[[], Holder]) -> None:
+    rig = Rig(tokens=Reviewer())
+    peer = holder().peer
+    assert (await rig.user({"Authorization": "Bearer good"}, peer=peer)).name == "system:serviceaccount:ns:sa"
+    rig.served.clear()
+    await rig.refused({"Authorization": "Bearer bad"}, peer=peer)
+
+
+async def test_headers_of_the_proxy_do_not_count_beside_a_token() -> None:
+    user = await Rig(tokens=Reviewer()).user({"Authorization": "Bearer good", **SPOOFED})
+    assert user.name == "system:serviceaccount:ns:sa"
+    await Rig(tokens=Reviewer()).refused({"Authorization": "Bearer bad", **SPOOFED})
+
+
+@pytest.mark.parametrize("value", ["Basic abc", "Bearer", "", "abc", "Bearerabc x", "Bearer\tgood"])
 async def test_other_schemes_are_no_credentials(value: str) -> None:
-    assert (await Rig().user({"Authorization": value})).name == "system:anonymous"
+    reviewer = Reviewer()
+    assert (await Rig(tokens=reviewer).user({"Authorization": value})).name == "system:anonymous"
+    assert not reviewer.asked
 
 
 async def test_a_blank_before_the_token_is_warned_of_and_ignored() -> None:
-    async def fail(_request: Request) -> web.StreamResponse:
-        raise AssertionError
-
-    answer = await Rig(anonymous=False).ask({"Authorization": "Bearer  abc"})
+    answer = await Rig(anonymous=False, tokens=Reviewer()).ask({"Authorization": "Bearer  good"})
     assert answer.status == 401
     assert answer.headers["Warning"] == (
         '299 - "the provided Authorization header contains extra space before the bearer token, and is ignored"'
     )
+
+
+async def test_the_token_does_not_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    await Rig(tokens=Reviewer()).refused({"Authorization": "Bearer s3cret"})
+    assert caplog.records
+    assert "s3cret" not in str([vars(record) for record in caplog.records])
+
+
+def attempts(result: str) -> float:
+    return metrics.AUTHENTICATION_ATTEMPTS.labels(result).value
+
+
+async def test_attempts_are_counted_by_their_result() -> None:
+    before = {result: attempts(result) for result in ("success", "failure", "error")}
+    rig = Rig(tokens=Reviewer(), anonymous=False)
+    await rig.ask({"Authorization": "Bearer good"})
+    await rig.ask({"Authorization": "Bearer bad"})
+    await rig.ask(peer=issue("jane").peer)
+    await rig.ask()
+    await rig.ask(peer=jane().peer)
+    assert {result: attempts(result) - before[result] for result in before} == {"success": 2, "failure": 1, "error": 2}
 
 
 # ---------------------------------------------------------------------------------------------------------------- rotation
@@ -323,6 +432,18 @@ async def test_a_certificate_that_expires_loses_its_rights_on_an_open_connection
     assert (await connection.ask("GET", "/x")).status == 200
     rig.time += 86401
     assert (await connection.ask("GET", "/x")).status == 401
+
+
+async def test_changed_names_of_the_proxy_count_from_the_next_request_on() -> None:
+    rig, holder = Rig(), issue("front-proxy", PROXIES)
+    connection = Connection(rig.handler, peer=holder.peer)
+    headers = {"X-Remote-User": "jane", "X-Who": "joe"}
+    assert (await connection.ask("GET", "/x", headers)).status == 200
+    rig.trust = replace(rig.trust, names=replace(HEADER, username_headers=("x-who",)))
+    assert (await connection.ask("GET", "/x", headers)).status == 200
+    assert [user.name for user in rig.served] == ["jane", "joe"]
+    rig.trust = replace(rig.trust, names=replace(HEADER, allowed_names=("another",)))
+    assert (await connection.ask("GET", "/x", headers)).status == 401
 
 
 async def test_verification_is_done_once_while_nothing_changes() -> None:

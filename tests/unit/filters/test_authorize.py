@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apimachinery.request import ANONYMOUS, User
-from apiserver.filters.authorize import Decision, Local, authorize, forbidden
+from apiserver import metrics
+from apiserver.apimachinery.request import ANONYMOUS, Decision, RequestInfo, User
+from apiserver.cluster.errors import ClusterError
+from apiserver.filters.authorize import Authorizer, Delegated, Local, authorize, forbidden
 from apiserver.filters.request_info import parse
 from apiserver.filters.state import Handler
 from tests.unit.filters.chain import ADMIN, JANE, V1, as_user, connect, ok
@@ -14,8 +16,12 @@ G = "things.example.com"
 NOBODY = User("ghost")
 
 
+HEALTH = ("/healthz", "/readyz", "/livez")
+
+
 async def allowed(user: User, method: str, path: str) -> bool:
-    return (await Local().authorize(user, parse(method, path))).allowed
+    authorizer = Delegated(Local(), always_allowed=HEALTH)
+    return (await authorizer.authorize(user, parse(method, path))).allowed
 
 
 PUBLIC = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
@@ -124,8 +130,86 @@ def test_the_authorizers_reason_follows_unescaped() -> None:
     assert error.message.endswith("at the cluster scope: because <of> that")
 
 
-def behind(user: User) -> Handler:
-    return as_user(authorize(ok, authorizer=Local(), clock=lambda: 0.0), user)
+# ---------------------------------------------------------------------------------------------------------------- asking another
+
+
+class Scripted:
+    """Answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self, answer: Decision | ClusterError) -> None:
+        self.answer = answer
+        self.asked: list[tuple[User, RequestInfo]] = []
+
+    async def authorize(self, user: User, info: RequestInfo) -> Decision:
+        self.asked.append((user, info))
+        if isinstance(self.answer, ClusterError):
+            raise self.answer
+        return self.answer
+
+
+DOWN = ClusterError('Post "https://k/apis": <gone> & lost')
+
+
+async def asked(user: User, method: str, path: str, *, always_allowed: tuple[str, ...] = HEALTH) -> bool:
+    inner = Scripted(Decision(allowed=False))
+    decision = await Delegated(inner, always_allowed=always_allowed).authorize(user, parse(method, path))
+    assert decision.allowed != bool(inner.asked)
+    return bool(inner.asked)
+
+
+@pytest.mark.parametrize("path", [f"{V1}/nodes", "/metrics", "/healthz/ping", V1])
+async def test_nobody_is_asked_about_masters(path: str) -> None:
+    assert not await asked(ADMIN, "DELETE", path)
+    assert await asked(JANE, "DELETE", path)
+
+
+@pytest.mark.parametrize("path", HEALTH)
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+async def test_nobody_is_asked_about_what_is_always_allowed(method: str, path: str) -> None:
+    assert not await asked(ANONYMOUS, method, path)
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz/", "/healthz/ping", "/Healthz", "//healthz", "/healthzz", "/", "/readyz/store"]
+)
+async def test_what_only_looks_like_it_is_asked_about(path: str) -> None:
+    assert await asked(ANONYMOUS, "GET", path)
+
+
+@pytest.mark.parametrize(
+    ("allowed_path", "path", "covered"),
+    [
+        ("/healthz*", "/healthz", True),
+        ("/healthz*", "/healthz/ping", True),
+        ("/healthz*", "/healthzz", True),
+        ("/healthz/*", "/healthz", False),
+        ("/healthz/*", "/healthz/ping", True),
+        ("healthz", "/healthz", True),
+        ("/", "/", True),
+        ("/", "/x", False),
+        ("*", "/anything", True),
+        ("/*", "/anything", True),
+        ("/*", f"{V1}/nodes", False),
+        ("/apis/*", f"{V1}/nodes", False),
+        ("/apis/*", V1, True),
+    ],
+)
+async def test_a_star_at_the_end_makes_a_prefix_of_paths_without_resource(
+    allowed_path: str, path: str, covered: bool
+) -> None:
+    assert await asked(ANONYMOUS, "GET", path, always_allowed=(allowed_path,)) is not covered
+
+
+async def test_nothing_need_be_always_allowed() -> None:
+    assert await asked(ANONYMOUS, "GET", "/healthz", always_allowed=())
+
+
+# ---------------------------------------------------------------------------------------------------------------- the filter
+
+
+def behind(user: User, authorizer: Authorizer | None = None) -> Handler:
+    inner = authorizer or Delegated(Local(), always_allowed=HEALTH)
+    return as_user(authorize(ok, authorizer=inner, clock=lambda: 0.0), user)
 
 
 async def test_the_filter_lets_through_or_refuses() -> None:
@@ -137,12 +221,45 @@ async def test_the_filter_lets_through_or_refuses() -> None:
     assert (head.status, head.body) == (403, b"")
 
 
-async def test_another_authorizers_reason_reaches_the_client() -> None:
-    class Never:
-        async def authorize(self, user: User, info: object) -> Decision:
-            return Decision(allowed=False, reason="closed on Sundays")
+@pytest.mark.parametrize("denied", [False, True])
+async def test_another_authorizers_reason_reaches_the_client(denied: bool) -> None:
+    never = Scripted(Decision(allowed=False, denied=denied, reason="closed on Sundays"))
+    answer = await connect(behind(JANE, never)).ask("GET", f"{V1}/nodes")
+    assert answer.json["message"].endswith("at the cluster scope: closed on Sundays")
 
-    answer = await connect(as_user(authorize(ok, authorizer=Never(), clock=lambda: 0.0), ADMIN)).ask(
-        "GET", f"{V1}/nodes"
+
+async def test_an_authorizer_that_cannot_say_is_500_in_plain_text_and_no_open_door() -> None:
+    answer = await connect(behind(JANE, Scripted(DOWN))).ask("GET", f"{V1}/nodes?labelSelector=a%3Cb&x=<1>")
+    assert answer.status == 500
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.text == (
+        f'Internal Server Error: "{V1}/nodes?labelSelector=a%3Cb&amp;x=&lt;1&gt;": '
+        'Post "https://k/apis": &lt;gone&gt; &amp; lost\n'
     )
-    assert answer.json["message"].endswith(": closed on Sundays")
+
+
+async def test_masters_and_health_do_not_wait_for_an_authorizer_that_cannot_say() -> None:
+    authorizer = Delegated(Scripted(DOWN), always_allowed=HEALTH)
+    assert (await connect(behind(ADMIN, authorizer)).ask("GET", f"{V1}/nodes")).status == 200
+    assert (await connect(behind(ANONYMOUS, authorizer)).ask("GET", "/readyz")).status == 200
+    assert (await connect(behind(JANE, authorizer)).ask("GET", V1)).status == 500
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (Decision(allowed=True), "allowed"),
+        (Decision(allowed=False, denied=True), "denied"),
+        (Decision(allowed=False), "no-opinion"),
+        (DOWN, "error"),
+    ],
+)
+async def test_decisions_are_counted_by_their_result(answer: Decision | ClusterError, result: str) -> None:
+    def counts() -> dict[str, float]:
+        results = ("allowed", "denied", "no-opinion", "error")
+        return {name: metrics.AUTHORIZATION_ATTEMPTS.labels(name).value for name in results}
+
+    before = counts()
+    await connect(behind(JANE, Scripted(answer))).ask("GET", f"{V1}/nodes")
+    assert {name: value - before[name] for name, value in counts().items() if value != before[name]} == {result: 1}

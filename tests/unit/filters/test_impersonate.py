@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from apiserver.apimachinery.request import RequestInfo, User
-from apiserver.filters.authorize import Decision, Local
+from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.cluster.errors import ClusterError
+from apiserver.filters.authorize import Authorizer, Delegated, Local
 from apiserver.filters.impersonate import impersonate, service_account
 from apiserver.filters.state import Request
 from tests.fixtures.connection import Answer
@@ -29,9 +30,10 @@ class Recorder:
 
 
 class Rig:
-    def __init__(self, sender: User = ADMIN, authorizer: Recorder | Local | None = None) -> None:
+    def __init__(self, sender: User = ADMIN, authorizer: Authorizer | None = None) -> None:
         self.served: list[User] = []
-        self.handler = as_user(impersonate(self._serve, authorizer=authorizer or Local()), sender)
+        inner = authorizer or Delegated(Local(), always_allowed=())
+        self.handler = as_user(impersonate(self._serve, authorizer=inner), sender)
 
     async def _serve(self, request: Request) -> web.StreamResponse:
         self.served.append(request.user)
@@ -91,10 +93,10 @@ async def test_every_attribute_is_authorized_for_the_sender() -> None:
     )  # fmt: skip
     assert recorder.asked == [
         "impersonate core users bob",
+        "impersonate authentication.k8s.io uids u-1",
         "impersonate core groups a",
         "impersonate core groups b",
         "impersonate authentication.k8s.io userextras/scope view",
-        "impersonate authentication.k8s.io uids u-1",
     ]
 
 
@@ -128,6 +130,21 @@ async def test_others_than_administrators_are_refused_by_the_local_rules() -> No
     assert answer.json["message"] == (
         'users "bob" is forbidden: User "jane" cannot impersonate resource "users" in API group "" at the cluster scope'
     )
+
+
+async def test_an_authorizer_that_cannot_say_refuses_and_its_error_is_the_reason() -> None:
+    class Down:
+        async def authorize(self, user: User, info: RequestInfo) -> Decision:
+            raise ClusterError("connection refused")
+
+    rig = Rig(JANE, Down())
+    answer = await rig.ask(("Impersonate-User", "bob"))
+    assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+    assert answer.json["message"] == (
+        'users "bob" is forbidden: User "jane" cannot impersonate resource "users" in API group "" at the cluster scope: '
+        "connection refused"
+    )
+    assert not rig.served
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
@@ -68,3 +69,58 @@ def test_a_socket_that_is_not_ours_is_not_taken(environ: dict[str, str]) -> None
     with server.listening_socket("127.0.0.1", 0, environ=environ, pid=4711) as sock:
         assert sock.getsockname()[0] == "127.0.0.1"
         assert sock.fileno() != 3 or "LISTEN_FDS" not in environ
+
+
+# ---------------------------------------------------------------------------------------------------------------- the start
+
+
+class Opening:
+    """As much of a server as opens."""
+
+    address = ("127.0.0.1", 1)
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+
+    def open(self) -> None:
+        self.opened.set()
+
+
+def announcing(opening: Opening, complete: asyncio.Future[None], *, patience: float) -> asyncio.Future[None]:
+    return asyncio.ensure_future(server._announce(cast(server.Server, opening), complete, patience=patience))
+
+
+async def test_a_port_of_our_own_opens_before_everything_is_there() -> None:
+    opening, complete = Opening(), asyncio.get_running_loop().create_future()
+    announced = announcing(opening, complete, patience=0)
+    await opening.opened.wait()
+    assert not announced.done()
+    complete.set_result(None)
+    await announced
+
+
+async def test_a_port_that_was_handed_over_stays_with_the_predecessor_until_everything_is_there() -> None:
+    opening, complete = Opening(), asyncio.get_running_loop().create_future()
+    announced = announcing(opening, complete, patience=60)
+    await asyncio.wait((announced,), timeout=0.05)
+    assert not opening.opened.is_set()
+    complete.set_result(None)
+    await announced
+    assert opening.opened.is_set()
+
+
+async def test_a_port_that_was_handed_over_opens_after_a_while_all_the_same() -> None:
+    opening, complete = Opening(), asyncio.get_running_loop().create_future()
+    announced = announcing(opening, complete, patience=0.01)
+    await opening.opened.wait()
+    complete.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await announced
+
+
+async def test_a_start_that_fails_at_once_takes_no_connection() -> None:
+    opening, complete = Opening(), asyncio.get_running_loop().create_future()
+    complete.set_exception(OSError("no"))
+    with pytest.raises(OSError, match="no"):
+        await announcing(opening, complete, patience=60)
+    assert not opening.opened.is_set()

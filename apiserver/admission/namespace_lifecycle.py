@@ -1,0 +1,102 @@
+"""NamespaceLifecycle: nothing is created in a namespace that is missing or being deleted, nothing is changed in one that is missing.
+
+kube-apiserver does not run its admission for requests that it passes on (aggregation trap T1), so this stands here. It does not know how
+namespaces are followed. Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`; what upstream does there
+for Namespaces themselves and for access reviews concerns no kind of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from apiserver.admission.attributes import Attributes
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import GroupResource, StatusError
+from apiserver.cluster.errors import ClusterError
+
+NAMESPACES = GroupResource("", "namespaces")
+MISSING_SECONDS = 0.05
+"""How long a create waits for its namespace: whoever makes a namespace and then something in it must not be faster than our watch."""
+READY_SECONDS = 10.0
+"""How long a change waits for the first list of namespaces."""
+
+Namespace = Mapping[str, Any]
+
+
+class Namespaces(Protocol):
+    """The cluster's namespaces as far as they are known here, and whom to ask about the others."""
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once all have been listed."""
+
+    def lookup(self, name: str) -> Namespace | None:
+        """The namespace as it is known here."""
+
+    async def ask(self, name: str) -> Namespace | None:
+        """The namespace as kube-apiserver has it. Raises ClusterError."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLifecycle:
+    """`pause` waits for that many seconds."""
+
+    namespaces: Namespaces
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def admit(self, change: Attributes) -> None:
+        """Raises 404 for the namespace, 403 for what would be new in one that is being deleted. Deletions always pass."""
+        name = change.info.namespace
+        if not change.resource.namespaced or not name or change.operation == "DELETE":
+            return
+        creating = change.operation == "CREATE"
+        namespace = await self._find(change, name, creating=creating)
+        if creating and (namespace.get("status") or {}).get("phase") == "Terminating":
+            raise _terminating(change, name)
+
+    async def validate(self, change: Attributes) -> None:
+        """All was said before."""
+
+    async def _find(self, change: Attributes, name: str, *, creating: bool) -> Namespace:
+        if not self.namespaces.ready.is_set():
+            await self._first_list(change)
+        namespace = self.namespaces.lookup(name)
+        if namespace is None and creating:
+            await self.pause(MISSING_SECONDS)
+            namespace = self.namespaces.lookup(name)
+        if namespace is None:
+            try:
+                namespace = await self.namespaces.ask(name)
+            except ClusterError as e:
+                raise errors.internal(str(e)) from e
+        if namespace is None:
+            raise errors.not_found(NAMESPACES, name)
+        return namespace
+
+    async def _first_list(self, change: Attributes) -> None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self.namespaces.ready.wait()
+        except TimeoutError:
+            raise forbidden(change, "not yet ready to handle request") from None
+
+
+def _terminating(change: Attributes, namespace: str) -> StatusError:
+    error = forbidden(change, f"unable to create new content in namespace {namespace} because it is being terminated")
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    error.details = {**(error.details or {}), "causes": [cause]}
+    return error
+
+
+def forbidden(change: Attributes, why: str) -> StatusError:
+    """403 of an admission plugin, with the best name that there is (kubernetes/apiserver `pkg/admission/errors.go`)."""
+    metadata = change.object["metadata"] if change.object is not None else {}
+    name = change.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    return errors.forbidden(change.resource.group_resource, name, why)

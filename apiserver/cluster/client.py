@@ -1,0 +1,406 @@
+"""One identity at one API server: questions with retries, and watches. Knows no resources.
+
+kubernetes_asyncio only finds the credentials (`credentials`); the calls are plain aiohttp, because its client takes half a second to
+import and loses watches. Upstream: kubernetes/client-go `rest/request.go`, kubernetes/apiserver `pkg/util/webhook/webhook.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import random as randomness
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from apiserver import __version__, metrics
+from apiserver.cluster.credentials import Identity, Kubeconfig, ServiceAccount, Source, in_pod
+from apiserver.cluster.errors import ClusterError, Refused, Unreadable
+from apiserver.cluster.pace import ONCE, Backoff, Throttle
+
+__all__ = ["Client", "ClusterError", "Events", "Refused", "in_pod"]
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS = 100
+IDLE_SECONDS = 60.0
+"""Below the 90 s after which kube-apiserver closes idle connections, so that none is used while it does."""
+RENEW_SECONDS = 50.0
+"""How old credentials get before they are read again (client-go's NewCachedFileTokenSource: a minute less 10 s)."""
+REFUSED_SECONDS = 5.0
+"""How old credentials must be before a 401 is a reason to read them again, and how soon a failed reading is repeated."""
+LOAD_SECONDS = 30.0
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""A server that is silently gone is noticed within a minute, by a watch too (client-go pings over HTTP/2 instead)."""
+AGENT = f"sluice/{__version__}"
+NO_ANSWER = "<error>"
+"""The `code` of a request that got none, in upstream's metrics."""
+
+_Done = TypeVar("_Done")
+
+Counted = Callable[[str, float], None]
+"""Is told the code and the seconds of each attempt."""
+
+
+class Client:
+    """Make it with `of_kubeconfig` or `in_cluster`, inside the event loop that uses it, and `close` it."""
+
+    def __init__(
+        self,
+        source: Source,
+        identity: Identity,
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        random: Callable[[], float],
+    ) -> None:
+        self.clock, self.sleep, self.random = clock, sleep, random
+        self._source = source
+        self._identity = identity
+        self._loaded = clock()
+        self._renew = self._loaded + RENEW_SECONDS
+        self._doubted = False
+        self._throttle = Throttle(clock)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._session = aiohttp.ClientSession(
+            # Not trust_env: it reads ~/.netrc in a thread for each request. `proxies` knows the environment's.
+            connector=aiohttp.TCPConnector(
+                limit=CONNECTIONS, keepalive_timeout=IDLE_SECONDS, socket_factory=_lasting_socket
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": AGENT, "Accept": "application/json", "Accept-Encoding": "identity"},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        )
+
+    @classmethod
+    async def of_kubeconfig(cls, path: str, *, environ: Mapping[str, str] = os.environ) -> Client:
+        """As the user of the current context. Raises ClusterError."""
+        return await cls.of(Kubeconfig(path, environ))
+
+    @classmethod
+    async def in_cluster(cls, *, environ: Mapping[str, str] = os.environ) -> Client:
+        """As the service account of this pod. Raises ClusterError."""
+        return await cls.of(ServiceAccount(environ))
+
+    @classmethod
+    async def of(
+        cls,
+        source: Source,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Callable[[], float] = randomness.random,
+    ) -> Client:
+        """As whom `source` says. Raises ClusterError."""
+        return cls(source, await _load(source, anew=False), clock=clock, sleep=sleep, random=random)
+
+    @property
+    def server(self) -> str:
+        return self._identity.server
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        seconds: float = 10.0,
+        within: float = 30.0,
+        backoff: Backoff = ONCE,
+        throttle: Throttle | None = None,
+        counted: Counted | None = None,
+    ) -> Mapping[str, Any]:
+        """The decoded JSON of a 2xx. Each attempt may take `seconds`, all of them `within`; which errors are worth another attempt is
+        upstream's rule. `throttle` says when it is this question's turn, if it has a queue of its own. Raises ClusterError."""
+        content = None if body is None else _encoded(body)
+        target = _target(path, query)
+        until = self.clock() + within
+        pauses = backoff.pauses(self.random)
+        while True:
+            try:
+                await self._take_turn(throttle or self._throttle, until)
+                async with self._limit(method, target, min(seconds, until - self.clock())):
+                    raw = await self._exchange(method, target, content, counted)
+                return _decoded(raw, self._what(method, target))
+            except ClusterError as error:
+                pause = next(pauses, None) if error.transient else None
+                if pause is None:
+                    raise
+                pause = max(pause, _asked_pause(error))
+                if self.clock() + pause >= until:
+                    raise
+            await self.sleep(pause)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str], *, seconds: float = 10.0) -> AsyncIterator[Events]:
+        """The events of a watch; the server must begin to answer within `seconds`. Raises ClusterError, its iteration too."""
+        target = _target(path, {**query, "watch": "true"})
+        async with self._limit("GET", target, seconds):
+            response = await self._send("GET", target, None)
+            if response.status != 200:
+                raw = await _body(response, self._what("GET", target))
+                raise self._refusal(response, raw, "GET", target)
+        try:
+            yield Events(response, self._what("GET", target))
+        finally:
+            response.close()
+
+    def start(self, work: Coroutine[Any, Any, _Done]) -> asyncio.Task[_Done]:
+        """Runs `work` for as long as this client is open, whoever waits for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Ends what `start` started, and lets go of the connections; requests after this are ClusterErrors."""
+        await self._session.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------------------------------------------------------ one request
+
+    async def _take_turn(self, throttle: Throttle, until: float) -> None:
+        wait = throttle.wait(until - self.clock())
+        if wait is None:
+            raise ClusterError(f"too many requests wait for {self.server}")
+        if wait:
+            await self.sleep(wait)
+
+    @contextlib.asynccontextmanager
+    async def _limit(self, method: str, target: str, seconds: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise ClusterError(f"{self._what(method, target)}: no answer within {seconds:.3g} s") from None
+
+    async def _exchange(self, method: str, target: str, content: bytes | None, counted: Counted | None) -> bytes:
+        started, code = self.clock(), NO_ANSWER
+        try:
+            response = await self._send(method, target, content)
+            code = str(response.status)
+            raw = await _body(response, self._what(method, target))
+        finally:
+            seconds = self.clock() - started
+            metrics.CLIENT_SECONDS.labels(method, self._host).observe(seconds)
+            if counted is not None:
+                counted(code, seconds)
+        if not 200 <= response.status < 300:
+            raise self._refusal(response, raw, method, target)
+        return raw
+
+    async def _send(self, method: str, target: str, content: bytes | None) -> aiohttp.ClientResponse:
+        """The answer as it begins, which is to be read to its end or closed."""
+        identity, code = await self._current(), NO_ANSWER
+        if self._session.closed:
+            raise ClusterError("the client is closed")
+        headers = {"Authorization": identity.authorization} if identity.authorization else {}
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            with _translated(self._what(method, target)):
+                response = await self._session.request(
+                    method,
+                    URL(identity.server + target, encoded=True),
+                    data=content,
+                    headers=headers,
+                    ssl=True if identity.tls is None else identity.tls,
+                    server_hostname=identity.server_name or None,
+                    proxy=identity.proxy or None,
+                    allow_redirects=False,
+                )
+            code = str(response.status)
+        finally:
+            metrics.CLIENT_REQUESTS.labels(code, method, self._host).inc()
+        if response.status == 401:
+            self._doubted = True
+            self._renew = min(self._renew, self._loaded + REFUSED_SECONDS)
+        return response
+
+    def _refusal(self, response: aiohttp.ClientResponse, raw: bytes, method: str, target: str) -> Refused:
+        """The Status's own words, as client-go gives them; other servers' bodies only in part."""
+        status = _status(raw)
+        text = status.get("message")
+        if not isinstance(text, str) or not text:
+            text = f"{self._what(method, target)}: HTTP {response.status}: {raw[:200].decode('utf-8', 'replace')!r}"
+        return Refused(
+            text, code=response.status, retry_after=_retry_after(response.headers.get("Retry-After"), status)
+        )
+
+    def _what(self, method: str, target: str) -> str:
+        """As Go's client begins its errors."""
+        return f'{method.capitalize()} "{self.server}{target}"'
+
+    @property
+    def _host(self) -> str:
+        return urlsplit(self.server).netloc
+
+    # ------------------------------------------------------------------------------------------------------------ credentials
+
+    async def _current(self) -> Identity:
+        now = self.clock()
+        if now >= self._renew:
+            self._renew = now + RENEW_SECONDS  # whoever comes meanwhile uses what there is
+            doubted, self._doubted = self._doubted, False
+            # The reading must not end with the request that happened to begin it.
+            await asyncio.shield(self.start(self._read_again(anew=doubted)))
+        return self._identity
+
+    async def _read_again(self, *, anew: bool) -> None:
+        try:
+            self._identity = await _load(self._source, anew=anew)
+            self._loaded = self.clock()
+        except ClusterError as error:
+            self._renew = self.clock() + REFUSED_SECONDS
+            self._doubted = self._doubted or anew
+            logger.warning("credentials could not be renewed", extra={"server": self.server, "error": str(error)})
+
+
+class Events:
+    """What a watch says, as (type, object). Ends when the server ends the watch."""
+
+    def __init__(self, response: aiohttp.ClientResponse, what: str) -> None:
+        self._content = response.content
+        self._what = what
+        self._buffer = bytearray()
+        self._searched = 0
+
+    def __aiter__(self) -> Events:
+        return self
+
+    async def __anext__(self) -> tuple[str, Mapping[str, Any]]:
+        event = _decoded(await self._line(), self._what)
+        kind, found = event.get("type"), event.get("object")
+        if not isinstance(kind, str) or not isinstance(found, dict):
+            raise Unreadable(f"{self._what}: the answer holds no watch event")
+        return kind, found
+
+    async def _line(self) -> bytes:
+        """Raises StopAsyncIteration at the end; what has no line end then was cut off and is sent again to who resumes."""
+        while True:
+            end = self._buffer.find(b"\n", self._searched)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._searched = 0
+                if line.strip():
+                    return line
+                continue
+            self._searched = len(self._buffer)
+            with _translated(self._what):
+                chunk = await self._content.readany()
+            if not chunk:
+                raise StopAsyncIteration
+            self._buffer += chunk
+
+
+async def _load(source: Source, *, anew: bool) -> Identity:
+    try:
+        async with asyncio.timeout(LOAD_SECONDS):
+            with _translated("reading the credentials"):  # an OpenID provider may be asked for them
+                return await source.load(anew=anew)
+    except TimeoutError:
+        raise ClusterError(f"the credentials took longer than {LOAD_SECONDS:g} s") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------- HTTP
+
+
+def _target(path: str, query: Mapping[str, str] | None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+async def _body(response: aiohttp.ClientResponse, what: str) -> bytes:
+    with _translated(what):
+        return await response.read()
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise ClusterError(f"the question fits no JSON: {error}") from None
+
+
+def _decoded(raw: bytes, what: str) -> Mapping[str, Any]:
+    try:
+        found = orjson.loads(raw)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Unreadable(f"{what}: the answer is no JSON object")
+    return found
+
+
+def _status(raw: bytes) -> Mapping[str, Any]:
+    """The Status in an error's body, empty when it is something else."""
+    try:
+        found = orjson.loads(raw)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and found.get("kind") == "Status" else {}
+
+
+def _retry_after(header: str | None, status: Mapping[str, Any]) -> float | None:
+    """Seconds, from the header (kube-apiserver writes no dates) or the Status."""
+    if header is not None and header.isascii() and header.isdigit():
+        return float(header)
+    details = status.get("details")
+    seconds = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+    return float(seconds) if isinstance(seconds, int) and seconds > 0 else None
+
+
+def _asked_pause(error: ClusterError) -> float:
+    return (error.retry_after if isinstance(error, Refused) else None) or 0.0
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (aiohttp.ClientError, OSError) as error:
+        raise ClusterError(f"{what}: {_cause(error)}", transient=_was_reset(error)) from None
+
+
+def _cause(error: aiohttp.ClientError | OSError) -> str:
+    """Without the addresses of Python objects that aiohttp puts into its texts."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the server's certificate is not accepted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        known = cause.errno is not None and cause.errno in errno.errorcode
+        reason = os.strerror(cause.errno).lower() if known and cause.errno else cause.strerror or str(cause)
+        return f"connecting to {error.host}:{error.port}: {reason}"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection"
+    return str(error) or type(error).__name__
+
+
+def _was_reset(error: aiohttp.ClientError | OSError) -> bool:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.errno == errno.ECONNRESET
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return True
+    return isinstance(error, OSError) and error.errno in (errno.ECONNRESET, errno.EPIPE)
+
+
+def _lasting_socket(info: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(*info[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made

@@ -1,0 +1,264 @@
+"""Who we are at the API server and where it is, from a kubeconfig or from a pod's service account. Sends no requests.
+
+Upstream: kubernetes/client-go `tools/clientcmd/client_config.go`, `rest/config.go` (InClusterConfig), `transport/token_source.go`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import yaml
+
+from apiserver.cluster import proxies
+from apiserver.cluster.errors import ClusterError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """All that a request needs to reach the API server as somebody.
+
+    `authorization` is a header's value or empty. The same `tls` object means the same connections: whoever pools connections by it
+    changes to new ones when the certificates change. An empty `server_name` is the host of `server`; an empty `proxy` is none.
+    """
+
+    server: str
+    authorization: str
+    tls: ssl.SSLContext | None
+    server_name: str
+    proxy: str
+
+
+class Source(Protocol):
+    async def load(self, *, anew: bool) -> Identity:
+        """What is valid now; `anew` forgets credentials that have not run out, for the server has refused them. Raises ClusterError."""
+
+
+def in_pod(environ: Mapping[str, str]) -> bool:
+    """Whether this process runs in a pod, where the service account says who we are."""
+    return bool(environ.get(_HOST) and environ.get(_PORT))
+
+
+# ---------------------------------------------------------------------------------------------------------------- sources
+
+
+class ServiceAccount:
+    """The account of the pod that we run in. The kubelet renews its token, so the files are read each time."""
+
+    def __init__(self, environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> None:
+        self._environ = environ
+        self._folder = folder
+        self._tls = _Tls()
+
+    async def load(self, *, anew: bool) -> Identity:
+        host, port = self._environ.get(_HOST), self._environ.get(_PORT)
+        if not host or not port:
+            raise ClusterError(f"this process runs in no pod: {_HOST} and {_PORT} must be defined")
+        server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+        token = _header(_read(self._folder / "token").decode("utf-8", "replace"))
+        if not token:
+            raise ClusterError(f"{self._folder / 'token'} is empty")
+        authority = _read(self._folder / "ca.crt")
+        tls = self._tls.context(_Material(authority=authority))
+        return Identity(server, f"Bearer {token}", tls, "", proxies.of(server, self._environ))
+
+
+class Kubeconfig:
+    """The current context of a kubeconfig.
+
+    Credentials are kubernetes_asyncio's to find (tokens, token files, passwords, exec and auth-provider plugins). It would keep embedded
+    keys as files until the process ends, so certificates are taken out before it sees the rest.
+    """
+
+    def __init__(self, path: str, environ: Mapping[str, str]) -> None:
+        self._path = Path(path)
+        self._environ = environ
+        self._tls = _Tls()
+        self._entry: _Entry | None = None
+        self._loader: Any = None
+        self._found = SimpleNamespace()
+
+    async def load(self, *, anew: bool) -> Identity:
+        if anew or self._entry is None:
+            self._entry, self._loader = self._open(), None
+        entry = self._entry
+        await self._authenticate(entry)
+        found = self._found
+        server: str = found.host
+        tls = None
+        if server.startswith("https"):
+            certificate, key = entry.certificate.read(), entry.key.read()
+            if getattr(found, "cert_file", None):
+                certificate, key = _read(Path(found.cert_file)), _read(Path(found.key_file))
+            material = _Material(entry.authority.read(), certificate, key, verify=getattr(found, "verify_ssl", True))
+            tls = self._tls.context(material)
+        proxy = getattr(found, "proxy", None) or proxies.of(server, self._environ)
+        authorization = _header(found.api_key.get("BearerToken", ""))
+        return Identity(
+            server, authorization, tls, getattr(found, "tls_server_name", None) or "", proxies.spoken(proxy)
+        )
+
+    def _open(self) -> _Entry:
+        try:
+            return _entry(yaml.safe_load(_read(self._path)), self._path.resolve().parent)
+        except ClusterError as error:
+            raise ClusterError(f"{self._path} cannot be used: {error}") from None
+        except (KeyError, TypeError, AttributeError, ValueError, yaml.YAMLError) as error:
+            raise ClusterError(f"{self._path} is no kubeconfig: {error!r}") from None
+
+    async def _authenticate(self, entry: _Entry) -> None:
+        """Plugins run when what they said has run out, or was refused; files are read each time."""
+        # Half a second and 66 MB, for servers that run outside a pod only.
+        from kubernetes_asyncio.config import ConfigException, kube_config  # noqa: PLC0415
+
+        if self._loader is None:
+            self._loader = kube_config.KubeConfigLoader(config_dict=entry.config, config_base_path=str(entry.folder))
+        elif entry.plugin and not hasattr(self._loader, "exec_plugin_expiry"):
+            return
+        found = SimpleNamespace(api_key={})
+        try:
+            await self._loader.load_and_set(found)
+        except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ClusterError(f"{self._path} yields no credentials: {error}") from None
+        self._found = found
+
+
+@dataclass(frozen=True, slots=True)
+class _Pem:
+    """Embedded, or a file that may be renewed; neither is nothing."""
+
+    data: bytes = b""
+    path: Path | None = None
+
+    def read(self) -> bytes:
+        return self.data if self.path is None else _read(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The one context that counts. `config` is a kubeconfig that holds nothing else, and no certificates."""
+
+    config: Mapping[str, Any]
+    folder: Path
+    authority: _Pem
+    certificate: _Pem
+    key: _Pem
+    plugin: bool
+
+
+def _entry(config: Any, folder: Path) -> _Entry:
+    context = _named(config, "context", config["current-context"])
+    cluster, user = _named(config, "cluster", context["cluster"]), _named(config, "user", context["user"])
+    if any(user.get(name) for name in _IMPERSONATION):
+        # To leave it out silently would be to act with other rights than were meant.
+        raise ClusterError("impersonation (as, as-uid, as-groups, as-user-extra) is not supported")
+    url = urlsplit(cluster["server"])
+    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+        raise ValueError(f"server {cluster['server']!r} is no URL")
+    authority = _taken(cluster, "certificate-authority", folder)
+    certificate, key = _taken(user, "client-certificate", folder), _taken(user, "client-key", folder)
+    if user.get("tokenFile"):
+        user.pop("token", None)  # the file is what gets renewed, so client-go prefers it
+    command = (user.get("exec") or {}).get("command", "")
+    if "/" in command:
+        user["exec"] = {**user["exec"], "command": str(folder / command)}
+    only: Mapping[str, Any] = {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": user}],
+    }
+    return _Entry(only, folder, authority, certificate, key, plugin=bool(user.get("exec")))
+
+
+def _named(config: Any, kind: str, name: str) -> dict[str, Any]:
+    for entry in config[f"{kind}s"]:
+        if entry["name"] == name:
+            return dict(entry[kind])
+    raise ClusterError(f"it has no {kind} {name!r}")
+
+
+def _taken(entry: dict[str, Any], name: str, folder: Path) -> _Pem:
+    data, file = entry.pop(f"{name}-data", None), entry.pop(name, None)
+    if data:
+        return _Pem(base64.b64decode("".join(data.split()), validate=True))
+    return _Pem(path=folder / file) if file else _Pem()
+
+
+# ---------------------------------------------------------------------------------------------------------------- TLS
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    authority: bytes = b""
+    """Without one, the system's roots count."""
+    certificate: bytes = b""
+    key: bytes = b""
+    verify: bool = True
+
+
+class _Tls:
+    """The context for some material, the same one for as long as the material is the same."""
+
+    def __init__(self) -> None:
+        self._made: tuple[_Material, ssl.SSLContext] | None = None
+
+    def context(self, material: _Material) -> ssl.SSLContext:
+        if self._made is None or self._made[0] != material:
+            self._made = material, _context(material)
+        return self._made[1]
+
+
+def _context(material: _Material) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
+    try:
+        if not material.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif material.authority:
+            # Bundles come with comments in any encoding; only the blocks count.
+            found = b"\n".join(_PEM.findall(material.authority))
+            if not found:
+                raise ClusterError("the API server's CA bundle holds no certificate")
+            context.load_verify_locations(cadata=found.decode("ascii"))
+        else:
+            context.load_default_certs()
+        if material.certificate:
+            # Read by OpenSSL from a path only; a temporary file is its owner's alone, and gone at once.
+            with tempfile.NamedTemporaryFile() as pair:
+                pair.write(material.certificate + b"\n" + material.key)
+                pair.flush()
+                context.load_cert_chain(pair.name)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ClusterError(f"the certificates for the API server cannot be used: {error}") from None
+    return context
+
+
+def _header(text: str) -> str:
+    """A credential without the line end of its file."""
+    text = text.strip()
+    if not text.isprintable():
+        raise ClusterError("the credentials for the API server fit no header")
+    return text
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ClusterError(f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,50 @@
+"""Which namespaces there are. Knows nothing of what is admitted into them.
+
+Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from apiserver.apimachinery import names
+from apiserver.cluster.client import Client
+from apiserver.cluster.errors import Refused
+from apiserver.cluster.reflector import Reflector
+
+COLLECTION = "/api/v1/namespaces"
+
+Namespace = Mapping[str, Any]
+
+
+class Namespaces:
+    """A copy of all of them, kept by `run` and usable once `ready`, and the way to ask when the copy has none of that name."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._reflector = Reflector(client, COLLECTION)
+
+    @property
+    def ready(self) -> asyncio.Event:
+        return self._reflector.ready
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        await self._reflector.run()
+
+    def lookup(self, name: str) -> Namespace | None:
+        """As the copy has it, which may be a moment old."""
+        return self._reflector.get(name)
+
+    async def ask(self, name: str) -> Namespace | None:
+        """As the API server has it now; None when there is none. Raises ClusterError."""
+        if names.dns_label(name):
+            return None  # no namespace can be called so, and the name must not become another path
+        try:
+            return await self._client.ask("GET", f"{COLLECTION}/{name}")
+        except Refused as error:
+            if error.code == 404:
+                return None
+            raise

@@ -1,0 +1,176 @@
+"""A local copy of objects of the API server: list, then watch. Knows no kinds.
+
+Lists are read in pages, so that no decoding holds up the event loop, and from the newest state, so that the copy never goes back in
+time. While the server is away the copy stays as it was. Upstream: kubernetes/client-go `tools/cache/reflector.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from apiserver.cluster.client import Client
+from apiserver.cluster.errors import ClusterError, Refused, Unreadable
+
+logger = logging.getLogger(__name__)
+
+PAGE = 500
+LIST_SECONDS = 60.0
+WATCH_SECONDS = 300.0
+"""How long the server is asked to keep a watch open, and up to twice that (client-go's defaultMinWatchTimeout)."""
+GRACE_SECONDS = 30.0
+FIRST_PAUSE, LAST_PAUSE = 0.8, 15.0
+"""Seconds, doubling; a random part makes each up to twice as long, so that replicas do not come back all at once."""
+SHORT_SECONDS = 1.0
+"""A watch that ends sooner than this, and silently, is a failure."""
+
+Object = Mapping[str, Any]
+
+
+class Reflector:
+    """Of one collection: objects by name, without their managedFields. `run` is a task of whoever wants the copy."""
+
+    def __init__(
+        self, client: Client, path: str, *, field_selector: str = "", on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_change` is called after each list and each event that the copy has taken in."""
+        self.ready = asyncio.Event()
+        self._client = client
+        self._path = path
+        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._on_change = on_change
+        self._items: dict[str, Object] = {}
+        self._version = ""
+        """Where to watch from; empty while a list is needed."""
+        self._heard = 0
+
+    @property
+    def items(self) -> Mapping[str, Object]:
+        return self._items
+
+    def get(self, name: str) -> Object | None:
+        return self._items.get(name)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        pause = FIRST_PAUSE
+        while True:
+            heard, least = self._heard, 0.0
+            try:
+                if not self._version:
+                    await self._list()
+                if await self._watch():
+                    pause = FIRST_PAUSE
+                    continue
+                problem = "the watch ended at once"
+            except ClusterError as error:
+                problem = str(error)
+                if not _resumable(error):
+                    self._version = ""
+                if isinstance(error, Refused) and error.retry_after:
+                    least = error.retry_after
+            if self._heard > heard:
+                pause = FIRST_PAUSE
+            seconds = max(least, pause * (1 + self._client.random()))
+            pause = min(pause * 2, LAST_PAUSE)
+            about = {"path": self._path, "seconds": round(seconds, 1), "reason": problem}
+            logger.warning("not followed for a while", extra=about)
+            await self._client.sleep(seconds)
+
+    async def _list(self) -> None:
+        found: dict[str, Object] = {}
+        query = {"limit": str(PAGE), **self._selector}
+        while True:
+            page = await self._client.ask("GET", self._path, query=query, seconds=LIST_SECONDS, within=LIST_SECONDS)
+            items, metadata = page.get("items") or [], _metadata(page)
+            if not isinstance(items, list):
+                raise Unreadable(f"{self._path}: the answer is no list")
+            found.update(map(_named, items))
+            if not metadata.get("continue"):
+                break
+            query["continue"] = metadata["continue"]
+        self._version = _version(metadata)
+        self._items = found
+        self._heard += 1
+        self.ready.set()
+        self._on_change()
+
+    async def _watch(self) -> bool:
+        """Whether it went as it should until the server ended it."""
+        seconds = WATCH_SECONDS * (1 + self._client.random())
+        query = {
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(seconds)),
+            **self._selector,
+        }
+        began, heard = self._client.clock(), self._heard
+        try:
+            async with asyncio.timeout(seconds + GRACE_SECONDS), self._client.watch(self._path, query) as events:
+                async for kind, found in events:
+                    self._apply(kind, found)
+        except TimeoutError:
+            raise ClusterError("the server did not end the watch when it should") from None
+        return self._heard > heard or self._client.clock() - began >= SHORT_SECONDS
+
+    def _apply(self, kind: str, found: Object) -> None:
+        if kind == "ERROR":
+            raise _told(found)
+        if kind == "BOOKMARK":
+            self._version = _version(_metadata(found))
+            self._heard += 1
+            return
+        name, kept = _named(found)
+        if kind in ("ADDED", "MODIFIED"):
+            self._items[name] = kept
+        elif kind == "DELETED":
+            self._items.pop(name, None)
+        else:
+            raise Unreadable(f"{self._path}: an event of the unknown type {kind!r}")
+        self._version = _version(_metadata(found))
+        self._heard += 1
+        self._on_change()
+
+
+def _resumable(error: ClusterError) -> bool:
+    """Whether the version to watch from is still good, as far as the error says. 410 says that it is not; anything that is not
+    understood is answered with a list, which always helps."""
+    if isinstance(error, Refused):
+        return error.code in (429, 502, 503)
+    return not isinstance(error, Unreadable)
+
+
+def _told(status: Object) -> Refused:
+    """The error that an ERROR event carries."""
+    code, text, details = status.get("code"), status.get("message"), status.get("details")
+    seconds = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+    return Refused(
+        str(text),
+        code=code if isinstance(code, int) else 500,
+        retry_after=seconds if isinstance(seconds, int) else None,
+    )
+
+
+def _metadata(found: Object) -> dict[str, Any]:
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict):
+        raise Unreadable("an object without metadata")
+    return metadata
+
+
+def _version(metadata: Mapping[str, Any]) -> str:
+    version = metadata.get("resourceVersion")
+    if not isinstance(version, str) or not version:
+        raise Unreadable("an object without resourceVersion")
+    return version
+
+
+def _named(found: Object) -> tuple[str, Object]:
+    metadata = _metadata(found)
+    metadata.pop("managedFields", None)
+    name = metadata.get("name")
+    if not isinstance(name, str):
+        raise Unreadable("an object without a name")
+    return name, found

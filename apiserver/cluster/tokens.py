@@ -1,0 +1,140 @@
+"""Whose bearer token is this? Asks by TokenReview and remembers the answer, never the token.
+
+Upstream: kubernetes/apiserver `plugin/pkg/authenticator/token/webhook/webhook.go`,
+`pkg/authentication/token/cache/{cached_token_authenticator,stats}.go`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from apiserver import metrics
+from apiserver.apimachinery.request import User
+from apiserver.cluster.answers import Answers
+from apiserver.cluster.client import Client
+from apiserver.cluster.errors import Unreadable
+from apiserver.cluster.pace import WEBHOOK, Throttle
+
+PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+REMEMBERED = 8192
+REVIEW_SECONDS = 10.0
+"""For all attempts together (upstream's TokenRequestTimeout)."""
+INVALID = "invalid bearer token"
+
+
+class BadToken(Exception):
+    """The token is nobody's; the text says why, for the log."""
+
+
+class _UserInfo(msgspec.Struct):
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] | None = None
+    extra: dict[str, tuple[str, ...]] | None = None
+
+
+class _Status(msgspec.Struct):
+    authenticated: bool = False
+    user: _UserInfo = msgspec.field(default_factory=_UserInfo)
+    error: str = ""
+
+
+class _TokenReview(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class Tokens:
+    def __init__(self, client: Client, *, ttl: float = 10.0, clock: Callable[[], float]) -> None:
+        """`ttl` is for how many seconds an answer holds, a definite no too; 0 remembers nothing."""
+        self._client = client
+        self._ttl = ttl
+        self._clock = clock
+        # An attacker who knew the key could choose tokens that meet in one place; and the memory never holds a token.
+        self._secret = secrets.token_bytes(32)
+        # Of its own, so that a flood of bad tokens does not take the turns of questions about good users.
+        self._throttle = Throttle(clock)
+        self._answers: Answers[bytes, User | BadToken] = Answers(client.start, size=REMEMBERED, clock=clock)
+        self._hits, self._misses = (_Lookups(status) for status in ("hit", "miss"))
+        self._blocked, self._in_flight = map(metrics.TOKEN_CACHE_ACTIVE_FETCHES.labels, ("blocked", "in_flight"))
+        self._fetched, self._failed = map(metrics.TOKEN_CACHE_FETCHES.labels, ("ok", "error"))
+
+    async def review(self, token: str) -> User:
+        """Its owner, without the group system:authenticated. Raises BadToken for a no, ClusterError when nobody can tell."""
+        started = self._clock()
+        try:
+            raw = token.encode()
+        except UnicodeEncodeError:
+            raise BadToken(INVALID) from None  # bytes that are no UTF-8 fit no TokenReview
+        key = hmac.digest(self._secret, raw, "sha256")
+        found = self._answers.get(key)
+        if found is not None:
+            self._hits.count(self._clock() - started)
+        else:
+            self._blocked.inc()
+            try:
+                found = await self._answers.ask(key, partial(self._fetch, token))
+            finally:
+                self._blocked.dec()
+                self._misses.count(self._clock() - started)
+        if isinstance(found, BadToken):
+            raise BadToken(*found.args)
+        return found
+
+    async def _fetch(self, token: str) -> tuple[User | BadToken, float]:
+        self._in_flight.inc()
+        counter = self._failed
+        try:
+            status = await self._ask(token)
+            if status.authenticated:
+                counter = self._fetched
+                return _user(status.user), self._ttl
+            if status.error:
+                # Upstream takes this for an error, which may be gone with the next request.
+                return BadToken(status.error), 0
+            counter = self._fetched
+            return BadToken(INVALID), self._ttl
+        finally:
+            self._in_flight.dec()
+            counter.inc()
+
+    async def _ask(self, token: str) -> _Status:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        answer = await self._client.ask(
+            "POST",
+            PATH,
+            body=review,
+            seconds=REVIEW_SECONDS,
+            within=REVIEW_SECONDS,
+            backoff=WEBHOOK,
+            throttle=self._throttle,
+            counted=_count,
+        )
+        try:
+            return msgspec.convert(answer, _TokenReview).status
+        except msgspec.ValidationError as error:
+            raise Unreadable(f"the TokenReview's answer cannot be read: {error}") from None
+
+
+def _user(info: _UserInfo) -> User:
+    # Extras name the pod and the node of a service account's token; they are passed on as they are.
+    return User(info.username, info.uid, info.groups or (), info.extra or {})
+
+
+def _count(code: str, seconds: float) -> None:
+    metrics.DELEGATED_AUTHN_REQUESTS.labels(code).inc()
+    metrics.DELEGATED_AUTHN_SECONDS.labels(code).observe(seconds)
+
+
+class _Lookups:
+    def __init__(self, status: str) -> None:
+        self._total = metrics.TOKEN_CACHE_REQUESTS.labels(status)
+        self._seconds = metrics.TOKEN_CACHE_SECONDS.labels(status)
+
+    def count(self, seconds: float) -> None:
+        self._total.inc()
+        self._seconds.observe(seconds)

@@ -1,0 +1,209 @@
+"""Who answers what this process cannot answer itself: the cluster's kube-apiserver, or nobody.
+
+Opens the clients, keeps up to date what is followed, and closes everything. Knows neither requests nor sockets.
+Upstream: kubernetes/apiserver `pkg/server/options/{authentication,authorization,coreapi}.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from apiserver.admission.chain import Chain
+from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from apiserver.cluster.access import Access
+from apiserver.cluster.client import Client
+from apiserver.cluster.errors import ClusterError
+from apiserver.cluster.namespaces import Namespaces
+from apiserver.cluster.requestheader import ClusterTrust, TrustSource
+from apiserver.cluster.tokens import Tokens
+from apiserver.config import Config, Delegation
+from apiserver.filters.authenticate import TokenReviewer
+from apiserver.filters.authorize import Authorizer, Delegated, Local
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 15.0
+"""For how long the first reading is tried before the log says that it still is."""
+DOUBT_SECONDS = 5.0
+"""For how long a refusal is not believed: a kube-apiserver that is just starting knows nobody's rights yet."""
+
+
+async def _at_once() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegates:
+    """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
+    returns when that is nothing."""
+
+    authorizer: Authorizer
+    tokens: TokenReviewer | None = None
+    admission: Chain = field(default_factory=Chain)
+    bundles: Callable[[], ClusterTrust] | None = None
+    missing: Callable[[], str | None] = lambda: None
+    ready: Callable[[], Awaitable[None]] = _at_once
+
+
+def alone(config: Config) -> Delegates:
+    """Nobody is asked, and every namespace exists."""
+    return Delegates(authorizer=Delegated(Local(), always_allowed=config.delegation.always_allowed))
+
+
+@contextlib.asynccontextmanager
+async def opened(config: Config, environ: Mapping[str, str], *, failed: Callable[[], None]) -> AsyncIterator[Delegates]:
+    """The delegates of `sluice serve`, for as long as it runs. `failed` is called when something that follows the cluster has ended,
+    which is a bug and raised at the end. Raises ClusterError."""
+    delegation = config.delegation
+    if delegation.standalone:
+        yield alone(config)
+        return
+    async with contextlib.AsyncExitStack() as stack:
+        authentication, authorization = await _clients(delegation, environ, stack)
+        source = TrustSource(authentication) if _looks_up(config) else None
+        namespaces = Namespaces(authorization)
+        start = Start(
+            source,
+            namespaces,
+            tolerant=delegation.tolerate_lookup_failure,
+            clock=time.monotonic,
+            sleep=asyncio.sleep,
+        )
+        following = [namespaces.run] + ([source.run] if source is not None else [])
+        works = [_after(start.answered, run) for run in following]
+        await stack.enter_async_context(_running(works, failed=failed))
+        access = Access(
+            authorization,
+            allow_seconds=delegation.allow_seconds,
+            deny_seconds=delegation.deny_seconds,
+            clock=time.monotonic,
+        )
+        yield Delegates(
+            authorizer=Delegated(access, always_allowed=delegation.always_allowed),
+            tokens=Tokens(authentication, ttl=delegation.token_seconds, clock=time.monotonic),
+            admission=Chain((NamespaceLifecycle(namespaces),)),
+            bundles=(lambda: source.current) if source is not None else None,
+            missing=start.missing,
+            ready=start.ready,
+        )
+
+
+def _looks_up(config: Config) -> bool:
+    """Whether there is a bundle that no flag names."""
+    named = config.authentication.client_ca_file and config.authentication.request_header.ca_file
+    return not named and not config.delegation.skip_lookup
+
+
+async def _clients(
+    delegation: Delegation, environ: Mapping[str, str], stack: contextlib.AsyncExitStack
+) -> tuple[Client, Client]:
+    """For authentication and for authorization; one and the same when the identity is."""
+    made: dict[str, Client] = {}
+    paths = (delegation.authentication_kubeconfig, delegation.authorization_kubeconfig)
+    for path in paths:
+        if path not in made:
+            made[path] = await (
+                Client.of_kubeconfig(path, environ=environ) if path else Client.in_cluster(environ=environ)
+            )
+            stack.push_async_callback(made[path].close)
+    return made[paths[0]], made[paths[1]]
+
+
+async def _after(event: asyncio.Event, run: Callable[[], Awaitable[None]]) -> None:
+    await event.wait()
+    await run()
+
+
+@contextlib.asynccontextmanager
+async def _running(works: list[Coroutine[Any, Any, None]], *, failed: Callable[[], None]) -> AsyncIterator[None]:
+    """Each as a task. None ends by itself; one that fails all the same must not go unnoticed."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            logger.critical("the cluster is no longer followed", exc_info=task.exception())
+            failed()
+
+    tasks = [asyncio.create_task(work) for work in works]
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+class Source(Protocol):
+    async def first(self, seconds: float) -> None: ...
+
+
+class Synced(Protocol):
+    @property
+    def ready(self) -> asyncio.Event: ...
+
+
+class Start:
+    """What has to be read before this replica may be asked: the cluster's CAs, if they are looked up, and the namespaces."""
+
+    def __init__(
+        self,
+        source: Source | None,
+        namespaces: Synced,
+        *,
+        tolerant: bool,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`tolerant`: CAs that cannot be read are none, until they can."""
+        self._source = source
+        self._namespaces = namespaces
+        self._tolerant = tolerant
+        self._clock, self._sleep = clock, sleep
+        self._trusting = source is None
+        self.answered = asyncio.Event()
+        """Set once kube-apiserver has answered, or does not have to: what follows it would only wait longer and longer before that."""
+        if source is None:
+            self.answered.set()
+
+    def missing(self) -> str | None:
+        """In the words of upstream's health check (kubernetes/apiserver `pkg/server/healthz/healthz.go`)."""
+        synced = {"*v1.ConfigMap": self._trusting, "*v1.Namespace": self._namespaces.ready.is_set()}
+        names = [name for name, done in synced.items() if not done]
+        return f"{len(names)} informers not started yet: [{' '.join(names)}]" if names else None
+
+    async def ready(self) -> None:
+        """A kube-apiserver that is not there yet is waited for. Raises ClusterError when it refuses."""
+        if self._source is not None:
+            await self._read(self._source)
+            self._trusting = True
+            self.answered.set()
+        await self._namespaces.ready.wait()
+
+    async def _read(self, source: Source) -> None:
+        refused: float | None = None
+        while True:
+            try:
+                return await source.first(PATIENCE_SECONDS)
+            except ClusterError as e:
+                error = e
+            if self._tolerant:
+                logger.warning("continuing without authentication configuration", extra={"error": str(error)})
+                return None
+            logger.warning("still waiting for kube-apiserver", extra={"error": str(error)})
+            if error.transient:
+                refused = None
+                continue
+            refused = self._clock() if refused is None else refused
+            if self._clock() - refused >= DOUBT_SECONDS:
+                raise error
+            await self._sleep(DOUBT_SECONDS / 10)

@@ -1,0 +1,187 @@
+"""Taking connections from a socket that others may have too, and letting go of it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from aiohttp import web
+
+from apiserver import config, server, tls
+from apiserver.app import App
+from apiserver.filters.drain import Drain
+from apiserver.filters.state import Request
+from tests.fixtures.connection import Connection
+from tests.unit.filters.chain import ok, outer
+
+NOW = dt.datetime.now(dt.UTC)
+AT_ONCE = config.Shutdown(delay_seconds=0, watch_seconds=0)
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> tls.Kit:
+    return tls.kit(tmp_path_factory.mktemp("kit"), hosts=["localhost"], user="x", groups=[], now=NOW)
+
+
+@pytest.fixture
+def sock() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+class Rig:
+    """A listener on a socket of its own."""
+
+    def __init__(self, kit: tls.Kit, sock: socket.socket) -> None:
+        self.connections = server.Connections(outer(ok), read_peer=lambda _connection: None)
+        certificates = tls.Certificates(kit.files)
+        self.listener = server.Listener(sock, protocol=self.connections, context=lambda: certificates.context)
+        self.port = sock.getsockname()[1]
+        self.client = ssl.create_default_context(cadata=kit.ca_pem.decode())
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    async def accepted(self) -> None:
+        """Returns when a connection was taken whose handshake is not over."""
+        while not self.listener._opening:  # noqa: ASYNC110 - what is waited for is state, not an event
+            await asyncio.sleep(0)
+
+    async def ask(self, plain: socket.socket) -> bytes:
+        """Shakes hands and asks; the answer, which ends the connection."""
+        return await asyncio.to_thread(self._ask, plain)
+
+    def _ask(self, plain: socket.socket) -> bytes:
+        with self.client.wrap_socket(plain, server_hostname="localhost") as connection:
+            connection.sendall(b"GET /x HTTP/1.1\r\nHost: s\r\nConnection: close\r\n\r\n")
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+            return answer
+
+
+async def test_a_handshake_that_has_begun_is_finished_after_the_port_was_closed(
+    kit: tls.Kit, sock: socket.socket
+) -> None:
+    rig = Rig(kit, sock)
+    rig.listener.open()
+    with rig.connect() as early:
+        await rig.accepted()
+        rig.listener.close()
+        settled = asyncio.ensure_future(rig.listener.settled())
+        await asyncio.sleep(0)
+        assert not settled.done()
+        assert (await rig.ask(early)).startswith(b"HTTP/1.1 200")
+        await settled
+        with pytest.raises(ConnectionRefusedError):
+            rig.connect()
+
+
+async def test_handshakes_that_never_end_are_broken_off(kit: tls.Kit, sock: socket.socket) -> None:
+    rig = Rig(kit, sock)
+    rig.listener.open()
+    with rig.connect() as silent:
+        await rig.accepted()
+        rig.listener.close()
+        await rig.listener.abort()
+        assert await asyncio.to_thread(silent.recv, 1) == b""
+
+
+async def test_who_waits_in_the_queue_of_a_shared_socket_is_the_successors(kit: tls.Kit, sock: socket.socket) -> None:
+    first, second = Rig(kit, sock.dup()), Rig(kit, sock.dup())
+    first.listener.open()
+    first.listener.close()
+    with first.connect() as waiting:
+        second.listener.open()
+        assert (await second.ask(waiting)).startswith(b"HTTP/1.1 200")
+        second.listener.close()
+
+
+async def test_closing_twice_is_closing(kit: tls.Kit, sock: socket.socket) -> None:
+    rig = Rig(kit, sock)
+    rig.listener.close()
+    rig.listener.close()
+    await rig.listener.abort()
+
+
+# ---------------------------------------------------------------------------------------------------------------- silence
+
+
+async def test_connections_fall_silent_a_while_after_their_last_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: Request) -> web.StreamResponse:
+        asked.set()
+        await answered.wait()
+        return await ok(request)
+
+    monkeypatch.setattr(server, "SILENT_SECONDS", 0.05)
+    loop = asyncio.get_running_loop()
+    connection = Connection(outer(slow))
+    asking = asyncio.ensure_future(connection.ask("GET", "/x"))
+    await asked.wait()
+    silence = asyncio.ensure_future(connection.manager.silence())
+    await asyncio.wait((silence,), timeout=0.2)
+    assert not silence.done()
+    answered.set()
+    await asking
+    last = loop.time()
+    await silence
+    assert loop.time() - last > 0.04
+    await asyncio.wait_for(connection.manager.silence(), 0.04)
+    await connection.close()
+
+
+async def test_a_new_connection_and_one_that_is_sending_are_not_silent() -> None:
+    connection = Connection(outer(ok))
+    now = asyncio.get_running_loop().time()
+    assert connection.protocol.used(now + 100) == pytest.approx(now, abs=1)  # type: ignore[attr-defined]
+    connection.feed(b"GET /x HTTP/1.1\r\nHo")
+    assert connection.protocol.used(now + 100) == now + 100  # type: ignore[attr-defined]
+    await connection.close()
+
+
+async def test_without_connections_it_is_silent() -> None:
+    connections = server.Connections(outer(ok), read_peer=lambda _connection: None)
+    await asyncio.wait_for(connections.silence(), 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------- the order of a stop
+
+
+class Stopping:
+    """The parts of an app that a stop consists of; writes down whether the port was still open for each."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.drain = Drain()
+        self.handler = outer(ok)
+        self.stopping = False
+        self.steps: list[tuple[str, bool]] = []
+        self._sock = sock
+
+    def _step(self, name: str) -> None:
+        self.steps.append((name, self._sock.fileno() >= 0))
+
+    async def end_watches(self, seconds: float) -> None:
+        assert self.drain.stopping
+        self._step("watches end")
+
+    async def finish(self) -> None:
+        self._step("requests end")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_shared_socket_is_left_before_watches_end_and_another_after_the_last_request(
+    kit: tls.Kit, sock: socket.socket, shared: bool
+) -> None:
+    app = Stopping(sock)
+    running = server.Server(cast(App, app), tls.Certificates(kit.files), sock, shared=shared)
+    running.open()
+    await running.stop(server.Stop(), AT_ONCE, request_seconds=1)
+    assert app.steps == [("watches end", not shared), ("requests end", not shared), ("requests end", False)]
+    assert app.stopping

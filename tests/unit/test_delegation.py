@@ -1,0 +1,284 @@
+"""What is opened for a cluster, what has to be read before a replica may be asked, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from apiserver import config, delegation
+from apiserver.apimachinery.request import User
+from apiserver.cluster import namespaces
+from apiserver.cluster.errors import ClusterError
+from apiserver.cluster.requestheader import ClusterTrust
+from apiserver.filters.request_info import parse
+from tests.fixtures.authorities import issue
+from tests.unit.cluster.plane import Clock, Plane, answer, hang, status, until
+
+POD = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+JANE = User("jane", groups=("system:authenticated",))
+LIST_CLAIMS = parse("GET", "/apis/resource.sluice.dev/v1/resourceclaims")
+GONE, NO = ClusterError("connection refused", transient=True), ClusterError("forbidden: create a rolebinding")
+
+
+class Source:
+    """Fails as scripted, then succeeds. A server that is away takes all the time that there is."""
+
+    def __init__(self, *failures: ClusterError) -> None:
+        self.failures = list(failures)
+        self.calls = 0
+        self.clock = Clock()
+
+    async def first(self, seconds: float) -> None:
+        self.calls += 1
+        if self.failures:
+            failure = self.failures.pop(0)
+            self.clock.now += seconds if failure.transient else 0
+            raise failure
+
+
+class Synced:
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        self.ready.set()
+
+
+class Rig:
+    def __init__(self, source: Source | None, *, tolerant: bool = False) -> None:
+        self.clock, self.namespaces = source.clock if source is not None else Clock(), Synced()
+        self.start = delegation.Start(
+            source, self.namespaces, tolerant=tolerant, clock=self.clock, sleep=self.clock.sleep
+        )
+
+
+async def test_a_replica_may_be_asked_once_cas_and_namespaces_were_read() -> None:
+    rig = Rig(Source())
+    rig.namespaces.ready.clear()
+    assert rig.start.missing() == "2 informers not started yet: [*v1.ConfigMap *v1.Namespace]"
+    waiting = asyncio.ensure_future(rig.start.ready())
+    await until(lambda: "ConfigMap" not in (rig.start.missing() or ""))
+    assert rig.start.missing() == "1 informers not started yet: [*v1.Namespace]"
+    assert not waiting.done()
+    rig.namespaces.ready.set()
+    await waiting
+    assert rig.start.missing() is None
+
+
+async def test_cas_that_are_not_looked_up_are_not_waited_for() -> None:
+    rig = Rig(None)
+    assert rig.start.missing() is None
+    await rig.start.ready()
+
+
+async def test_a_kube_apiserver_that_is_away_is_waited_for_as_long_as_it_takes() -> None:
+    source = Source(*[GONE] * 50)
+    await Rig(source).start.ready()
+    assert source.calls == 51
+
+
+@pytest.mark.parametrize("before", [0, 1, 20])
+async def test_a_refusal_is_doubted_while_kube_apiserver_may_be_starting(before: int) -> None:
+    source = Source(*[GONE] * before, NO, NO, NO, GONE, NO, NO)
+    await Rig(source).start.ready()
+    assert source.calls == before + 7
+
+
+async def test_the_cluster_is_followed_from_the_moment_it_answers() -> None:
+    source = Source(GONE, GONE)
+    rig = Rig(source)
+    assert not rig.start.answered.is_set()
+    await rig.start.ready()
+    assert rig.start.answered.is_set()
+    assert Rig(None).start.answered.is_set()
+
+
+async def test_a_refusal_that_lasts_is_final() -> None:
+    rig = Rig(Source(*[NO] * 1000))
+    with pytest.raises(ClusterError, match="create a rolebinding"):
+        await rig.start.ready()
+    assert sum(rig.clock.slept) == pytest.approx(delegation.DOUBT_SECONDS)
+    assert rig.start.missing() is not None
+
+
+@pytest.mark.parametrize("failure", [GONE, NO])
+async def test_the_tolerant_start_without(failure: ClusterError) -> None:
+    source = Source(failure, failure)
+    rig = Rig(source, tolerant=True)
+    await rig.start.ready()
+    assert (source.calls, rig.start.missing()) == (1, None)
+
+
+# ------------------------------------------------------------------------------------------------ with a server that plays the cluster
+
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+CONFIG_MAP = f"{CONFIG_MAPS}/extension-apiserver-authentication"
+NAMESPACES = "/api/v1/namespaces"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+
+def listed(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "List", "metadata": {"resourceVersion": "5"}, "items": list(items)}
+
+
+def named(name: str, **members: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": "4"}, **members}
+
+
+@pytest_asyncio.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
+    folder = tmp_path / "plane"
+    folder.mkdir()
+    made = Plane(folder)
+    trust = named("extension-apiserver-authentication", data={"client-ca-file": issue("root", ca=True).pem.decode()})
+    made.on(CONFIG_MAP, answer(trust))
+    made.on(CONFIG_MAPS, answer(listed(trust)), hang)
+    made.on(NAMESPACES, answer(listed(named("ns", status={"phase": "Active"}))), hang)
+    made.on(ACCESS_REVIEWS, answer({"status": {"allowed": True}}, 201))
+    made.on(TOKEN_REVIEWS, answer({"status": {"authenticated": True, "user": {"username": "joe"}}}, 201))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def settings(folder: Path, kubeconfig: str, *flags: str, **more: str) -> config.Config:
+    pem = folder / "x.pem"
+    pem.touch()
+    words = ["serve", "--tls-cert-file", str(pem), "--tls-private-key-file", str(pem), "--redis-url", "redis://h"]
+    words += ["--authentication-kubeconfig", kubeconfig, *flags]
+    for name, value in more.items():
+        words += [f"--{name.replace('_', '-')}", value]
+    return config.parse(words, {})
+
+
+def unexpected() -> None:
+    raise AssertionError("something ended")
+
+
+async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(plane: Plane, tmp_path: Path) -> None:
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
+    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+        await delegates.ready()
+        assert delegates.missing() is None
+        assert delegates.bundles is not None
+        assert delegates.bundles().client_ca is not None
+        assert delegates.tokens is not None
+        assert (await delegates.tokens.review("t")).name == "joe"
+        assert (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
+        assert [type(plugin).__name__ for plugin in delegates.admission.plugins] == ["NamespaceLifecycle"]
+    assert len(plane.asked(ACCESS_REVIEWS)) == len(plane.asked(TOKEN_REVIEWS)) == 1
+    assert {seen.headers["Authorization"] for seen in plane.seen} == {"Bearer ours"}
+    left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - {asyncio.current_task()}}  # type: ignore[union-attr]
+    assert {name for name in left if not name.startswith("RequestHandler.")} == set()
+
+
+async def test_masters_and_health_are_allowed_without_asking(plane: Plane, tmp_path: Path) -> None:
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), authorization_always_allow_paths="/open*")
+    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+        masters = User("admin", groups=("system:masters",))
+        assert (await delegates.authorizer.authorize(masters, LIST_CLAIMS)).allowed
+        assert (await delegates.authorizer.authorize(JANE, parse("GET", "/opening"))).allowed
+    assert not plane.asked(ACCESS_REVIEWS)
+
+
+@pytest.mark.parametrize("flags", [("--authentication-skip-lookup",), ()])
+async def test_cas_are_looked_up_only_when_a_flag_leaves_one_out(
+    plane: Plane, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    more = (
+        {}
+        if flags
+        else {"client_ca_file": str(tmp_path / "x.pem"), "requestheader_client_ca_file": str(tmp_path / "x.pem")}
+    )
+    (tmp_path / "x.pem").touch()
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), *flags, **more)
+    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+        assert delegates.bundles is None
+        await delegates.ready()
+        assert delegates.tokens is not None
+    assert not plane.asked(CONFIG_MAP)
+    assert not plane.asked(CONFIG_MAPS)
+
+
+async def test_one_missing_bundle_is_looked_up(plane: Plane, tmp_path: Path) -> None:
+    (tmp_path / "x.pem").touch()
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), client_ca_file=str(tmp_path / "x.pem"))
+    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+        await delegates.ready()
+        assert delegates.bundles is not None
+
+
+async def test_two_identities_ask_each_for_its_purpose(plane: Plane, tmp_path: Path) -> None:
+    theirs = shutil.copy(plane.kubeconfig({"token": "theirs"}), tmp_path / "theirs")
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), authorization_kubeconfig=str(theirs))
+    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+        await delegates.ready()
+        assert delegates.tokens is not None
+        await delegates.tokens.review("t")
+        await delegates.authorizer.authorize(JANE, LIST_CLAIMS)
+    who = {seen.path: seen.headers["Authorization"] for seen in plane.seen}
+    assert who[TOKEN_REVIEWS] == who[CONFIG_MAP] == "Bearer ours"
+    assert who[ACCESS_REVIEWS] == who[NAMESPACES] == "Bearer theirs"
+
+
+async def test_a_config_map_that_may_not_be_read_is_told_with_the_remedy(
+    plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delegation, "DOUBT_SECONDS", 0)
+    plane.on(CONFIG_MAP, status(403, "configmaps is forbidden"))
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
+    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+        with pytest.raises(ClusterError, match="kubectl create rolebinding -n kube-system"):
+            await delegates.ready()
+
+
+async def test_a_config_map_that_is_not_there_yet_is_tolerated(plane: Plane, tmp_path: Path) -> None:
+    plane.on(CONFIG_MAP, status(404, "not found"))
+    plane.on(CONFIG_MAPS, answer(listed()), hang)
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
+    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+        await delegates.ready()
+        assert delegates.bundles is not None
+        assert delegates.bundles() == ClusterTrust(None, None, None)
+
+
+async def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "nonsense").write_text("{}")
+    with pytest.raises(ClusterError):
+        async with delegation.opened(settings(tmp_path, str(tmp_path / "nonsense")), {}, failed=unexpected):
+            raise AssertionError
+
+
+async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
+    asked = config.parse(["dev"], POD)
+    async with delegation.opened(asked, POD, failed=unexpected) as delegates:
+        await delegates.ready()
+        assert (delegates.tokens, delegates.bundles, delegates.missing()) == (None, None, None)
+        assert not delegates.admission.plugins
+        assert not (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
+        assert (await delegates.authorizer.authorize(JANE, parse("POST", "/readyz"))).allowed
+
+
+async def test_what_follows_the_cluster_does_not_end_unnoticed(
+    plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_self: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(namespaces.Namespaces, "run", broken)
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
+
+    async def follow() -> None:
+        noticed = asyncio.Event()
+        async with delegation.opened(asked, {}, failed=noticed.set) as delegates:
+            reading = asyncio.ensure_future(delegates.ready())
+            await noticed.wait()
+            reading.cancel()
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        await follow()
