@@ -9,10 +9,13 @@ cd "$out"
 
 key() { openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1"; }
 
-# The serving CA. Its certificate becomes the caBundle of the APIService.
-key ca.key
-openssl req -x509 -new -key ca.key -sha256 -days 365 -subj "/CN=$service-serving-ca" \
-  -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign,cRLSign -out ca.crt
+# The serving CA. Its certificate becomes the caBundle of the APIService, so it stays when the pair is renewed,
+# unless it would end before the pair does.
+if ! openssl x509 -in ca.crt -noout -checkend $((90 * 24 * 3600)) &>/dev/null; then
+  key ca.key
+  openssl req -x509 -new -key ca.key -sha256 -days 365 -subj "/CN=$service-serving-ca" \
+    -addext basicConstraints=critical,CA:TRUE,pathlen:0 -addext keyUsage=critical,keyCertSign,cRLSign -out ca.crt
+fi
 
 # The serving pair. kube-apiserver dials <service>.<namespace>.svc and looks at nothing but the SAN.
 key tls.key
@@ -27,18 +30,11 @@ openssl x509 -req -in tls.csr -CA ca.crt -CAkey ca.key -CAcreateserial -sha256 -
 ) 2>/dev/null
 rm -f tls.csr ca.srl
 
-# The store's password, as Valkey and as Sluice read it.
-password=$(openssl rand -hex 24)
+# The store's password, as Valkey and as Sluice read it. It stays too: a running Valkey reads it only at its start.
+if [ ! -e password ]; then
+  password=$(openssl rand -hex 24)
+  printf %s "$password" >password
+fi
+password=$(cat password)
 echo "requirepass $password" >auth.conf
-printf %s "$password" >password
 printf %s "redis://:$password@$service-valkey.$namespace.svc:6379/0" >redis-url
-
-# Whom the cluster's front proxy and its clients are signed by. These two are the cluster's, not ours.
-for bundle in client-ca-file requestheader-client-ca-file; do
-  if [ -n "${CLUSTER_TRUST:-}" ]; then
-    cp "$CLUSTER_TRUST/$bundle" "$bundle"
-  else
-    "${KUBECTL:-kubectl}" --namespace kube-system get configmap extension-apiserver-authentication \
-      --output "jsonpath={.data.$bundle}" >"$bundle"
-  fi
-done

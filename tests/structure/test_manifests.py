@@ -1,25 +1,43 @@
-"""The manifests agree with each other, with the program's flags and with what certs/make.sh writes."""
+"""The manifests agree with each other, with the program, and with what certs/make.sh and cert-manager write."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
+import json
 import pathlib
 import shutil
 import ssl
 import subprocess
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 import pytest
 import yaml
+from cryptography import x509
 
-from apiserver import config
+from apiserver import config, server
+from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.cluster import access, client, namespaces, requestheader, tokens
+from apiserver.filters import request_info
+from apiserver.resources import RESOURCES
 from tests.e2e.controlplane import binaries
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 MANIFESTS = PROJECT / "manifests"
-KUSTOMIZATIONS = sorted([*MANIFESTS.rglob("kustomization.yaml"), *PROJECT.glob("certs/kustomization.yaml")])
-OVERLAYS = ["overlays/dev", "overlays/test"]
+FILES = sorted(
+    file for folder in ("manifests", "certs") for file in (PROJECT / folder).rglob("*.yaml") if "out" not in file.parts
+)
+KUSTOMIZATIONS = [file for file in FILES if file.name == "kustomization.yaml"]
+DEPLOYMENTS = ["dev", "test", "ha"]
+"""Overlays whose pods run."""
+BEDS = {
+    "bed, external name": ["overlays/bed/external-name"],
+    "bed, endpoint slices": ["overlays/bed/endpoint-slices"],
+    "bed, take-over": ["overlays/bed/external-name", "take-over"],
+}
+"""What is put together for a control plane without kubelets."""
 
 Object = dict[str, Any]
 
@@ -28,19 +46,22 @@ def _load(file: pathlib.Path) -> list[Any]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document is not None]
 
 
-def _named_files(kustomization: Object) -> Iterator[str]:
-    yield from kustomization.get("resources", [])
-    yield from (entry["path"] for field in ("patches", "replacements") for entry in kustomization.get(field, []))
-    for field in ("secretGenerator", "configMapGenerator"):
-        for generator in kustomization.get(field, []):
-            yield from (file.partition("=")[2] or file for file in generator.get("files", []))
-
-
 def _title(file: pathlib.Path) -> str:
     return str(file.relative_to(PROJECT))
 
 
-@pytest.mark.parametrize("file", sorted([*MANIFESTS.rglob("*.yaml"), PROJECT / "skaffold.yaml"]), ids=_title)
+# ------------------------------------------------------------------------------------------------------------ files
+
+
+def _named_files(kustomization: Object) -> Iterator[str]:
+    yield from kustomization.get("resources", [])
+    yield from kustomization.get("components", [])
+    yield from (entry["path"] for field in ("patches", "replacements") for entry in kustomization.get(field, []))
+    for generator in kustomization.get("secretGenerator", []):
+        yield from generator["files"]
+
+
+@pytest.mark.parametrize("file", [*FILES, PROJECT / "skaffold.yaml"], ids=_title)
 def test_every_file_is_yaml_of_one_object(file: pathlib.Path) -> None:
     assert len(_load(file)) == 1
 
@@ -70,39 +91,85 @@ def test_skaffold_deploys_what_exists() -> None:
             if "paths" in patch["path"]
         ),
     ]
-    assert {path.removeprefix("manifests/") for path in paths} == {*OVERLAYS, "store-init"}
+    assert set(paths) == {"manifests/overlays/dev", "manifests/overlays/test", "manifests/store-init"}
     assert [path for path in paths if not (PROJECT / path / "kustomization.yaml").exists()] == []
+
+
+def test_the_image_holds_the_program_and_nothing_of_its_deployment(rendered: list[Object]) -> None:
+    lines = [line.split() for line in (PROJECT / "Dockerfile").read_text().splitlines()]
+    copied = {word for line in lines if line[:1] == ["COPY"] and "--from=build" not in line for word in line[1:-1]}
+    assert [name for name in copied if not (PROJECT / name).exists()] == []
+    assert "apiserver" in copied
+    assert not copied & {".", "manifests", "certs", "tests"}
+    sources = [file for file in (PROJECT / "apiserver").rglob("*.py") if "manifests/" in file.read_text()]
+    assert sources == []
+    deployment = _one(rendered, "Deployment", "sluice")
+    security = deployment["spec"]["template"]["spec"]["securityContext"]
+    assert ["USER", f"{security['runAsUser']}:{security['runAsGroup']}"] in lines
+    assert ["EXPOSE", str(_containers(deployment)[0]["ports"][0]["containerPort"])] in lines
+
+
+# ------------------------------------------------------------------------------------------------------------ rendering
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A copy of manifests and certs with everything that certs/make.sh writes; the cluster's CAs are stand-ins."""
+    """A copy of manifests and certs with everything that certs/make.sh writes."""
     if shutil.which("openssl") is None:
         pytest.skip("certs/make.sh needs openssl")
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("manifests", "certs"):
         shutil.copytree(PROJECT / name, copy / name, ignore=shutil.ignore_patterns("out"))
-    trust = copy / "trust"
-    trust.mkdir()
-    for bundle in ("client-ca-file", "requestheader-client-ca-file"):
-        (trust / bundle).write_text(f"{bundle} of the cluster\n")
-    subprocess.run(
-        [copy / "certs" / "make.sh"],
-        env={"PATH": "/usr/bin:/bin", "CLUSTER_TRUST": str(trust)},
-        check=True,
-        capture_output=True,
-    )
+    _make(copy)
     return copy
 
 
-def _render(checkout: pathlib.Path, folder: str) -> list[Object]:
-    command = [str(binaries.kubectl()), "kustomize", str(checkout / "manifests" / folder)]
-    return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True).stdout))
+def _make(checkout: pathlib.Path) -> None:
+    subprocess.run([checkout / "certs" / "make.sh"], env={"PATH": "/usr/bin:/bin"}, check=True, capture_output=True)
 
 
-@pytest.fixture(scope="module", params=OVERLAYS)
-def rendered(request: pytest.FixtureRequest, checkout: pathlib.Path) -> list[Object]:
-    return [*_render(checkout, request.param), *_render(checkout, "store-init")]
+Render = Callable[[str], list[Object]]
+
+
+@pytest.fixture(scope="module")
+def render(checkout: pathlib.Path) -> Render:
+    """The objects of a deployment or a bed, the Job that creates the store included."""
+    known: dict[str, list[Object]] = {}
+
+    def once(name: str) -> list[Object]:
+        if name not in known:
+            known[name] = _render(checkout, name)
+        return known[name]
+
+    return once
+
+
+def _render(checkout: pathlib.Path, name: str) -> list[Object]:
+    manifests = pathlib.Path("..", "manifests")
+    resources = ["overlays/bed"] if name in BEDS else [f"overlays/{name}", "store-init"]
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [str(manifests / path) for path in resources],
+        "components": [str(manifests / path) for path in BEDS.get(name, [])],
+    }
+    folder = checkout / name
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    done = subprocess.run([binaries.kubectl(), "kustomize", folder], capture_output=True, text=True, check=False)
+    # Deprecated fields are told there.
+    assert (done.returncode, done.stderr) == (0, "")
+    return list(yaml.safe_load_all(done.stdout))
+
+
+@pytest.fixture(params=[*DEPLOYMENTS, *BEDS])
+def rendered(request: pytest.FixtureRequest, render: Render) -> list[Object]:
+    return render(request.param)
+
+
+@pytest.fixture(params=DEPLOYMENTS)
+def deployed(request: pytest.FixtureRequest, render: Render) -> list[Object]:
+    return render(request.param)
 
 
 def _of(objects: list[Object], kind: str) -> list[Object]:
@@ -118,37 +185,87 @@ def _workloads(objects: list[Object]) -> list[Object]:
     return [item for item in objects if item["kind"] in {"Deployment", "StatefulSet", "Job"}]
 
 
+def _pod(workload: Object) -> Object:
+    pod: Object = workload["spec"]["template"]["spec"]
+    return pod
+
+
+def _labels(workload: Object) -> Mapping[str, str]:
+    labels: Mapping[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    return labels
+
+
 def _containers(workload: Object) -> list[Object]:
-    pod = workload["spec"]["template"]["spec"]
-    return [*pod.get("initContainers", []), *pod["containers"]]
+    return [*_pod(workload).get("initContainers", []), *_pod(workload)["containers"]]
+
+
+def _identity(item: Object) -> tuple[str, str, str]:
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+CLUSTER_SCOPED = {"Namespace", "APIService", "ClusterRole", "ClusterRoleBinding"}
 
 
 def test_every_namespaced_object_lies_in_our_namespace(rendered: list[Object]) -> None:
     [namespace] = _of(rendered, "Namespace")
-    cluster_scoped = {"Namespace", "APIService"}
-    elsewhere = [
-        item
-        for item in rendered
-        if item["kind"] not in cluster_scoped and item["metadata"].get("namespace") != namespace["metadata"]["name"]
+    ours = namespace["metadata"]["name"]
+    elsewhere = [_identity(item) for item in rendered if item["metadata"].get("namespace") != ours]
+    assert [identity for identity in elsewhere if identity[0] not in CLUSTER_SCOPED] == [
+        ("RoleBinding", "kube-system", "sluice-authentication-reader")
     ]
-    assert elsewhere == []
+    assert [identity for identity in elsewhere if identity[0] in CLUSTER_SCOPED and identity[1]] == []
 
 
-def test_selectors_match_exactly_one_workload(rendered: list[Object]) -> None:
-    labels = {item["metadata"]["name"]: item["spec"]["template"]["metadata"]["labels"] for item in _workloads(rendered)}
-    for item in [*_of(rendered, "Deployment"), *_of(rendered, "StatefulSet")]:
-        selector = item["spec"]["selector"]["matchLabels"]
-        assert [name for name, own in labels.items() if selector.items() <= own.items()] == [item["metadata"]["name"]]
-    for service in _of(rendered, "Service"):
-        selector = service["spec"]["selector"]
-        assert [name for name, own in labels.items() if selector.items() <= own.items()] == [
-            service["metadata"]["name"]
-        ]
+@pytest.mark.parametrize("name", BEDS)
+def test_a_bed_has_the_same_objects_as_a_deployment_but_its_secrets(name: str, render: Render) -> None:
+    if name == "bed, take-over":
+        renamed = {"v1.resource.sluice.dev": "v1.resource.k8s.io"}
+        covered = {("ClusterRole", "", "sluice-view"), ("ClusterRole", "", "sluice-edit")}
+    else:
+        renamed, covered = {}, set()
+    deployment = {_identity(item) for item in render("dev") if item["kind"] != "Secret"} - covered
+    expected = {(kind, namespace, renamed.get(found, found)) for kind, namespace, found in deployment}
+    assert {_identity(item) for item in render(name)} == expected
 
 
-def test_services_and_probes_name_ports_of_their_pods(rendered: list[Object]) -> None:
-    for service in _of(rendered, "Service"):
-        [workload] = [item for item in _workloads(rendered) if item["metadata"]["name"] == service["metadata"]["name"]]
+@pytest.mark.parametrize("name", BEDS)
+def test_a_bed_differs_only_where_no_kubelet_and_no_proxy_is_needed(name: str, render: Render) -> None:
+    [base] = [render("dev")]
+    bed = render(name)
+    for kind in ("ServiceAccount", "RoleBinding", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget"):
+        assert _of(bed, kind) == _of(base, kind)
+    for workload in _workloads(bed):
+        assert workload["spec"].get("replicas", 0) == 0
+        assert (workload["kind"] == "Job") == (workload["spec"].get("suspend") is True)
+    service = _one(bed, "Service", "sluice")["spec"]
+    if name == "bed, endpoint slices":
+        # As it was, but for whose addresses it has.
+        assert service == {key: v for key, v in _one(base, "Service", "sluice")["spec"].items() if key != "selector"}
+    else:
+        assert service == {"type": "ExternalName", "externalName": "localhost"}
+
+
+# ------------------------------------------------------------------------------------------------------------ pods and services
+
+
+def test_selectors_match_exactly_one_workload(deployed: list[Object]) -> None:
+    labels = {item["metadata"]["name"]: _labels(item) for item in _workloads(deployed)}
+
+    def selected(selector: Mapping[str, str]) -> list[str]:
+        return [name for name, own in labels.items() if selector.items() <= own.items()]
+
+    for item in [*_of(deployed, "Deployment"), *_of(deployed, "StatefulSet"), *_of(deployed, "PodDisruptionBudget")]:
+        assert selected(item["spec"]["selector"]["matchLabels"]) == [item["metadata"]["name"]]
+    for service in _of(deployed, "Service"):
+        assert selected(service["spec"]["selector"]) == [service["metadata"]["name"]]
+    for workload in _workloads(deployed):
+        for constraint in _pod(workload).get("topologySpreadConstraints", []):
+            assert selected(constraint["labelSelector"]["matchLabels"]) == [workload["metadata"]["name"]]
+
+
+def test_services_and_probes_name_ports_of_their_pods(deployed: list[Object]) -> None:
+    for service in _of(deployed, "Service"):
+        [workload] = [item for item in _workloads(deployed) if item["metadata"]["name"] == service["metadata"]["name"]]
         ports = {port["name"] for container in _containers(workload) for port in container.get("ports", [])}
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
         for container in _containers(workload):
@@ -158,20 +275,29 @@ def test_services_and_probes_name_ports_of_their_pods(rendered: list[Object]) ->
                 assert set(named) <= ports
 
 
-def test_mounts_and_variables_come_from_secrets_and_configmaps_that_exist(rendered: list[Object]) -> None:
-    keys = {
-        (item["kind"], item["metadata"]["name"]): set(item["data"])
-        for item in rendered
-        if item["kind"] in {"Secret", "ConfigMap"}
-    }
-    for workload in _workloads(rendered):
-        pod = workload["spec"]["template"]["spec"]
+def _secret_keys(objects: list[Object]) -> dict[str, set[str]]:
+    """Of every Secret that is there once the objects are applied and certs/README.md and manifests/README.md were followed."""
+    keys = {item["metadata"]["name"]: set(item["data"]) for item in _of(objects, "Secret")}
+    # What cert-manager writes into the Secret of a Certificate.
+    for certificate in _of(objects, "Certificate"):
+        keys[certificate["spec"]["secretName"]] = {"tls.crt", "tls.key", "ca.crt"}
+    if "sluice-store" not in keys:
+        text = (MANIFESTS / "README.md").read_text()
+        keys["sluice-store"] = {name for name in ("password", "auth.conf", "redis-url") if f"certs/out/{name}" in text}
+    return keys
+
+
+def test_mounts_and_variables_come_from_secrets_and_configmaps_that_exist(deployed: list[Object]) -> None:
+    secrets = _secret_keys(deployed)
+    configmaps = {item["metadata"]["name"] for item in _of(deployed, "ConfigMap")}
+    for workload in _workloads(deployed):
+        pod = _pod(workload)
         for volume in pod.get("volumes", []):
             if "secret" in volume:
                 source = volume["secret"]
-                assert {item["key"] for item in source.get("items", [])} <= keys["Secret", source["secretName"]]
+                assert {item["key"] for item in source.get("items", [])} <= secrets[source["secretName"]]
             if "configMap" in volume:
-                assert keys["ConfigMap", volume["configMap"]["name"]]
+                assert volume["configMap"]["name"] in configmaps
         volumes = {volume["name"] for volume in pod.get("volumes", [])}
         volumes |= {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
         for container in _containers(workload):
@@ -179,30 +305,26 @@ def test_mounts_and_variables_come_from_secrets_and_configmaps_that_exist(render
             for variable in container.get("env", []):
                 if "valueFrom" in variable:
                     reference = variable["valueFrom"]["secretKeyRef"]
-                    assert reference["key"] in keys["Secret", reference["name"]]
+                    assert reference["key"] in secrets[reference["name"]]
 
 
-def test_files_named_in_arguments_are_mounted(rendered: list[Object]) -> None:
-    deployment = _one(rendered, "Deployment", "sluice")
+def test_files_named_in_arguments_are_mounted(deployed: list[Object]) -> None:
+    deployment = _one(deployed, "Deployment", "sluice")
     [container] = _containers(deployment)
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-    volumes = {volume["name"]: volume for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    volumes = {volume["name"]: volume for volume in _pod(deployment)["volumes"]}
     files = [
         pathlib.PurePosixPath(argument.partition("=")[2]) for argument in container["args"] if "-file=" in argument
     ]
-    assert len(files) == 4
+    assert len(files) == 2
     for file in files:
-        volume = volumes[mounts[str(file.parent)]]
-        if "secret" in volume:
-            held = _one(rendered, "Secret", volume["secret"]["secretName"])
-        else:
-            held = _one(rendered, "ConfigMap", volume["configMap"]["name"])
-        assert file.name in held["data"]
+        secret = volumes[mounts[str(file.parent)]]["secret"]["secretName"]
+        assert file.name in _secret_keys(deployed)[secret]
 
 
 def test_every_pod_is_restricted(rendered: list[Object]) -> None:
     for workload in _workloads(rendered):
-        pod = workload["spec"]["template"]["spec"]
+        pod = _pod(workload)
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in _containers(workload):
@@ -213,50 +335,391 @@ def test_every_pod_is_restricted(rendered: list[Object]) -> None:
             }
 
 
-def test_the_apiservice_names_the_group_the_service_and_its_ca(rendered: list[Object]) -> None:
+def test_only_the_server_has_a_token_and_it_is_that_of_its_account(rendered: list[Object]) -> None:
+    [account] = _of(rendered, "ServiceAccount")
+    assert account["automountServiceAccountToken"] is False
+    mounted = {item["metadata"]["name"]: _pod(item)["automountServiceAccountToken"] for item in _workloads(rendered)}
+    assert mounted == {"sluice": True, "sluice-valkey": False, "sluice-store-init": False}
+    assert _pod(_one(rendered, "Deployment", "sluice"))["serviceAccountName"] == account["metadata"]["name"]
+
+
+# ------------------------------------------------------------------------------------------------------------ kube-apiserver
+
+
+def test_the_apiservice_names_the_group_and_the_service(rendered: list[Object]) -> None:
     [apiservice] = _of(rendered, "APIService")
     spec = apiservice["spec"]
     assert apiservice["metadata"]["name"] == f"{spec['version']}.{spec['group']}"
-    assert (spec["groupPriorityMinimum"], spec["versionPriority"]) == (1000, 15)
+    priorities = {"resource.sluice.dev": (1000, 15), "resource.k8s.io": (16200, 21)}
+    assert (spec["groupPriorityMinimum"], spec["versionPriority"]) == priorities[spec["group"]]
     service = _one(rendered, "Service", spec["service"]["name"])
     assert service["metadata"]["namespace"] == spec["service"]["namespace"]
-    assert spec["service"]["port"] in {port["port"] for port in service["spec"]["ports"]}
+    if service["spec"].get("type") != "ExternalName":
+        assert spec["service"]["port"] in {port["port"] for port in service["spec"]["ports"]}
     assert "insecureSkipTLSVerify" not in spec
+    assert "kube-aggregator.kubernetes.io/automanaged" not in apiservice["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("name", ["dev", "test"])
+def test_the_apiservice_has_the_ca_that_make_sh_wrote(name: str, render: Render) -> None:
+    [apiservice] = _of(render(name), "APIService")
     # Only a CA certificate that Python can read gets counted.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=base64.b64decode(spec["caBundle"]).decode())
+    context.load_verify_locations(cadata=base64.b64decode(apiservice["spec"]["caBundle"]).decode())
     assert context.cert_store_stats()["x509_ca"] == 1
+
+
+def _dialled_name() -> str:
+    """What kube-apiserver checks the serving certificate for."""
+    [apiservice] = _load(MANIFESTS / "base" / "apiservice.yaml")
+    service = apiservice["spec"]["service"]
+    return f"{service['name']}.{service['namespace']}.svc"
 
 
 def test_the_serving_certificate_carries_the_name_that_kube_apiserver_dials(checkout: pathlib.Path) -> None:
     out = checkout / "certs" / "out"
-    [apiservice] = _load(MANIFESTS / "base" / "apiservice.yaml")
-    service = apiservice["spec"]["service"]
-    name = f"{service['name']}.{service['namespace']}.svc"
-    command = ["openssl", "verify", "-purpose", "sslserver", "-verify_hostname", name, "-CAfile", "ca.crt", "tls.crt"]
-    done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
+    verify = ["openssl", "verify", "-purpose", "sslserver", "-verify_hostname", _dialled_name(), "-CAfile", "ca.crt"]
+    done = subprocess.run([*verify, "tls.crt"], cwd=out, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [file.name for file in out.iterdir() if file.stat().st_mode & 0o077] == []
 
 
-def test_the_store_is_durable_and_never_evicts(rendered: list[Object]) -> None:
-    settings = _one(rendered, "ConfigMap", "sluice-valkey")["data"]["valkey.conf"].splitlines()
+def test_a_second_run_of_make_sh_renews_the_pair_and_nothing_that_a_running_cluster_depends_on(
+    checkout: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    shutil.copytree(checkout / "certs", tmp_path / "certs")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "certs" / "out").iterdir()}
+    _make(tmp_path)
+    after = {file.name: file.read_bytes() for file in (tmp_path / "certs" / "out").iterdir()}
+    assert {name for name, content in after.items() if before[name] != content} == {"tls.crt", "tls.key"}
+    old, new = (x509.load_pem_x509_certificate(files["tls.crt"]) for files in (before, after))
+    ca = x509.load_pem_x509_certificate(after["ca.crt"])
+    assert old.serial_number != new.serial_number
+    new.verify_directly_issued_by(ca)
+    assert ca.not_valid_after_utc > new.not_valid_after_utc
+
+
+def test_make_sh_replaces_a_ca_that_would_end_before_the_pair(checkout: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    shutil.copytree(checkout / "certs", tmp_path / "certs")
+    out = tmp_path / "certs" / "out"
+    brief = ["openssl", "req", "-x509", "-key", "ca.key", "-subj", "/CN=old", "-days", "80", "-out", "ca.crt"]
+    subprocess.run(brief, cwd=out, check=True, capture_output=True)
+    _make(tmp_path)
+    ca, pair = (x509.load_pem_x509_certificate((out / name).read_bytes()) for name in ("ca.crt", "tls.crt"))
+    pair.verify_directly_issued_by(ca)
+    assert ca.not_valid_after_utc > pair.not_valid_after_utc
+
+
+# ------------------------------------------------------------------------------------------------------------ cert-manager
+
+
+def _hours(text: str) -> int:
+    return int(text.removesuffix("h"))
+
+
+def test_cert_manager_writes_the_pair_that_is_mounted_and_the_ca_that_vouches_for_it(render: Render) -> None:
+    objects = render("ha")
+    serving, ca = (_one(objects, "Certificate", name)["spec"] for name in ("sluice-serving", "sluice-serving-ca"))
+    volumes = {volume["name"]: volume for volume in _pod(_one(objects, "Deployment", "sluice"))["volumes"]}
+    assert serving["secretName"] == volumes["serving"]["secret"]["secretName"]
+    assert _dialled_name() in serving["dnsNames"]
+    assert "server auth" in serving["usages"]
+
+    issuer = _one(objects, "Issuer", serving["issuerRef"]["name"])["spec"]
+    assert issuer == {"ca": {"secretName": ca["secretName"]}}
+    assert ca["isCA"] is True
+    assert _one(objects, "Issuer", ca["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
+    # A renewed CA still vouches for pairs in use, and an old one is never trusted to its last day.
+    assert ca["privateKey"]["rotationPolicy"] == "Never"
+    assert _hours(ca["renewBefore"]) > _hours(serving["duration"])
+
+    [apiservice] = _of(objects, "APIService")
+    assert apiservice["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": "sluice-system/"
+        + _one(objects, "Certificate", "sluice-serving")["metadata"]["name"]
+    }
+    assert "caBundle" not in apiservice["spec"]
+    assert _of(objects, "Secret") == []
+
+
+# ------------------------------------------------------------------------------------------------------------ rights
+
+BUILT_IN: dict[str, list[Object]] = {
+    "system:auth-delegator": [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ],
+    "extension-apiserver-authentication-reader": [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["extension-apiserver-authentication"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ],
+}
+"""kubernetes/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy/{policy,namespace_policy}.go"""
+
+Right = tuple[str, str, str, str, str]
+"""Verb, group, resource, name ("" for any) and namespace ("" for all)."""
+
+
+def _rights(objects: list[Object]) -> set[Right]:
+    """What the service account may do."""
+    account = {"kind": "ServiceAccount", "name": "sluice", "namespace": "sluice-system"}
+    bindings = [*_of(objects, "RoleBinding"), *_of(objects, "ClusterRoleBinding")]
+    found = set()
+    for binding in bindings:
+        assert binding["subjects"] == [account]
+        role = binding["roleRef"]["name"]
+        own = [item for item in _of(objects, binding["roleRef"]["kind"]) if item["metadata"]["name"] == role]
+        for rule in own[0]["rules"] if own else BUILT_IN[role]:
+            found |= {
+                (verb, group, resource, name, binding["metadata"].get("namespace", ""))
+                for verb in rule["verbs"]
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for name in rule.get("resourceNames", [""])
+            }
+    return found
+
+
+class Recorder:
+    """In the place of the client of a cluster that has nothing: remembers what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: set[Right] = set()
+        self.watched = asyncio.Event()
+        self.start = asyncio.create_task
+
+    def clock(self) -> float:
+        return 0.0
+
+    def random(self) -> float:
+        return 0.0
+
+    async def ask(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, **_: object
+    ) -> Mapping[str, Any]:
+        self._note(method, path, query or {})
+        return {"metadata": {"resourceVersion": "1"}, "items": [], "status": {}}
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str], **_: object) -> AsyncIterator[AsyncIterator[Any]]:
+        self._note("GET", path, {**query, "watch": "true"})
+        self.watched.set()
+        yield _silence()
+
+    def _note(self, method: str, path: str, query: Mapping[str, str]) -> None:
+        target = path + "?" + "&".join(f"{key}={value.replace('=', '%3D')}" for key, value in query.items())
+        info = request_info.parse(method, target)
+        # A namespace is cluster-scoped, although the parser says that it lies in itself.
+        within = "" if info.resource == "namespaces" else info.namespace
+        self.asked.add((info.verb, info.group, info.resource, info.name, within))
+
+
+async def _silence() -> AsyncIterator[Any]:
+    await asyncio.Event().wait()
+    yield
+
+
+async def _everything_that_is_asked() -> set[Right]:
+    recorder = Recorder()
+    asking = cast("client.Client", recorder)
+    with contextlib.suppress(tokens.BadToken):
+        await tokens.Tokens(asking, clock=recorder.clock).review("a-token")
+    await access.Access(asking, clock=recorder.clock).authorize(User("jane"), RequestInfo("/", "get", "GET"))
+    trust = requestheader.TrustSource(asking)
+    await trust.first(1)
+    known = namespaces.Namespaces(asking)
+    await known.ask("any")
+    for following in (trust.run(), known.run()):
+        recorder.watched.clear()
+        task = asyncio.create_task(following)
+        await recorder.watched.wait()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    return recorder.asked
+
+
+async def test_the_service_account_may_do_exactly_what_the_program_asks(rendered: list[Object]) -> None:
+    asked = await _everything_that_is_asked()
+    rights = _rights(rendered)
+    allowed = {
+        request: {
+            right
+            for right in rights
+            if right[:3] == request[:3] and right[3] in ("", request[3]) and right[4] in ("", request[4])
+        }
+        for request in asked
+    }
+    assert [request for request, by in allowed.items() if not by] == []
+    assert rights - set().union(*allowed.values()) == set()
+
+
+def test_the_default_roles_of_a_namespace_get_what_upstreams_give_for_the_real_group(deployed: list[Object]) -> None:
+    view, edit = (_one(deployed, "ClusterRole", f"sluice-{name}") for name in ("view", "edit"))
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+
+    def roles(item: Object) -> set[str]:
+        labels = item["metadata"]["labels"]
+        return {key.removeprefix(prefix) for key, on in labels.items() if key.startswith(prefix) and on == "true"}
+
+    assert roles(view) == {"view", "edit", "admin"}
+    assert roles(edit) == {"edit", "admin"}
+    [reading], [writing] = view["rules"], edit["rules"]
+    namespaced = {resource.plural for resource in RESOURCES if resource.namespaced}
+    parts = {
+        f"{resource.plural}/{part.name}"
+        for resource in RESOURCES
+        if resource.namespaced
+        for part in resource.subresources
+    }
+    assert set(reading["resources"]) == namespaced | parts
+    assert set(reading["verbs"]) == {"get", "list", "watch"}
+    assert set(writing["resources"]) == namespaced
+    assert set(writing["verbs"]) == {"create", "update", "patch", "delete", "deletecollection"}
+    [apiservice] = _of(deployed, "APIService")
+    assert reading["apiGroups"] == writing["apiGroups"] == [apiservice["spec"]["group"]]
+
+
+# ------------------------------------------------------------------------------------------------------------ network
+
+
+def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
+    assert set(selector) <= {"matchLabels", "matchExpressions"}
+    for expression in selector.get("matchExpressions", []):
+        assert expression["operator"] == "In"
+        if labels.get(expression["key"]) not in expression["values"]:
+            return False
+    return bool(selector.get("matchLabels", {}).items() <= labels.items())
+
+
+def _open(rules: Iterable[Object], side: str, other: Mapping[str, str] | None, port: int) -> bool:
+    """Whether a rule lets `other` through; None is no pod of our namespace."""
+    return any(
+        any(entry["port"] == port for entry in rule["ports"])
+        and (side not in rule or any(other is not None and _selects(peer["podSelector"], other) for peer in rule[side]))
+        for rule in rules
+    )
+
+
+def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) -> None:
+    policies = _of(rendered, "NetworkPolicy")
+    pods: dict[str, Mapping[str, str] | None] = {
+        item["metadata"]["name"]: _labels(item) for item in _workloads(rendered)
+    }
+    ruled: dict[str, Object] = {}
+    for name, labels in pods.items():
+        assert labels is not None
+        [policy] = [item["spec"] for item in policies if _selects(item["spec"]["podSelector"], labels)]
+        assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+        ruled[name] = policy
+    assert len(policies) == len(pods)
+    pods |= {"stranger": {"app.kubernetes.io/name": "sluice"}, "elsewhere": None}
+    ports = {10250, 6379, 443, 6443, 53, 80, 8080}
+    reached = {
+        (source, target, port)
+        for source, own in pods.items()
+        for target, labels in pods.items()
+        for port in ports
+        if source != target
+        and (source not in ruled or _open(ruled[source]["egress"], "to", labels, port))
+        and (target not in ruled or _open(ruled[target]["ingress"], "from", own, port))
+        and (source in ruled or target in ruled)
+    }
+    assert {path for path in reached if path[1] in ruled} == {
+        ("elsewhere", "sluice", 10250),
+        ("stranger", "sluice", 10250),
+        ("sluice", "sluice-valkey", 6379),
+        ("sluice-store-init", "sluice-valkey", 6379),
+    }
+    assert {path for path in reached if path[1] == "elsewhere"} == {
+        ("sluice", "elsewhere", 443),
+        ("sluice", "elsewhere", 6443),
+        ("sluice", "elsewhere", 53),
+        ("sluice-store-init", "elsewhere", 53),
+    }
+
+
+def test_policies_name_the_ports_that_are_served(rendered: list[Object]) -> None:
+    for workload in _workloads(rendered):
+        served = {port["containerPort"] for container in _containers(workload) for port in container.get("ports", [])}
+        policy = _one(rendered, "NetworkPolicy", workload["metadata"]["name"])
+        assert {entry["port"] for rule in policy["spec"]["ingress"] for entry in rule["ports"]} == served
+
+
+# ------------------------------------------------------------------------------------------------------------ availability
+
+
+def test_one_pod_at_a_time_may_be_evicted_and_in_ha_one_stays(deployed: list[Object], render: Render) -> None:
+    deployment, [budget] = _one(deployed, "Deployment", "sluice")["spec"], _of(deployed, "PodDisruptionBudget")
+    replicas = deployment["replicas"]
+    limits = budget["spec"]
+    assert len({"minAvailable", "maxUnavailable"} & set(limits)) == 1
+    assert limits.get("maxUnavailable", replicas - limits.get("minAvailable", 0)) == 1
+    assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    if deployed is render("ha"):
+        assert replicas >= 2
+        assert limits["minAvailable"] == 1
+
+
+def test_ha_spreads_each_revision_over_nodes_and_asks_for_resources(render: Render) -> None:
+    objects = render("ha")
+    constraints = _pod(_one(objects, "Deployment", "sluice"))["topologySpreadConstraints"]
+    assert {item["topologyKey"]: item["whenUnsatisfiable"] for item in constraints} == {
+        "kubernetes.io/hostname": "DoNotSchedule",
+        "topology.kubernetes.io/zone": "ScheduleAnyway",
+    }
+    assert [item["matchLabelKeys"] for item in constraints] == [["pod-template-hash"]] * 2
+    settings = _one(objects, "ConfigMap", "sluice-valkey")["data"]["valkey.conf"].splitlines()
+    [store] = _containers(_one(objects, "StatefulSet", "sluice-valkey"))
+    # The objects, and a fork's copies of pages while the log is rewritten.
+    assert "maxmemory 2gb" in settings
+    assert store["resources"] == {"requests": {"cpu": "500m", "memory": "3Gi"}, "limits": {"memory": "4Gi"}}
+    assert "limits" in _containers(_one(objects, "Deployment", "sluice"))[0]["resources"]
+
+
+def test_dev_has_one_replica_and_logs_to_be_read(
+    render: Render, checkout: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    deployment = _one(render("dev"), "Deployment", "sluice")
+    parsed = _configuration(deployment, checkout, tmp_path)
+    assert deployment["spec"]["replicas"] == 1
+    assert (parsed.logging.format, parsed.logging.verbosity) == ("text", 3)
+
+
+# ------------------------------------------------------------------------------------------------------------ the store
+
+
+def test_the_store_is_durable_and_never_evicts(deployed: list[Object]) -> None:
+    settings = _one(deployed, "ConfigMap", "sluice-valkey")["data"]["valkey.conf"].splitlines()
     assert {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction"} <= set(settings)
-    assert _one(rendered, "StatefulSet", "sluice-valkey")["spec"]["replicas"] == 1
+    assert _one(deployed, "StatefulSet", "sluice-valkey")["spec"]["replicas"] == 1
+
+
+def test_only_the_store_of_the_test_overlay_forgets(deployed: list[Object], render: Render) -> None:
+    store = _one(deployed, "StatefulSet", "sluice-valkey")
+    forgets = {"name": "data", "emptyDir": {}} in _pod(store)["volumes"]
+    keeps = [claim["metadata"]["name"] for claim in store["spec"].get("volumeClaimTemplates", [])]
+    assert (forgets, keeps) == ((True, []) if deployed is render("test") else (False, ["data"]))
 
 
 def test_the_store_is_created_by_a_job_that_stays_and_never_by_an_init_container(rendered: list[Object]) -> None:
     [job] = _of(rendered, "Job")
     assert "ttlSecondsAfterFinished" not in job["spec"]
     assert [container["args"][:2] for container in _containers(job)] == [["store", "init"]]
-    assert [
-        item["metadata"]["name"]
-        for item in _workloads(rendered)
-        if "initContainers" in item["spec"]["template"]["spec"]
-    ] == []
+    assert [item["metadata"]["name"] for item in _workloads(rendered) if "initContainers" in _pod(item)] == []
 
 
-def _configuration(objects: list[Object], workload: Object, files: pathlib.Path) -> config.Config:
+# ------------------------------------------------------------------------------------------------------------ the program
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+"""What the kubelet adds to every container (kubernetes/kubernetes pkg/kubelet/kubelet_pods.go getServiceEnvVarMap)."""
+
+
+def _configuration(workload: Object, checkout: pathlib.Path, files: pathlib.Path) -> config.Config:
     """What the program makes of a workload's arguments and variables. Mounted files are taken as present."""
     [container] = _containers(workload)
     arguments = []
@@ -271,20 +734,24 @@ def _configuration(objects: list[Object], workload: Object, files: pathlib.Path)
     for variable in container["env"]:
         if "valueFrom" in variable:
             reference = variable["valueFrom"]["secretKeyRef"]
-            held = _one(objects, "Secret", reference["name"])["data"][reference["key"]]
-            environment[variable["name"]] = base64.b64decode(held).decode()
+            assert reference["name"] == "sluice-store"
+            environment[variable["name"]] = (checkout / "certs" / "out" / reference["key"]).read_text()
         else:
             environment[variable["name"]] = variable["value"]
-    parsed = config.parse(arguments, environment)
+    parsed = config.parse(arguments, {**environment, **POD})
     # A variable that no flag reads would be ignored without a word.
     assert set(environment) <= {flag.variable for flag in config.FLAGS if parsed.command in flag.commands}
+    # Nor may the kubelet add some of that prefix: it would for each Service of the namespace.
+    assert _pod(workload)["enableServiceLinks"] is False
     return parsed
 
 
-def test_the_program_understands_its_arguments_and_variables(rendered: list[Object], tmp_path: pathlib.Path) -> None:
+def test_the_program_understands_its_arguments_and_variables(
+    rendered: list[Object], checkout: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     deployment = _one(rendered, "Deployment", "sluice")
-    serve = _configuration(rendered, deployment, tmp_path)
-    init = _configuration(rendered, _one(rendered, "Job", "sluice-store-init"), tmp_path)
+    serve = _configuration(deployment, checkout, tmp_path)
+    init = _configuration(_one(rendered, "Job", "sluice-store-init"), checkout, tmp_path)
     [store] = [item for item in _of(rendered, "Service") if item["spec"].get("clusterIP") == "None"]
     assert (serve.command, init.command, init.action) == ("serve", "store", "init")
     assert serve.storage.redis_url == init.storage.redis_url
@@ -294,8 +761,24 @@ def test_the_program_understands_its_arguments_and_variables(rendered: list[Obje
     assert [port["containerPort"] for port in container["ports"]] == [serve.serving.secure_port]
 
 
-def test_a_pod_gets_the_time_that_an_orderly_stop_takes(rendered: list[Object], tmp_path: pathlib.Path) -> None:
+def test_whom_to_believe_is_asked_of_the_cluster_and_never_mounted(
+    rendered: list[Object], checkout: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    serve = _configuration(_one(rendered, "Deployment", "sluice"), checkout, tmp_path)
+    assert not serve.delegation.standalone
+    assert not serve.delegation.skip_lookup
+    assert not serve.delegation.tolerate_lookup_failure
+    # The service account of the pod.
+    assert (serve.delegation.authentication_kubeconfig, serve.delegation.authorization_kubeconfig) == ("", "")
+    assert (serve.authentication.client_ca_file, serve.authentication.request_header.ca_file) == ("", "")
+    assert "cluster-trust" not in json.dumps(rendered)
+
+
+def test_a_pod_gets_the_time_that_an_orderly_stop_takes(
+    rendered: list[Object], checkout: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     deployment = _one(rendered, "Deployment", "sluice")
-    serve = _configuration(rendered, deployment, tmp_path)
-    needed = serve.shutdown.delay_seconds + serve.limits.request_seconds + serve.shutdown.watch_seconds
-    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > needed
+    serve = _configuration(deployment, checkout, tmp_path)
+    closing = server.LAST_HANDSHAKES_SECONDS + server.SILENCE_SECONDS
+    needed = serve.shutdown.delay_seconds + serve.shutdown.watch_seconds + 2 * serve.limits.request_seconds + closing
+    assert _pod(deployment)["terminationGracePeriodSeconds"] > needed
