@@ -217,14 +217,15 @@ class _Paths:
         self._name = Parameter(name="name", in_path=True, shared=False, doc=f"The name of the {resource.kind}.")
 
     def all(self) -> Iterator[Path]:
+        # Methods stand in upstream's order: get, put, post, delete, patch (kubernetes/kube-openapi `pkg/spec3/path.go`).
         plural = self._resource.plural
         outer = (NAMESPACE, PRETTY) if self._scope else (PRETTY,)
         inner = (self._name, *outer)
         collection, item = f"{self._scope}/{plural}", f"{self._scope}/{plural}/{{name}}"
-        yield self._path(collection, [self._delete_all(), self._list(), self._create()], outer)
-        yield self._path(item, [self._delete(), self._read(), self._patch(), self._replace()], inner)
+        yield self._path(collection, [self._list(), self._create(), self._delete_all()], outer)
+        yield self._path(item, [self._read(), self._replace(), self._delete(), self._patch()], inner)
         for sub in self._resource.subresources:
-            operations = [self._read(sub), self._patch(sub), self._replace(sub)]
+            operations = [self._read(sub), self._replace(sub), self._patch(sub)]
             yield self._path(f"{item}/{sub.name}", operations, inner)
         yield self._path(f"/watch{collection}", [self._watch_list()], (*outer, *_LIST, *_WATCH))
         yield self._path(f"/watch{item}", [self._watch()], (*inner, *_LIST, *_WATCH))

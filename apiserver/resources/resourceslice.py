@@ -313,22 +313,42 @@ def _warnings(new: Object, old: Object | None) -> list[str]:
 # --- Columns and selectors -------------------------------------------------------------------------------------------
 
 
+# Upstream's texts, see `_columns`: kubernetes/api `resource/v1/types.go`.
+_NODE_COLUMN = (
+    "NodeName identifies the node which provides the resources in this pool. A field selector can be used to list only ResourceSlice "
+    "objects belonging to a certain node."
+    "\n\nThis field can be used to limit access from nodes to ResourceSlices with the same node name. It also indicates to autoscalers "
+    "that adding new nodes of the same type as some old node might also make new resources available."
+    "\n\nExactly one of NodeName, NodeSelector, AllNodes, and PerDeviceNodeSelection must be set. This field is immutable."
+)
+_DRIVER_COLUMN = (
+    "Driver identifies the DRA driver providing the capacity information. A field selector can be used to list only ResourceSlice objects "
+    "with a certain driver name."
+    "\n\nMust be a DNS subdomain and should end with a DNS domain owned by the vendor of the driver. It should use only lower case "
+    "characters. This field is immutable."
+)
+_POOL_COLUMN = (
+    "Name is used to identify the pool. For node-local devices, this is often the node name, but this is not required."
+    "\n\nIt must not be longer than 253 characters and must consist of one or more DNS sub-domains separated by slashes. "
+    "This field is immutable."
+)
+
 COLUMNS = (
     _columns.NAME,
     Column(
         name="Node",
         cell=lambda obj, now: obj["spec"].get("nodeName", ""),
-        description=_columns.description(RESOURCE_SLICE_SPEC, "nodeName"),
+        description=_NODE_COLUMN,
     ),
     Column(
         name="Driver",
         cell=lambda obj, now: obj["spec"].get("driver", ""),
-        description=_columns.description(RESOURCE_SLICE_SPEC, "driver"),
+        description=_DRIVER_COLUMN,
     ),
     Column(
         name="Pool",
         cell=lambda obj, now: obj["spec"].get("pool", {}).get("name", ""),
-        description=_columns.description(RESOURCE_POOL, "name"),
+        description=_POOL_COLUMN,
     ),
     _columns.AGE,
 )

@@ -60,7 +60,9 @@ async def watch(services: Services, call: Call) -> Any:
 
 def _seconds(services: Services, wanted: ListOptions) -> float:
     """How long the watch lives: as the client says, else a drawn time. A negative one is over at once."""
-    return wanted.timeout_seconds or services.watch_seconds()
+    # Upstream multiplies into nanoseconds of 64 bits, which wrap around (kubernetes/apiserver pkg/endpoints/handlers/get.go).
+    nanoseconds = ((wanted.timeout_seconds or 0) * 10**9 + (1 << 63)) % (1 << 64) - (1 << 63)
+    return nanoseconds / 1e9 or services.watch_seconds()
 
 
 @dataclass(frozen=True, slots=True)

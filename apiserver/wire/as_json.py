@@ -17,7 +17,19 @@ import orjson
 from apiserver.wire import json_syntax
 from apiserver.wire.json_syntax import SyntaxProblem
 
-__all__ = ["Reading", "SyntaxProblem", "deeper_than", "dumps", "escape", "indent", "loads", "plain", "pretty", "read"]
+__all__ = [
+    "Reading",
+    "SyntaxProblem",
+    "TooDeep",
+    "deeper_than",
+    "dumps",
+    "escape",
+    "indent",
+    "loads",
+    "plain",
+    "pretty",
+    "read",
+]
 
 _DECODER = msgspec.json.Decoder()
 
@@ -28,6 +40,10 @@ class Reading:
 
     value: Any
     suspicious: bool = False
+
+
+class TooDeep(SyntaxProblem):
+    """Go would take the nesting, but nothing here can handle it; the text is that of what Go refuses."""
 
 
 def plain(raw: bytes) -> Reading | None:
@@ -52,10 +68,7 @@ def read(raw: bytes) -> Reading:
 
 
 def loads(raw: bytes) -> Any:
-    """The value, whole numbers exact, of repeated members the last. Raises SyntaxProblem with Go's text.
-
-    Nesting that Go would take but nothing here could handle is refused in the same words as what Go refuses.
-    """
+    """The value, whole numbers exact, of repeated members the last. Raises SyntaxProblem with Go's text, and TooDeep."""
     try:
         return _DECODER.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -75,7 +88,7 @@ def _deep(raw: bytes, text: str) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         bracket = "[" if raw.count(b"[") > raw.count(b"{") else "{"
-        raise SyntaxProblem(f"invalid character '{bracket}' exceeded max depth") from None
+        raise TooDeep(f"invalid character '{bracket}' exceeded max depth") from None
 
 
 def deeper_than(value: Any, levels: int) -> bool:

@@ -19,7 +19,7 @@ from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import defaults, strict
 from apiserver.schema.resource import Object, Resource
-from apiserver.wire import as_json, as_yaml, complaints, negotiation, type_meta
+from apiserver.wire import as_json, as_yaml, complaints, json_syntax, negotiation, type_meta
 from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
@@ -33,6 +33,9 @@ LARGE = 128 << 10
 """Bodies above this many bytes are decoded in a thread."""
 STRANGE = 8 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
+LEVELS = 300
+"""Of a body that nests too deep to be handled, so much is read. Only a member without a shape of its own can go deeper: an unknown one,
+which is dropped, or parameters that are kept as they are, and then the body is refused."""
 PATCH_DEPTH = 500
 """Levels of nesting in a patch that this server takes: room enough for anybody, and for what it is put into."""
 _SUMMARY = 30
@@ -92,13 +95,14 @@ def _media_type(content_type: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A decoded body: its value, its JSON text (empty for YAML), and what its reader found."""
+    """A decoded body: its value, its JSON text (empty for YAML), and what its reader found. `cut`: it lacks what lay too deep."""
 
     value: Any
     source: bytes
     text: bytes = b""
     suspicious: bool = False
     repeats: str = ""
+    cut: bool = False
 
 
 @dataclass(slots=True)
@@ -165,14 +169,22 @@ def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Docu
     """`quick` is what was found already."""
     try:
         if media == negotiation.JSON:
-            found = quick or as_json.read(raw)
-            return _Document(found.value, raw, raw, suspicious=found.suspicious)
+            return _read_json(raw, quick)
         converted = as_yaml.read(raw)
         return _Document(converted.value, raw, repeats=converted.repeats)
     except as_json.SyntaxProblem as e:
         raise Unreadable(f"{_SYNTAX}{e}") from e
     except as_yaml.YAMLProblem as e:
         raise Unreadable(str(e)) from e
+
+
+def _read_json(raw: bytes, quick: as_json.Reading | None) -> _Document:
+    try:
+        found = quick or as_json.read(raw)
+    except as_json.TooDeep:
+        text = json_syntax.cut(raw, LEVELS)
+        return _Document(as_json.loads(text), raw, text, suspicious=True, cut=True)
+    return _Document(found.value, raw, raw, suspicious=found.suspicious)
 
 
 def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:
@@ -200,6 +212,8 @@ def _decode(
     value = document.value or {}
     members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
     found = strict.decode(claimed.shape, members, raw=document.text)
+    if document.cut and as_json.deeper_than(found.object, LEVELS - 1):
+        raise strict.DecodeError(strict.TOO_DEEP)
     if claimed.kind != resource.kind:
         raise type_meta.unconvertible(meta, into)
     defaults.apply(resource.shape, found.object, now=now)

@@ -66,6 +66,7 @@ _STRING = re.compile(_TEXT)
 _PREFIX = re.compile(_INSIDE)
 _SPACE = re.compile(_SPACES)
 _LITERAL = re.compile(_TEXT + rb"|(" + _NUMERAL + rb")")
+_BRACKET = re.compile(_TEXT + rb"|([\[{])|[\]}]")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -101,6 +102,23 @@ def too_big(raw: bytes) -> SyntaxProblem | None:
         if literal and math.isinf(float(literal)):
             return SyntaxProblem(f"json: cannot unmarshal number {literal.decode()} into Go value of type float64")
     return None
+
+
+def cut(raw: bytes, levels: int) -> bytes:
+    """Valid JSON, with null in place of every list and object that lies deeper than so many levels."""
+    kept: list[bytes] = []
+    depth, at = 0, 0
+    for match in _BRACKET.finditer(raw):
+        if match.lastindex:
+            depth += 1
+            if depth == levels + 1:
+                kept.append(raw[at : match.start()])
+        elif raw[match.start()] != ord('"'):
+            if depth == levels + 1:
+                kept.append(b"null")
+                at = match.end()
+            depth -= 1
+    return b"".join([*kept, raw[at:]])
 
 
 def check(raw: bytes) -> None:

@@ -149,6 +149,13 @@ def test_every_path_has_upstreams_operations(v3: dict[str, Any]) -> None:
     assert found == TABLE
 
 
+def test_methods_stand_in_upstreams_order(v2: dict[str, Any], v3: dict[str, Any]) -> None:
+    order = ["get", "put", "post", "delete", "patch", "parameters"]
+    for document in (v2, v3):
+        for path, item in document["paths"].items():
+            assert list(item) == [member for member in order if member in item], path
+
+
 @pytest.mark.parametrize(
     ("path", "shared"),
     [

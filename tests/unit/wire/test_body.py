@@ -154,14 +154,36 @@ def test_a_large_body_is_decoded_off_the_loop() -> None:
 def test_depth_is_accepted_or_refused_and_never_fails(depth: int) -> None:
     nested = b"[" * depth + b"]" * depth
     kept = b'{"spec":{"config":[{"opaque":{"driver":"d","parameters":{"a":%b}}}]}}' % nested
-    if depth < 1024:
-        assert decode(b'{"x":%b}' % nested)["metadata"] == {}
-    else:
-        assert "exceeded max depth" in refusal(b'{"x":%b}' % nested)
+    assert decode(b'{"x":%b}' % nested)["metadata"] == {}
     if depth < 800:
         assert decode(kept)["spec"]["config"]
     else:
         assert "exceeded max depth" in refusal(kept)
+
+
+@pytest.mark.parametrize("outside", range(body.LEVELS - 9, body.LEVELS - 3))
+def test_what_is_kept_of_a_body_that_is_too_deep_elsewhere_is_kept_whole_or_refused(outside: int) -> None:
+    parameters: Any = 1
+    for _ in range(outside):
+        parameters = [parameters]
+    spec = {"config": [{"opaque": {"driver": "d", "parameters": {"a": parameters}}}]}
+    deep = b"[" * 9000 + b"]" * 9000
+    raw = b'{"x":%b,"spec":%b}' % (deep, json.dumps(spec).encode())
+    levels = 6 + outside
+    if levels < body.LEVELS:
+        assert decode(raw)["spec"] == spec
+    else:
+        assert "exceeded max depth" in refusal(raw)
+
+
+def test_strict_decoding_says_what_is_unknown_and_repeated_in_a_body_that_is_too_deep_to_be_handled() -> None:
+    nested = b'{"a":1,"a":' * 9000 + b"1" + b"}" * 9000
+    warnings = Warnings()
+    decode(b'{"x":%b,"metadata":{"name":"a","name":"b"}}' % nested, warnings=warnings)
+    assert warnings.headers() == [
+        '299 - "unknown field \\"x\\""',
+        '299 - "duplicate field \\"metadata.name\\""',
+    ]
 
 
 def test_too_deep_a_body_is_unrecognized() -> None:

@@ -86,6 +86,19 @@ def test_the_limit_holds_for_levels_that_are_judged_in_one_go(inner: bytes) -> N
                 json_syntax.check(raw)
 
 
+@pytest.mark.parametrize(
+    ("raw", "cut"),
+    [
+        (b'{"a":[{"b":[1]},2,"]"],"c":{}}', b'{"a":[null,2,"]"],"c":{}}'),
+        (b'[[ [],"[{\\"",[[3]] ],[]]', b'[[ null,"[{\\"",null ],[]]'),
+        (b' "[[[" ', b' "[[[" '),
+        (b"[[]]", b"[[]]"),
+    ],
+)
+def test_what_lies_below_so_many_levels_can_be_cut_away(raw: bytes, cut: bytes) -> None:
+    assert json_syntax.cut(raw, 2) == cut
+
+
 def test_three_megabytes_of_brackets_are_refused_at_once() -> None:
     with pytest.raises(SyntaxProblem, match="exceeded max depth"):
         json_syntax.check(b"[" * (3 << 20))
