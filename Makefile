@@ -6,10 +6,10 @@ STAMP := $(VENV)/.stamp
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test lint fix types bench differential kubectl lock clean
+.PHONY: help venv run test lint fix types cluster promises differential e2e-kind bench binaries lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 venv: $(STAMP) ## make or update the virtual environment from the lock
 
@@ -23,7 +23,7 @@ $(STAMP): requirements-dev.lock pyproject.toml
 run: venv ## a server for this machine: embedded store, own certificates, kubeconfig
 	$(BIN)/sluice dev
 
-test: lint types kubectl ## everything that must hold: lint, types, import contracts, tests
+test: lint types binaries ## everything that must hold: lint, types, import contracts, tests
 	$(BIN)/python -m pytest
 
 lint: venv ## ruff and the import contracts
@@ -38,13 +38,22 @@ fix: venv ## the twin of lint: repair what can be repaired
 types: venv ## mypy, strict
 	$(BIN)/mypy
 
-differential: venv ## the recorded answers of a real server against `sluice dev`; KUBECONFIG names the running one
-	$(BIN)/python ../shared/differential/run --b-kubeconfig $(or $(KUBECONFIG),.sluice/kubeconfig) --golden ../shared/differential/golden.json --b-core-kubeconfig none --ignore managedFields
+cluster: binaries ## a control plane with Sluice behind it, until Ctrl-C; prints its KUBECONFIG
+	$(BIN)/python -m tests.e2e.controlplane
+
+promises: binaries ## every promise of the API against `sluice dev`, Sluice behind kube-apiserver, and kube-apiserver's own resource.k8s.io
+	$(BIN)/python -m pytest tests/promises/api --target all $(ARGS)
+
+differential: binaries ## the recorded answers of a real kube-apiserver against Sluice, behind one and asked directly (ARGS=--oracle: that server itself)
+	$(BIN)/python -m tests.e2e.corpus $(ARGS)
+
+e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)
+	PATH="$(CURDIR)/$(BIN):$$PATH" tests/e2e/kind/run.sh
 
 bench: venv ## measure (bench/README.md)
 	$(BIN)/python -m bench
 
-kubectl: venv ## build the test kubectl, print its path
+binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/controlplane/README.md)
 	$(BIN)/python tests/e2e/controlplane/binaries.py
 
 lock: venv ## renew requirements*.lock from pyproject.toml
@@ -52,6 +61,6 @@ lock: venv ## renew requirements*.lock from pyproject.toml
 	$(COMPILE) --constraint requirements.lock pyproject.toml --group dev --output-file requirements-dev.lock
 	$(COMPILE) --constraint requirements-dev.lock --group build --output-file requirements-build.lock
 
-clean: ## remove what the other targets made here (the kubectl cache lies outside)
+clean: ## remove what the other targets made here (the cache of Kubernetes programs lies outside)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -prune -exec rm -rf {} +

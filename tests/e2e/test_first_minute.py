@@ -1,4 +1,4 @@
-"""A new user's first minute: plain kubectl 1.36 against `sluice dev`."""
+"""A new user's first minute: plain kubectl 1.36 against `sluice dev`, and against a kube-apiserver with Sluice behind it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import Kubectl
-from tests.fixtures.server import DevServer
+from tests.e2e.controlplane import kubectl as real_kubectl
 
 GROUP = "resource.sluice.dev"
 
@@ -55,20 +55,41 @@ def claim(name: str) -> str:
     )
 
 
+@pytest.fixture(scope="module", params=["dev", "cluster"])
+def kubeconfig(request: pytest.FixtureRequest) -> pathlib.Path:
+    """The administrator's."""
+    server = request.getfixturevalue(request.param)
+    file: pathlib.Path = server.kubeconfig if request.param == "dev" else server.admin
+    return file
+
+
+@pytest.fixture
+def kubectl(kubeconfig: pathlib.Path, tmp_path: pathlib.Path) -> Kubectl:
+    def run(*words: str, stdin: str = "", check: bool = True, **environ: str) -> subprocess.CompletedProcess[str]:
+        return real_kubectl.run(*words, kubeconfig=kubeconfig, home=tmp_path, stdin=stdin, check=check, **environ)
+
+    return run
+
+
+def make_namespace(kubectl: Kubectl, name: str) -> None:
+    """`sluice dev` has no such kind and takes any name."""
+    kubectl("create", "namespace", name, check=False)
+
+
 @pytest.fixture
 def created(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
     """The name of a slice that exists for this test."""
-    name = "s-" + str(request.node.name).removeprefix("test_").replace("_", "-")[:50].strip("-")
+    name = "s-" + str(request.node.originalname).removeprefix("test_").replace("_", "-")[:50].strip("-")
     kubectl("create", "-f", "-", stdin=resource_slice(name))
     return name
 
 
 def stored(kubectl: Kubectl, name: str) -> Any:
-    return json.loads(kubectl("get", "resourceslice", name, "-o", "json").stdout)
+    return json.loads(kubectl("get", f"resourceslice.{GROUP}", name, "-o", "json").stdout)
 
 
 def test_create_validates_on_the_client_and_get_shows_the_columns_of_upstream(kubectl: Kubectl, created: str) -> None:
-    header, row, *_ = kubectl("get", "resourceslices", created).stdout.splitlines()
+    header, row, *_ = kubectl("get", f"resourceslices.{GROUP}", created).stdout.splitlines()
 
     assert header.split() == ["NAME", "NODE", "DRIVER", "POOL", "AGE"]
     assert row.split()[:4] == [created, "node-1", "gpu.example.com", "node-1"]
@@ -84,23 +105,29 @@ def test_create_of_an_unknown_field_is_refused_with_its_path(kubectl: Kubectl) -
 
 
 def test_get_prints_wide_yaml_name_and_jsonpath(kubectl: Kubectl, created: str) -> None:
-    assert created in kubectl("get", "resourceslices", created, "-o", "wide").stdout
-    document = yaml.safe_load(kubectl("get", "resourceslice", created, "-o", "yaml").stdout)
+    assert created in kubectl("get", f"resourceslices.{GROUP}", created, "-o", "wide").stdout
+    document = yaml.safe_load(kubectl("get", f"resourceslice.{GROUP}", created, "-o", "yaml").stdout)
     assert document["kind"] == "ResourceSlice"
     assert document["spec"]["devices"][0]["capacity"]["memory"]["value"] == "80Gi"
-    assert kubectl("get", "resourceslice", created, "-o", "name").stdout == f"resourceslice.{GROUP}/{created}\n"
-    assert kubectl("get", "resourceslice", created, "-o", "jsonpath={.spec.driver}").stdout == "gpu.example.com"
+    assert (
+        kubectl("get", f"resourceslice.{GROUP}", created, "-o", "name").stdout == f"resourceslice.{GROUP}/{created}\n"
+    )
+    assert (
+        kubectl("get", f"resourceslice.{GROUP}", created, "-o", "jsonpath={.spec.driver}").stdout == "gpu.example.com"
+    )
 
 
 def test_get_selects_by_label_and_field(kubectl: Kubectl, created: str) -> None:
-    by_field = kubectl("get", "resourceslices", "--field-selector", f"metadata.name={created}", "-o", "name").stdout
+    by_field = kubectl(
+        "get", f"resourceslices.{GROUP}", "--field-selector", f"metadata.name={created}", "-o", "name"
+    ).stdout
     assert by_field.split() == [f"resourceslice.{GROUP}/{created}"]
-    assert created in kubectl("get", "resourceslices", "-l", "rack=a1", "-o", "name").stdout
-    assert created not in kubectl("get", "resourceslices", "-l", "rack=b2", "-o", "name").stdout
+    assert created in kubectl("get", f"resourceslices.{GROUP}", "-l", "rack=a1", "-o", "name").stdout
+    assert created not in kubectl("get", f"resourceslices.{GROUP}", "-l", "rack=b2", "-o", "name").stdout
 
 
 def test_get_of_a_missing_object_says_not_found(kubectl: Kubectl) -> None:
-    done = kubectl("get", "resourceslice", "nowhere", check=False)
+    done = kubectl("get", f"resourceslice.{GROUP}", "nowhere", check=False)
 
     assert done.returncode == 1
     assert f'Error from server (NotFound): resourceslices.{GROUP} "nowhere" not found' in done.stderr
@@ -110,20 +137,20 @@ def test_get_pages_through_chunks(kubectl: Kubectl) -> None:
     for i in range(5):
         kubectl("create", "-f", "-", stdin=claim(f"chunk-{i}"))
 
-    names = kubectl("get", "resourceclaims", "--chunk-size=2", "-o", "name").stdout
+    names = kubectl("get", f"resourceclaims.{GROUP}", "--chunk-size=2", "-o", "name").stdout
 
     assert [f"chunk-{i}" in names for i in range(5)] == [True] * 5
 
 
 def test_get_watch_shows_a_change_as_it_happens(
-    dev: DevServer, kubectl: Kubectl, kubectl_binary: pathlib.Path, created: str
+    kubeconfig: pathlib.Path, kubectl: Kubectl, kubectl_binary: pathlib.Path, created: str
 ) -> None:
     command = [
         str(kubectl_binary),
         "--kubeconfig",
-        str(dev.kubeconfig),
+        str(kubeconfig),
         "get",
-        "resourceslice",
+        f"resourceslice.{GROUP}",
         created,
         "-w",
         "-o",
@@ -132,21 +159,21 @@ def test_get_watch_shows_a_change_as_it_happens(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline().strip().endswith(created)
-        kubectl("label", "resourceslice", created, "seen=yes")
+        kubectl("label", f"resourceslice.{GROUP}", created, "seen=yes")
         assert watching.stdout.readline().strip().endswith(created)
         watching.terminate()
 
 
 def test_describe_prints_the_object(kubectl: Kubectl, created: str) -> None:
-    text = kubectl("describe", "resourceslice", created).stdout
+    text = kubectl("describe", f"resourceslice.{GROUP}", created).stdout
 
     assert created in text
     assert "gpu.example.com" in text
 
 
 def test_label_and_annotate_change_metadata_and_not_the_generation(kubectl: Kubectl, created: str) -> None:
-    kubectl("label", "resourceslice", created, "rack=b2", "--overwrite")
-    kubectl("annotate", "resourceslice", created, "note=hello")
+    kubectl("label", f"resourceslice.{GROUP}", created, "rack=b2", "--overwrite")
+    kubectl("annotate", f"resourceslice.{GROUP}", created, "note=hello")
 
     metadata = stored(kubectl, created)["metadata"]
     assert (metadata["labels"]["rack"], metadata["annotations"]["note"], metadata["generation"]) == ("b2", "hello", 1)
@@ -157,7 +184,7 @@ def test_edit_saves_what_the_editor_wrote(kubectl: Kubectl, created: str, tmp_pa
     editor.write_text("#!/bin/sh\nsed -i 's/X200/X300/' \"$1\"\n")
     editor.chmod(0o755)
 
-    kubectl("edit", "resourceslice", created, KUBE_EDITOR=str(editor))
+    kubectl("edit", f"resourceslice.{GROUP}", created, KUBE_EDITOR=str(editor))
 
     assert stored(kubectl, created)["spec"]["devices"][0]["attributes"]["model"] == {"string": "X300"}
 
@@ -173,7 +200,7 @@ def test_patch_changes_spec_and_raises_the_generation(kubectl: Kubectl, kind: st
     name = f"patched-{kind}"
     kubectl("create", "-f", "-", stdin=resource_slice(name))
 
-    kubectl("patch", "resourceslice", name, "--type", kind, "-p", patch)
+    kubectl("patch", f"resourceslice.{GROUP}", name, "--type", kind, "-p", patch)
 
     found = stored(kubectl, name)
     assert (found["spec"]["pool"]["generation"], found["metadata"]["generation"]) == (2, 2)
@@ -194,7 +221,7 @@ def test_apply_creates_changes_and_then_has_nothing_to_do(kubectl: Kubectl, tmp_
 def test_replace_with_a_stale_version_is_a_conflict(kubectl: Kubectl, created: str, tmp_path: pathlib.Path) -> None:
     manifest = tmp_path / "old.json"
     manifest.write_text(json.dumps(stored(kubectl, created)))
-    kubectl("label", "resourceslice", created, "newer=yes")
+    kubectl("label", f"resourceslice.{GROUP}", created, "newer=yes")
 
     done = kubectl("replace", "-f", str(manifest), check=False)
 
@@ -206,11 +233,11 @@ def test_a_server_dry_run_shows_the_object_and_stores_nothing(kubectl: Kubectl) 
     shown = kubectl("create", "-f", "-", "--dry-run=server", "-o", "yaml", stdin=resource_slice("dry")).stdout
 
     assert yaml.safe_load(shown)["metadata"]["uid"]
-    assert kubectl("get", "resourceslice", "dry", check=False).returncode == 1
+    assert kubectl("get", f"resourceslice.{GROUP}", "dry", check=False).returncode == 1
 
 
 def test_explain_knows_every_level(kubectl: Kubectl) -> None:
-    text = kubectl("explain", "resourceslice.spec.devices", "--recursive").stdout
+    text = kubectl("explain", "resourceslice.spec.devices", "--recursive", f"--api-version={GROUP}/v1").stdout
 
     assert "KIND:       ResourceSlice" in text
     assert "FIELD: devices <[]Device>" in text
@@ -220,12 +247,12 @@ def test_explain_knows_every_level(kubectl: Kubectl) -> None:
 
 
 def test_wait_returns_when_the_condition_holds(
-    dev: DevServer, kubectl: Kubectl, kubectl_binary: pathlib.Path, created: str
+    kubeconfig: pathlib.Path, kubectl: Kubectl, kubectl_binary: pathlib.Path, created: str
 ) -> None:
-    command = [str(kubectl_binary), "--kubeconfig", str(dev.kubeconfig), "wait", f"resourceslice/{created}"]
+    command = [str(kubectl_binary), "--kubeconfig", str(kubeconfig), "wait", f"resourceslice.{GROUP}/{created}"]
     command += ["--for=jsonpath={.metadata.labels.done}=yes", "--timeout=30s"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
-        kubectl("label", "resourceslice", created, "done=yes")
+        kubectl("label", f"resourceslice.{GROUP}", created, "done=yes")
         out, err = waiting.communicate(timeout=40)
     assert (waiting.returncode, "condition met" in out) == (0, True), err
 
@@ -233,20 +260,21 @@ def test_wait_returns_when_the_condition_holds(
 def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl, created: str) -> None:
     began = time.monotonic()
 
-    assert f'resourceslice.{GROUP} "{created}" deleted' in kubectl("delete", "resourceslice", created).stdout
+    assert f'resourceslice.{GROUP} "{created}" deleted' in kubectl("delete", f"resourceslice.{GROUP}", created).stdout
 
     assert time.monotonic() - began < 20
-    assert kubectl("get", "resourceslice", created, check=False).returncode == 1
+    assert kubectl("get", f"resourceslice.{GROUP}", created, check=False).returncode == 1
 
 
 def test_delete_all_of_a_namespace_leaves_other_namespaces_alone(kubectl: Kubectl) -> None:
     for namespace in ("red", "blue"):
+        make_namespace(kubectl, namespace)
         kubectl("create", "-n", namespace, "-f", "-", stdin=claim("one"))
 
-    kubectl("delete", "resourceclaims", "--all", "-n", "red")
+    kubectl("delete", f"resourceclaims.{GROUP}", "--all", "-n", "red")
 
-    assert "No resources found" in kubectl("get", "resourceclaims", "-n", "red").stderr
-    assert "one" in kubectl("get", "resourceclaims", "-n", "blue", "-o", "name").stdout
+    assert "No resources found" in kubectl("get", f"resourceclaims.{GROUP}", "-n", "red").stderr
+    assert "one" in kubectl("get", f"resourceclaims.{GROUP}", "-n", "blue", "-o", "name").stdout
 
 
 def test_the_status_of_a_claim_is_patched_through_its_subresource(kubectl: Kubectl) -> None:
@@ -254,9 +282,17 @@ def test_the_status_of_a_claim_is_patched_through_its_subresource(kubectl: Kubec
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "d"}
     status = {"status": {"allocation": {"devices": {"results": [result]}}}}
 
-    kubectl("patch", "resourceclaim", "with-status", "--subresource=status", "--type=merge", "-p", json.dumps(status))
+    kubectl(
+        "patch",
+        f"resourceclaim.{GROUP}",
+        "with-status",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        json.dumps(status),
+    )
 
-    rows = kubectl("get", "resourceclaim", "with-status").stdout
+    rows = kubectl("get", f"resourceclaim.{GROUP}", "with-status").stdout
     assert "allocated" in rows
 
 

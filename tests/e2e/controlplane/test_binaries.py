@@ -11,13 +11,18 @@ import pytest
 
 from tests.e2e.controlplane import binaries
 
-# Stands in for `go build ... -o OUT PACKAGE`: counts its runs, takes a moment, writes OUT.
+# Stands in for `go build ... -o DIR/ PACKAGE...` (and answers `go list` with nothing): counts its runs, takes a moment, writes DIR/<name>.
 GO = """#!/bin/sh
+[ "$1" = build ] || exit 0
 echo run >>"$RUNS"
 while [ "$1" != -o ]; do shift; done
+out=$2; shift 2
 sleep 0.2
-printf '#!/bin/sh\\necho built\\n' >"$2"
-chmod +x "$2"
+for package; do
+    name=$(basename "$package"); [ "$name" = v3 ] && name=server
+    printf '#!/bin/sh\\necho built %s\\n' "$name" >"$out$name"
+    chmod +x "$out$name"
+done
 """
 
 
@@ -29,16 +34,27 @@ def go(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     monkeypatch.setattr(binaries, "_go", lambda: str(script))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
-    monkeypatch.delenv("KUBECTL", raising=False)
+    for name in ("KUBECTL", *binaries.FOLDERS):
+        monkeypatch.delenv(name, raising=False)
     return script
 
 
-def test_many_callers_at_once_build_once(go: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def runs() -> int:
+    return pathlib.Path(os.environ["RUNS"]).read_text().count("run")
+
+
+def said(program: pathlib.Path) -> str:
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout
+
+
+def test_many_callers_at_once_build_everything_once(go: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        [kubectl] = {future.result() for future in [pool.submit(binaries.kubectl) for _ in range(4)]}
-    assert subprocess.run([kubectl], capture_output=True, text=True, check=True).stdout == "built\n"
-    assert pathlib.Path(os.environ["RUNS"]).read_text().count("run") == 1
-    assert f"building kubectl {binaries.version()}" in capsys.readouterr().err
+        names = ["kubectl", "etcd", "kubectl", "kube-apiserver"]
+        found = dict(zip(names, pool.map(binaries.binary, names), strict=True))
+    assert said(found["kubectl"]) == "built kubectl\n"
+    assert said(found["etcd"]) == "built server\n"
+    assert runs() == 1
+    assert binaries.version() in capsys.readouterr().err
 
 
 def test_a_failed_build_says_why_and_leaves_nothing_that_looks_finished(go: pathlib.Path) -> None:
@@ -54,6 +70,24 @@ def test_another_version_is_another_place(go: pathlib.Path, monkeypatch: pytest.
     assert binaries.kubectl().parent != first.parent
 
 
+def test_a_change_of_our_own_program_builds_only_that(
+    go: pathlib.Path, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    module = tmp_path / "module"
+    (module / "informers").mkdir(parents=True)
+    for name in ("go.mod", "go.sum"):
+        (module / name).write_text((binaries.MODULE / name).read_text())
+    source = module / "informers" / "main.go"
+    source.write_text("package main // one\n")
+    monkeypatch.setattr(binaries, "MODULE", module)
+    before, kubectl = binaries.binary("informers"), binaries.kubectl()
+    kubectl.write_text("kept")
+    source.write_text("package main // two\n")
+    assert binaries.binary("informers") != before
+    assert binaries.kubectl().read_text() == "kept"
+    assert runs() == 2
+
+
 def test_kubectl_of_the_environment_wins(go: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECTL", str(go))
     assert binaries.kubectl() == go
@@ -64,3 +98,18 @@ def test_a_wrong_kubectl_of_the_environment_is_an_error(monkeypatch: pytest.Monk
     monkeypatch.setenv("KUBECTL", "/does/not/exist")
     with pytest.raises(binaries.BuildError, match="KUBECTL=/does/not/exist"):
         binaries.kubectl()
+
+
+@pytest.mark.parametrize("variable", binaries.FOLDERS)
+def test_a_folder_of_the_environment_gives_what_it_holds_and_the_rest_is_built(
+    go: pathlib.Path, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, variable: str
+) -> None:
+    folder = tmp_path / "assets"
+    folder.mkdir()
+    given = folder / "kube-apiserver"
+    given.write_text("#!/bin/sh\necho given\n")
+    given.chmod(0o755)
+    monkeypatch.setenv(variable, str(folder))
+    assert binaries.binary("kube-apiserver") == given
+    assert said(binaries.binary("kube-scheduler")) == "built kube-scheduler\n"
+    assert list(pathlib.Path(os.environ["XDG_CACHE_HOME"]).rglob("kube-apiserver")) == []

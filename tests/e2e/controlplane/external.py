@@ -1,0 +1,100 @@
+"""A cluster that somebody else runs, with Sluice behind its kube-apiserver (kind, for example): what tests need of it and nothing more."""
+
+from __future__ import annotations
+
+import base64
+import pathlib
+import subprocess
+from collections.abc import Sequence
+from typing import Protocol
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from apiserver import tls
+from tests.e2e.controlplane import kubectl, pki
+from tests.e2e.controlplane.connection import Connection
+from tests.e2e.controlplane.plane import until
+
+CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+
+class Cluster(Protocol):
+    """A kube-apiserver with Sluice behind it, whoever runs it."""
+
+    @property
+    def admin(self) -> pathlib.Path: ...
+    def user(self, name: str, groups: Sequence[str] = ()) -> pathlib.Path:
+        """The kubeconfig of a user with a client certificate."""
+
+    def service_account(self, namespace: str, name: str) -> pathlib.Path:
+        """The kubeconfig of a service account that exists, with a token."""
+
+    def connect(self, kubeconfig: pathlib.Path | None = None) -> Connection: ...
+    def kubectl(
+        self, *words: str, kubeconfig: pathlib.Path | None = None, stdin: str = "", check: bool = True, **environ: str
+    ) -> subprocess.CompletedProcess[str]: ...
+
+
+class External:
+    """By its administrator's kubeconfig."""
+
+    def __init__(self, kubeconfig: pathlib.Path, folder: pathlib.Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.admin = kubeconfig
+        cluster = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
+        self._url = cluster["server"]
+        self._ca = base64.b64decode(cluster["certificate-authority-data"])
+
+    def connect(self, kubeconfig: pathlib.Path | None = None) -> Connection:
+        return Connection(kubeconfig or self.admin)
+
+    def kubectl(
+        self, *words: str, kubeconfig: pathlib.Path | None = None, stdin: str = "", check: bool = True, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        return kubectl.run(
+            *words, kubeconfig=kubeconfig or self.admin, home=self.folder / "home", stdin=stdin, check=check, **environ
+        )
+
+    def service_account(self, namespace: str, name: str) -> pathlib.Path:
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        with self.connect() as admin:
+            reply = admin.ask("POST", path, {"spec": {"expirationSeconds": 3600}})
+        assert reply.status == 201, reply.text
+        file = self.folder / f"{namespace}.{name}.kubeconfig"
+        return pki.kubeconfig(file, self._url, self._ca, token=reply.json["status"]["token"])
+
+    def user(self, name: str, groups: Sequence[str] = ()) -> pathlib.Path:
+        """Signed by the cluster through the certificates API."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+        certificate = self._signed(request.public_bytes(serialization.Encoding.PEM))
+        stem = self.folder / name.replace(":", "-")
+        pair = pki.Pair(stem.with_suffix(".crt"), stem.with_suffix(".key"))
+        pair.cert.write_bytes(certificate)
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        tls.write_private(pair.key, private)
+        return pki.kubeconfig(stem.with_suffix(".kubeconfig"), self._url, self._ca, pair=pair)
+
+    def _signed(self, request: bytes) -> bytes:
+        spec = {
+            "request": base64.b64encode(request).decode(),
+            "signerName": "kubernetes.io/kube-apiserver-client",
+            "usages": ["client auth"],
+            "expirationSeconds": 3600,
+        }
+        with self.connect() as admin:
+            made = admin.ask("POST", CSRS, {"metadata": {"generateName": "sluice-e2e-"}, "spec": spec}).json
+            path = f"{CSRS}/{made['metadata']['name']}"
+            approved = {"type": "Approved", "status": "True", "reason": "Tests", "message": "for end-to-end tests"}
+            admin.ask("PUT", f"{path}/approval", {**made, "status": {"conditions": [approved]}})
+            until(lambda: "certificate" in admin.ask("GET", path).json["status"], "the certificate is signed")
+            return base64.b64decode(admin.ask("GET", path).json["status"]["certificate"])

@@ -1,0 +1,187 @@
+"""A Kubernetes control plane as plain processes on loopback: etcd, kube-apiserver and, when wanted, its controllers and scheduler.
+
+Everything lies in one folder: certificates, kubeconfigs, data, one log for each process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import time
+from collections.abc import Callable, Sequence
+
+from tests.e2e.controlplane import binaries, pki
+from tests.e2e.controlplane.connection import Connection
+from tests.fixtures.processes import Process, free_port
+
+READY_SECONDS = 90.0
+MASTERS = "system:masters"
+
+
+class ControlPlane:
+    """One cluster without nodes. `flags` are added to kube-apiserver's, and win over ours where they name the same."""
+
+    def __init__(
+        self, folder: pathlib.Path, *, flags: Sequence[str] = (), controllers: bool = False, scheduler: bool = False
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.flags = flags
+        self.controllers = controllers
+        self.scheduler = scheduler
+        self.pki = pki.PKI(folder / "pki")
+        self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.etcd_url = f"http://127.0.0.1:{self._etcd_port}"
+        self.processes: dict[str, Process] = {}
+        self.admin = self.kubeconfig("kubernetes-admin", [MASTERS])
+
+    # Identities
+
+    def kubeconfig(self, name: str, groups: Sequence[str] = ()) -> pathlib.Path:
+        """Of a user with a certificate of the cluster's CA."""
+        return self._kubeconfig(name, pair=self.pki.cluster.client(name, groups))
+
+    def pair_kubeconfig(self, name: str, pair: pki.Pair) -> pathlib.Path:
+        return self._kubeconfig(name, pair=pair)
+
+    def token_kubeconfig(self, name: str, token: str) -> pathlib.Path:
+        return self._kubeconfig(name, token=token)
+
+    def service_account(self, namespace: str, name: str) -> pathlib.Path:
+        """Of a service account that exists, with a fresh token."""
+        with self.connect() as admin:
+            path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+            reply = admin.ask("POST", path, {"spec": {"expirationSeconds": 86400}})
+        assert reply.status == 201, reply.text
+        return self.token_kubeconfig(f"{namespace}.{name}", reply.json["status"]["token"])
+
+    def _kubeconfig(self, name: str, *, pair: pki.Pair | None = None, token: str = "") -> pathlib.Path:
+        file = self.folder / f"{name.replace(':', '-')}.kubeconfig"
+        return pki.kubeconfig(file, self.url, self.pki.cluster.bundle, pair=pair, token=token)
+
+    def connect(self, kubeconfig: pathlib.Path | None = None) -> Connection:
+        """As the administrator, unless another is named."""
+        return Connection(kubeconfig or self.admin)
+
+    # Life
+
+    def start(self, *, ready: bool = True) -> ControlPlane:
+        """`ready` False: returns when kube-apiserver answers, which it does before it is ready."""
+        try:
+            self.start_etcd()
+            self.start_apiserver(ready=ready)
+            if self.controllers:
+                self._start("kube-controller-manager", self._controller_manager())
+            if self.scheduler:
+                self._start("kube-scheduler", self._kube_scheduler())
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def start_etcd(self) -> None:
+        self._start("etcd", self._etcd())
+
+    def start_apiserver(self, *, ready: bool = True) -> None:
+        process = self._start("kube-apiserver", self._apiserver())
+        path = "/readyz" if ready else "/livez"
+        process.until(lambda: self._answers(path), f"{path} is 200", seconds=READY_SECONDS)
+
+    def stop_apiserver(self) -> None:
+        self.processes.pop("kube-apiserver").stop()
+
+    def stop(self) -> None:
+        """Last started, first stopped."""
+        while self.processes:
+            _, process = self.processes.popitem()
+            process.stop()
+
+    def __enter__(self) -> ControlPlane:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self, name: str, command: Sequence[str | pathlib.Path]) -> Process:
+        self.processes[name] = Process([binaries.binary(name), *command], log=self.folder / f"{name}.log")
+        return self.processes[name]
+
+    def _answers(self, path: str) -> bool:
+        with contextlib.suppress(OSError), self.connect() as admin:
+            return admin.ask("GET", path).status == 200
+        return False
+
+    # Command lines
+
+    def _etcd(self) -> list[str]:
+        client, peer = self.etcd_url, f"http://127.0.0.1:{self._peer_port}"
+        return [
+            "--name=bed",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=bed={peer}",
+            "--log-level=warn",
+            # It lives as long as one test run.
+            "--unsafe-no-fsync",
+        ]
+
+    def _apiserver(self) -> list[str]:
+        keys = self.pki
+        return [
+            f"--etcd-servers={self.etcd_url}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            # Must be no loopback address, and need not exist.
+            "--advertise-address=192.0.2.1",
+            "--endpoint-reconciler-type=none",
+            f"--tls-cert-file={keys.serving.cert}",
+            f"--tls-private-key-file={keys.serving.key}",
+            f"--client-ca-file={keys.cluster.file}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={keys.service_accounts}",
+            f"--service-account-signing-key-file={keys.service_accounts}",
+            "--service-cluster-ip-range=10.0.0.0/16",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--disable-admission-plugins=ServiceAccount",
+            f"--requestheader-client-ca-file={keys.proxy.file}",
+            f"--requestheader-allowed-names={pki.PROXY}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-uid-headers=X-Remote-Uid",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={keys.proxy_client.cert}",
+            f"--proxy-client-key-file={keys.proxy_client.key}",
+            *self.flags,
+        ]
+
+    def _controller_manager(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig('system:kube-controller-manager')}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}",
+            "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={self.pki.service_accounts}",
+            f"--root-ca-file={self.pki.cluster.file}",
+        ]
+
+    def _kube_scheduler(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig('system:kube-scheduler')}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}",
+            "--leader-elect=false",
+        ]
+
+
+def until(happens: Callable[[], object], what: str, *, seconds: float = 30.0) -> None:
+    """Polls other processes, which cannot be waited for otherwise."""
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, f"{what} did not come about within {seconds:.0f} s"
+        time.sleep(0.02)

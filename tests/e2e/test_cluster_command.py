@@ -1,0 +1,72 @@
+"""`make cluster` as a developer meets it: one line to paste, and nothing left behind however it ends."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e import objects
+from tests.e2e.controlplane import kubectl
+from tests.e2e.controlplane.plane import until
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not pathlib.Path("/proc/self").exists(), reason="looks for processes in /proc"),
+]
+
+
+def running(folder: pathlib.Path) -> list[str]:
+    """The command lines of living processes that name the folder."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if any(str(folder) in word for word in words):
+            found.append(words[0])
+    return found
+
+
+@pytest.fixture
+def command(our_own: None, tmp_path: pathlib.Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.e2e.controlplane"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+
+
+def exported(command: subprocess.Popen[str]) -> pathlib.Path:
+    assert command.stdout is not None
+    line = command.stdout.readline().rstrip()
+    assert line.startswith("export KUBECONFIG="), line
+    return pathlib.Path(line.removeprefix("export KUBECONFIG="))
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_the_printed_line_gives_a_cluster_and_its_end_leaves_no_process(
+    command: subprocess.Popen[str], tmp_path: pathlib.Path, end: signal.Signals
+) -> None:
+    try:
+        kubeconfig = exported(command)
+        [folder] = tmp_path.glob("sluice-cluster-*")
+        assert len(running(folder)) >= 5
+        shown = kubectl.run("api-resources", f"--api-group={objects.GROUP}", kubeconfig=kubeconfig, home=tmp_path)
+        assert "resourceslices" in shown.stdout
+    finally:
+        command.send_signal(end)
+        code = command.wait(60)
+        assert command.stdout is not None
+        command.stdout.close()
+
+    until(lambda: not running(folder), "every process is gone")
+    if end == signal.SIGINT:
+        assert code == 0
+        assert not folder.exists()

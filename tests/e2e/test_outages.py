@@ -1,0 +1,213 @@
+"""What a cluster notices when Sluice or its store is away: reads from memory go on, and nothing else suffers."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import objects
+from tests.e2e.controlplane.bed import Bed
+from tests.e2e.controlplane.connection import Connection, Stream
+from tests.e2e.controlplane.pki import Pair
+from tests.e2e.controlplane.plane import until
+
+CLASSES = f"{objects.V1}/deviceclasses"
+AVAILABLE_SECONDS = 5.0
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def frail(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """A cluster whose parts these tests stop."""
+    with Bed(tmp_path_factory.mktemp("frail"), serve_flags=["-v=3", "--shutdown-delay-duration=0s"]) as bed:
+        yield bed
+
+
+def ask_for_a_probe(bed: Bed) -> None:
+    """kube-apiserver looks at an APIService every 30 s, and whenever it changes."""
+    bed.kubectl("annotate", "apiservice", bed.apiservice, "--overwrite", f"probe={time.monotonic_ns()}")
+
+
+def probes(bed: Bed) -> int:
+    """How many of kube-apiserver's availability probes were answered."""
+    process = bed.replicas[0].process
+    assert process is not None
+    return process.log.read_text().count('"user_agent":"Go-http-client/1.1"')
+
+
+def retry_after(reply_headers: object) -> int:
+    value = reply_headers.get("Retry-After")  # type: ignore[attr-defined]
+    return int(value or 0)
+
+
+def test_the_apiservice_is_available_within_5_seconds_of_the_start(frail: Bed) -> None:
+    [replica] = frail.replicas
+    frail.kubectl("delete", "apiservice", frail.apiservice)
+    replica.stop()
+
+    started = time.monotonic()
+    replica.start()
+    frail.register()
+
+    assert time.monotonic() - started < AVAILABLE_SECONDS
+
+
+def test_a_stopped_store_takes_nothing_down_but_what_needs_it(frail: Bed) -> None:
+    with frail.connect() as admin, frail.connect(frail.straight(frail.admin)) as straight:
+        assert admin.ask("POST", CLASSES, objects.device_class("kept")).status == 201
+        listed = admin.ask("GET", CLASSES).json
+        version = listed["metadata"]["resourceVersion"]
+        with Stream(admin, f"{CLASSES}?watch=1&resourceVersion={version}&timeoutSeconds=120", seconds=120) as held:
+            frail.store.stop()
+            try:
+                _reads_from_memory_go_on(admin, version)
+                _what_needs_the_store_is_told_to_come_back(admin)
+                _health_tells_where_the_fault_is(straight)
+                _the_apiservice_stays_available(frail)
+            finally:
+                frail.store.start()
+            until(lambda: admin.ask("POST", CLASSES, objects.device_class("after")).status == 201, "writes work again")
+            seen = [held.next()["object"]["metadata"]["name"]]
+            assert seen == ["after"]
+        assert straight.ask("GET", "/readyz/store").status == 200
+
+
+def _reads_from_memory_go_on(admin: Connection, version: str) -> None:
+    until(lambda: admin.ask("POST", CLASSES, objects.device_class("probe")).status != 201, "the outage is noticed")
+    for query in ("resourceVersion=0", f"resourceVersion={version}&resourceVersionMatch=NotOlderThan"):
+        reply = admin.ask("GET", f"{CLASSES}?{query}")
+        assert reply.status == 200, reply.text
+        assert "kept" in [item["metadata"]["name"] for item in reply.json["items"]]
+    assert admin.ask("GET", f"{CLASSES}/kept?resourceVersion=0").status == 200
+    with Stream(admin, f"{CLASSES}?watch=1&resourceVersion={version}&timeoutSeconds=1") as watching:
+        assert watching.status == 200
+        assert watching.rest() == []
+
+
+def _what_needs_the_store_is_told_to_come_back(admin: Connection) -> None:
+    for method, path, body in [
+        ("GET", CLASSES, None),
+        ("GET", f"{CLASSES}/kept", None),
+        ("POST", CLASSES, objects.device_class("lost")),
+        ("DELETE", f"{CLASSES}/kept", None),
+    ]:
+        reply = admin.ask(method, path, body)
+        assert (reply.status, reply.json["reason"]) == (503, "ServiceUnavailable"), (method, path, reply.text)
+        assert retry_after(reply.headers) >= 1
+    from_now = admin.ask("GET", f"{CLASSES}?watch=1&timeoutSeconds=5")
+    assert (from_now.status, from_now.json["reason"]) == (429, "TooManyRequests")
+    assert retry_after(from_now.headers) >= 1
+
+
+def _health_tells_where_the_fault_is(straight: Connection) -> None:
+    assert straight.ask("GET", "/readyz").text == "ok"
+    assert straight.ask("GET", "/livez").text == "ok"
+    store = straight.ask("GET", "/readyz/store")
+    assert store.status == 500
+    assert store.text.startswith("internal server error: ")
+
+
+def _the_apiservice_stays_available(bed: Bed) -> None:
+    before = probes(bed)
+    ask_for_a_probe(bed)
+    until(lambda: probes(bed) >= before + 5, "kube-apiserver has looked again")
+    condition = bed.condition()
+    assert (condition["status"], condition["reason"]) == ("True", "Passed")
+    assert objects.GROUP in bed.kubectl("api-resources", f"--api-group={objects.GROUP}").stdout
+
+
+def test_a_sluice_that_is_gone_comes_back_by_itself(frail: Bed) -> None:
+    [replica] = frail.replicas
+    with frail.connect() as admin:
+        replica.stop()
+        ask_for_a_probe(frail)
+        until(lambda: frail.condition()["status"] == "False", "the APIService is unavailable")
+        assert admin.ask("GET", CLASSES).status == 503
+        assert admin.ask("GET", "/readyz").status == 200
+
+        replica.start()
+
+        until(frail.is_available, "the APIService is available again", seconds=60)
+        assert admin.ask("GET", f"{CLASSES}/kept").status == 200
+
+
+def test_certificates_are_renewed_on_disk_without_dropping_a_connection(frail: Bed) -> None:
+    with frail.connect() as admin, Stream(admin, f"{CLASSES}?watch=1&timeoutSeconds=120", seconds=120) as held:
+        before = frail.presented_certificate()
+        frail.renew_serving_certificate()
+        until(lambda: frail.presented_certificate() != before, "the new certificate is served", seconds=30)
+        reply = admin.ask("POST", CLASSES, objects.device_class("renewed"))
+        assert reply.status == 201, reply.text
+        assert held.next()["object"]["metadata"]["name"] in {"kept", "after", "renewed"}
+
+
+TRUST = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+AS_ADMIN = {"X-Remote-User": "kubernetes-admin", "X-Remote-Group": "system:masters"}
+
+
+def straight(bed: Bed, pair: Pair) -> Connection:
+    """Sluice's own port, with a certificate of this test's choice."""
+    return Connection(bed.straight(bed.plane.pair_kubeconfig("straight", pair)))
+
+
+def test_a_new_authority_for_clients_is_believed_without_a_restart(frail: Bed) -> None:
+    """kube-apiserver reads its files again and publishes the bundle; Sluice follows the ConfigMap."""
+    frail.plane.pki.cluster.renew()
+    user = frail.straight(frail.user("newcomer"))
+
+    def known() -> bool:
+        try:
+            with frail.connect(user) as newcomer:
+                return "newcomer" in newcomer.ask("GET", CLASSES).text
+        except (ssl.SSLError, ConnectionError):
+            return False
+
+    until(known, "the new authority's certificate is accepted", seconds=60)
+    with frail.connect(frail.straight(frail.admin)) as admin:
+        assert admin.ask("GET", CLASSES).status == 200
+
+
+def test_the_front_proxys_authority_is_rotated_without_a_restart(frail: Bed) -> None:
+    keys = frail.plane.pki
+    old = keys.proxy.client("front-proxy-client", file="old-front-proxy")
+    with frail.connect() as admin, straight(frail, old) as kept:
+        assert kept.ask("GET", CLASSES, headers=AS_ADMIN).status == 200
+        keys.proxy.renew()
+        keys.proxy_client = keys.proxy.client("front-proxy-client")
+
+        def is_believed() -> bool:
+            try:
+                with straight(frail, keys.proxy_client) as new:
+                    return new.ask("GET", CLASSES, headers=AS_ADMIN).status == 200
+            except (ssl.SSLError, ConnectionError):
+                return False
+
+        until(is_believed, "the new front proxy is believed", seconds=60)
+        assert kept.ask("GET", CLASSES, headers=AS_ADMIN).status == 200
+        assert admin.ask("GET", CLASSES).status == 200
+
+        keys.proxy.retire()
+        only = {"data": {"requestheader-client-ca-file": keys.proxy.pem.decode()}}
+        merge = {"Content-Type": "application/merge-patch+json"}
+
+        def is_refused() -> bool:
+            admin.ask("PATCH", TRUST, only, headers=merge)
+            return kept.ask("GET", CLASSES, headers=AS_ADMIN).status == 401
+
+        until(is_refused, "the old one is not, on the connection that it has kept open", seconds=90)
+        assert admin.ask("GET", CLASSES).status == 200
+
+
+def test_a_broken_trust_is_no_update(frail: Bed) -> None:
+    """Whoever empties the ConfigMap locks nobody out and lets nobody in (kube-apiserver writes it anew within a minute)."""
+    with frail.connect() as admin, frail.connect(frail.straight(frail.user("eve"))) as eve:
+        broken = {"data": {"requestheader-client-ca-file": "", "requestheader-allowed-names": "no list"}}
+        reply = admin.ask("PATCH", TRUST, broken, headers={"Content-Type": "application/merge-patch+json"})
+        assert reply.status == 200
+        for _ in range(20):
+            assert admin.ask("GET", CLASSES).status == 200
+            assert eve.ask("GET", CLASSES, headers=AS_ADMIN).status == 403

@@ -1,0 +1,67 @@
+"""Sluice as `resource.k8s.io/v1` itself: kube-apiserver's own is off, and everything that knows the group goes to Sluice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import objects
+from tests.e2e.controlplane.bed import DRA_GROUP, Bed
+from tests.e2e.controlplane.plane import until
+
+pytestmark = pytest.mark.timeout(180)
+SLICES = f"/apis/{DRA_GROUP}/v1/resourceslices"
+
+
+@pytest.fixture(scope="module")
+def taken_over(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    with Bed(tmp_path_factory.mktemp("over"), group=DRA_GROUP, controllers=True, scheduler=True) as bed:
+        yield bed
+
+
+def dra_slice(name: str) -> objects.Object:
+    return objects.resource_slice(name) | {"apiVersion": f"{DRA_GROUP}/v1"}
+
+
+def test_the_control_plane_becomes_ready(taken_over: Bed) -> None:
+    """The node authorizer's informer reads its slices out of Sluice."""
+    with taken_over.connect() as admin:
+        until(lambda: admin.ask("GET", "/readyz").status == 200, "kube-apiserver is ready", seconds=60)
+        assert admin.ask("GET", "/livez").status == 200
+
+
+def test_kubectl_works_on_slices_without_naming_a_group(taken_over: Bed) -> None:
+    taken_over.kubectl("create", "-f", "-", stdin=json.dumps(dra_slice("first")))
+
+    assert taken_over.kubectl("get", "resourceslices", "-o", "name").stdout == f"resourceslice.{DRA_GROUP}/first\n"
+    assert "gpu.example.com" in taken_over.kubectl("describe", "resourceslice", "first").stdout
+    assert "KIND:       ResourceSlice" in taken_over.kubectl("explain", "resourceslice").stdout
+    assert f"{DRA_GROUP}/v1" in taken_over.kubectl("api-resources", f"--api-group={DRA_GROUP}").stdout
+    taken_over.kubectl("delete", "resourceslice", "first")
+    assert taken_over.kubectl("get", "resourceslice", "first", check=False).returncode == 1
+
+
+def test_the_answers_come_from_sluice(taken_over: Bed) -> None:
+    """Its versions are far above etcd's."""
+    with taken_over.connect() as admin, taken_over.connect(taken_over.straight(taken_over.admin)) as straight:
+        assert admin.ask("POST", SLICES, dra_slice("seen")).status == 201
+        through, direct = admin.ask("GET", f"{SLICES}/seen"), straight.ask("GET", f"{SLICES}/seen")
+        assert through.json == direct.json
+        assert int(through.json["metadata"]["resourceVersion"]) >= 1 << 32
+
+
+def test_a_node_sees_its_own_slices_and_no_others(taken_over: Bed) -> None:
+    """The Node authorizer decides by the field selector, which Sluice passes on (trap T14)."""
+    node = taken_over.user("system:node:node-1", ["system:nodes"])
+    with taken_over.connect(node) as front, taken_over.connect(taken_over.straight(node)) as straight:
+        for asking in (front, straight):
+            mine = asking.ask("GET", f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-1")
+            assert mine.status == 200, mine.text
+            for path in (SLICES, f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-2"):
+                refused = asking.ask("GET", path)
+                assert refused.status == 403
+                assert (
+                    "can only list/watch/deletecollection resourceslices with nodeName field selector" in refused.text
+                )
