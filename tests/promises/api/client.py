@@ -5,36 +5,25 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import ssl
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.fixtures.server import DevServer, Reply
+from tests.fixtures.server import Reply
+from tests.promises.api.target import Target
 
-GROUP = "resource.sluice.dev"
-V1 = f"/apis/{GROUP}/v1"
-CLASSES, SLICES = f"{V1}/deviceclasses", f"{V1}/resourceslices"
-ALL_CLAIMS = f"{V1}/resourceclaims"
+NAMESPACES = "/api/v1/namespaces"
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 MARKER = "k8s.io/initial-events-end"
 SECONDS = 15.0
-"""How long anything may take on a loaded machine before a test gives up."""
+"""How long a test waits for something on a loaded machine before it gives up."""
 
 Object = dict[str, Any]
 Event = tuple[str, Object]
-
-
-def claims(namespace: str) -> str:
-    return f"{V1}/namespaces/{namespace}/resourceclaims"
-
-
-def templates(namespace: str) -> str:
-    return f"{V1}/namespaces/{namespace}/resourceclaimtemplates"
 
 
 def claim(name: str = "", **metadata: Any) -> Object:
@@ -67,6 +56,17 @@ def version(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
+def content(obj: Object, *omitted: str) -> Object:
+    """An object without what the system tells about its writes, and without the named metadata."""
+    left_out = ("resourceVersion", "managedFields", *omitted)
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name not in left_out}}
+
+
+def at(listed: Object) -> dict[str, Any]:
+    """The query that lists this very state again, whatever has been written since."""
+    return {"resourceVersion": listed["metadata"]["resourceVersion"], "resourceVersionMatch": "Exact"}
+
+
 def names(listed: Object) -> list[str]:
     return [item["metadata"]["name"] for item in listed["items"]]
 
@@ -83,22 +83,40 @@ def opened(text: str) -> Object:
     return content
 
 
-def target(path: str, query: Mapping[str, Any]) -> str:
+def with_query(path: str, query: Mapping[str, Any]) -> str:
     """`continue_` stands for the parameter whose name is a word of Python."""
     pairs = {name.rstrip("_"): value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(pairs, doseq=True)}" if pairs else path
 
 
 class Client:
-    """One connection of the administrator, used again and again."""
+    """One connection of a target's administrator, used again and again; and the names of what the target serves."""
 
-    def __init__(self, server: DevServer) -> None:
-        self.server = server
-        self.context: ssl.SSLContext = server.context()
-        self._connection = self.connect()
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.group, self.v1 = target.group, target.v1
+        self.classes, self.slices = f"{self.v1}/deviceclasses", f"{self.v1}/resourceslices"
+        self.all_claims = f"{self.v1}/resourceclaims"
+        self._namespaces: list[str] = []
+        self._connection = target.connect()
 
-    def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=self.context, timeout=SECONDS)
+    def claims(self, namespace: str) -> str:
+        return f"{self.v1}/namespaces/{namespace}/resourceclaims"
+
+    def templates(self, namespace: str) -> str:
+        return f"{self.v1}/namespaces/{namespace}/resourceclaimtemplates"
+
+    def namespace(self, name: str) -> str:
+        """A namespace of this name, which is there from now on."""
+        if self.target.namespaces:
+            self.create(NAMESPACES, {"metadata": {"name": name}})
+            self._namespaces.append(name)
+        return name
+
+    def leave(self) -> None:
+        """Begins the deletion of the namespaces that it created."""
+        while self._namespaces:
+            self.ask("DELETE", f"{NAMESPACES}/{self._namespaces.pop()}")
 
     def close(self) -> None:
         self._connection.close()
@@ -112,9 +130,14 @@ class Client:
             sent.setdefault("Content-Type", "application/json")
         if isinstance(body, str):
             body = body.encode()
-        self._connection.request(method, target(path, query), body=body, headers=sent)
-        answer = self._connection.getresponse()
-        return Reply(answer.status, answer.headers, answer.read())
+        try:
+            self._connection.request(method, with_query(path, query), body=body, headers=sent)
+            answer = self._connection.getresponse()
+            return Reply(answer.status, answer.headers, answer.read())
+        except BaseException:
+            # The next test begins anew.
+            self._connection.close()
+            raise
 
     def get(self, path: str, **query: Any) -> Object:
         return self._granted(self.ask("GET", path, **query), 200)
@@ -144,7 +167,7 @@ class Client:
     def watch(self, path: str, *, accept: str = "", **query: Any) -> Watch:
         query.setdefault("watch", "1")
         query.setdefault("timeoutSeconds", "60")
-        return Watch(self.connect(), target(path, query), accept=accept)
+        return Watch(self.target.connect(), with_query(path, query), accept=accept)
 
     def _granted(self, reply: Reply, code: int) -> Object:
         assert reply.status == code, reply.text[:2000]

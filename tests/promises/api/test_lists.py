@@ -11,23 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.server import DevServer
-from tests.promises.api.client import (
-    ALL_CLAIMS,
-    CLASSES,
-    GROUP,
-    SLICES,
-    Client,
-    Object,
-    claim,
-    claims,
-    device_class,
-    names,
-    opened,
-    resource_slice,
-    token,
-    version,
-)
+from tests.promises.api.client import Client, Object, claim, device_class, names, opened, resource_slice, token, version
+from tests.promises.api.target import Target
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 TOKEN_TOO_OLD = "The provided continue parameter is too old to display a consistent list result. "
@@ -39,9 +24,9 @@ FUTURE = "9000000000000000000"
 def then(api: Client, mine: str) -> int:
     """The version at which a, b and c were there as they were made; b has changed and d has come since."""
     for name in "abc":
-        last = api.create(claims(mine), claim(name))
-    api.patch(f"{claims(mine)}/b", {"metadata": {"labels": {"changed": "yes"}}})
-    api.create(claims(mine), claim("d"))
+        last = api.create(api.claims(mine), claim(name))
+    api.patch(f"{api.claims(mine)}/b", {"metadata": {"labels": {"changed": "yes"}}})
+    api.create(api.claims(mine), claim("d"))
     return version(last)
 
 
@@ -88,7 +73,7 @@ def test_version_match_and_limit_say_which_state_is_listed(
 ) -> None:
     stated = str(then) if stated == "N" else stated
 
-    listed = api.get(claims(mine), resourceVersion=stated, resourceVersionMatch=match, limit=limit)
+    listed = api.get(api.claims(mine), resourceVersion=stated, resourceVersionMatch=match, limit=limit)
 
     everything = ["a", "b", "c"] if exact else ["a", "b", "c", "d"]
     assert names(listed) == (everything[:2] if limited else everything)
@@ -104,20 +89,20 @@ def test_version_match_and_limit_say_which_state_is_listed(
 def test_every_version_that_was_answered_can_be_listed_again(api: Client, mine: str) -> None:
     states: list[Object] = []
     for step in range(6):
-        api.create(claims(mine), claim(f"c{step}"))
+        api.create(api.claims(mine), claim(f"c{step}"))
         if step % 2:
-            api.delete(f"{claims(mine)}/c{step - 1}")
-        states.append(api.get(claims(mine)))
+            api.delete(f"{api.claims(mine)}/c{step - 1}")
+        states.append(api.get(api.claims(mine)))
 
     for state in states:
-        assert api.get(claims(mine), resourceVersion=version(state), resourceVersionMatch="Exact") == state
+        assert api.get(api.claims(mine), resourceVersion=version(state), resourceVersionMatch="Exact") == state
 
 
-def test_a_version_of_the_past_is_410_and_one_of_the_future_504_after_three_seconds(dev: DevServer, mine: str) -> None:
+def test_a_version_of_the_past_is_410_and_one_of_the_future_504_after_three_seconds(target: Target, mine: str) -> None:
     def refused(query: dict[str, Any]) -> tuple[Any, float]:
-        client, begin = Client(dev), time.monotonic()
+        client, begin = Client(target), time.monotonic()
         try:
-            path = f"{CLASSES}/x" if query.pop("one", False) else CLASSES
+            path = f"{client.classes}/x" if query.pop("one", False) else client.classes
             return client.refusal("GET", path, **query), time.monotonic() - begin
         finally:
             client.close()
@@ -152,13 +137,13 @@ def test_a_version_of_the_past_is_410_and_one_of_the_future_504_after_three_seco
         assert refused(query)[0] == (410, "Expired", LIST_TOO_OLD)
 
 
-def test_a_list_without_a_version_misses_nothing_that_was_acknowledged(dev: DevServer, mine: str) -> None:
+def test_a_list_without_a_version_misses_nothing_that_was_acknowledged(target: Target, mine: str) -> None:
     def write_and_list(name: str) -> bool:
-        client = Client(dev)
+        client = Client(target)
         try:
             for i in range(8):
-                client.create(claims(mine), claim(f"{name}-{i}"))
-                if f"{name}-{i}" not in names(client.get(claims(mine))):
+                client.create(client.claims(mine), claim(f"{name}-{i}"))
+                if f"{name}-{i}" not in names(client.get(client.claims(mine))):
                     return False
             return True
         finally:
@@ -169,10 +154,10 @@ def test_a_list_without_a_version_misses_nothing_that_was_acknowledged(dev: DevS
 
 
 def test_unrelated_writes_advance_the_version_of_an_empty_list(api: Client, mine: str) -> None:
-    before = api.get(claims(mine))
-    made = api.create(claims(f"{mine}-other"), claim("one"))
+    before = api.get(api.claims(mine))
+    made = api.create(api.claims(api.namespace(f"{mine}-other")), claim("one"))
 
-    after = api.get(claims(mine))
+    after = api.get(api.claims(mine))
 
     assert before["items"] == after["items"] == []
     assert version(before) < version(made) <= version(after)
@@ -182,12 +167,12 @@ def test_unrelated_writes_advance_the_version_of_an_empty_list(api: Client, mine
 
 
 def test_objects_come_in_the_order_of_namespace_slash_name(api: Client, mine: str) -> None:
-    namespaces = [mine, f"{mine}-x", f"{mine}0"]
+    namespaces = [mine, api.namespace(f"{mine}-x"), api.namespace(f"{mine}0")]
     for namespace, name in itertools.product(namespaces, ["b", "a.b", "a-b", "a", "a0", "10", "9"]):
-        api.create(claims(namespace), claim(name, labels={"test": mine}))
+        api.create(api.claims(namespace), claim(name, labels={"test": mine}))
 
-    listed = api.get(ALL_CLAIMS, labelSelector=f"test={mine}")
-    chunks = list(walk(api, ALL_CLAIMS, 4, labelSelector=f"test={mine}"))
+    listed = api.get(api.all_claims, labelSelector=f"test={mine}")
+    chunks = list(walk(api, api.all_claims, 4, labelSelector=f"test={mine}"))
 
     keys = [f"{i['metadata']['namespace']}/{i['metadata']['name']}" for i in listed["items"]]
     assert keys == sorted(keys)
@@ -196,7 +181,7 @@ def test_objects_come_in_the_order_of_namespace_slash_name(api: Client, mine: st
 
 
 def test_a_walk_shows_one_snapshot_whatever_is_written_meanwhile(api: Client, mine: str) -> None:
-    path = claims(mine)
+    path = api.claims(mine)
     for i in range(40):
         api.create(path, claim(f"c{i:02}"))
     snapshot = api.get(path)
@@ -217,9 +202,9 @@ def test_a_walk_shows_one_snapshot_whatever_is_written_meanwhile(api: Client, mi
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 1000, -1, 0, 9223372036854775807])
 def test_a_limit_that_reaches_the_end_gives_no_token(api: Client, mine: str, limit: int) -> None:
     for name in "abcd":
-        api.create(claims(mine), claim(name))
+        api.create(api.claims(mine), claim(name))
 
-    pages = list(walk(api, claims(mine), limit))
+    pages = list(walk(api, api.claims(mine), limit))
 
     assert [name for page in pages for name in names(page)] == list("abcd")
     assert len(pages) == (-(-4 // limit) if limit > 0 else 1)
@@ -227,31 +212,31 @@ def test_a_limit_that_reaches_the_end_gives_no_token(api: Client, mine: str, lim
 
 def test_chunks_of_a_selection_are_full_and_count_nothing(api: Client, mine: str) -> None:
     for i in range(9):
-        api.create(claims(mine), claim(f"c{i}", labels={"even": str(i % 2 == 0)}))
+        api.create(api.claims(mine), claim(f"c{i}", labels={"even": str(i % 2 == 0)}))
 
     for query in ({"labelSelector": "even=True"}, {"labelSelector": "even=True", "fieldSelector": "metadata.name!=c3"}):
-        pages = list(walk(api, claims(mine), 2, **query))
+        pages = list(walk(api, api.claims(mine), 2, **query))
         assert [names(page) for page in pages] == [["c0", "c2"], ["c4", "c6"], ["c8"]]
         assert not any("remainingItemCount" in page["metadata"] for page in pages)
 
 
 def test_the_last_chunk_of_a_selection_may_be_empty(api: Client, mine: str) -> None:
     for name in "abc":
-        api.create(claims(mine), claim(name, labels={"x": name}))
+        api.create(api.claims(mine), claim(name, labels={"x": name}))
 
-    pages = list(walk(api, claims(mine), 2, labelSelector="x in (a,b)"))
+    pages = list(walk(api, api.claims(mine), 2, labelSelector="x in (a,b)"))
 
     assert [names(page) for page in pages] == [["a", "b"], []]
 
 
 def test_a_chunk_without_a_limit_is_all_the_rest(api: Client, mine: str, then: int) -> None:
-    first = api.get(claims(mine), limit=1, resourceVersion=then)
+    first = api.get(api.claims(mine), limit=1, resourceVersion=then)
     onward = first["metadata"]["continue"]
 
-    rest = api.get(claims(mine), continue_=onward)
+    rest = api.get(api.claims(mine), continue_=onward)
     assert (names(rest), version(rest)) == (["b", "c"], then)
-    assert names(api.get(claims(mine), continue_=onward, resourceVersion="0", limit=1)) == ["b", "c"]
-    assert names(api.get(claims(mine), continue_=onward, limit=1)) == ["b"]
+    assert names(api.get(api.claims(mine), continue_=onward, resourceVersion="0", limit=1)) == ["b", "c"]
+    assert names(api.get(api.claims(mine), continue_=onward, limit=1)) == ["b"]
 
 
 # Tokens
@@ -260,35 +245,36 @@ def test_a_chunk_without_a_limit_is_all_the_rest(api: Client, mine: str, then: i
 def test_a_token_of_a_forgotten_snapshot_is_410_and_offers_one_that_goes_on_inconsistently(
     api: Client, mine: str, then: int
 ) -> None:
-    refusal = api.refusal("GET", claims(mine), continue_=token(1, "/b\0"), limit=1)
+    refusal = api.refusal("GET", api.claims(mine), continue_=token(1, "/b\0"), limit=1)
 
     assert (refusal.code, refusal.reason, refusal.message[: len(TOKEN_TOO_OLD)]) == (410, "Expired", TOKEN_TOO_OLD)
     onward = refusal.metadata["continue"]
-    assert opened(onward) == {"v": "meta.k8s.io/v1", "rv": -1, "start": "/b\0"}
-    page = api.get(claims(mine), continue_=onward, limit=1)
+    inconsistent = opened(onward)
+    assert (inconsistent["rv"], inconsistent["start"].lstrip("/")) == (-1, "b\0")
+    page = api.get(api.claims(mine), continue_=onward, limit=1)
     assert (names(page), version(page) > then) == (["c"], True)
     assert opened(page["metadata"]["continue"]) == {"v": "meta.k8s.io/v1", "rv": version(page), "start": "/c\0"}
     assert page["metadata"]["remainingItemCount"] == 1
 
 
 def test_a_token_is_bound_to_nothing_but_the_scope_of_its_request(api: Client, mine: str) -> None:
-    other = f"{mine}-b"
+    other = api.namespace(f"{mine}-b")
     for namespace, name in itertools.product((mine, other), "abc"):
-        api.create(claims(namespace), claim(name))
-    now = version(api.get(claims(mine)))
+        api.create(api.claims(namespace), claim(name))
+    now = version(api.get(api.claims(mine)))
 
-    def listed(start: str, path: str = claims(mine), **more: Any) -> list[str]:
+    def listed(start: str, path: str = api.claims(mine), **more: Any) -> list[str]:
         items = api.get(path, continue_=token(now, start, **more), labelSelector="!none")["items"]
-        assert {item["metadata"]["namespace"] for item in items} <= {mine} or path == ALL_CLAIMS
+        assert {item["metadata"]["namespace"] for item in items} <= {mine} or path == api.all_claims
         return [item["metadata"]["name"] for item in items]
 
     assert listed("/b\0") == listed("b\0") == listed("/b\0", surplus=[1]) == ["c"]
     assert listed("/b") == ["b", "c"]
     assert listed(f"/{other}/a") == [], "a token of all namespaces, in one"
     assert listed("/a\0", resource="x") == ["b", "c"]
-    everything = [f"{i['metadata']['namespace']}/{i['metadata']['name']}" for i in api.get(ALL_CLAIMS)["items"]]
+    everything = [f"{i['metadata']['namespace']}/{i['metadata']['name']}" for i in api.get(api.all_claims)["items"]]
     behind = [key for key in everything if key > f"{other}/a"]
-    assert listed(f"/{other}/a\0", ALL_CLAIMS) == [key.rpartition("/")[2] for key in behind]
+    assert listed(f"/{other}/a\0", api.all_claims) == [key.rpartition("/")[2] for key in behind]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +306,7 @@ def test_a_token_is_bound_to_nothing_but_the_scope_of_its_request(api: Client, m
     ],
 )
 def test_a_token_that_nobody_issued_is_400_in_upstreams_words(api: Client, text: str, message: str) -> None:
-    refusal = api.refusal("GET", CLASSES, continue_=text)
+    refusal = api.refusal("GET", api.classes, continue_=text)
 
     assert (refusal.code, refusal.reason) == (400, "BadRequest")
     assert refusal.message.startswith(BAD_TOKEN)
@@ -329,16 +315,16 @@ def test_a_token_that_nobody_issued_is_400_in_upstreams_words(api: Client, text:
 
 @pytest.mark.parametrize("start", ["/\ud800", "/名前", "/a\0b", "/\udfff/x", "/" + "x" * 5000])
 def test_a_strange_start_key_is_only_a_place_in_the_order(api: Client, mine: str, start: str) -> None:
-    made = api.create(claims(mine), claim("one"))
+    made = api.create(api.claims(mine), claim("one"))
 
-    for path in (claims(mine), ALL_CLAIMS):
+    for path in (api.claims(mine), api.all_claims):
         assert api.ask("GET", path, continue_=token(version(made), start), limit=1).status == 200
         assert api.refusal("GET", path, continue_=token(1, start)).code == 410
 
 
 @pytest.mark.parametrize("stated", ["5", "abc", "-1"])
 def test_a_token_and_a_version_exclude_each_other(api: Client, stated: str) -> None:
-    refusal = api.refusal("GET", CLASSES, continue_=token(5, "/x"), resourceVersion=stated)
+    refusal = api.refusal("GET", api.classes, continue_=token(5, "/x"), resourceVersion=stated)
 
     assert refusal == (400, "BadRequest", "specifying resource version is not allowed when using continue")
 
@@ -349,16 +335,16 @@ def test_a_token_and_a_version_exclude_each_other(api: Client, stated: str) -> N
 def test_a_list_of_one_name_is_a_list(api: Client, mine: str, then: int) -> None:
     one = {"fieldSelector": "metadata.name=b"}
 
-    assert names(api.get(claims(mine), **one)) == ["b"]
-    assert names(api.get(claims(mine), fieldSelector="metadata.name=none")) == []
-    assert names(api.get(claims(mine), **one, labelSelector="changed=yes")) == ["b"]
-    assert names(api.get(claims(mine), **one, labelSelector="!changed")) == []
-    limited = api.get(claims(mine), **one, limit=1)
+    assert names(api.get(api.claims(mine), **one)) == ["b"]
+    assert names(api.get(api.claims(mine), fieldSelector="metadata.name=none")) == []
+    assert names(api.get(api.claims(mine), **one, labelSelector="changed=yes")) == ["b"]
+    assert names(api.get(api.claims(mine), **one, labelSelector="!changed")) == []
+    limited = api.get(api.claims(mine), **one, limit=1)
     assert (names(limited), limited["metadata"].keys()) == (["b"], {"resourceVersion"})
-    past = api.get(claims(mine), **one, resourceVersion=then, resourceVersionMatch="Exact")
+    past = api.get(api.claims(mine), **one, resourceVersion=then, resourceVersionMatch="Exact")
     assert "labels" not in past["items"][0]["metadata"]
-    assert names(api.get(claims(mine), **one, continue_=token(then, "/a"))) == ["b"]
-    assert names(api.get(claims(mine), **one, continue_=token(then, "/b\0"))) == []
+    assert names(api.get(api.claims(mine), **one, continue_=token(then, "/a"))) == ["b"]
+    assert names(api.get(api.claims(mine), **one, continue_=token(then, "/b\0"))) == []
 
 
 @pytest.mark.parametrize(
@@ -384,9 +370,9 @@ def test_a_list_of_one_name_is_a_list(api: Client, mine: str, then: int) -> None
 def test_labels_select(api: Client, mine: str, selector: str, expected: str) -> None:
     every = {"a": {"x": "1"}, "b": {"x": "2", "y": ""}, "c": {"x": "10"}, "d": {"example.com/k": "v"}}
     for name, labels in every.items():
-        api.create(claims(mine), claim(name, labels=labels))
+        api.create(api.claims(mine), claim(name, labels=labels))
 
-    assert names(api.get(claims(mine), labelSelector=selector)) == list(expected)
+    assert names(api.get(api.claims(mine), labelSelector=selector)) == list(expected)
 
 
 @pytest.mark.parametrize(
@@ -411,19 +397,19 @@ def test_labels_select(api: Client, mine: str, selector: str, expected: str) -> 
 )
 def test_fields_select(api: Client, mine: str, selector: str, expected: str) -> None:
     for name in "ab":
-        api.create(claims(mine), claim(name, labels={"test": mine}))
+        api.create(api.claims(mine), claim(name, labels={"test": mine}))
     selector = selector.replace("NS", mine)
 
-    assert names(api.get(claims(mine), fieldSelector=selector)) == list(expected)
-    listed = api.get(ALL_CLAIMS, fieldSelector=selector, labelSelector=f"test={mine}")
+    assert names(api.get(api.claims(mine), fieldSelector=selector)) == list(expected)
+    listed = api.get(api.all_claims, fieldSelector=selector, labelSelector=f"test={mine}")
     assert names(listed) == list(expected)
 
 
 def test_a_namespace_named_by_a_field_narrows_a_list_of_all(api: Client, mine: str) -> None:
     for name in "abc":
-        api.create(claims(mine), claim(name))
+        api.create(api.claims(mine), claim(name))
 
-    pages = list(walk(api, ALL_CLAIMS, 2, fieldSelector=f"metadata.namespace={mine}"))
+    pages = list(walk(api, api.all_claims, 2, fieldSelector=f"metadata.namespace={mine}"))
 
     assert [names(page) for page in pages] == [["a", "b"], ["c"]]
     assert opened(pages[0]["metadata"]["continue"])["start"] == "/b\0"
@@ -431,18 +417,18 @@ def test_a_namespace_named_by_a_field_narrows_a_list_of_all(api: Client, mine: s
 
 def test_a_kind_may_have_fields_of_its_own(api: Client, mine: str) -> None:
     for i in range(4):
-        api.create(SLICES, resource_slice(f"{mine}-{i}", f"{mine}-n{i % 2}"))
+        api.create(api.slices, resource_slice(f"{mine}-{i}", f"{mine}-n{i % 2}"))
 
-    assert names(api.get(SLICES, fieldSelector=f"spec.nodeName={mine}-n1")) == [f"{mine}-1", f"{mine}-3"]
+    assert names(api.get(api.slices, fieldSelector=f"spec.nodeName={mine}-n1")) == [f"{mine}-1", f"{mine}-3"]
     both = f"spec.nodeName={mine}-n1,spec.driver!=gpu.example.com"
-    assert names(api.get(SLICES, fieldSelector=both)) == []
+    assert names(api.get(api.slices, fieldSelector=both)) == []
     contradiction = f"spec.nodeName={mine}-n1,spec.nodeName={mine}-n0"
-    assert names(api.get(SLICES, fieldSelector=contradiction)) == []
-    text = f"field label not supported for {GROUP}/v1, Kind=ResourceSlice: metadata.namespace"
-    assert api.refusal("GET", SLICES, fieldSelector="metadata.namespace=x") == (400, "BadRequest", text)
+    assert names(api.get(api.slices, fieldSelector=contradiction)) == []
+    text = f"field label not supported for {api.group}/v1, Kind=ResourceSlice: metadata.namespace"
+    assert api.refusal("GET", api.slices, fieldSelector="metadata.namespace=x") == (400, "BadRequest", text)
     known = 'only "metadata.name", "metadata.namespace"'
     text = f'"spec.nodeName" is not a known field selector: {known}'
-    assert api.refusal("GET", CLASSES, fieldSelector="spec.nodeName=x") == (400, "BadRequest", text)
+    assert api.refusal("GET", api.classes, fieldSelector="spec.nodeName=x") == (400, "BadRequest", text)
 
 
 @pytest.mark.parametrize(
@@ -474,22 +460,22 @@ def test_a_kind_may_have_fields_of_its_own(api: Client, mine: str) -> None:
     ],
 )
 def test_bad_options_are_refused(api: Client, query: dict[str, Any], code: int, text: str) -> None:
-    refusal = api.refusal("GET", CLASSES, **query)
+    refusal = api.refusal("GET", api.classes, **query)
 
     assert (refusal.code, text in refusal.message) == (code, True), refusal
 
 
 def test_an_empty_list_has_items(api: Client, mine: str) -> None:
-    reply = api.ask("GET", claims(mine))
+    reply = api.ask("GET", api.claims(mine))
 
     assert b'"items":[]' in reply.body
     assert reply.json.keys() == {"kind", "apiVersion", "metadata", "items"}
 
 
 def test_items_carry_no_kind(api: Client, mine: str) -> None:
-    made = api.create(CLASSES, device_class(mine))
+    made = api.create(api.classes, device_class(mine))
 
-    (item,) = api.get(CLASSES, fieldSelector=f"metadata.name={mine}")["items"]
+    (item,) = api.get(api.classes, fieldSelector=f"metadata.name={mine}")["items"]
 
-    assert {**item, "kind": "DeviceClass", "apiVersion": f"{GROUP}/v1"} == made
+    assert {**item, "kind": "DeviceClass", "apiVersion": f"{api.group}/v1"} == made
     assert not item.keys() & {"kind", "apiVersion"}

@@ -10,23 +10,19 @@ import pytest
 import yaml
 
 from tests.promises.api.client import (
-    CLASSES,
-    GROUP,
     MERGE,
     PARTIAL,
     PARTIAL_LIST,
-    SLICES,
     TABLE,
     Client,
-    Object,
+    at,
     claim,
-    claims,
     names,
     resource_slice,
     version,
 )
 
-YAML = "application/yaml"
+YAML, PROTOBUF = "application/yaml", "application/vnd.kubernetes.protobuf"
 THRESHOLD = 131072
 TEXT = 'ü <&> \u2028 "q" 😀 yes 0x1 1e3 2001-01-01 ~\nnext: line # no\ttab'
 
@@ -37,8 +33,8 @@ def accept(form: str, **more: str) -> dict[str, str]:
 
 @pytest.fixture
 def path(api: Client, mine: str) -> str:
-    api.create(claims(mine), claim("one", annotations={"text": TEXT, "empty": "", "number": "1"}))
-    return f"{claims(mine)}/one"
+    api.create(api.claims(mine), claim("one", annotations={"text": TEXT, "empty": "", "number": "1"}))
+    return f"{api.claims(mine)}/one"
 
 
 # Table
@@ -46,12 +42,12 @@ def path(api: Client, mine: str) -> str:
 
 def test_a_table_has_the_kinds_columns_and_a_row_for_each_object(api: Client, mine: str) -> None:
     for i in range(2):
-        api.create(SLICES, resource_slice(f"{mine}-{i}", f"{mine}-node"))
+        api.create(api.slices, resource_slice(f"{mine}-{i}", f"{mine}-node"))
     selector = {"fieldSelector": f"spec.nodeName={mine}-node"}
 
-    table = api.ask("GET", SLICES, headers=accept(TABLE), **selector).json
+    table = api.ask("GET", api.slices, headers=accept(TABLE), **selector).json
 
-    listed = api.get(SLICES, **selector)
+    listed = api.get(api.slices, **selector, **at(table))
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert table["metadata"] == listed["metadata"]
     columns = table["columnDefinitions"]
@@ -67,11 +63,11 @@ def test_a_table_has_the_kinds_columns_and_a_row_for_each_object(api: Client, mi
 
 def test_a_table_of_a_chunk_goes_on_like_the_list(api: Client, mine: str) -> None:
     for name in "abc":
-        api.create(claims(mine), claim(name))
+        api.create(api.claims(mine), claim(name))
 
-    first = api.ask("GET", claims(mine), headers=accept(TABLE), limit=2).json
+    first = api.ask("GET", api.claims(mine), headers=accept(TABLE), limit=2).json
     onward = first["metadata"]["continue"]
-    rest = api.ask("GET", claims(mine), headers=accept(TABLE), limit=2, continue_=onward).json
+    rest = api.ask("GET", api.claims(mine), headers=accept(TABLE), limit=2, continue_=onward).json
 
     assert first["metadata"]["remainingItemCount"] == 1
     assert [row["cells"][0] for row in first["rows"] + rest["rows"]] == ["a", "b", "c"]
@@ -99,10 +95,10 @@ def test_a_bad_include_object_comes_after_the_read(api: Client, path: str) -> No
 
 
 def test_writes_answer_in_the_form_that_was_asked_for(api: Client, mine: str) -> None:
-    made = api.ask("POST", claims(mine), claim("one"), headers=accept(TABLE))
-    put = api.ask("PUT", f"{claims(mine)}/one", claim("one", labels={"a": "b"}), headers=accept(PARTIAL))
-    patched = api.ask("PATCH", f"{claims(mine)}/one", "{}", headers=accept(YAML, **{"Content-Type": MERGE}))
-    listed = api.ask("DELETE", claims(mine), headers=accept(TABLE))
+    made = api.ask("POST", api.claims(mine), claim("one"), headers=accept(TABLE))
+    put = api.ask("PUT", f"{api.claims(mine)}/one", claim("one", labels={"a": "b"}), headers=accept(PARTIAL))
+    patched = api.ask("PATCH", f"{api.claims(mine)}/one", "{}", headers=accept(YAML, **{"Content-Type": MERGE}))
+    listed = api.ask("DELETE", api.claims(mine), headers=accept(TABLE))
 
     assert (made.status, made.json["rows"][0]["cells"][:2]) == (201, ["one", "pending"])
     assert (put.json["kind"], put.json.keys()) == ("PartialObjectMetadata", {"kind", "apiVersion", "metadata"})
@@ -133,10 +129,10 @@ def test_a_list_is_no_partial_object_and_an_object_no_partial_list(api: Client, 
 
 
 def test_a_write_whose_answer_has_no_such_form_has_happened_all_the_same(api: Client, mine: str) -> None:
-    reply = api.ask("POST", claims(mine), claim("one"), headers=accept(PARTIAL_LIST))
+    reply = api.ask("POST", api.claims(mine), claim("one"), headers=accept(PARTIAL_LIST))
 
     assert reply.status == 406
-    assert names(api.get(claims(mine))) == ["one"]
+    assert names(api.get(api.claims(mine))) == ["one"]
 
 
 # YAML, pretty JSON
@@ -144,11 +140,11 @@ def test_a_write_whose_answer_has_no_such_form_has_happened_all_the_same(api: Cl
 
 def test_yaml_says_the_same_as_json(api: Client, path: str) -> None:
     collection = path.rpartition("/")[0]
-    for where in (path, collection, f"{path}-none"):
-        reply = api.ask("GET", where, headers=accept(YAML))
+    for where, query in ((path, {}), (collection, at(api.get(collection))), (f"{path}-none", {})):
+        reply = api.ask("GET", where, headers=accept(YAML), **query)
         assert reply.headers["Content-Type"] == YAML
         assert reply.body.endswith(b"\n")
-        assert yaml.safe_load(reply.body) == api.ask("GET", where).json
+        assert yaml.safe_load(reply.body) == api.ask("GET", where, **query).json
     table = api.ask("GET", collection, headers=accept(TABLE.replace("json", "yaml")))
     assert yaml.safe_load(table.body)["kind"] == "Table"
 
@@ -156,7 +152,7 @@ def test_yaml_says_the_same_as_json(api: Client, path: str) -> None:
 def test_yaml_is_taken_as_json_is(api: Client, mine: str) -> None:
     text = yaml.safe_dump(claim("one", annotations={"text": TEXT, "yes": "on"}), allow_unicode=True)
 
-    reply = api.ask("POST", claims(mine), text, headers={"Content-Type": "application/yaml; charset=utf-8"})
+    reply = api.ask("POST", api.claims(mine), text, headers={"Content-Type": "application/yaml; charset=utf-8"})
 
     assert reply.status == 201, reply.text
     assert reply.json["metadata"]["annotations"] == {"text": TEXT, "yes": "on"}
@@ -178,11 +174,12 @@ def test_yaml_is_taken_as_json_is(api: Client, mine: str) -> None:
 def test_json_is_indented_for_people(
     api: Client, path: str, headers: dict[str, str], query: dict[str, Any], pretty: bool
 ) -> None:
-    for where in (path, path.rpartition("/")[0], f"{path}-none"):
-        reply = api.ask("GET", where, headers=headers, **query)
+    collection = path.rpartition("/")[0]
+    for where, state in ((path, {}), (collection, at(api.get(collection))), (f"{path}-none", {})):
+        reply = api.ask("GET", where, headers=headers, **query, **state)
         assert reply.body.startswith(b'{\n  "kind": "') is pretty
         assert reply.body.endswith(b"\n") is not pretty
-        assert reply.json == api.ask("GET", where).json
+        assert reply.json == api.ask("GET", where, **state).json
 
 
 def test_json_is_escaped_as_go_does_it(api: Client, path: str) -> None:
@@ -232,12 +229,36 @@ def test_answers_above_128_kibibytes_are_compressed_for_who_asks(
 
 def test_large_lists_are_compressed_whole(api: Client, mine: str) -> None:
     for i in range(8):
-        api.create(claims(mine), claim(f"c{i}", annotations={"padding": f"{i}" * 60_000}))
+        api.create(api.claims(mine), claim(f"c{i}", annotations={"padding": f"{i}" * 60_000}))
+    state = at(api.get(api.claims(mine)))
     for form in ("application/json", YAML, TABLE, PARTIAL_LIST):
-        plain = api.ask("GET", claims(mine), headers=accept(form))
-        reply = api.ask("GET", claims(mine), headers=accept(form, **{"Accept-Encoding": "gzip"}))
+        plain = api.ask("GET", api.claims(mine), headers=accept(form), **state)
+        reply = api.ask("GET", api.claims(mine), headers=accept(form, **{"Accept-Encoding": "gzip"}), **state)
         assert reply.headers["Content-Encoding"] == "gzip"
         assert gzip.decompress(reply.body) == plain.body
+
+
+# Protobuf
+
+
+def test_protobuf_is_given_to_who_asks_for_it(api: Client, path: str) -> None:
+    for where in (path, path.rpartition("/")[0]):
+        reply = api.ask("GET", where, headers=accept(f"{PROTOBUF},application/json"))
+        assert (reply.status, reply.headers["Content-Type"]) == (200, PROTOBUF)
+        assert reply.body.startswith(b"k8s\0")
+
+
+def test_protobuf_is_read_as_it_is_given(api: Client, mine: str) -> None:
+    rehearsed = api.ask(
+        "POST", api.claims(mine), claim("one", labels={"a": "b"}), headers=accept(PROTOBUF), dryRun="All"
+    )
+    assert rehearsed.status == 201
+
+    made = api.ask("POST", api.claims(mine), rehearsed.body, headers={"Content-Type": PROTOBUF})
+
+    assert made.status == 201, made.text
+    assert made.json["metadata"]["labels"] == {"a": "b"}
+    assert made.json["spec"] == api.create(api.claims(mine), claim("two"))["spec"]
 
 
 # What there is not
@@ -247,7 +268,6 @@ def test_large_lists_are_compressed_whole(api: Client, mine: str) -> None:
     ("form", "code"),
     [
         ("text/html", 406),
-        ("application/vnd.kubernetes.protobuf", 406),
         ("application/xml;q=1, application/json;q=0.1", 200),
         ("*/*", 200),
         ("", 200),
@@ -266,7 +286,11 @@ def test_what_cannot_be_given_is_406(api: Client, path: str, form: str, code: in
 
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "json", "application/json;;"])
 def test_what_cannot_be_read_is_415(api: Client, mine: str, media: str) -> None:
-    for method, path in (("POST", claims(mine)), ("PUT", f"{claims(mine)}/one"), ("DELETE", f"{claims(mine)}/one")):
+    for method, path in (
+        ("POST", api.claims(mine)),
+        ("PUT", f"{api.claims(mine)}/one"),
+        ("DELETE", f"{api.claims(mine)}/one"),
+    ):
         refusal = api.refusal(method, path, json.dumps(claim("one")), kind=media)
         assert (refusal.code, refusal.reason) == (415, "UnsupportedMediaType")
 
@@ -282,7 +306,7 @@ def test_a_watch_is_never_yaml_nor_compressed(api: Client, path: str) -> None:
 
 
 def test_every_answer_forbids_caching(api: Client, path: str) -> None:
-    for where in (path, path.rpartition("/")[0], f"{path}-none", CLASSES):
+    for where in (path, path.rpartition("/")[0], f"{path}-none", api.classes):
         reply = api.ask("GET", where)
         assert reply.headers["Cache-Control"] == "no-cache, private"
         assert reply.headers["Audit-Id"]
@@ -291,7 +315,6 @@ def test_every_answer_forbids_caching(api: Client, path: str) -> None:
 
 def test_the_forms_of_a_list_agree_on_its_version(api: Client, path: str) -> None:
     collection = path.rpartition("/")[0]
-    bodies: list[Object] = [api.ask("GET", collection, headers=accept(form)).json for form in ("", TABLE, PARTIAL_LIST)]
-
-    assert len({version(body) for body in bodies}) == 1
-    assert GROUP in bodies[0]["apiVersion"]
+    now = api.get(collection)
+    for form in ("", TABLE, PARTIAL_LIST):
+        assert version(api.ask("GET", collection, headers=accept(form), **at(now)).json) == version(now)

@@ -7,19 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.promises.api.client import (
-    CLASSES,
-    GROUP,
-    JSON_PATCH,
-    MERGE,
-    Client,
-    Object,
-    claim,
-    claims,
-    device_class,
-    version,
-)
+from tests.promises.api.client import JSON_PATCH, MERGE, Client, Object, claim, device_class, version
 
+STRATEGIC = "application/strategic-merge-patch+json"
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 NOT_A_NUMBER = 'strconv.ParseUint: parsing "abc": invalid syntax'
 NAMESPACE_DIFFERS = "the namespace of the provided object does not match the namespace sent on the request"
@@ -27,12 +17,12 @@ NAMESPACE_DIFFERS = "the namespace of the provided object does not match the nam
 
 @pytest.fixture
 def stored(api: Client, mine: str) -> Object:
-    return api.create(claims(mine), claim("one", labels={"a": "1"}, annotations={"note": "x"}))
+    return api.create(api.claims(mine), claim("one", labels={"a": "1"}, annotations={"note": "x"}))
 
 
 @pytest.fixture
-def path(mine: str, stored: Object) -> str:
-    return f"{claims(mine)}/one"
+def path(api: Client, mine: str, stored: Object) -> str:
+    return f"{api.claims(mine)}/one"
 
 
 def with_metadata(obj: Object, **metadata: Any) -> Object:
@@ -57,7 +47,7 @@ def test_a_put_replaces_what_the_client_owns_and_nothing_else(api: Client, store
 
 
 def test_a_put_that_changes_nothing_writes_nothing(api: Client, mine: str, stored: Object, path: str) -> None:
-    with api.watch(claims(mine), resourceVersion=version(stored)) as watch:
+    with api.watch(api.claims(mine), resourceVersion=version(stored)) as watch:
         for same in (stored, without(stored, "resourceVersion", "uid", "creationTimestamp"), with_metadata(stored)):
             assert version(api.put(path, same)) == version(stored)
         last = api.put(path, with_metadata(stored, labels={"a": "2"}))
@@ -80,9 +70,9 @@ def test_a_put_from_an_older_version_is_409(api: Client, stored: Object, path: s
 
     refusal = api.refusal("PUT", path, stored)
 
-    claim_one = f'resourceclaims.{GROUP} "one"'
+    claim_one = f'resourceclaims.{api.group} "one"'
     assert refusal == (409, "Conflict", f"Operation cannot be fulfilled on {claim_one}: {MODIFIED}")
-    assert refusal.details == {"name": "one", "group": GROUP, "kind": "resourceclaims"}
+    assert refusal.details == {"name": "one", "group": api.group, "kind": "resourceclaims"}
     assert api.refusal("PUT", path, with_metadata(stored, resourceVersion="99" + "0" * 17)).code == 409
 
 
@@ -112,9 +102,9 @@ def test_a_put_of_another_uid_is_409(api: Client, mine: str, stored: Object, pat
 
 @pytest.mark.parametrize("metadata", [{}, {"uid": "x"}, {"resourceVersion": "5"}, {"resourceVersion": "abc"}])
 def test_a_put_never_creates(api: Client, mine: str, metadata: Object) -> None:
-    refusal = api.refusal("PUT", f"{claims(mine)}/none", claim("none", **metadata))
+    refusal = api.refusal("PUT", f"{api.claims(mine)}/none", claim("none", **metadata))
 
-    assert refusal == (404, "NotFound", f'resourceclaims.{GROUP} "none" not found')
+    assert refusal == (404, "NotFound", f'resourceclaims.{api.group} "none" not found')
 
 
 def test_creation_time_and_generation_stay_whatever_is_sent(api: Client, stored: Object, path: str) -> None:
@@ -180,6 +170,17 @@ def test_a_json_patch_applies_its_operations_in_order(api: Client, path: str) ->
     assert after["metadata"]["annotations"] == {"note": "x", "m": "y"}
 
 
+def test_a_strategic_merge_patch_removes_an_owner_by_its_uid(api: Client, mine: str) -> None:
+    """As the garbage collector does when it orphans what an object owned."""
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": f"u-{n}"} for n in range(3)]
+    api.create(api.claims(mine), claim("one", ownerReferences=owners))
+    removal = {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u-1"}]}}
+
+    after = api.patch(f"{api.claims(mine)}/one", removal, kind=STRATEGIC)
+
+    assert after["metadata"]["ownerReferences"] == [owners[0], owners[2]]
+
+
 @pytest.mark.parametrize(
     "patch", [{}, {"metadata": {}}, {"metadata": {"labels": {"a": "1", "z": None}}}, {"status": {}}]
 )
@@ -238,7 +239,7 @@ def test_a_patch_may_insist_on_a_version(api: Client, stored: Object, path: str)
 
 def test_an_absent_object_is_404_before_the_patch_is_read(api: Client, mine: str) -> None:
     for kind in (MERGE, JSON_PATCH):
-        assert api.refusal("PATCH", f"{claims(mine)}/none", b"garbage", kind=kind).code == 404
+        assert api.refusal("PATCH", f"{api.claims(mine)}/none", b"garbage", kind=kind).code == 404
 
 
 @pytest.mark.parametrize("kind", [MERGE, JSON_PATCH])
@@ -303,20 +304,20 @@ def test_the_spec_of_a_claim_cannot_change(api: Client, stored: Object, path: st
 
 def test_unicode_survives_every_way_of_writing(api: Client, mine: str) -> None:
     text = 'ä名\u2028<b>&"\\\t😀'
-    made = api.create(CLASSES, device_class(mine, annotations={"t": text}))
+    made = api.create(api.classes, device_class(mine, annotations={"t": text}))
     assert made["metadata"]["annotations"]["t"] == text
 
-    put = api.put(f"{CLASSES}/{mine}", {**made, "metadata": {**made["metadata"], "annotations": {"t": text * 2}}})
-    patched = api.patch(f"{CLASSES}/{mine}", {"metadata": {"annotations": {"u": text}}})
+    put = api.put(f"{api.classes}/{mine}", {**made, "metadata": {**made["metadata"], "annotations": {"t": text * 2}}})
+    patched = api.patch(f"{api.classes}/{mine}", {"metadata": {"annotations": {"u": text}}})
 
     assert put["metadata"]["annotations"]["t"] == text * 2
     assert patched["metadata"]["annotations"] == {"t": text * 2, "u": text}
-    assert api.get(f"{CLASSES}/{mine}") == patched
+    assert api.get(f"{api.classes}/{mine}") == patched
 
 
 def test_lone_halves_of_surrogate_pairs_become_the_replacement_character(api: Client, mine: str) -> None:
     body = b'{"metadata":{"name":"%s","annotations":{"a":"x\\ud800y","b":"\\udc00"}},"spec":{}}' % mine.encode()
 
-    assert api.ask("POST", CLASSES, body).json["metadata"]["annotations"] == {"a": "x�y", "b": "�"}
-    after = api.patch(f"{CLASSES}/{mine}", b'{"metadata":{"annotations":{"c":"\\ud800"}}}')
+    assert api.ask("POST", api.classes, body).json["metadata"]["annotations"] == {"a": "x�y", "b": "�"}
+    after = api.patch(f"{api.classes}/{mine}", b'{"metadata":{"annotations":{"c":"\\ud800"}}}')
     assert after["metadata"]["annotations"]["c"] == "�"

@@ -13,30 +13,24 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.server import DevServer
 from tests.promises.api.client import (
-    ALL_CLAIMS,
-    CLASSES,
-    GROUP,
     MARKER,
     MERGE,
     PARTIAL,
     PARTIAL_LIST,
     SECONDS,
-    SLICES,
     TABLE,
-    V1,
     Client,
     Event,
     Object,
     claim,
-    claims,
     device_class,
     names,
     resource_slice,
     told,
     version,
 )
+from tests.promises.api.target import Target
 
 FUTURE = "9000000000000000000"
 NOT_OLDER = {"resourceVersionMatch": "NotOlderThan"}
@@ -46,8 +40,8 @@ NOT_OLDER = {"resourceVersionMatch": "NotOlderThan"}
 def then(api: Client, mine: str) -> int:
     """The version at which a and b were there; b has changed since."""
     for name in "ab":
-        last = api.create(claims(mine), claim(name))
-    api.patch(f"{claims(mine)}/b", {"metadata": {"labels": {"changed": "yes"}}})
+        last = api.create(api.claims(mine), claim(name))
+    api.patch(f"{api.claims(mine)}/b", {"metadata": {"labels": {"changed": "yes"}}})
     return version(last)
 
 
@@ -79,8 +73,8 @@ def test_version_and_initial_events_say_where_a_watch_starts(
     if bookmarks:
         query["allowWatchBookmarks"] = "true"
 
-    with api.watch(claims(mine), **query) as watch:
-        last = version(api.create(claims(mine), claim("last")))
+    with api.watch(api.claims(mine), **query) as watch:
+        last = version(api.create(api.claims(mine), claim("last")))
         events = watch.up_to(last)
 
     before = {"state": [("ADDED", "a"), ("ADDED", "b")], "since": [("MODIFIED", "b")], "none": []}[expected]
@@ -92,11 +86,11 @@ def test_version_and_initial_events_say_where_a_watch_starts(
 
 
 def test_the_state_is_told_in_order_of_keys_with_each_objects_own_version(api: Client, mine: str) -> None:
-    made = {name: api.create(claims(mine), claim(name)) for name in ("c", "a-b", "a", "b")}
-    api.create(claims(mine), claim("gone"))
-    api.delete(f"{claims(mine)}/gone")
+    made = {name: api.create(api.claims(mine), claim(name)) for name in ("c", "a-b", "a", "b")}
+    api.create(api.claims(mine), claim("gone"))
+    api.delete(f"{api.claims(mine)}/gone")
 
-    with api.watch(claims(mine), allowWatchBookmarks="1") as watch:
+    with api.watch(api.claims(mine), allowWatchBookmarks="1") as watch:
         events, marker = watch.initial()
 
     assert events == [("ADDED", made[name]) for name in sorted(made)]
@@ -104,8 +98,8 @@ def test_the_state_is_told_in_order_of_keys_with_each_objects_own_version(api: C
 
 
 def test_an_empty_collection_has_a_marker_all_the_same(api: Client, mine: str) -> None:
-    listed = version(api.get(claims(mine)))
-    with api.watch(claims(mine), allowWatchBookmarks="true") as watch:
+    listed = version(api.get(api.claims(mine)))
+    with api.watch(api.claims(mine), allowWatchBookmarks="true") as watch:
         events, marker = watch.initial()
 
     assert (events, marker >= listed) == ([], True)
@@ -113,22 +107,22 @@ def test_an_empty_collection_has_a_marker_all_the_same(api: Client, mine: str) -
 
 def test_many_initial_events_arrive_whole(api: Client, mine: str) -> None:
     for i in range(150):
-        api.create(claims(mine), claim(f"c{i:03}"))
+        api.create(api.claims(mine), claim(f"c{i:03}"))
 
-    with api.watch(claims(mine), allowWatchBookmarks="true") as watch:
+    with api.watch(api.claims(mine), allowWatchBookmarks="true") as watch:
         assert [name for _, name in told(watch.initial()[0])] == [f"c{i:03}" for i in range(150)]
 
 
 def test_a_watch_without_a_version_misses_nothing_that_was_acknowledged(api: Client, mine: str) -> None:
     for i in range(10):
-        made = api.create(claims(mine), claim(f"c{i}"))
-        with api.watch(claims(mine), allowWatchBookmarks="true") as watch:
+        made = api.create(api.claims(mine), claim(f"c{i}"))
+        with api.watch(api.claims(mine), allowWatchBookmarks="true") as watch:
             events, marker = watch.initial()
         assert (len(events), marker >= version(made)) == (i + 1, True)
 
 
 def test_a_watch_from_any_version_tells_exactly_what_came_after_it(api: Client, mine: str) -> None:
-    path = claims(mine)
+    path = api.claims(mine)
     start = version(api.create(path, claim("a")))
     for i in range(5):
         api.create(path, claim(f"b{i}"))
@@ -145,7 +139,7 @@ def test_a_watch_from_any_version_tells_exactly_what_came_after_it(api: Client, 
 
 @pytest.mark.parametrize("accept", ["", TABLE, PARTIAL])
 def test_a_watch_from_below_the_floor_is_one_error_event(api: Client, accept: str) -> None:
-    with api.watch(CLASSES, resourceVersion="1", accept=accept) as watch:
+    with api.watch(api.classes, resourceVersion="1", accept=accept) as watch:
         ((kind, status),) = watch.rest()
 
     assert kind == "ERROR"
@@ -154,35 +148,35 @@ def test_a_watch_from_below_the_floor_is_one_error_event(api: Client, accept: st
 
 
 def test_initial_events_from_below_the_floor_are_the_present_state(api: Client, mine: str, then: int) -> None:
-    with api.watch(claims(mine), sendInitialEvents="true", resourceVersion="1", **NOT_OLDER) as watch:
+    with api.watch(api.claims(mine), sendInitialEvents="true", resourceVersion="1", **NOT_OLDER) as watch:
         assert told(watch.take(2)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 def test_a_plain_watch_of_the_future_is_silent(api: Client, mine: str) -> None:
     with (
-        api.watch(claims(mine), resourceVersion=FUTURE, allowWatchBookmarks="1", timeoutSeconds=2) as silent,
+        api.watch(api.claims(mine), resourceVersion=FUTURE, allowWatchBookmarks="1", timeoutSeconds=2) as silent,
         api.watch(
-            claims(mine), sendInitialEvents="false", resourceVersion=FUTURE, timeoutSeconds=2, **NOT_OLDER
+            api.claims(mine), sendInitialEvents="false", resourceVersion=FUTURE, timeoutSeconds=2, **NOT_OLDER
         ) as too,
     ):
-        api.create(claims(mine), claim("one"))
+        api.create(api.claims(mine), claim("one"))
 
         assert silent.rest() == too.rest() == []
 
 
 def test_a_watch_of_the_near_future_begins_when_it_has_come(api: Client, mine: str) -> None:
-    now = version(api.create(claims(mine), claim("a")))
+    now = version(api.create(api.claims(mine), claim("a")))
 
-    with api.watch(claims(mine), resourceVersion=now + 2) as watch:
-        for name in "bcde":
-            api.create(claims(mine), claim(name))
+    with api.watch(api.claims(mine), resourceVersion=now + 2) as watch:
+        made = [api.create(api.claims(mine), claim(name)) for name in "bcdefg"]
+        later = [("ADDED", obj) for obj in made if version(obj) > now + 2]
 
-        assert told(watch.take(2)) == [("ADDED", "d"), ("ADDED", "e")]
+        assert watch.take(len(later)) == later
 
 
 def test_initial_events_of_the_future_are_an_error_event_after_three_seconds(api: Client, mine: str) -> None:
     begin = time.monotonic()
-    with api.watch(claims(mine), sendInitialEvents="true", resourceVersion=FUTURE, **NOT_OLDER) as watch:
+    with api.watch(api.claims(mine), sendInitialEvents="true", resourceVersion=FUTURE, **NOT_OLDER) as watch:
         ((kind, status),) = watch.rest()
 
     assert (kind, status["code"], status["reason"]) == ("ERROR", 504, "Timeout")
@@ -204,7 +198,7 @@ def test_initial_events_of_the_future_are_an_error_event_after_three_seconds(api
     ],
 )
 def test_bad_options_are_refused_before_the_stream(api: Client, query: dict[str, str], code: int, text: str) -> None:
-    refusal = api.refusal("GET", CLASSES, watch="1", **query)
+    refusal = api.refusal("GET", api.classes, watch="1", **query)
 
     assert (refusal.code, text in refusal.message) == (code, True), refusal
 
@@ -212,38 +206,38 @@ def test_bad_options_are_refused_before_the_stream(api: Client, query: dict[str,
 @pytest.mark.parametrize("query", [{"limit": 1}, {"limit": 1, "continue_": "abc", "resourceVersion": "N"}])
 def test_limit_and_continue_mean_nothing_to_a_watch(api: Client, mine: str, then: int, query: dict[str, Any]) -> None:
     stated = {"resourceVersion": then} if "resourceVersion" in query else {}
-    with api.watch(claims(mine), **{**query, **stated}) as watch:
-        last = version(api.create(claims(mine), claim("last")))
+    with api.watch(api.claims(mine), **{**query, **stated}) as watch:
+        last = version(api.create(api.claims(mine), claim("last")))
 
         assert len(watch.up_to(last)) == (2 if stated else 3)
 
 
 @pytest.mark.parametrize("watch_parameter", ["true", "", "yes", "1"])
 def test_any_value_but_false_asks_for_a_watch(api: Client, watch_parameter: str) -> None:
-    with api.watch(CLASSES, watch=watch_parameter, resourceVersion=FUTURE, timeoutSeconds=-1) as watch:
+    with api.watch(api.classes, watch=watch_parameter, resourceVersion=FUTURE, timeoutSeconds=-1) as watch:
         assert watch.rest() == []
-    assert api.get(CLASSES, watch="FALSE")["kind"] == "DeviceClassList"
-    assert api.get(CLASSES, watch="0")["kind"] == "DeviceClassList"
+    assert api.get(api.classes, watch="FALSE")["kind"] == "DeviceClassList"
+    assert api.get(api.classes, watch="0")["kind"] == "DeviceClassList"
 
 
 # The deprecated paths
 
 
 def test_the_old_watch_paths_tell_the_state_and_then_what_happens(api: Client, mine: str, then: int) -> None:
-    old = f"{V1}/watch/namespaces/{mine}/resourceclaims"
+    old = f"{api.v1}/watch/namespaces/{mine}/resourceclaims"
     for path, before in ((old, ["a", "b"]), (f"{old}/b", ["b"]), (f"{old}/none", [])):
         with api.watch(path, watch=None, allowWatchBookmarks="true") as watch:
-            last = api.patch(f"{claims(mine)}/b", {"metadata": {"labels": {"for": path.rpartition("/")[2]}}})
+            last = api.patch(f"{api.claims(mine)}/b", {"metadata": {"labels": {"for": path.rpartition("/")[2]}}})
             if not before:
-                last = api.create(claims(mine), claim("none"))
+                last = api.create(api.claims(mine), claim("none"))
             events = watch.up_to(version(last))
         assert told(events[:-1]) == [("ADDED", name) for name in before], "no marker without the parameter"
-    with api.watch(f"{V1}/watch/resourceclaims", watch=None, resourceVersion=then) as watch:
+    with api.watch(f"{api.v1}/watch/resourceclaims", watch=None, resourceVersion=then) as watch:
         assert told([watch.next()]) == [("MODIFIED", "b")]
 
 
 def test_the_old_watch_paths_are_judged_as_lists(api: Client, mine: str) -> None:
-    old = f"{V1}/watch/deviceclasses"
+    old = f"{api.v1}/watch/deviceclasses"
     initial = {"sendInitialEvents": "true", **NOT_OLDER, "resourceVersion": "5"}
     assert "forbidden for list" in api.refusal("GET", old, **initial).message
     other = {"fieldSelector": "metadata.name=b"}
@@ -257,7 +251,7 @@ def test_the_old_watch_paths_are_judged_as_lists(api: Client, mine: str) -> None
     "selector", [{"labelSelector": "in=yes"}, {"labelSelector": "in", "fieldSelector": "metadata.name=x"}]
 )
 def test_an_object_enters_and_leaves_a_selection_by_labels(api: Client, mine: str, selector: dict[str, str]) -> None:
-    path, one = claims(mine), f"{claims(mine)}/x"
+    path, one = api.claims(mine), f"{api.claims(mine)}/x"
     start = version(api.create(path, claim("x")))
 
     with api.watch(path, resourceVersion=start, **selector) as watch:
@@ -288,48 +282,49 @@ def test_an_object_enters_and_leaves_a_selection_by_labels(api: Client, mine: st
 
 
 def test_an_object_moves_between_selections_by_an_indexed_field(api: Client, mine: str) -> None:
-    made = api.create(SLICES, resource_slice(mine, f"{mine}-a", labels={"test": mine}))
+    made = api.create(api.slices, resource_slice(mine, f"{mine}-a", labels={"test": mine}))
     start = version(made)
     with (
-        api.watch(SLICES, resourceVersion=start, fieldSelector="spec.driver=a.example.com") as to,
+        api.watch(api.slices, resourceVersion=start, fieldSelector="spec.driver=a.example.com") as to,
         api.watch(
-            SLICES, resourceVersion=start, fieldSelector="spec.driver=gpu.example.com", labelSelector=f"test={mine}"
+            api.slices, resourceVersion=start, fieldSelector="spec.driver=gpu.example.com", labelSelector=f"test={mine}"
         ) as fr,
-        api.watch(SLICES, resourceVersion=start, fieldSelector=f"spec.nodeName={mine}-a") as both,
-        api.watch(SLICES, resourceVersion=start, fieldSelector="spec.driver!=gpu.example.com") as negated,
+        api.watch(api.slices, resourceVersion=start, fieldSelector=f"spec.nodeName={mine}-a") as both,
+        api.watch(api.slices, resourceVersion=start, fieldSelector="spec.driver!=gpu.example.com") as negated,
     ):
-        gone = api.delete(f"{SLICES}/{mine}")
+        gone = api.delete(f"{api.slices}/{mine}")
         made["spec"]["driver"] = "a.example.com"
-        back = api.create(SLICES, {**made, "metadata": {"name": mine, "labels": {"test": mine}}})
+        back = api.create(api.slices, {**made, "metadata": {"name": mine, "labels": {"test": mine}}})
         assert fr.take(1) == [("DELETED", gone)]
         assert to.take(1) == negated.take(1) == [("ADDED", back)]
         assert both.take(2) == [("DELETED", gone), ("ADDED", back)]
 
 
 def test_a_watch_of_one_name_sees_that_one_come_and_go(api: Client, mine: str) -> None:
-    with api.watch(claims(mine), fieldSelector="metadata.name=x", allowWatchBookmarks="1") as watch:
+    with api.watch(api.claims(mine), fieldSelector="metadata.name=x", allowWatchBookmarks="1") as watch:
         assert watch.initial()[0] == []
-        api.create(claims(mine), claim("y"))
-        made = api.create(claims(mine), claim("x"))
-        api.create(claims(f"{mine}-other"), claim("x"))
-        gone = api.delete(f"{claims(mine)}/x")
+        api.create(api.claims(mine), claim("y"))
+        made = api.create(api.claims(mine), claim("x"))
+        api.create(api.claims(api.namespace(f"{mine}-other")), claim("x"))
+        gone = api.delete(f"{api.claims(mine)}/x")
 
         assert watch.take(2) == [("ADDED", made), ("DELETED", gone)]
 
 
 def test_namespaces_confine_a_watch(api: Client, mine: str) -> None:
-    start = version(api.get(claims(mine)))
+    namespaces = [api.namespace(f"{mine}-b"), mine, api.namespace(f"{mine}0")]
+    start = version(api.get(api.claims(mine)))
     by_field = {"fieldSelector": f"metadata.namespace={mine}"}
     with (
-        api.watch(claims(mine), resourceVersion=start) as one,
-        api.watch(ALL_CLAIMS, resourceVersion=start, **by_field) as field,
-        api.watch(ALL_CLAIMS, resourceVersion=start, fieldSelector=f"metadata.namespace!={mine}") as others,
-        api.watch(ALL_CLAIMS, resourceVersion=start, fieldSelector="metadata.name=a") as named,
-        api.watch(ALL_CLAIMS, resourceVersion=start) as everything,
+        api.watch(api.claims(mine), resourceVersion=start) as one,
+        api.watch(api.all_claims, resourceVersion=start, **by_field) as field,
+        api.watch(api.all_claims, resourceVersion=start, fieldSelector=f"metadata.namespace!={mine}") as others,
+        api.watch(api.all_claims, resourceVersion=start, fieldSelector="metadata.name=a") as named,
+        api.watch(api.all_claims, resourceVersion=start) as everything,
     ):
         made = [
-            ("ADDED", api.create(claims(namespace), claim(name)))
-            for namespace, name in itertools.product((f"{mine}-b", mine, f"{mine}0"), "ab")
+            ("ADDED", api.create(api.claims(namespace), claim(name)))
+            for namespace, name in itertools.product(namespaces, "ab")
         ]
         mine_only = [event for event in made if event[1]["metadata"]["namespace"] == mine]
         assert one.take(2) == field.take(2) == mine_only
@@ -345,9 +340,9 @@ def test_contradictory_selectors_are_silent(api: Client, mine: str) -> None:
         {"labelSelector": "x=1,x=2"},
         {"fieldSelector": "metadata.name=a", "labelSelector": "none"},
     ]
-    watches = [api.watch(claims(mine), timeoutSeconds=2, **query) for query in queries]
+    watches = [api.watch(api.claims(mine), timeoutSeconds=2, **query) for query in queries]
     for name in "ab":
-        api.create(claims(mine), claim(name, labels={"x": "1"}))
+        api.create(api.claims(mine), claim(name, labels={"x": "1"}))
 
     for watch in watches:
         with watch:
@@ -358,24 +353,24 @@ def test_contradictory_selectors_are_silent(api: Client, mine: str) -> None:
 
 
 def test_the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: str) -> None:
-    begin, start = time.monotonic(), version(api.get(claims(mine)))
+    begin, start = time.monotonic(), version(api.get(api.claims(mine)))
     common: dict[str, Any] = {"allowWatchBookmarks": "true", "timeoutSeconds": 4}
     with (
-        api.watch(claims(mine), **common) as plain,
-        api.watch(claims(mine), **common, labelSelector="none") as selected,
-        api.watch(claims(mine), **common, accept=TABLE, includeObject="None") as table,
-        api.watch(claims(mine), **common, accept=PARTIAL_LIST) as formless,
+        api.watch(api.claims(mine), **common) as plain,
+        api.watch(api.claims(mine), **common, labelSelector="none") as selected,
+        api.watch(api.claims(mine), **common, accept=TABLE, includeObject="None") as table,
+        api.watch(api.claims(mine), **common, accept=PARTIAL_LIST) as formless,
         api.watch(
-            claims(mine), **common, accept=PARTIAL_LIST, resourceVersion=start, labelSelector="none"
+            api.claims(mine), **common, accept=PARTIAL_LIST, resourceVersion=start, labelSelector="none"
         ) as formless_too,
-        api.watch(claims(mine), timeoutSeconds=4) as without,
-        api.watch(claims(mine), **common, resourceVersion=FUTURE) as future,
+        api.watch(api.claims(mine), timeoutSeconds=4) as without,
+        api.watch(api.claims(mine), **common, resourceVersion=FUTURE) as future,
     ):
-        made = api.create(claims(mine), claim("one"))
+        made = api.create(api.claims(mine), claim("one"))
         events, rows, nothing = plain.rest(), table.rest(), selected.rest()
         ended = time.monotonic()
         assert formless.rest() == formless_too.rest() == [], "there is no such event: it ends cleanly without one"
-        assert formless_too.reuse(CLASSES) == 200, "nothing was sent behind the end"
+        assert formless_too.reuse(api.classes) == 200, "nothing was sent behind the end"
         assert told(without.rest()) == [("ADDED", "one")]
         assert future.rest() == []
 
@@ -387,7 +382,7 @@ def test_the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: s
         assert version(last) >= version(made)
     assert events[-1][1] == {
         "kind": "ResourceClaim",
-        "apiVersion": f"{GROUP}/v1",
+        "apiVersion": f"{api.group}/v1",
         "metadata": events[-1][1]["metadata"],
         "spec": {"devices": {"requests": None}},
         "status": {},
@@ -399,26 +394,27 @@ def test_the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: s
     assert (bookmark[0], version(bookmark[1]) >= version(made)) == ("BOOKMARK", True)
 
 
-@pytest.mark.parametrize("seconds", [-1, -9223372036854775808])
+@pytest.mark.parametrize("seconds", [-1, -86400, 10_000_000_000, 1 << 54])
 def test_a_negative_time_is_over_at_once(api: Client, mine: str, then: int, seconds: int) -> None:
+    """Upstream sometimes says so in an event of its own."""
     for _ in range(5):
-        with api.watch(claims(mine), timeoutSeconds=seconds) as watch:
-            assert watch.rest() == []
+        with api.watch(api.claims(mine), timeoutSeconds=seconds) as watch:
+            assert [obj for kind, obj in watch.rest() if kind != "ERROR"] == []
 
 
-@pytest.mark.parametrize("seconds", [0, 1 << 62])
+@pytest.mark.parametrize("seconds", [0, 9_000_000_000, -10_000_000_000, 1 << 55, -1 << 63])
 def test_a_watch_may_go_on_for_ever(api: Client, mine: str, then: int, seconds: int) -> None:
-    with api.watch(claims(mine), timeoutSeconds=seconds, timeout="1s", allowWatchBookmarks="1") as watch:
+    with api.watch(api.claims(mine), timeoutSeconds=seconds, timeout="1s", allowWatchBookmarks="1") as watch:
         assert len(watch.initial()[0]) == 2
-        made = api.create(claims(mine), claim("c"))
+        made = api.create(api.claims(mine), claim("c"))
         assert watch.next() == ("ADDED", made)
 
 
 def test_a_table_names_its_columns_in_the_first_event_only(api: Client, mine: str, then: int) -> None:
-    with api.watch(claims(mine), accept=TABLE) as watch:
+    with api.watch(api.claims(mine), accept=TABLE) as watch:
         assert [obj["columnDefinitions"] is None for _, obj in watch.take(2)] == [False, True]
-    with api.watch(claims(mine), resourceVersion=then, accept=TABLE) as watch:
-        api.create(claims(mine), claim("c"))
+    with api.watch(api.claims(mine), resourceVersion=then, accept=TABLE) as watch:
+        api.create(api.claims(mine), claim("c"))
         (_, first), (_, second) = watch.take(2)
 
     assert [column["name"] for column in first["columnDefinitions"]] == ["Name", "State", "Age"]
@@ -427,7 +423,7 @@ def test_a_table_names_its_columns_in_the_first_event_only(api: Client, mine: st
 
 
 def test_partial_metadata_is_watched_with_its_own_kind(api: Client, mine: str, then: int) -> None:
-    with api.watch(claims(mine), accept=PARTIAL, allowWatchBookmarks="true") as watch:
+    with api.watch(api.claims(mine), accept=PARTIAL, allowWatchBookmarks="true") as watch:
         events, _ = watch.initial()
 
     assert {obj["kind"] for _, obj in events} == {"PartialObjectMetadata"}
@@ -438,16 +434,16 @@ def test_partial_metadata_is_watched_with_its_own_kind(api: Client, mine: str, t
 
 
 def test_a_slow_reader_misses_nothing_or_is_ended_cleanly_and_goes_on_without_a_gap(api: Client, mine: str) -> None:
-    path, count = f"{claims(mine)}/big", 90
-    start = version(api.create(claims(mine), claim("big")))
-    with api.watch(claims(mine), resourceVersion=start) as watch:
+    path, count = f"{api.claims(mine)}/big", 90
+    start = version(api.create(api.claims(mine), claim("big")))
+    with api.watch(api.claims(mine), resourceVersion=start) as watch:
         last = start
         for i in range(count):
             annotations = {"n": str(i), "padding": f"{i % 10}" * 240_000}
             last = version(api.patch(path, {"metadata": {"annotations": annotations}}))
         seen = watch.up_to(last)
     while not seen or version(seen[-1][1]) < last:
-        with api.watch(claims(mine), resourceVersion=version(seen[-1][1]) if seen else start) as watch:
+        with api.watch(api.claims(mine), resourceVersion=version(seen[-1][1]) if seen else start) as watch:
             more = watch.up_to(last)
         assert more
         seen += more
@@ -457,21 +453,22 @@ def test_a_slow_reader_misses_nothing_or_is_ended_cleanly_and_goes_on_without_a_
 
 
 def test_a_client_that_vanishes_disturbs_nobody(api: Client, mine: str) -> None:
-    start = version(api.create(claims(mine), claim("one")))
-    with api.watch(claims(mine), resourceVersion=start) as stays:
+    start = version(api.create(api.claims(mine), claim("one")))
+    with api.watch(api.claims(mine), resourceVersion=start) as stays:
         for i in range(20):
-            api.watch(claims(mine), resourceVersion=start).abandon()
-            api.patch(f"{claims(mine)}/one", {"metadata": {"labels": {"n": str(i)}}})
+            api.watch(api.claims(mine), resourceVersion=start).abandon()
+            api.patch(f"{api.claims(mine)}/one", {"metadata": {"labels": {"n": str(i)}}})
 
         assert [obj["metadata"]["labels"]["n"] for _, obj in stays.take(20)] == [str(i) for i in range(20)]
 
 
+@pytest.mark.only("dev", reason="counts by Sluice's own metrics, which kube-apiserver does not pass on")
 def test_nothing_is_left_of_clients_that_vanished(api: Client) -> None:
     def watching() -> float:
         lines = api.ask("GET", "/metrics").text.splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("sluice_watchers{"))
 
-    watches = [api.watch(CLASSES) for _ in range(10)]
+    watches = [api.watch(api.classes) for _ in range(10)]
     assert watching() >= 10
     for watch in watches:
         watch.abandon()
@@ -482,7 +479,7 @@ def test_nothing_is_left_of_clients_that_vanished(api: Client) -> None:
 
 
 def test_fifty_watchers_see_the_log_through_their_selectors_in_one_order(
-    dev: DevServer, api: Client, mine: str
+    target: Target, api: Client, mine: str
 ) -> None:
     """Invariant 5: no gap, no duplicate, no reordering, and transitions told right."""
     selections: list[dict[str, str]] = [
@@ -493,14 +490,14 @@ def test_fifty_watchers_see_the_log_through_their_selectors_in_one_order(
         {"fieldSelector": "metadata.name=x2"},
         {"fieldSelector": "metadata.name=x3", "labelSelector": "c=blue"},
     ]
-    namespaces = [f"{mine}-{n}" for n in "ab"]
-    start = version(api.get(ALL_CLAIMS))
+    namespaces = [api.namespace(f"{mine}-{n}") for n in "ab"]
+    start = version(api.get(api.all_claims))
     jobs = [(selections[i % 6], ["", *namespaces][i // 6 % 3]) for i in range(50)]
 
     def write(number: int) -> None:
-        writer = Client(dev)
+        writer = Client(target)
         for i in range(30):
-            path, name = claims(namespaces[(i + number) % 2]), f"x{(i * 7 + number) % 4}"
+            path, name = api.claims(namespaces[(i + number) % 2]), f"x{(i * 7 + number) % 4}"
             writer.ask("POST", path, claim(name, labels={"c": ["red", "blue", "green"][(i + number) % 3]}))
             change = {"labels": {"c": ["blue", "red"][i % 2]}, "annotations": {"by": f"{number}-{i}"}}
             writer.ask("PATCH", f"{path}/{name}", {"metadata": change}, headers={"Content-Type": MERGE})
@@ -510,7 +507,7 @@ def test_fifty_watchers_see_the_log_through_their_selectors_in_one_order(
 
     with contextlib.ExitStack() as stack:
         watches = [
-            stack.enter_context(api.watch(claims(ns) if ns else ALL_CLAIMS, resourceVersion=start, **selector))
+            stack.enter_context(api.watch(api.claims(ns) if ns else api.all_claims, resourceVersion=start, **selector))
             for selector, ns in jobs
         ]
         with ThreadPoolExecutor(4) as pool:
@@ -528,10 +525,10 @@ def test_fifty_watchers_see_the_log_through_their_selectors_in_one_order(
 def finale(api: Client, namespaces: list[str]) -> int:
     """Changes of which each selection has to hear, after all the others; the version of the last."""
     for namespace in namespaces:
-        api.delete(claims(namespace))
+        api.delete(api.claims(namespace))
         for name in ("x1", "x2", "x3"):
-            api.create(claims(namespace), claim(name, labels={"c": "red"}))
-            last = api.patch(f"{claims(namespace)}/{name}", {"metadata": {"labels": {"c": "blue"}}})
+            api.create(api.claims(namespace), claim(name, labels={"c": "red"}))
+            last = api.patch(f"{api.claims(namespace)}/{name}", {"metadata": {"labels": {"c": "blue"}}})
     return version(last)
 
 
@@ -576,11 +573,11 @@ def expected(log: list[Event], selector: dict[str, str], namespace: str) -> list
 def test_bookmarks_promise_that_everything_before_them_was_told(api: Client, mine: str) -> None:
     """Invariant 10, on the marker: a watch resumed from it and the one that got it see the same."""
     for name in "abc":
-        api.create(claims(mine), claim(name))
-    with api.watch(claims(mine), allowWatchBookmarks="true") as first:
+        api.create(api.claims(mine), claim(name))
+    with api.watch(api.claims(mine), allowWatchBookmarks="true") as first:
         events, marker = first.initial()
-        with api.watch(claims(mine), resourceVersion=marker) as second:
-            api.create(CLASSES, device_class(mine))
-            last = api.create(claims(mine), claim("d"))
+        with api.watch(api.claims(mine), resourceVersion=marker) as second:
+            api.create(api.classes, device_class(mine))
+            last = api.create(api.claims(mine), claim("d"))
             assert first.next() == second.next() == ("ADDED", last)
     assert names({"items": [obj for _, obj in events]}) == ["a", "b", "c"]

@@ -1,0 +1,104 @@
+"""The servers that promises are held against, each of them started for the run. Knows no promise.
+
+`dev` is `sluice dev`. `aggregated` is Sluice behind a real kube-apiserver. `upstream` is a real kube-apiserver that serves
+`resource.k8s.io/v1` itself: the oracle.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import http.client
+import json
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.e2e.controlplane import bed, plane
+from tests.e2e.controlplane.connection import Connection
+from tests.fixtures.server import dev_server
+
+OWN_GROUP, UPSTREAM_GROUP = "resource.sluice.dev", "resource.k8s.io"
+TRACEBACK, PANIC = b"Traceback", b"goroutine "
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server as its administrator sees it."""
+
+    name: str
+    group: str
+    kubeconfig: pathlib.Path
+    namespaces: bool
+    """Whether a namespace is there only once it has been created."""
+    logs: Mapping[pathlib.Path, bytes]
+    """Of its processes, each with the text that an error nobody handled leaves there."""
+
+    @property
+    def v1(self) -> str:
+        return f"/apis/{self.group}/v1"
+
+    @functools.cached_property
+    def _administrator(self) -> Connection:
+        return Connection(self.kubeconfig)
+
+    def connect(self) -> http.client.HTTPSConnection:
+        """A connection of the administrator."""
+        return self._administrator.connect()
+
+
+@contextlib.contextmanager
+def dev(folder: pathlib.Path) -> Iterator[Target]:
+    """A development server without samples."""
+    with dev_server(folder) as server:
+        yield Target("dev", OWN_GROUP, server.kubeconfig, False, {server.log: TRACEBACK})
+
+
+@contextlib.contextmanager
+def aggregated(folder: pathlib.Path) -> Iterator[Target]:
+    """Sluice behind an APIService, asked through kube-apiserver."""
+    # Nobody routes around a server that stops here, so it need not wait for that.
+    with bed.Bed(folder, serve_flags=["--shutdown-delay-duration=0s"]) as cluster:
+        logs = {replica.process.log: TRACEBACK for replica in cluster.replicas if replica.process}
+        logs[cluster.plane.folder / "kube-apiserver.log"] = PANIC
+        yield Target("aggregated", cluster.group, cluster.admin, True, logs)
+
+
+@contextlib.contextmanager
+def upstream(folder: pathlib.Path) -> Iterator[Target]:
+    """kube-apiserver and etcd alone: no controller reacts to what a promise does."""
+    cluster = plane.ControlPlane(folder)
+    try:
+        cluster.start_etcd()
+        _age(cluster.etcd_url)
+        cluster.start_apiserver()
+        yield Target("upstream", UPSTREAM_GROUP, cluster.admin, True, {cluster.folder / "kube-apiserver.log": PANIC})
+    finally:
+        cluster.stop()
+
+
+def _age(etcd: str) -> None:
+    """Gives etcd a past and has it forgotten. Version 1 is then too old from the start, as it is in every cluster after some minutes."""
+
+    def ask(method: str, message: Mapping[str, Any]) -> Any:
+        with contextlib.closing(http.client.HTTPConnection(urlsplit(etcd).netloc, timeout=10)) as connection:
+            connection.request("POST", f"/v3/kv/{method}", json.dumps(message))
+            return json.load(connection.getresponse())
+
+    def put() -> int:
+        with contextlib.suppress(OSError):
+            return int(ask("put", {"key": base64.b64encode(b"past").decode()})["header"]["revision"])
+        return 0
+
+    plane.until(lambda: put() > 5, "etcd has counted to five")
+    ask("compaction", {"revision": put(), "physical": True})
+
+
+TARGETS: Mapping[str, Callable[[pathlib.Path], contextlib.AbstractContextManager[Target]]] = {
+    "dev": dev,
+    "aggregated": aggregated,
+    "upstream": upstream,
+}
