@@ -1,31 +1,36 @@
-"""What a real kube-apiserver 1.36.3 answered, against what `sluice dev` answers to the same requests."""
+"""What a real kube-apiserver 1.36.3 answered, against what Sluice answers to the same requests: behind a kube-apiserver, and directly."""
 
 from __future__ import annotations
 
 import pathlib
-import re
-import subprocess
-import sys
+from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.server import DevServer
+from tests.e2e.controlplane.bed import Bed
+from tests.e2e.corpus import known, ways
 
-FLOOR = 0.80
-"""Share of the recorded steps that must agree at this stage of the project."""
+
+@pytest.fixture(scope="module")
+def corpus(shared: pathlib.Path) -> pathlib.Path:
+    folder = shared.parent / "differential"
+    if not (folder / "run").exists():
+        pytest.skip("the corpus is not beside this checkout")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quiet_bed(corpus: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    with ways.bed(tmp_path_factory.mktemp("c")) as bed:
+        yield bed
 
 
 @pytest.mark.timeout(300)
-def test_the_recorded_answers_of_a_real_server_agree(dev: DevServer, shared: pathlib.Path) -> None:
-    corpus = shared.parent / "differential"
-    if not (corpus / "run").exists():
-        pytest.skip("the corpus is not beside this checkout")
-    command = [sys.executable, str(corpus / "run"), "--b-kubeconfig", str(dev.kubeconfig), "--golden"]
-    command += [str(corpus / "golden.json"), "--b-core-kubeconfig", "none", "--ignore", "managedFields"]
+@pytest.mark.parametrize("way", ways.WAYS.values(), ids=ways.WAYS)
+def test_the_recorded_answers_of_a_real_server_agree(quiet_bed: Bed, corpus: pathlib.Path, way: ways.Way) -> None:
+    verdict = ways.verdict(way, quiet_bed, corpus)
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
-
-    result = re.search(r"(\d+) passed, (\d+) failed\s*$", done.stdout)
-    assert result, done.stdout[-2000:] + done.stderr[-2000:]
-    passed, failed = map(int, result.groups())
-    assert passed / (passed + failed) >= FLOOR, done.stdout[-6000:]
+    print(verdict)
+    assert not verdict.unlisted
+    assert not verdict.stale
+    assert verdict.ratio >= known.FLOOR

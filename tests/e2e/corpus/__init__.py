@@ -1,0 +1,1 @@
+"""The recorded answers of a real kube-apiserver, played against Sluice behind one."""

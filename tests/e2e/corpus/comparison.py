@@ -1,0 +1,114 @@
+"""What the corpus's program found: which steps it played, and in what each that failed differs from the recording."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.e2e.corpus import play
+
+SECONDS = 280.0
+_RESULT = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
+_HEADING = re.compile(r"(?P<scenario>\S+) #(?P<number>\d+)  (?P<title>.*)")
+_SURPLUS = re.compile(r"(?P<scenario>\S+)  surplus step on B: (?P<step>.*)")
+_ENDED = re.compile(r"    B ended early, (\d+) steps lost: ")
+_MEMBER = re.compile(r"    [-+!] (?P<path>.+?)(?::| ?$)")
+
+
+@dataclass(frozen=True, order=True)
+class Step:
+    """One step of one scenario, counted from 1."""
+
+    scenario: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.scenario} #{self.number}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How the answer to a step differs."""
+
+    title: str
+    lines: Sequence[str]
+
+    @property
+    def members(self) -> list[str]:
+        """The paths of the members that differ. A step that was not played at all differs in everything, and so does one with the same
+        members in another order."""
+        return [match["path"] for line in self.lines if (match := _MEMBER.match(line))] or ["."]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one play."""
+
+    steps: Sequence[Step]
+    failures: Mapping[Step, Failure]
+
+
+class Broken(Exception):
+    """The program did not do its work; the text is what it said."""
+
+
+def compare(
+    corpus: pathlib.Path,
+    kubeconfig: pathlib.Path,
+    *,
+    group: str,
+    core: pathlib.Path | None = None,
+    only: str = "",
+    skip: str = "",
+    ignore: str = "",
+) -> Outcome:
+    """Plays the scenarios against a server. `core` is the kubeconfig of the server that keeps namespaces and roles, if that is another."""
+    golden = corpus / "golden.json"
+    options = {"b-kubeconfig": kubeconfig, "b-group": group, "b-core-kubeconfig": core, "golden": golden}
+    options |= {"only": only, "skip": skip, "ignore": ignore}
+    command = [sys.executable, play.__file__, str(corpus), "--limit=1000", "--order"]
+    command += [f"--{name}={value}" for name, value in options.items() if value]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    recorded = json.loads(golden.read_text())["scenarios"]
+    played = {
+        name: len(steps)
+        for name, steps in recorded.items()
+        if (not only or re.search(only, name)) and not (skip and re.search(skip, name))
+    }
+    try:
+        return read(done.stdout, played)
+    except Broken as e:
+        raise Broken(f"{e}\n{done.stdout[-4000:]}{done.stderr[-4000:]}") from None
+
+
+def read(output: str, played: Mapping[str, int]) -> Outcome:
+    """From the program's output; `played` are the scenarios and how many steps each has in the recording."""
+    result = _RESULT.search(output)
+    if result is None:
+        raise Broken("no result was printed")
+    steps = [Step(name, number) for name, count in played.items() for number in range(1, count + 1)]
+    failures: dict[Step, Failure] = {}
+    for block in re.split(r"\n\n+(?=\S)", output[: result.start()]):
+        heading, *lines = block.strip("\n").split("\n")
+        if match := _HEADING.fullmatch(heading):
+            first = Step(match["scenario"], int(match["number"]))
+            ended = _ENDED.match(lines[0])
+            lost = int(ended[1]) if ended else 1
+            for number in range(first.number, first.number + lost):
+                failures[Step(first.scenario, number)] = Failure(match["title"], lines)
+        elif match := _SURPLUS.fullmatch(heading):
+            known = [step.number for step in [*steps, *failures] if step.scenario == match["scenario"]]
+            surplus = Step(match["scenario"], 1 + max(known, default=0))
+            steps.append(surplus)
+            failures[surplus] = Failure("surplus step", [f"    + {match['step']}"])
+    passed, failed = map(int, result.groups())
+    if (passed + failed, failed) != (len(steps), len(failures)):
+        raise Broken(
+            f"{passed} steps passed and {failed} failed, but {len(failures)} of {len(steps)} were understood as failed"
+        )
+    return Outcome(steps, failures)

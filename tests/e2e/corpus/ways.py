@@ -1,0 +1,52 @@
+"""The servers that the corpus is played against, and which of its scenarios each can be asked."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.e2e.controlplane.bed import Bed
+from tests.e2e.corpus import comparison, known
+from tests.e2e.corpus.comparison import Outcome
+from tests.e2e.corpus.known import Known
+
+CORPUS = pathlib.Path(__file__).resolve().parents[4] / "shared" / "differential"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a request reaches Sluice."""
+
+    name: str
+    skip: str
+    """Scenarios that would be answered by somebody else."""
+
+    def kubeconfig(self, bed: Bed) -> pathlib.Path:
+        """The administrator's."""
+        return bed.admin if self is AGGREGATED else bed.straight(bed.admin)
+
+    def play(self, bed: Bed, corpus: pathlib.Path, listed: Known) -> Outcome:
+        return comparison.compare(
+            corpus, self.kubeconfig(bed), group=bed.group, core=bed.admin, skip=self.skip, ignore=listed.ignore
+        )
+
+
+AGGREGATED = Way("aggregated", "^routes")
+"""Through kube-apiserver, which answers itself what is no resource."""
+DIRECT = Way("direct", "")
+"""At Sluice's own port."""
+WAYS: Mapping[str, Way] = {way.name: way for way in (AGGREGATED, DIRECT)}
+
+
+def bed(folder: pathlib.Path) -> Bed:
+    """As the recording was made: no controller reacts to what a scenario does, and a new role counts at once, since the server that was
+    recorded keeps the roles itself. Nobody is left to notice that it stops."""
+    return Bed(
+        folder, serve_flags=["--authorization-webhook-cache-unauthorized-ttl=0s", "--shutdown-delay-duration=0s"]
+    )
+
+
+def verdict(way: Way, bed: Bed, corpus: pathlib.Path = CORPUS) -> known.Verdict:
+    listed = known.load()
+    return known.judge(way.play(bed, corpus, listed), listed, way=way.name)
