@@ -135,6 +135,30 @@ def test_a_sluice_that_is_gone_comes_back_by_itself(frail: Bed) -> None:
         assert admin.ask("GET", f"{CLASSES}/kept").status == 200
 
 
+def test_without_kube_apiserver_nobody_gets_in_who_must_be_asked_about(frail: Bed) -> None:
+    """Straight to Sluice's port, since nothing else is left."""
+    frail.kubectl("create", "serviceaccount", "robot", "-n", "default")
+    robot = frail.straight(frail.service_account("default", "robot"))
+    with (
+        frail.connect(frail.straight(frail.admin)) as admin,
+        frail.connect(frail.straight(frail.user("mallory"))) as mallory,
+        frail.connect(robot) as token,
+    ):
+        frail.plane.stop_apiserver()
+        try:
+            assert admin.ask("GET", f"{CLASSES}/kept").status == 200
+            assert admin.ask("POST", CLASSES, objects.device_class("alone")).status == 201
+            refused = mallory.ask("GET", f"{CLASSES}?a=<b>")
+            assert (refused.status, refused.headers["Content-Type"]) == (500, "text/plain; charset=utf-8")
+            assert refused.text.startswith(f'Internal Server Error: "{CLASSES}?a=&lt;b&gt;": Post ')
+            assert (token.ask("GET", CLASSES).status, token.ask("GET", "/readyz").status) == (401, 401)
+            assert mallory.ask("GET", "/readyz").text == "ok"
+        finally:
+            frail.plane.start_apiserver()
+        until(lambda: mallory.ask("GET", CLASSES).status == 403, "questions are answered again")
+        until(lambda: token.ask("GET", CLASSES).status == 403, "tokens are reviewed again")
+
+
 def test_certificates_are_renewed_on_disk_without_dropping_a_connection(frail: Bed) -> None:
     with frail.connect() as admin, Stream(admin, f"{CLASSES}?watch=1&timeoutSeconds=120", seconds=120) as held:
         before = frail.presented_certificate()
