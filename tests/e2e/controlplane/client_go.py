@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.e2e.controlplane import binaries
-from tests.fixtures.processes import DIES_WITH_US
+from tests.fixtures.processes import start
 
 SECONDS = 60.0
 
@@ -27,12 +27,11 @@ class Informers:
         self.count = count
         self.lines: list[Line] = []
         self._grown = threading.Condition()
-        command = [binaries.binary("informers"), "-kubeconfig", kubeconfig, "-resource", resource]
+        command: list[str | pathlib.Path] = [binaries.binary("informers")]
+        command += ["-kubeconfig", kubeconfig, "-resource", resource]
         command += ["-informers", str(count), *(["-metadata"] if metadata else [])]
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [*DIES_WITH_US, *map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-            )
+            self._process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import pathlib
-import ssl
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
+from tests.fixtures import kubeconfig as kubeconfig_of
 from tests.fixtures.server import Reply
 
 SECONDS = 30.0
@@ -28,7 +26,7 @@ class Connection:
         address = urlsplit(cluster["server"])
         self.host, self.port = address.hostname or "", address.port or 443
         self.headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-        self.context = _context(cluster, user)
+        self.context = kubeconfig_of.context(cluster, user)
         self._kept = self.connect()
 
     def connect(self) -> http.client.HTTPSConnection:
@@ -42,6 +40,14 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def token(self, namespace: str, name: str) -> str:
+        """A fresh one of a service account that exists."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        reply = self.ask("POST", path, {"spec": {"expirationSeconds": 86400}})
+        assert reply.status == 201, reply.text
+        text: str = reply.json["status"]["token"]
+        return text
 
     def ask(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Reply:
         sent = {**self.headers, **(headers or {})}
@@ -87,14 +93,3 @@ class Stream:
         while line := self._answer.readline():
             events.append(json.loads(line))
         return events
-
-
-def _context(cluster: Mapping[str, str], user: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-    if "client-certificate-data" in user:
-        with tempfile.NamedTemporaryFile() as pair:
-            for name in ("client-certificate-data", "client-key-data"):
-                pair.write(base64.b64decode(user[name]) + b"\n")
-            pair.flush()
-            context.load_cert_chain(pair.name)
-    return context

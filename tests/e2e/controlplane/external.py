@@ -61,12 +61,9 @@ class External:
         )
 
     def service_account(self, namespace: str, name: str) -> pathlib.Path:
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-        with self.connect() as admin:
-            reply = admin.ask("POST", path, {"spec": {"expirationSeconds": 3600}})
-        assert reply.status == 201, reply.text
         file = self.folder / f"{namespace}.{name}.kubeconfig"
-        return pki.kubeconfig(file, self._url, self._ca, token=reply.json["status"]["token"])
+        with self.connect() as admin:
+            return pki.kubeconfig(file, self._url, self._ca, token=admin.token(namespace, name))
 
     def user(self, name: str, groups: Sequence[str] = ()) -> pathlib.Path:
         """Signed by the cluster through the certificates API."""

@@ -51,10 +51,7 @@ class ControlPlane:
     def service_account(self, namespace: str, name: str) -> pathlib.Path:
         """Of a service account that exists, with a fresh token."""
         with self.connect() as admin:
-            path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-            reply = admin.ask("POST", path, {"spec": {"expirationSeconds": 86400}})
-        assert reply.status == 201, reply.text
-        return self.token_kubeconfig(f"{namespace}.{name}", reply.json["status"]["token"])
+            return self.token_kubeconfig(f"{namespace}.{name}", admin.token(namespace, name))
 
     def _kubeconfig(self, name: str, *, pair: pki.Pair | None = None, token: str = "") -> pathlib.Path:
         file = self.folder / f"{name.replace(':', '-')}.kubeconfig"
