@@ -321,9 +321,8 @@ class _Authorities:
             client = cluster.client_ca
         if proxy is not None:
             return _Authorities(client, proxy, names)
-        if (
-            cluster.names is None
-        ):  # without its list of names every holder of such a certificate would be the front proxy
+        # Without its list of names every holder of such a certificate would be the front proxy.
+        if cluster.names is None:
             return _Authorities(client, None, NO_HEADERS)
         return _Authorities(client, cluster.proxy_ca, cluster.names)
 

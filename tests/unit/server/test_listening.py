@@ -14,8 +14,10 @@ from aiohttp import web
 
 from apiserver import config, server, tls
 from apiserver.app import App
+from apiserver.connections import Connections
 from apiserver.filters.drain import Drain
 from apiserver.filters.state import Request
+from apiserver.listener import Listener
 from tests.fixtures.connection import Connection
 from tests.unit.filters.chain import ok, outer
 
@@ -38,9 +40,9 @@ class Rig:
     """A listener on a socket of its own."""
 
     def __init__(self, kit: tls.Kit, sock: socket.socket) -> None:
-        self.connections = server.Connections(outer(ok), read_peer=lambda _connection: None)
+        self.connections = Connections(outer(ok), read_peer=lambda _connection: None)
         certificates = tls.Certificates(kit.files)
-        self.listener = server.Listener(sock, protocol=self.connections, context=lambda: certificates.context)
+        self.listener = Listener(sock, protocol=self.connections, context=lambda: certificates.context)
         self.port = sock.getsockname()[1]
         self.client = ssl.create_default_context(cadata=kit.ca_pem.decode())
 
@@ -120,7 +122,7 @@ async def test_connections_fall_silent_a_while_after_their_last_response(monkeyp
         await answered.wait()
         return await ok(request)
 
-    monkeypatch.setattr(server, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("apiserver.connections.SILENT_SECONDS", 0.05)
     loop = asyncio.get_running_loop()
     connection = Connection(outer(slow))
     asking = asyncio.ensure_future(connection.ask("GET", "/x"))
@@ -147,7 +149,7 @@ async def test_a_new_connection_and_one_that_is_sending_are_not_silent() -> None
 
 
 async def test_without_connections_it_is_silent() -> None:
-    connections = server.Connections(outer(ok), read_peer=lambda _connection: None)
+    connections = Connections(outer(ok), read_peer=lambda _connection: None)
     await asyncio.wait_for(connections.silence(), 1)
 
 

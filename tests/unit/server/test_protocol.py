@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from apiserver import config, server
+from apiserver import config, connections
 from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Peer, Request
 from tests.fixtures.connection import Connection
@@ -217,4 +217,4 @@ def test_ids_differ() -> None:
 
 
 def test_the_parser_in_c_is_there() -> None:
-    server.check_parser()
+    connections.check_parser()

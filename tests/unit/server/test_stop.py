@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from apiserver import server
+from apiserver import listener, server
 
 
 async def test_the_first_signal_begins_and_the_second_hurries() -> None:
@@ -66,7 +66,7 @@ async def test_an_error_of_the_work_is_the_callers() -> None:
     "environ", [{}, {"LISTEN_FDS": ""}, {"LISTEN_FDS": "0"}, {"LISTEN_FDS": "1", "LISTEN_PID": "1"}]
 )
 def test_a_socket_that_is_not_ours_is_not_taken(environ: dict[str, str]) -> None:
-    with server.listening_socket("127.0.0.1", 0, environ=environ, pid=4711) as sock:
+    with listener.listening_socket("127.0.0.1", 0, environ=environ, pid=4711) as sock:
         assert sock.getsockname()[0] == "127.0.0.1"
         assert sock.fileno() != 3 or "LISTEN_FDS" not in environ
 

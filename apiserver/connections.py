@@ -1,0 +1,210 @@
+"""Connections and the requests on them: what aiohttp has no setting for. Knows neither sockets that listen nor what is served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import HttpVersion11, http_parser, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+
+from apiserver import config
+from apiserver.filters.recover import PANIC
+from apiserver.filters.state import Handler, Peer, Request
+
+logger = logging.getLogger(__name__)
+
+TOO_LARGE = "431 Request Header Fields Too Large"
+LINGER_SECONDS = 2.0
+"""How long a refused body is read and thrown away, so that the client sees the refusal and not a reset."""
+SILENT_SECONDS = 1.0
+"""After how long a connection counts as unused."""
+
+ReadPeer = Callable[[ssl.SSLObject], Peer | None]
+
+
+class Protocol(web.RequestHandler):
+    """One connection: aiohttp's, with a limit on the time and size of headers, and parser errors in Go's words.
+
+    `peer` is what the client presented in the handshake. aiohttp's own state that is looked at: `_request_count` (requests whose headers
+    are complete), `_messages` (those that wait, each with its body), `_current_request`, and `_next_keepalive_close_time` (of an idle
+    connection, counted from its last response).
+    """
+
+    __slots__ = ("_body", "_header_bytes", "_header_timer", "_made", "_read_peer", "peer")
+
+    def __init__(self, manager: web.Server, *, read_peer: ReadPeer, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self._read_peer = read_peer
+        self._header_bytes = 0
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._body: StreamReader | None = None
+        self._made = 0.0
+        self.peer: Peer | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made = self._loop.time()
+        connection = transport.get_extra_info("ssl_object")
+        if connection is not None:
+            self.peer = self._read_peer(connection)
+        super().connection_made(transport)
+        self._await_headers()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._headers_complete()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        before = self._request_count
+        in_body = self._body is not None and not self._body.is_eof()
+        super().data_received(data)
+        if self._request_count != before:
+            self._headers_complete()
+            self._body = self._messages[-1][1] if self._messages else None
+            self._fail_unfinished_body()
+        elif data and not in_body:
+            self._header_bytes += len(data)
+            if self._header_timer is None:
+                self._await_headers()
+            if self._header_bytes > config.MAX_HEADER_BYTES:
+                self._refuse(TOO_LARGE)
+
+    def _fail_unfinished_body(self) -> None:
+        """A body that is malformed in the middle would leave its reader waiting for the rest for ever."""
+        request = self._current_request
+        if request is None or not self._messages or isinstance(self._messages[-1][0], RawRequestMessage):
+            return
+        if not request.content.is_eof():
+            request.content.set_exception(web.RequestPayloadError("malformed in its transfer encoding"))
+
+    @property
+    def _busy(self) -> bool:
+        return self._current_request is not None or bool(self._messages)
+
+    def used(self, now: float) -> float:
+        """When it was used last."""
+        if self._busy or self._header_bytes:
+            return now
+        return max(self._made, self._next_keepalive_close_time - config.KEEP_ALIVE_SECONDS)
+
+    def _await_headers(self) -> None:
+        self._header_timer = self._loop.call_later(config.HEADER_SECONDS, self._headers_late)
+
+    def _headers_late(self) -> None:
+        if self._busy:  # the client sent the beginning of its next request early, and this one is still being answered
+            self._await_headers()
+        else:
+            self.force_close()
+
+    def _headers_complete(self) -> None:
+        self._header_bytes = 0
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _refuse(self, text: str) -> None:
+        """Answers what never became a request, unless that would land in the middle of another answer."""
+        if self.transport is not None and not self._busy:
+            head = f"HTTP/1.1 {text}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{text}"
+            self.transport.write(head.encode("ascii"))
+        self.force_close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What aiohttp could not parse, or what even `filters.recover` could not answer."""
+        if request.writer.output_size > 0:
+            raise ConnectionResetError("the response had begun")
+        if isinstance(exc, HttpProcessingError):
+            text = parser_words(exc)
+            logger.debug("malformed request", extra={"error": str(exc)[:256], "source": request.remote})
+        else:
+            text = PANIC
+            logger.error("a response could not be sent", exc_info=exc)
+        request._version = HttpVersion11  # aiohttp gives what it could not parse the version 1.0
+        response = web.Response(
+            status=int(text[:3]) if text[:3].isdigit() else 500,
+            body=text.encode(),
+            headers={"Content-Type": "text/plain; charset=utf-8"},
+        )
+        response.force_close()
+        return response
+
+
+def parser_words(error: HttpProcessingError) -> str:
+    """Go's net/http says nearly nothing about what was wrong."""
+    message = error.message
+    if isinstance(error, LineTooLong) or "Too many headers" in message:
+        return TOO_LARGE
+    if "'Host'" in message:
+        wrong = "missing required Host header" if "issing" in message else "too many Host headers"
+        return f"400 Bad Request: {wrong}"
+    return "400 Bad Request"
+
+
+class Connections(web.Server):
+    """Makes a `Protocol` for each connection, and for each request one that knows its peer."""
+
+    def __init__(self, handler: Handler, *, read_peer: ReadPeer) -> None:
+        super().__init__(handler, request_factory=self._request, handler_cancellation=True)  # type: ignore[arg-type]
+        self._read_peer = read_peer
+
+    def _request(  # noqa: PLR0917 - aiohttp's signature
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> Request:
+        request = Request(message, payload, protocol, writer, task, self._loop)
+        request.peer = protocol.peer  # type: ignore[attr-defined]
+        return request
+
+    async def silence(self) -> None:
+        """Returns once no connection has been used for a while.
+
+        A client may send its next request at the very moment at which its idle connection is closed, and must then not repeat it if it
+        is a write. Those that send often have had a response with `Connection: close` by then; the others are unlikely to send just now.
+        """
+        while True:
+            wait = self._used_last() + SILENT_SECONDS - self._loop.time()
+            if wait <= 0:
+                return
+            await asyncio.sleep(wait)
+
+    def _used_last(self) -> float:
+        now = self._loop.time()
+        return max((c.used(now) for c in self.connections if isinstance(c, Protocol)), default=-math.inf)
+
+    def __call__(self) -> web.RequestHandler:
+        return Protocol(
+            self,
+            read_peer=self._read_peer,
+            loop=self._loop,
+            keepalive_timeout=config.KEEP_ALIVE_SECONDS,
+            access_log=None,
+            max_line_size=config.MAX_HEADER_BYTES,
+            max_field_size=config.MAX_HEADER_BYTES,
+            max_headers=config.MAX_HEADER_LINES,
+            lingering_time=LINGER_SECONDS,
+            auto_decompress=False,
+            logger=logger,
+        )
+
+
+def check_parser() -> None:
+    """aiohttp's parser in Python has had smuggling bugs that the one in C does not."""
+    if http_parser.HttpRequestParser.__module__ == http_parser.__name__:
+        raise config.ConfigError(["aiohttp was installed without its C extensions, which this server requires"])

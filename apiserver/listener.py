@@ -1,0 +1,168 @@
+"""The listening socket, our own or one that was handed over, and the TLS handshakes on it. Knows no requests."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from apiserver import config, metrics
+
+logger = logging.getLogger(__name__)
+
+PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+TLS_RECORD = 0x16
+"""First byte of a ClientHello."""
+ACCEPTS_AT_ONCE = 64
+"""Connections taken before other work gets its turn."""
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+EXHAUSTED_SECONDS = 1.0
+KEEP_ALIVE_PROBES = {"TCP_KEEPIDLE": 180, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
+"""Seconds of silence before the first probe (as upstream), between probes, and how many go unanswered."""
+
+
+class Listener:
+    """Takes connections from one socket and does their TLS handshakes, each with the newest certificates.
+
+    aiohttp's and asyncio's own listeners neither answer plain HTTP on a TLS port nor tell of failed handshakes.
+    """
+
+    def __init__(
+        self, sock: socket.socket, *, protocol: Callable[[], asyncio.Protocol], context: Callable[[], ssl.SSLContext]
+    ) -> None:
+        self._sock = sock
+        self._protocol = protocol
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port, *_ = self._sock.getsockname()
+        return host, port
+
+    def open(self) -> None:
+        self._sock.settimeout(0)
+        self._loop.add_reader(self._sock, self._accept)
+
+    def close(self) -> None:
+        """Takes no more connections. What waits in the accept queue belongs to a successor that shares the socket, if there is one;
+        what was taken from it is ours, and its handshakes go on."""
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._sock.close()
+
+    async def settled(self) -> None:
+        """Returns when no handshake is under way."""
+        while self._opening:
+            await asyncio.wait(self._opening)
+
+    async def abort(self) -> None:
+        """Breaks off the handshakes that are under way."""
+        for task in tuple(self._opening):
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                connection, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as e:
+                self._cannot_accept(e)
+                return
+            connection.settimeout(0)
+            task = self._loop.create_task(self._shake_hands(connection, str(address[0])))
+            self._opening.add(task)
+            task.add_done_callback(partial(self._opened, connection))
+
+    def _opened(self, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():  # perhaps before it began
+            connection.close()
+
+    def _cannot_accept(self, error: OSError) -> None:
+        """Out of descriptors: pause, or the loop would spin. Anything else is the trouble of one connection that is gone already."""
+        logger.error("a connection could not be accepted", extra={"error": error.strerror})
+        if error.errno in EXHAUSTED:
+            self._loop.remove_reader(self._sock)
+            self._retry = self._loop.call_later(EXHAUSTED_SECONDS, self.open)
+
+    async def _shake_hands(self, connection: socket.socket, source: str) -> None:
+        try:
+            async with asyncio.timeout(config.TLS_HANDSHAKE_SECONDS):
+                first = await _first_byte(connection)
+            if first == TLS_RECORD:
+                await self._loop.connect_accepted_socket(
+                    self._protocol, connection, ssl=self._context(), ssl_handshake_timeout=config.TLS_HANDSHAKE_SECONDS
+                )
+                return
+            if first is not None and 0x41 <= first <= 0x5A:  # a capital letter: the beginning of an HTTP method
+                connection.recv(65536)  # unread data would turn the close into a reset that overtakes the answer
+                connection.send(PLAIN_HTTP)
+            self._failed(connection, source, "no TLS handshake" if first is not None else "EOF")
+        except (OSError, TimeoutError) as e:
+            self._failed(connection, source, str(e) or type(e).__name__)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _failed(self, connection: socket.socket, source: str, why: str) -> None:
+        connection.close()
+        metrics.TLS_HANDSHAKE_ERRORS.only.inc()
+        logger.debug("TLS handshake error", extra={"source": source, "error": why[:256]})
+
+
+async def _first_byte(connection: socket.socket) -> int | None:
+    """Left in the socket for whoever reads next; None at the end of the stream."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            data = connection.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            readable = loop.create_future()
+            loop.add_reader(connection, _wake, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(connection)
+        else:
+            return data[0] if data else None
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def is_handed_over(environ: Mapping[str, str], *, pid: int) -> bool:
+    """Whether a predecessor or a service manager passed us its listening socket (`LISTEN_FDS`, as systemd does)."""
+    return environ.get("LISTEN_FDS", "") not in ("", "0") and environ.get("LISTEN_PID", str(pid)) == str(pid)
+
+
+def listening_socket(address: str, port: int, *, environ: Mapping[str, str], pid: int) -> socket.socket:
+    """The socket that was handed over, else a new one.
+
+    Handing over one socket keeps the accept queue; two sockets with SO_REUSEPORT lose what waits in that of the one that closes.
+    """
+    if is_handed_over(environ, pid=pid):
+        return socket.socket(fileno=3)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        sock = socket.create_server((address, port), family=family, backlog=config.BACKLOG)
+    except OSError as e:
+        raise OSError(f"cannot listen: {e.strerror}") from None
+    # Inherited by every connection: a client that vanished is noticed even on a watch that has nothing to send.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE_PROBES.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return sock
