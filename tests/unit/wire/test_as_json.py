@@ -80,10 +80,21 @@ def test_a_thousand_levels_are_read(depth: int) -> None:
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 @pytest.mark.parametrize("depth", [1100, 5000, 10_000, 10_001])
 def test_more_levels_than_can_be_handled_are_refused_in_one_text(depth: int, opening: bytes) -> None:
+    """How many those are depends on the Python; never more than Go takes."""
     raw = opening * depth + b"0" + (b"]" if opening == b"[" else b"}") * depth
-    with pytest.raises(as_json.SyntaxProblem) as refused:
-        as_json.loads(raw)
-    assert str(refused.value) == f"invalid character '{opening[:1].decode()}' exceeded max depth"
+    value: Any = None
+    refusal = ""
+    try:
+        value = as_json.loads(raw)
+    except as_json.SyntaxProblem as e:
+        refusal = str(e)
+    if refusal:
+        assert refusal == f"invalid character '{opening[:1].decode()}' exceeded max depth"
+        return
+    assert depth <= 10_000
+    for _ in range(depth):
+        [value] = value.values() if isinstance(value, dict) else value
+    assert value == 0
 
 
 @given(VALUES)
