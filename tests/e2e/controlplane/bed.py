@@ -119,9 +119,9 @@ class Bed:
             flags = [f"--runtime-config={DRA_GROUP}/v1=false", *flags]
         self.plane = ControlPlane(folder / "plane", flags=flags, controllers=controllers, scheduler=scheduler)
         self.store = Server(folder / "v")
+        self.address = "127.0.0.1" if routing == "external-name" else primary_address()
         self.serving = self._serving_pair()
-        address = "127.0.0.1" if routing == "external-name" else primary_address()
-        self.replicas = [Replica(self, number, address) for number in range(replicas)]
+        self.replicas = [Replica(self, number, self.address) for number in range(replicas)]
         self.objects = self._render()
         self._sluice_kubeconfig: pathlib.Path | None = None
 
@@ -146,7 +146,7 @@ class Bed:
         """The same identity at Sluice's own port, past kube-apiserver."""
         document = yaml.safe_load(kubeconfig.read_text())
         document["clusters"][0]["cluster"] = {
-            "server": f"https://localhost:{self.replicas[replica].port}",
+            "server": f"https://{self.address}:{self.replicas[replica].port}",
             "certificate-authority-data": base64.b64encode(self.plane.pki.sluice.pem).decode(),
         }
         file = kubeconfig.with_name(f"{kubeconfig.stem}.straight-{replica}.kubeconfig")
@@ -216,14 +216,14 @@ class Bed:
 
     def presented_certificate(self) -> str:
         """What the first replica shows in a handshake, as PEM."""
-        return ssl.get_server_certificate(("localhost", self.replicas[0].port), timeout=SECONDS)
+        return ssl.get_server_certificate((self.address, self.replicas[0].port), timeout=SECONDS)
 
     def renew_serving_certificate(self) -> None:
         """In the files that the processes were started with."""
         self.serving = self._serving_pair()
 
     def _serving_pair(self) -> Pair:
-        hosts = [f"{SERVICE}.{NAMESPACE}.svc", "localhost", "127.0.0.1"]
+        hosts = [f"{SERVICE}.{NAMESPACE}.svc", "localhost", self.address]
         return self.plane.pki.sluice.serving("sluice", hosts)
 
     # Programs

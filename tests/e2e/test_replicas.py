@@ -1,4 +1,5 @@
-"""Replacing Sluice's processes under load: no lost event, no relist, no 410, no failed write that is not a clean 429."""
+"""Several processes on one store: they show one state, and replacing them under load costs no event, no relist, and no write that does not
+fail with a clean 429."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import pytest
 from tests.e2e import objects
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.client_go import Informers
+from tests.e2e.controlplane.connection import Stream
 from tests.fixtures.server import Reply
 
 CLASSES = f"{objects.V1}/deviceclasses"
@@ -39,6 +41,26 @@ def single(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     flags = ["--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=2s"]
     with Bed(tmp_path_factory.mktemp("single"), serve_flags=flags) as bed:
         yield bed
+
+
+def test_what_one_replica_has_acknowledged_the_other_shows_at_once(pair: Bed) -> None:
+    """Reads without a version are the newest state, whoever is asked; a version that one gave out is good at the other."""
+    first, second = (pair.connect(pair.straight(pair.admin, replica=number)) for number in range(2))
+    with first, second:
+        listed = first.ask("GET", CLASSES).json["metadata"]["resourceVersion"]
+        with Stream(second, f"{CLASSES}?watch=1&resourceVersion={listed}&timeoutSeconds=60") as watching:
+            for turn in range(100):
+                writer, reader = (first, second) if turn % 2 else (second, first)
+                path = f"{CLASSES}/seen-{turn}"
+                created = writer.ask("POST", CLASSES, objects.device_class(f"seen-{turn}")).json
+                assert reader.ask("GET", path).json == created
+                version = created["metadata"]["resourceVersion"]
+                exact = f"{CLASSES}?resourceVersion={version}&resourceVersionMatch=Exact&limit=500"
+                assert created["metadata"] in [item["metadata"] for item in reader.ask("GET", exact).json["items"]]
+                assert watching.next() == {"type": "ADDED", "object": created}
+                assert reader.ask("DELETE", path).status == 200
+                assert writer.ask("GET", path).status == 404
+                assert watching.next()["type"] == "DELETED"
 
 
 class Writers:
