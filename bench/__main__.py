@@ -1,4 +1,8 @@
-"""`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each."""
+"""`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each.
+
+With `--upstream` the same workloads run against a real kube-apiserver with etcd and its own `resource.k8s.io/v1`, on the same machine right
+after, and the ratios are printed.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from pathlib import Path
 import uvloop
 
 from bench import accounting, client, workloads
+from tests.e2e.controlplane.plane import ControlPlane
 
 READY_SECONDS = 60.0
 
@@ -60,24 +65,45 @@ def _works_in(entry: Path, data: Path) -> bool:
         return False
 
 
-async def measure(bench: workloads.Bench, *, slices: int) -> None:
+async def measure(bench: workloads.Bench, *, slices: int) -> list[workloads.Result]:
     """Everything that runs against one server with `slices` objects."""
+    results: list[workloads.Result] = []
+
+    def done(result: workloads.Result) -> None:
+        results.append(result)
+        print(result.line(), flush=True)
+
     print(f"memory empty: {accounting.resident_mb(bench.pids):.0f} MB")
-    _show(await bench.create(first=0, count=1000, clients=1))
-    _show(await bench.create(first=1000, count=slices - 1000, clients=16))
+    done(await bench.create(first=0, count=1000, clients=1))
+    done(await bench.create(first=1000, count=slices - 1000, clients=16))
     print(f"memory with {slices} slices: {accounting.resident_mb(bench.pids):.0f} MB (server + store)")
-    _show(await bench.get(operations=5000, clients=16))
-    _show(await bench.get(operations=5000, clients=16, query="?resourceVersion=0"))
+    done(await bench.get(operations=5000, clients=16))
+    done(await bench.get(operations=5000, clients=16, query="?resourceVersion=0"))
     for gzip in (False, True):
         for clients in (1, 8):
-            _show(await bench.list_all(operations=24, clients=clients, gzip=gzip))
-    _show(await bench.propagation(writes=1000, rate=100))
-    _show(await bench.fan_out(watchers=1000, writes=200, rate=20))
+            done(await bench.list_all(operations=24, clients=clients, gzip=gzip))
+    done(await bench.propagation(writes=1000, rate=100))
+    done(await bench.fan_out(watchers=1000, writes=200, rate=20))
     print(f"memory after all: {accounting.resident_mb(bench.pids):.0f} MB (server + store)")
+    return results
 
 
-def _show(result: workloads.Result) -> None:
-    print(result.line(), flush=True)
+def upstream(folder: Path, *, slices: int) -> list[workloads.Result]:
+    """The same against kube-apiserver, whose store is as durable as ours."""
+    with ControlPlane(folder, durable=True) as plane:
+        pids = [process.popen.pid for process in plane.processes.values()]
+        bench = workloads.Bench(client.Target(str(plane.admin), "resource.k8s.io"), pids)
+        return uvloop.run(measure(bench, slices=slices))
+
+
+def compare(ours: list[workloads.Result], theirs: list[workloads.Result]) -> None:
+    print("kube-apiserver with etcd, in times of ours:")
+    for one, other in zip(ours, theirs, strict=True):
+        text = f"{one.name:34} CPU {other.cost / one.cost:6.1f}x"
+        if one.latencies:
+            p50, p99 = (other.latency(share) / one.latency(share) for share in (0.5, 0.99))
+            text += f"   p50 {p50:6.1f}x   p99 {p99:6.1f}x"
+        print(text)
 
 
 async def fill(bench: workloads.Bench, count: int, first: int) -> None:
@@ -90,11 +116,12 @@ def main() -> None:
     parser.add_argument("--more", type=int, default=30_000, help="objects for the second memory figure; 0 skips it")
     parser.add_argument("--start", type=int, default=100_000, help="objects for the start-up figure; 0 skips it")
     parser.add_argument("--group", default="resource.sluice.dev")
+    parser.add_argument("--upstream", action="store_true", help="measure kube-apiserver and etcd as well, and compare")
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         with server(data) as (process, _):
-            uvloop.run(measure(bench_of(process, data, wanted.group), slices=wanted.slices))
+            ours = uvloop.run(measure(bench_of(process, data, wanted.group), slices=wanted.slices))
             have = wanted.slices
             for goal, word in ((wanted.more, "memory"), (wanted.start, "start")):
                 if goal > have:
@@ -105,6 +132,9 @@ def main() -> None:
         with server(data) as (process, seconds):
             memory = accounting.resident_mb(pids_of(process, data))
             print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
+        if wanted.upstream:
+            print("kube-apiserver with etcd:")
+            compare(ours, upstream(Path(folder) / "upstream", slices=wanted.slices))
 
 
 if __name__ == "__main__":

@@ -54,14 +54,22 @@ class Result:
     cpu: float
     latencies: list[float] = field(default_factory=list)
     note: str = ""
+    net: float | None = None
+    """CPU seconds without what the same would cost anyway."""
+
+    @property
+    def cost(self) -> float:
+        """CPU of one operation, of a fan-out without that of its writes."""
+        return (self.net if self.net is not None else self.cpu) / self.operations * 1000
+
+    def latency(self, share: float) -> float:
+        return accounting.percentile(self.latencies, share) * 1000
 
     def line(self) -> str:
-        rate, cpu = self.operations / self.wall, self.cpu / self.operations * 1000
-        text = f"{self.name:34} {rate:>10.1f}/s"
+        text = f"{self.name:34} {self.operations / self.wall:>10.1f}/s"
         if self.latencies:
-            p50, p99 = (accounting.percentile(self.latencies, p) * 1000 for p in (0.5, 0.99))
-            text += f"  p50 {p50:8.2f}  p99 {p99:8.2f} ms"
-        return f"{text}  CPU {cpu:8.4f} ms/op  {self.note}"
+            text += f"  p50 {self.latency(0.5):8.2f}  p99 {self.latency(0.99):8.2f} ms"
+        return f"{text}  CPU {self.cost:8.4f} ms/op  {self.note}"
 
 
 class Bench:
@@ -190,9 +198,8 @@ class Bench:
         lost = sum(p.lost for p in protocols)
         for p in protocols:
             p.transport.close()
-        net = meter.cpu - alone.cpu
-        note = f"{net / count * 1e6:.1f} µs per delivery net, {lost} watchers lost, {memory:.0f} MB"
-        return Result(f"fan-out to {watchers}", count, meter.wall, meter.cpu, note=note)
+        note = f"{lost} watchers lost, {memory:.0f} MB"
+        return Result(f"fan-out to {watchers}", count, meter.wall, meter.cpu, note=note, net=meter.cpu - alone.cpu)
 
     async def _writes(self, writes: int, rate: float, mark: str) -> accounting.Meter:
         connection = await client.Connection(self.target).open()

@@ -19,16 +19,24 @@ MASTERS = "system:masters"
 
 
 class ControlPlane:
-    """One cluster without nodes. `flags` are added to kube-apiserver's, and win over ours where they name the same."""
+    """One cluster without nodes. `flags` are added to kube-apiserver's, and win over ours where they name the same. `durable`: what was
+    written survives a crash of the machine, which tests do not need and which costs time."""
 
     def __init__(
-        self, folder: pathlib.Path, *, flags: Sequence[str] = (), controllers: bool = False, scheduler: bool = False
+        self,
+        folder: pathlib.Path,
+        *,
+        flags: Sequence[str] = (),
+        controllers: bool = False,
+        scheduler: bool = False,
+        durable: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.flags = flags
         self.controllers = controllers
         self.scheduler = scheduler
+        self.durable = durable
         self.pki = pki.PKI(folder / "pki")
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self.port}"
@@ -122,8 +130,7 @@ class ControlPlane:
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=bed={peer}",
             "--log-level=warn",
-            # It lives as long as one test run.
-            "--unsafe-no-fsync",
+            *([] if self.durable else ["--unsafe-no-fsync"]),
         ]
 
     def _apiserver(self) -> list[str]:
