@@ -50,8 +50,8 @@ differential: binaries ## the recorded answers of a real kube-apiserver against 
 e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/e2e/kind/run.sh
 
-bench: venv ## measure (bench/README.md)
-	$(BIN)/python -m bench
+bench: venv ## measure (bench/README.md); ARGS=--upstream measures kube-apiserver as well and prints the ratios
+	$(BIN)/python -m bench $(ARGS)
 
 binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/controlplane/README.md)
 	$(BIN)/python tests/e2e/controlplane/binaries.py

@@ -1,7 +1,7 @@
 """`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each.
 
-With `--upstream` the same workloads run against a real kube-apiserver with etcd and its own `resource.k8s.io/v1`, on the same machine right
-after, and the ratios are printed.
+With `--upstream` a real kube-apiserver with etcd and its own `resource.k8s.io/v1` is measured too, each workload right after ours, because
+a machine is not equally fast all the time; then the ratios are printed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -65,45 +66,43 @@ def _works_in(entry: Path, data: Path) -> bool:
         return False
 
 
-async def measure(bench: workloads.Bench, *, slices: int) -> list[workloads.Result]:
-    """Everything that runs against one server with `slices` objects."""
-    results: list[workloads.Result] = []
-
-    def done(result: workloads.Result) -> None:
-        results.append(result)
-        print(result.line(), flush=True)
-
-    print(f"memory empty: {accounting.resident_mb(bench.pids):.0f} MB")
-    done(await bench.create(first=0, count=1000, clients=1))
-    done(await bench.create(first=1000, count=slices - 1000, clients=16))
-    print(f"memory with {slices} slices: {accounting.resident_mb(bench.pids):.0f} MB (server + store)")
-    done(await bench.get(operations=5000, clients=16))
-    done(await bench.get(operations=5000, clients=16, query="?resourceVersion=0"))
+def steps(slices: int) -> Iterator[Callable[[workloads.Bench], Awaitable[workloads.Result]]]:
+    """What runs against a server, which has `slices` objects after the second step."""
+    yield lambda bench: bench.create(first=0, count=1000, clients=1)
+    yield lambda bench: bench.create(first=1000, count=slices - 1000, clients=16)
+    yield lambda bench: bench.get(operations=5000, clients=16)
+    yield lambda bench: bench.get(operations=5000, clients=16, query="?resourceVersion=0")
     for gzip in (False, True):
         for clients in (1, 8):
-            done(await bench.list_all(operations=24, clients=clients, gzip=gzip))
-    done(await bench.propagation(writes=1000, rate=100))
-    done(await bench.fan_out(watchers=1000, writes=200, rate=20))
-    print(f"memory after all: {accounting.resident_mb(bench.pids):.0f} MB (server + store)")
-    return results
+            yield partial(workloads.Bench.list_all, operations=24, clients=clients, gzip=gzip)
+    yield lambda bench: bench.propagation(writes=1000, rate=100)
+    yield lambda bench: bench.fan_out(watchers=1000, writes=200, rate=20)
 
 
-def upstream(folder: Path, *, slices: int) -> list[workloads.Result]:
-    """The same against kube-apiserver, whose store is as durable as ours."""
+async def measure(benches: Mapping[str, workloads.Bench], *, slices: int) -> None:
+    """Each workload on each server in turn; with two, how many times the first one's figures the second one's are."""
+    _memory("empty", benches)
+    for step in steps(slices):
+        results = []
+        for name, bench in benches.items():
+            results.append(await step(bench))
+            print(f"{name:15} {results[-1].line()}", flush=True)
+        if len(results) == 2:
+            print(f"{'ratio':15} {results[1].ratio(results[0])}", flush=True)
+    _memory(f"after all, {slices} slices", benches)
+
+
+def _memory(when: str, benches: Mapping[str, workloads.Bench]) -> None:
+    found = ", ".join(f"{name} {accounting.resident_mb(bench.pids):.0f} MB" for name, bench in benches.items())
+    print(f"memory {when}: {found} (server + store)")
+
+
+@contextlib.contextmanager
+def upstream(folder: Path) -> Iterator[workloads.Bench]:
+    """kube-apiserver, with a store as durable as ours."""
     with ControlPlane(folder, durable=True) as plane:
         pids = [process.popen.pid for process in plane.processes.values()]
-        bench = workloads.Bench(client.Target(str(plane.admin), "resource.k8s.io"), pids)
-        return uvloop.run(measure(bench, slices=slices))
-
-
-def compare(ours: list[workloads.Result], theirs: list[workloads.Result]) -> None:
-    print("kube-apiserver with etcd, in times of ours:")
-    for one, other in zip(ours, theirs, strict=True):
-        text = f"{one.name:34} CPU {other.cost / one.cost:6.1f}x"
-        if one.latencies:
-            p50, p99 = (other.latency(share) / one.latency(share) for share in (0.5, 0.99))
-            text += f"   p50 {p50:6.1f}x   p99 {p99:6.1f}x"
-        print(text)
+        yield workloads.Bench(client.Target(str(plane.admin), "resource.k8s.io"), pids)
 
 
 async def fill(bench: workloads.Bench, count: int, first: int) -> None:
@@ -121,7 +120,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         with server(data) as (process, _):
-            ours = uvloop.run(measure(bench_of(process, data, wanted.group), slices=wanted.slices))
+            with contextlib.ExitStack() as stack:
+                benches = {"sluice": bench_of(process, data, wanted.group)}
+                if wanted.upstream:
+                    benches["kube-apiserver"] = stack.enter_context(upstream(Path(folder) / "upstream"))
+                uvloop.run(measure(benches, slices=wanted.slices))
             have = wanted.slices
             for goal, word in ((wanted.more, "memory"), (wanted.start, "start")):
                 if goal > have:
@@ -132,9 +135,6 @@ def main() -> None:
         with server(data) as (process, seconds):
             memory = accounting.resident_mb(pids_of(process, data))
             print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
-        if wanted.upstream:
-            print("kube-apiserver with etcd:")
-            compare(ours, upstream(Path(folder) / "upstream", slices=wanted.slices))
 
 
 if __name__ == "__main__":

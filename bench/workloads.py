@@ -1,4 +1,4 @@
-"""The workloads of the page `docs/performance.md`, each measured with the same client against whatever server the kubeconfig names."""
+"""The workloads, each measured with the same client against whatever server the kubeconfig names."""
 
 from __future__ import annotations
 
@@ -70,6 +70,15 @@ class Result:
         if self.latencies:
             text += f"  p50 {self.latency(0.5):8.2f}  p99 {self.latency(0.99):8.2f} ms"
         return f"{text}  CPU {self.cost:8.4f} ms/op  {self.note}"
+
+    def ratio(self, other: Result) -> str:
+        """This one's figures in times of the other's."""
+        text = f"{self.name:34} CPU {self.cost / other.cost:.1f}x"
+        if self.latencies:
+            text += "".join(
+                f"  p{share * 100:.0f} {self.latency(share) / other.latency(share):.1f}x" for share in (0.5, 0.99)
+            )
+        return text
 
 
 class Bench:
