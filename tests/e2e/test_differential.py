@@ -20,7 +20,7 @@ def corpus(shared: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture(scope="module")
-def quiet_bed(corpus: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def quiet_bed(our_own: None, corpus: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     with ways.bed(tmp_path_factory.mktemp("c")) as bed:
         yield bed
 

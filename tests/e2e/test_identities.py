@@ -120,19 +120,32 @@ def test_the_same_user_is_refused_by_sluice_itself_in_the_same_words(bed: Bed, n
             assert (here.status, here.json) == (403, there.json)
 
 
-def test_a_service_account_acts_with_its_token_through_kube_apiserver_and_straight(
-    bed: Bed, name: str, namespace: str
-) -> None:
-    bed.kubectl("create", "serviceaccount", name, "-n", namespace)
+def service_account(cluster: Cluster, name: str, namespace: str) -> pathlib.Path:
+    """One that may create and read claims, and nothing else."""
+    cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    grant(bed, name, subject, rule("resourceclaims", "create", "get", "list"))
-    kubeconfig = bed.service_account(namespace, name)
+    grant(cluster, name, subject, rule("resourceclaims", "create", "get", "list"))
+    kubeconfig = cluster.service_account(namespace, name)
+    until_allowed(cluster, kubeconfig, f"{V1}/namespaces/{namespace}/resourceclaims")
+    return kubeconfig
+
+
+def test_a_service_account_acts_with_its_token(cluster: Cluster, name: str, namespace: str) -> None:
+    kubeconfig = service_account(cluster, name, namespace)
+
+    cluster.kubectl("create", "-n", namespace, "-f", "-", stdin=claim("one"), kubeconfig=kubeconfig)
+
+    words = ["-n", namespace, f"resourceclaims.{GROUP}"]
+    assert "one" in cluster.kubectl("get", *words, kubeconfig=kubeconfig).stdout
+    refused = cluster.kubectl("delete", *words, "one", kubeconfig=kubeconfig, check=False)
+    assert f'User "system:serviceaccount:{namespace}:{name}" cannot delete' in refused.stderr
+
+
+def test_straight_the_same_token_is_worth_the_same(bed: Bed, name: str, namespace: str) -> None:
+    """Sluice has kube-apiserver review it."""
     path = f"{V1}/namespaces/{namespace}/resourceclaims"
-    until_allowed(bed, kubeconfig, path)
-
-    bed.kubectl("create", "-n", namespace, "-f", "-", stdin=claim("one"), kubeconfig=kubeconfig)
-
-    with bed.connect(bed.straight(kubeconfig)) as straight:
+    with bed.connect(bed.straight(service_account(bed, name, namespace))) as straight:
+        assert straight.ask("POST", path, objects.claim("one")).status == 201
         assert [item["metadata"]["name"] for item in straight.ask("GET", path).json["items"]] == ["one"]
         refused = straight.ask("DELETE", f"{path}/one")
         assert refused.status == 403
