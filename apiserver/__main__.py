@@ -12,20 +12,21 @@ import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apiserver import app, config, delegation, dev, server, tls
+from apiserver import app, config, delegation, dev, server
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
+from apiserver.serving import chains, dynamiccertificates
 from apiserver.storage import lineage
 from apiserver.storage.embedded import EmbeddedError
-from apiserver.storage.errors import StorageError
 from apiserver.storage.store import StoreOptions, Stores
+from apiserver.watchcache.errors import StorageError
 
 try:
     from uvloop import new_event_loop  # a tenth of asyncio's memory for each TLS connection, and twice as fast
 except ImportError:
     from asyncio import new_event_loop  # type: ignore[assignment]
 
-FAILURES = (EmbeddedError, StorageError, ClusterError, tls.BadCertificates, OSError)
+FAILURES = (EmbeddedError, StorageError, ClusterError, chains.BadCertificates, OSError)
 """What an operator can cure: told in one line, without a trace."""
 
 
@@ -80,7 +81,9 @@ async def _serve(settings: Config, environ: Mapping[str, str]) -> None:
         return None
 
     async with delegation.opened(settings, environ, failed=stop.signal) as delegates:
-        certificates = tls.Certificates(tls.Files.of(settings.serving, settings.authentication), delegates.bundles)
+        certificates = dynamiccertificates.Certificates(
+            dynamiccertificates.Files.of(settings.serving, settings.authentication), delegates.bundles
+        )
         await server.serve(
             settings,
             store_options(settings.storage),

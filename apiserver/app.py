@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from aiohttp import HttpVersion11, web
 
-from apiserver import __version__, health
+from apiserver import __version__
 from apiserver.apimachinery.errors import TextError
 from apiserver.config import Config
 from apiserver.delegation import Delegates
@@ -22,9 +22,10 @@ from apiserver.filters import authorize, deadline, impersonate, inflight, observ
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.state import Handler, Request
-from apiserver.health import Check
 from apiserver.resources import RESOURCES
 from apiserver.schema.resource import Resource
+from apiserver.serving import health
+from apiserver.serving.health import Check
 from apiserver.storage.store import Stores
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services

@@ -22,10 +22,11 @@ from typing import Any
 
 import yaml
 
-from apiserver import app, delegation, server, tls
+from apiserver import app, delegation, server
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config import Config
 from apiserver.schema.resource import Resource
+from apiserver.serving import dynamiccertificates, pki
 from apiserver.storage import lineage
 from apiserver.storage.embedded import Embedded
 from apiserver.storage.store import StoreOptions, Stores
@@ -43,7 +44,7 @@ async def run(config: Config, environ: Mapping[str, str]) -> None:
     stop.install()
     folder = config.dev.data_dir
     now = dt.datetime.now(dt.UTC)
-    kit = tls.kit(folder / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
+    kit = pki.kit(folder / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
     store = Embedded(folder / "store")
     options = StoreOptions(url=await store.start())
 
@@ -58,7 +59,7 @@ async def run(config: Config, environ: Mapping[str, str]) -> None:
         await server.serve(
             config,
             options,
-            tls.Certificates(kit.files),
+            dynamiccertificates.Certificates(kit.files),
             delegates=delegation.alone(config),
             stop=stop,
             ready=ready,
@@ -87,11 +88,11 @@ def _hosts(config: Config) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------- kubeconfig
 
 
-def _write_kubeconfig(config: Config, kit: tls.Kit, port: int) -> None:
+def _write_kubeconfig(config: Config, kit: pki.Kit, port: int) -> None:
     path = config.dev.kubeconfig
     path.parent.mkdir(parents=True, exist_ok=True)
     document = kubeconfig(f"https://{_host(config)}:{port}", kit)
-    tls.write_private(path, yaml.safe_dump(document, sort_keys=False).encode())
+    pki.write_private(path, yaml.safe_dump(document, sort_keys=False).encode())
 
 
 def _host(config: Config) -> str:
@@ -101,7 +102,7 @@ def _host(config: Config) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def kubeconfig(url: str, kit: tls.Kit) -> dict[str, Any]:
+def kubeconfig(url: str, kit: pki.Kit) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -137,7 +138,7 @@ def samples(group: str) -> Iterator[dict[str, Any]]:
     return iter(yaml.safe_load_all(text.replace("GROUP", group)))
 
 
-def _create_samples(config: Config, kit: tls.Kit, port: int) -> None:
+def _create_samples(config: Config, kit: pki.Kit, port: int) -> None:
     """Over HTTP like any client. Runs in a thread."""
     context = ssl.create_default_context(cadata=kit.ca_pem.decode())
     certs = config.dev.data_dir / "certs"

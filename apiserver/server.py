@@ -18,12 +18,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from apiserver import app as composition
 from apiserver import config
 from apiserver.app import App
-from apiserver.connections import Connections, check_parser
 from apiserver.delegation import Delegates
-from apiserver.listener import Listener, is_handed_over, listening_socket
-from apiserver.schema import attributes
+from apiserver.schema import indexed
+from apiserver.serving.chains import BadCertificates, Chains
+from apiserver.serving.connections import Connections, check_parser
+from apiserver.serving.dynamiccertificates import Certificates
+from apiserver.serving.listener import Listener, is_handed_over, listening_socket
 from apiserver.storage.store import StoreOptions, Stores, open_stores
-from apiserver.tls import BadCertificates, Certificates, Chains
 
 logger = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ async def serve(
     address, port = settings.serving.bind_address, settings.serving.secure_port
     shared = is_handed_over(environ, pid=os.getpid())
     sock = listening_socket(address, port, environ=environ, pid=os.getpid())
-    stores = await open_stores(options, {composition.store_name(r): attributes.reader(r) for r in served.values()})
+    stores = await open_stores(options, {composition.store_name(r): indexed.reader(r) for r in served.values()})
     try:
         app = composition.build(settings, served, stores=stores, trust=lambda: certificates.trust, delegates=delegates)
         server = Server(app, certificates, sock, shared=shared)

@@ -18,12 +18,12 @@ from pathlib import Path
 import uvloop
 
 from apiserver.resources import resourceslice
-from apiserver.schema import attributes
+from apiserver.schema import indexed
 from apiserver.storage import functions, lineage
 from apiserver.storage.embedded import Embedded
-from apiserver.storage.entry import Key, Revision
 from apiserver.storage.functions import Commands, Connection
 from apiserver.storage.store import Store, StoreOptions, Stores, Write, open_stores
+from apiserver.watchcache.entry import Key, Revision
 from bench import accounting
 
 RESOURCE = "resource.sluice.dev/resourceslices"
@@ -128,7 +128,7 @@ async def barriers(store: Store, server: int, count: int) -> None:
 
 
 async def opened(options: StoreOptions) -> Stores:
-    stores = await open_stores(options, {RESOURCE: attributes.reader(resourceslice.RESOURCE)})
+    stores = await open_stores(options, {RESOURCE: indexed.reader(resourceslice.RESOURCE)})
     await stores.ready()
     return stores
 

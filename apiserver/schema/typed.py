@@ -1,7 +1,7 @@
 """Shapes as msgspec types: what checks and orders whole objects in C.
 
 The types accept exactly the regular values of a shape. What they refuse is not yet wrong: `strict` and `canonical` then walk the value
-in Python. Generated classes are seen by these two and by `attributes` only; objects are dictionaries everywhere else.
+in Python. Generated classes are seen by these two and by `indexed` only; objects are dictionaries everywhere else.
 """
 
 from __future__ import annotations

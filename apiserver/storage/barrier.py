@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any
 
 from apiserver import metrics
-from apiserver.storage import functions, keys
-from apiserver.storage.entry import Revision
-from apiserver.storage.errors import StorageError, Unavailable
+from apiserver.storage import functions
+from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Lost
 from apiserver.storage.lineage import Link, Session
 from apiserver.storage.replica import Replica
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Revision
+from apiserver.watchcache.errors import StorageError
 
 FOREIGN = "the log belongs to another server process"
 

@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from apiserver.storage import functions, keys, log
-from apiserver.storage.entry import Change, Entry, Event, Key, Revision
+from apiserver.storage import functions, log
 from apiserver.storage.functions import Commands, Connection, Head, Rejected
 from apiserver.storage.log import Record
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 
 CHUNK_BYTES = 1 << 20
 """Of one step: a few milliseconds of the server's time, and about as much of ours."""
@@ -176,6 +177,6 @@ class _Filling:
             self._filled.events.clear()
             self._filled.since = revision
         else:
-            self._filled.events.append(Event(revision, Change(int(record.kind)), entry, before))
+            self._filled.events.append(Event(revision, EventType(int(record.kind)), entry, before))
         if entry is not None and record.token.startswith(self._mine):
             self._filled.tokens.append((record.token, entry))

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver.watchcache.errors import StorageError
+
 if TYPE_CHECKING:
-    from apiserver.storage.entry import Entry, Revision
-
-
-class StorageError(Exception):
-    """Any of the above."""
+    from apiserver.watchcache.entry import Entry
 
 
 class KeyExists(StorageError):
@@ -34,20 +32,6 @@ class Moved(StorageError):
         super().__init__(key)
         self.key = key
         self.entry = entry
-
-
-class Compacted(StorageError):
-    def __init__(self, revision: Revision, floor: Revision) -> None:
-        super().__init__(f"{revision} is not kept; the oldest kept revision is {floor}")
-        self.revision = revision
-        self.floor = floor
-
-
-class Future(StorageError):
-    def __init__(self, revision: Revision, current: Revision) -> None:
-        super().__init__(f"{revision} is above {current}")
-        self.revision = revision
-        self.current = current
 
 
 class TooBig(StorageError):

@@ -21,10 +21,12 @@ from redis.asyncio.connection import Connection as TcpConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from apiserver.storage import keys
-from apiserver.storage.entry import Revision
-from apiserver.storage.errors import StorageError, Unavailable
+from apiserver.storage.errors import Unavailable
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.redis_keys import RedisKeys
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Revision
+from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -271,7 +273,7 @@ def pack(*words: str | bytes | int) -> bytes:
     return b"*%d\r\n%b" % (len(words), _words(words))
 
 
-class Change(NamedTuple):
+class Mutation(NamedTuple):
     """One put (value) or delete (None) as `sl1_batch` takes it. All bytes: they go out as they are."""
 
     key: bytes
@@ -286,7 +288,7 @@ class Commands:
     """The commands of one resource. Packing by hand takes a microsecond where redis-py's own way takes ten."""
 
     def __init__(self, resource: str) -> None:
-        self.keys = keys.RedisKeys.of(resource)
+        self.keys = RedisKeys.of(resource)
         self.log = self.keys.log.encode()
         self._put = self._call("sl1_put", arguments=7)
         self._del = self._call("sl1_del", arguments=5)
@@ -300,7 +302,7 @@ class Commands:
     def _with(self, name: str, *arguments: str | bytes | int, read: bool = False) -> bytes:
         return self._call(name, arguments=len(arguments), read=read) + _words(arguments)
 
-    def change(self, epoch: bytes, deadline: bytes, change: Change) -> bytes:
+    def change(self, epoch: bytes, deadline: bytes, change: Mutation) -> bytes:
         key, expected, token, uid, value = change
         if value is None:
             return b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
@@ -314,7 +316,7 @@ class Commands:
             )
         )  # fmt: skip
 
-    def batch(self, epoch: bytes, deadline: bytes, changes: Sequence[Change]) -> bytes:
+    def batch(self, epoch: bytes, deadline: bytes, changes: Sequence[Mutation]) -> bytes:
         """Up to BATCH_CHANGES of them: one call takes the server and us less than as many single ones."""
         out = [
             b"*%d\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n"

@@ -16,11 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from apiserver.storage import functions, keys
-from apiserver.storage.entry import Revision
-from apiserver.storage.errors import StorageError, Unavailable
+from apiserver.storage import functions
+from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Connection, Failed, Head, Lost, Rejected, pack
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Revision
+from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)
 

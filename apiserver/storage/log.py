@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, Protocol
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
-from apiserver.storage import functions, keys
-from apiserver.storage.entry import Key, Revision
-from apiserver.storage.errors import StorageError
+from apiserver.storage import functions
 from apiserver.storage.functions import Disconnected
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Key, Revision
+from apiserver.watchcache.errors import StorageError
 
 BLOCK_MS = 1000
 SHORT_BLOCK_MS = 100

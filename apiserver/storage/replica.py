@@ -13,15 +13,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from apiserver import metrics
-from apiserver.storage import keys, log
+from apiserver.storage import log
 from apiserver.storage.bootstrap import Filled
-from apiserver.storage.entry import NO_LABELS, Attributes, Change, Entry, Event, Key, Revision, splice
 from apiserver.storage.errors import Initializing
 from apiserver.storage.functions import Commands, Head
-from apiserver.storage.hub import Hub
 from apiserver.storage.log import RawEntry, Record
-from apiserver.storage.mvcc import Diverged, Index
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, IndexFunc, Key, Revision, splice
+from apiserver.watchcache.hub import Hub
+from apiserver.watchcache.mvcc import Diverged, Index
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Replica:
     def __init__(
         self,
         resource: str,
-        attributes: Attributes,
+        index_func: IndexFunc,
         *,
         options: StoreOptions,
         clock: Callable[[], float],
@@ -92,8 +93,8 @@ class Replica:
         self.wants_filling = asyncio.Event()
         self.wants_filling.set()
         self._options = options
-        self._attributes = attributes
-        self._no_fields = ("",) * len(attributes(_BLANK)[1])
+        self._index_func = index_func
+        self._no_fields = ("",) * len(index_func(_BLANK)[1])
         self._clock = clock
         self._seen = seen
         self._last = b""
@@ -120,7 +121,7 @@ class Replica:
 
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
         try:
-            labels, fields = self._attributes(value)
+            labels, fields = self._index_func(value)
         except ValueError:
             # It was written by somebody else. It must not stop the log: reading the object itself says what is wrong with it.
             logger.exception("unreadable object", extra={"resource": self.resource, "key": key, "revision": revision})
@@ -243,9 +244,9 @@ class Replica:
             raise Diverged(f"{record.key} follows {record.previous.decode()}, not {keys.stream_id(held.revision)}")
         if record.value is not None:
             entry = self.entry(record.key, revision, record.value)
-            change = Change.CREATED if kind == log.CREATE else Change.UPDATED
+            change = EventType.CREATED if kind == log.CREATE else EventType.UPDATED
         elif held is not None:
-            entry, change = held.at(revision), Change.DELETED
+            entry, change = held.at(revision), EventType.DELETED
         else:
             raise Diverged(f"{record.key} was deleted at {record.id.decode()}, and is absent")
         event = Event(revision, change, entry, None)
@@ -324,7 +325,7 @@ class _Meter:
         self._received.inc(count)
 
     def changed(self, event: Event) -> None:
-        if event.change is not Change.DELETED:
+        if event.type is not EventType.DELETED:
             self.bytes_held += len(event.entry.body)
         if event.previous is not None:
             self.bytes_held -= len(event.previous.body)

@@ -18,19 +18,21 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 
 from apiserver import metrics
-from apiserver.storage import bootstrap, functions, keys, lineage, upkeep
+from apiserver.storage import bootstrap, functions, lineage, upkeep
 from apiserver.storage.barrier import Barrier
-from apiserver.storage.entry import Attributes, Entry, Revision, splice
-from apiserver.storage.errors import Future, KeyExists, Moved, StorageError, TooBig, Unavailable
+from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
 from apiserver.storage.functions import Disconnected, Lost, Rejected
-from apiserver.storage.hub import Sink, Watcher
 from apiserver.storage.lineage import Link, Session
 from apiserver.storage.log import Tail
-from apiserver.storage.mvcc import Diverged, View
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Replica
-from apiserver.storage.scope import Scope
 from apiserver.storage.writes import Write, Writer
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice
+from apiserver.watchcache.errors import Future, StorageError
+from apiserver.watchcache.hub import Sink, Watcher
+from apiserver.watchcache.mvcc import Diverged, View
+from apiserver.watchcache.scope import Scope
 
 __all__ = ["Store", "StoreOptions", "Stores", "Write", "open_stores"]
 
@@ -169,7 +171,7 @@ class Stores(Mapping[str, Store]):
     """All resources of one store, and the tasks that keep them."""
 
     def __init__(
-        self, options: StoreOptions, resources: Mapping[str, Attributes], *, boot_id: str, rng: random.Random
+        self, options: StoreOptions, resources: Mapping[str, IndexFunc], *, boot_id: str, rng: random.Random
     ) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._options = options
@@ -178,8 +180,8 @@ class Stores(Mapping[str, Store]):
         self._link = Link()
         self._writer = Writer(options, boot_id=boot_id, loop=loop)
         self._replicas = {
-            name: Replica(name, attributes, options=options, clock=loop.time, seen=self._writer.seen)
-            for name, attributes in resources.items()
+            name: Replica(name, index_func, options=options, clock=loop.time, seen=self._writer.seen)
+            for name, index_func in resources.items()
         }
         self._stores = {
             name: Store(replica, options=options, link=self._link, writer=self._writer)
@@ -353,7 +355,7 @@ async def _supervised(run: Callable[[], Awaitable[None]]) -> None:
 
 async def open_stores(
     options: StoreOptions,
-    resources: Mapping[str, Attributes],
+    resources: Mapping[str, IndexFunc],
     *,
     boot_id: str | None = None,
     rng: random.Random | None = None,

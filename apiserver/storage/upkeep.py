@@ -11,13 +11,15 @@ import random
 from collections.abc import Callable, Mapping
 
 from apiserver import metrics
-from apiserver.storage import functions, keys, lineage
-from apiserver.storage.entry import Key, Revision
-from apiserver.storage.errors import Compacted, Future, Initializing
+from apiserver.storage import functions, lineage
+from apiserver.storage.errors import Initializing
 from apiserver.storage.functions import Disconnected, Lost, Rejected
 from apiserver.storage.lineage import MEMORY_HEADROOM, Link, Session
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Replica
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Key, Revision
+from apiserver.watchcache.errors import Compacted, Future
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from apiserver import metrics
-from apiserver.storage import functions, keys, lineage
-from apiserver.storage.entry import Entry, Key, Revision
-from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, StorageError, Unavailable
-from apiserver.storage.functions import Change, Commands, Disconnected, Failed, Lost, Rejected
+from apiserver.storage import functions, lineage
+from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, Unavailable
+from apiserver.storage.functions import Commands, Disconnected, Failed, Lost, Mutation, Rejected
 from apiserver.storage.lineage import Session
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Entry, Key, Revision
+from apiserver.watchcache.errors import StorageError
 
 FLIGHTS = 2
 """Batches under way per resource: one is executed and synced while the next waits in the server's socket. More would only make
@@ -82,7 +84,9 @@ class Pending:
         "acked", "acked_at", "alone", "attempts", "born", "change", "deadline", "doubtful", "future", "lane", "since", "write",
     )  # fmt: skip
 
-    def __init__(self, lane: Lane, write: Write, *, change: Change, future: asyncio.Future[Entry], born: float) -> None:
+    def __init__(
+        self, lane: Lane, write: Write, *, change: Mutation, future: asyncio.Future[Entry], born: float
+    ) -> None:
         self.lane = lane
         self.write = write
         self.change = change
@@ -168,7 +172,7 @@ class Writer:
         self._sequence += 1
         token = b"%b.%d" % (self._boot_id, self._sequence)
         expected = keys.stream_id(write.expected).encode() if write.expected else b"-"
-        change = Change(write.key.encode(), expected, token, write.uid.encode() or b"-", write.value)
+        change = Mutation(write.key.encode(), expected, token, write.uid.encode() or b"-", write.value)
         future: asyncio.Future[Entry] = self._loop.create_future()
         pending = Pending(lane, write, change=change, future=future, born=self._loop.time())
         self._waiting[token] = pending

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from apiserver.apimachinery.errors import StatusError
-from apiserver.storage.entry import Entry, Key
 from apiserver.storage.errors import Moved
 from apiserver.verbs import failures
 from apiserver.verbs.context import Call
+from apiserver.watchcache.entry import Entry, Key
 
 Result = TypeVar("Result")
 

@@ -11,11 +11,11 @@ from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery import errors, meta, names, options
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object
-from apiserver.storage.entry import Entry, Revision, splice
 from apiserver.storage.errors import KeyExists
 from apiserver.storage.store import Write
 from apiserver.verbs import failures, lifecycle, rendering
 from apiserver.verbs.context import Call, Services
+from apiserver.watchcache.entry import Entry, Revision, splice
 from apiserver.wire import body
 
 NAME_ATTEMPTS = 8

@@ -13,10 +13,10 @@ from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import DeleteOptions
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object
-from apiserver.storage.entry import Entry, Key, splice
 from apiserver.storage.store import Write
 from apiserver.verbs import attempts, failures, lifecycle, read, rendering, selection
 from apiserver.verbs.context import Call, Services
+from apiserver.watchcache.entry import Entry, Key, splice
 from apiserver.wire import body
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import RequestInfo
-from apiserver.storage.errors import Future, Initializing, OutcomeUnknown, TooBig, Unavailable
+from apiserver.storage.errors import Initializing, OutcomeUnknown, TooBig, Unavailable
+from apiserver.watchcache.errors import Future
 
 READS = frozenset({"get", "list", "watch"})
 UNAVAILABLE = "the store of this resource is not available, please try again"

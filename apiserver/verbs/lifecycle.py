@@ -14,9 +14,9 @@ from apiserver.apimachinery.request import Warnings
 from apiserver.schema import canonical, validate
 from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.schema.types import Struct
-from apiserver.storage import keys
-from apiserver.storage.entry import Key
 from apiserver.verbs.context import Call
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Key
 
 KEPT_BY_STATUS = (
     "deletionTimestamp",

@@ -12,9 +12,9 @@ from apiserver.apimachinery import meta, options
 from apiserver.apimachinery.options import PatchOptions
 from apiserver.patching import json_patch, merge_patch
 from apiserver.schema.resource import Object
-from apiserver.storage.entry import Entry
 from apiserver.verbs import lifecycle, rendering, replace
 from apiserver.verbs.context import Call, Services
+from apiserver.watchcache.entry import Entry
 from apiserver.wire import body
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
-from apiserver.storage.entry import Entry, Revision
-from apiserver.storage.errors import Compacted
-from apiserver.storage.mvcc import View
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
+from apiserver.watchcache.entry import Entry, Revision
+from apiserver.watchcache.errors import Compacted
+from apiserver.watchcache.mvcc import View
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 TOKEN_TOO_OLD = (

@@ -9,8 +9,8 @@ import orjson
 
 from apiserver.apimachinery import errors
 from apiserver.schema.resource import Object
-from apiserver.storage.entry import Entry
 from apiserver.verbs.context import Call
+from apiserver.watchcache.entry import Entry
 from apiserver.wire import negotiation, representation
 from apiserver.wire.negotiation import Representation
 

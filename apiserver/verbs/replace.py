@@ -13,11 +13,11 @@ from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery import errors, options
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Subresource
-from apiserver.storage.entry import Entry, Key, splice
 from apiserver.storage.errors import Moved
 from apiserver.storage.store import Write
 from apiserver.verbs import attempts, lifecycle, rendering
 from apiserver.verbs.context import Call, Services
+from apiserver.watchcache.entry import Entry, Key, splice
 
 ChangeFunction = Callable[[Entry], Awaitable[Object]]
 """`live -> new`, pure, and called again on every round; awaited because a large one is computed in a thread. The caller owns the

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from apiserver.apimachinery import errors, names, selectors
 from apiserver.apimachinery.options import ListOptions
 from apiserver.schema.resource import Resource
-from apiserver.storage import keys
-from apiserver.storage.entry import Entry, Key
-from apiserver.storage.scope import Scope
 from apiserver.verbs.context import Call
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Entry, Key
+from apiserver.watchcache.scope import Scope
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"
 Test = Callable[[Entry], bool]

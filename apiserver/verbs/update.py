@@ -9,9 +9,9 @@ from typing import Any
 
 from apiserver.apimachinery import meta, options
 from apiserver.schema.resource import Object
-from apiserver.storage.entry import Entry
 from apiserver.verbs import lifecycle, rendering, replace
 from apiserver.verbs.context import Call, Services
+from apiserver.watchcache.entry import Entry
 from apiserver.wire import body
 
 

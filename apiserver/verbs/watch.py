@@ -17,20 +17,21 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.schema.resource import Resource
-from apiserver.storage.entry import Change, Entry, Event, Revision
-from apiserver.storage.errors import Compacted, Future, Initializing
-from apiserver.storage.hub import Dropped, Wake, Watcher
-from apiserver.storage.mvcc import View
+from apiserver.storage.errors import Initializing
 from apiserver.verbs import failures, read, selection
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
+from apiserver.watchcache.entry import Entry, Event, EventType, Revision
+from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.hub import Dropped, Wake, Watcher
+from apiserver.watchcache.mvcc import View
 from apiserver.wire import frames, negotiation, representation
 from apiserver.wire.negotiation import Representation
 from apiserver.wire.response import WatchStream
 
 INITIAL_BATCH = 64
 """Objects whose initial events go out in one write."""
-TYPES = {Change.CREATED: "ADDED", Change.UPDATED: "MODIFIED", Change.DELETED: "DELETED"}
+TYPES = {EventType.CREATED: "ADDED", EventType.UPDATED: "MODIFIED", EventType.DELETED: "DELETED"}
 
 
 async def watch(services: Services, call: Call) -> Any:
@@ -293,8 +294,8 @@ class Sink:
         """
         test = self._test
         if test is None:
-            return self.encoder.chunk(event, TYPES[event.change], event.entry)
-        matches = event.change is not Change.DELETED and test(event.entry)
+            return self.encoder.chunk(event, TYPES[event.type], event.entry)
+        matches = event.type is not EventType.DELETED and test(event.entry)
         matched = event.previous is not None and test(event.previous)
         if matches:
             return self.encoder.chunk(event, "MODIFIED" if matched else "ADDED", event.entry)
@@ -302,7 +303,7 @@ class Sink:
             return None
         gone = (
             event.entry
-            if event.change is Change.DELETED or event.previous is None
+            if event.type is EventType.DELETED or event.previous is None
             else event.previous.at(event.revision)
         )
         return self.encoder.chunk(event, "DELETED", gone)

@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from apiserver import metrics
-from apiserver.storage import functions, keys, log
-from apiserver.storage.entry import Change, Event, Key, Revision
-from apiserver.storage.errors import Compacted, Initializing, KeyExists, Moved, OutcomeUnknown, Unavailable
+from apiserver.storage import functions, log
+from apiserver.storage.errors import Initializing, KeyExists, Moved, OutcomeUnknown, Unavailable
 from apiserver.storage.functions import Commands
-from apiserver.storage.hub import Dropped, Wake
-from apiserver.storage.scope import Scope
 from apiserver.storage.store import Store, Stores, Write
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Event, EventType, Key, Revision
+from apiserver.watchcache.errors import Compacted
+from apiserver.watchcache.hub import Dropped, Wake
+from apiserver.watchcache.scope import Scope
 from tests.fixtures.proxy import Passage, Proxy
 from tests.fixtures.valkey import Open, Server, eventually, install, value
 
@@ -79,13 +81,13 @@ class Watch:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.position = store.applied
-        self.told: list[tuple[Revision, Change, str]] = []
+        self.told: list[tuple[Revision, EventType, str]] = []
         self.resumed = 0
         self._task = asyncio.create_task(self._run())
 
     def event(self, event: Event) -> bool:
         assert event.revision > self.position
-        self.told.append((event.revision, event.change, event.entry.key))
+        self.told.append((event.revision, event.type, event.entry.key))
         self.position = event.revision
         return True
 

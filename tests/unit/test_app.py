@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver import app, config, delegation, tls
+from apiserver import app, config, delegation
 from apiserver.admission.attributes import Attributes
 from apiserver.admission.chain import Chain
 from apiserver.apimachinery import errors
@@ -19,6 +19,7 @@ from apiserver.cluster.errors import ClusterError
 from apiserver.filters import authorize
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.state import Peer
+from apiserver.serving import chains
 from apiserver.storage.errors import Initializing, Unavailable
 from apiserver.storage.store import Stores
 from tests.fixtures.authorities import issue
@@ -73,7 +74,7 @@ class Rig:
         """`answers` replace what the delegates of `dev` say."""
         self.stores = NoStores()
         settings = config.parse(["dev", *flags], {})
-        trust = Trust(client=tls.verifier(USERS.pem), proxy=None)
+        trust = Trust(client=chains.verifier(USERS.pem), proxy=None)
         self.app = app.build(
             settings,
             app.kinds(settings.serving.group),

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import app, config, dev, tls
+from apiserver import app, config, dev
+from apiserver.serving import pki
 from tests.fixtures.authorities import NOW
 
 
 def test_the_kubeconfig_is_complete_in_itself(tmp_path: Path) -> None:
-    kit = tls.kit(tmp_path, hosts=["localhost"], user="me", groups=["system:masters"], now=NOW)
+    kit = pki.kit(tmp_path, hosts=["localhost"], user="me", groups=["system:masters"], now=NOW)
     document = dev.kubeconfig("https://127.0.0.1:1", kit)
     [cluster], [user], [context] = document["clusters"], document["users"], document["contexts"]
     assert cluster["cluster"]["server"] == "https://127.0.0.1:1"

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import yaml
 
-from apiserver import tls
+from apiserver.serving import pki
 from tests.e2e.controlplane import binaries, kubectl
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.pki import Pair
@@ -150,7 +150,7 @@ class Bed:
             "certificate-authority-data": base64.b64encode(self.plane.pki.sluice.pem).decode(),
         }
         file = kubeconfig.with_name(f"{kubeconfig.stem}.straight-{replica}.kubeconfig")
-        tls.write_private(file, yaml.safe_dump(document, sort_keys=False).encode())
+        pki.write_private(file, yaml.safe_dump(document, sort_keys=False).encode())
         return file
 
     # Life

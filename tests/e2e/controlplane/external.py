@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from apiserver import tls
+from apiserver.serving.pki import write_private
 from tests.e2e.controlplane import kubectl, pki
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import until
@@ -78,7 +78,7 @@ class External:
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        tls.write_private(pair.key, private)
+        write_private(pair.key, private)
         return pki.kubeconfig(stem.with_suffix(".kubeconfig"), self._url, self._ca, pair=pair)
 
     def _signed(self, request: bytes) -> bytes:

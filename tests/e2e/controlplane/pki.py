@@ -13,7 +13,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from apiserver import tls
+from apiserver.serving import pki
 
 PROXY = "front-proxy-client"
 
@@ -33,7 +33,7 @@ class Authority:
         self.folder = folder
         self.name = name
         self._now = dt.datetime.now(dt.UTC)
-        self.pair = tls.make_ca(name, now=self._now)
+        self.pair = pki.make_ca(name, now=self._now)
         self.file = self._write(name, self.pair).cert
 
     @property
@@ -48,7 +48,7 @@ class Authority:
     def renew(self) -> None:
         """Begins a rotation: what is signed from now on is signed by a CA of the same name with another key, and both are trusted."""
         both = self.bundle
-        self.pair = tls.make_ca(self.name, now=self._now)
+        self.pair = pki.make_ca(self.name, now=self._now)
         both += self.pem
         self.file.with_suffix(".key").write_bytes(self.pair.key_pem)
         self.file.write_bytes(both)
@@ -60,17 +60,17 @@ class Authority:
     def client(self, name: str, groups: Sequence[str] = (), *, file: str = "") -> Pair:
         """A second pair of one name replaces the first one's files, unless it is given a `file` of its own."""
         return self._write(
-            f"{self.name}.{file or name}", tls.make_client(self.pair, name, groups=groups, now=self._now)
+            f"{self.name}.{file or name}", pki.make_client(self.pair, name, groups=groups, now=self._now)
         )
 
     def serving(self, name: str, hosts: Sequence[str], *, file: str = "") -> Pair:
-        return self._write(f"{self.name}.{file or name}", tls.make_serving(self.pair, name, hosts=hosts, now=self._now))
+        return self._write(f"{self.name}.{file or name}", pki.make_serving(self.pair, name, hosts=hosts, now=self._now))
 
-    def _write(self, name: str, pair: tls.Pair) -> Pair:
+    def _write(self, name: str, pair: pki.Pair) -> Pair:
         stem = name.replace(":", "-").replace("/", "-")
         files = Pair(self.folder / f"{stem}.crt", self.folder / f"{stem}.key")
         files.cert.write_bytes(pair.cert_pem)
-        tls.write_private(files.key, pair.key_pem)
+        pki.write_private(files.key, pair.key_pem)
         return files
 
 
@@ -87,7 +87,7 @@ class PKI:
         self.serving = self.cluster.serving("kube-apiserver", hosts)
         self.proxy_client = self.proxy.client(PROXY)
         self.service_accounts = folder / "service-accounts.key"
-        tls.write_private(self.service_accounts, _private_key())
+        pki.write_private(self.service_accounts, _private_key())
 
 
 def _private_key() -> bytes:
@@ -112,7 +112,7 @@ def kubeconfig(file: pathlib.Path, url: str, ca: bytes, *, pair: Pair | None = N
         "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": file.stem}}],
         "current-context": "bed",
     }
-    tls.write_private(file, yaml.safe_dump(document, sort_keys=False).encode())
+    pki.write_private(file, yaml.safe_dump(document, sort_keys=False).encode())
     return file
 
 

@@ -18,14 +18,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from apiserver.storage import keys, log
-from apiserver.storage.entry import Change, Entry, Event, Key, Revision, splice
-from apiserver.storage.errors import Compacted, Future, KeyExists, Moved
+from apiserver.storage import log
+from apiserver.storage.errors import KeyExists, Moved
 from apiserver.storage.functions import Commands
-from apiserver.storage.hub import Wake, Watcher
-from apiserver.storage.scope import Scope
 from apiserver.storage.store import Store, StoreOptions, Stores, Write, open_stores
-from tests.fixtures.valkey import Server, attributes, eventually, install, value
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, splice
+from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.hub import Wake, Watcher
+from apiserver.watchcache.scope import Scope
+from tests.fixtures.valkey import Server, eventually, index_func, install, value
 
 T = TypeVar("T")
 KEYS = ("a/x", "a/y", "ab/x", "b/x", "c")
@@ -41,7 +43,7 @@ REPLICAS = 2
 WHICH = st.integers(0, 1 << 20)
 NUMBERS = itertools.count()
 
-Told = tuple[Revision, Change, str, bytes, bytes | None]
+Told = tuple[Revision, EventType, str, bytes, bytes | None]
 
 
 class Client:
@@ -56,7 +58,7 @@ class Client:
 
     def event(self, event: Event) -> bool:
         body = event.previous.body if event.previous is not None else None
-        self.told.append((event.revision, event.change, event.entry.key, event.entry.body, body))
+        self.told.append((event.revision, event.type, event.entry.key, event.entry.body, body))
         return True
 
     def bookmark(self, revision: Revision) -> bool:
@@ -119,7 +121,7 @@ class Archive:
             value_ = record.value if record.value is not None else held and held[1]
             assert value_ is not None
             if admits(scope, record.key, value_, held and held[1]):
-                change = Change(int(record.kind))
+                change = EventType(int(record.kind))
                 body = splice(value_, record.revision)
                 found.append((record.revision, change, record.key, body, splice(held[1], held[0]) if held else None))
         return found
@@ -142,7 +144,7 @@ def admits(scope: Scope, key: str, new: bytes, old: bytes | None) -> bool:
         return False
     if scope.field is None:
         return True
-    nodes = {attributes(data)[1][0] for data in (new, old) if data is not None}
+    nodes = {index_func(data)[1][0] for data in (new, old) if data is not None}
     return scope.field[1] in nodes
 
 
@@ -165,7 +167,7 @@ class StoreOnValkey(RuleBasedStateMachine):
 
     async def opened(self) -> Stores:
         options = StoreOptions(url=self.server.url, reply_seconds=10)
-        stores = await open_stores(options, {self.resource: attributes})
+        stores = await open_stores(options, {self.resource: index_func})
         await stores.ready()
         return stores
 

@@ -16,9 +16,9 @@ import orjson
 import yaml
 from aiohttp import web
 
-from apiserver import tls
 from apiserver.cluster.client import Client
 from apiserver.cluster.credentials import Kubeconfig
+from apiserver.serving import pki
 
 NOW = dt.datetime.now(dt.UTC)
 Reply = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -128,7 +128,7 @@ class Plane:
     replies: dict[str, list[Reply]] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     port: int = 0
-    ca: tls.Pair = field(default_factory=lambda: tls.make_ca("cluster", now=NOW))
+    ca: pki.Pair = field(default_factory=lambda: pki.make_ca("cluster", now=NOW))
 
     def on(self, path: str, *replies: Reply) -> None:
         self.replies[path] = list(replies)
@@ -141,7 +141,7 @@ class Plane:
         return f"https://127.0.0.1:{self.port}"
 
     async def start(self) -> Plane:
-        pair = tls.make_serving(self.ca, "kube-apiserver", hosts=self.hosts, now=NOW)
+        pair = pki.make_serving(self.ca, "kube-apiserver", hosts=self.hosts, now=NOW)
         path = self.folder / "serving.pem"
         path.write_bytes(pair.cert_pem + pair.key_pem)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -175,8 +175,8 @@ class Plane:
 
     # ------------------------------------------------------------------------------------------------------------ kubeconfigs
 
-    def client_pair(self, name: str) -> tls.Pair:
-        return tls.make_client(self.ca, name, groups=[], now=NOW)
+    def client_pair(self, name: str) -> pki.Pair:
+        return pki.make_client(self.ca, name, groups=[], now=NOW)
 
     def kubeconfig(self, user: Mapping[str, Any], **cluster: Any) -> str:
         """A file that names this server and that user."""

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from apiserver import tls
 from apiserver.cluster.client import Client, ClusterError
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource, trusted
 from apiserver.config import RequestHeader
+from apiserver.serving import pki
 from tests.unit.cluster.plane import NOW, Clock, Feed, Plane, Reply, answer, hang, status, until
 
 COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
 PATH = f"{COLLECTION}/extension-apiserver-authentication"
-ONE, TWO, THREE = (tls.make_ca(f"authority {n}", now=NOW).cert_pem.decode() for n in (1, 2, 3))
+ONE, TWO, THREE = (pki.make_ca(f"authority {n}", now=NOW).cert_pem.decode() for n in (1, 2, 3))
 DATA = {
     "client-ca-file": ONE,
     "requestheader-client-ca-file": TWO,

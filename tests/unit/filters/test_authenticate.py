@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from apiserver import metrics, tls
+from apiserver import metrics
 from apiserver.apimachinery.request import User
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.tokens import BadToken
@@ -26,6 +26,7 @@ from apiserver.filters.authenticate import (
     unescape_key,
 )
 from apiserver.filters.state import Peer, Request
+from apiserver.serving import chains
 from tests.fixtures.authorities import NOW, SERVER, Holder, issue
 from tests.fixtures.connection import Answer, Connection
 from tests.unit.filters.chain import outer
@@ -62,7 +63,7 @@ class Rig:
     def __init__(
         self, *, header: RequestHeader = HEADER, anonymous: bool = True, tokens: Reviewer | None = None
     ) -> None:
-        self.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(PROXIES.pem), names=header)
+        self.trust = Trust(client=chains.verifier(USERS.pem), proxy=chains.verifier(PROXIES.pem), names=header)
         self.time = NOW.timestamp()
         self.served: list[User] = []
         self.handler = outer(
@@ -294,7 +295,7 @@ async def test_without_any_bundle_certificates_say_nothing() -> None:
 
 async def test_one_bundle_in_both_roles_keeps_them_apart_by_name() -> None:
     rig = Rig()
-    rig.trust = Trust(client=tls.verifier(USERS.pem), proxy=tls.verifier(USERS.pem), names=HEADER)
+    rig.trust = Trust(client=chains.verifier(USERS.pem), proxy=chains.verifier(USERS.pem), names=HEADER)
     assert (await rig.user({"X-Remote-User": "joe"}, peer=issue("front-proxy", USERS).peer)).name == "joe"
     assert (await rig.user(SPOOFED, peer=jane().peer)).name == "jane"
     assert (await rig.user(peer=issue("front-proxy", USERS).peer)).name == "front-proxy"
@@ -420,9 +421,9 @@ async def test_a_rotated_ca_takes_rights_away_on_an_open_connection() -> None:
     rig, holder = Rig(), jane()
     connection = Connection(rig.handler, peer=holder.peer)
     assert (await connection.ask("GET", "/x")).status == 200
-    rig.trust = replace(rig.trust, client=tls.verifier(issue("next ca", ca=True).pem))
+    rig.trust = replace(rig.trust, client=chains.verifier(issue("next ca", ca=True).pem))
     assert (await connection.ask("GET", "/x")).status == 401
-    rig.trust = replace(rig.trust, client=tls.verifier(USERS.pem))
+    rig.trust = replace(rig.trust, client=chains.verifier(USERS.pem))
     assert (await connection.ask("GET", "/x")).status == 200
 
 
@@ -451,7 +452,7 @@ async def test_verification_is_done_once_while_nothing_changes() -> None:
 
     def counting(peer: Peer, at: float) -> Verified:
         next(calls)
-        return tls.verifier(USERS.pem)(peer, at)
+        return chains.verifier(USERS.pem)(peer, at)
 
     rig.trust = Trust(client=counting, proxy=None)
     for _ in range(3):

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from apiserver.storage import bootstrap, functions, keys, log
+from apiserver.storage import bootstrap, functions, log
 from apiserver.storage.bootstrap import Filled, fill
-from apiserver.storage.entry import Change, Entry, Key, Revision, splice
-from apiserver.storage.functions import Change as Write
 from apiserver.storage.functions import Commands, Connection, Lost, Rejected
+from apiserver.storage.functions import Mutation as Write
 from apiserver.storage.options import StoreOptions
-from tests.fixtures.valkey import Server, attributes, install, value
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Entry, EventType, Key, Revision, splice
+from tests.fixtures.valkey import Server, index_func, install, value
 
 LATE = b"99999999999999"
 UID = b"0a1b2c3d-1111-4222-8333-444455556666"
@@ -23,7 +24,7 @@ UID = b"0a1b2c3d-1111-4222-8333-444455556666"
 
 
 def make(key: Key, revision: Revision, data: bytes) -> Entry:
-    labels, fields = attributes(data)
+    labels, fields = index_func(data)
     return Entry(key, revision, splice(data, revision), labels, fields)
 
 
@@ -85,13 +86,13 @@ async def test_objects_and_window_are_filled_and_share_their_states(source: Sour
     assert {key: entry.revision for key, entry in filled.entries.items()} == {"a": a2, "b": b2}
     assert filled.entries[Key("a")].body == splice(value("a", "two"), a2)
     assert (filled.since, filled.floor, filled.applied) == (start, start, b2)
-    told = [(event.revision, event.change, event.previous and event.previous.revision) for event in filled.events]
+    told = [(event.revision, event.type, event.previous and event.previous.revision) for event in filled.events]
     assert told == [
-        (a1, Change.CREATED, None),
-        (b1, Change.CREATED, None),
-        (a2, Change.UPDATED, a1),
-        (gone, Change.DELETED, b1),
-        (b2, Change.CREATED, None),
+        (a1, EventType.CREATED, None),
+        (b1, EventType.CREATED, None),
+        (a2, EventType.UPDATED, a1),
+        (gone, EventType.DELETED, b1),
+        (b2, EventType.CREATED, None),
     ]
     assert filled.events[2].entry is filled.entries[Key("a")]
     assert filled.events[2].previous is filled.events[0].entry

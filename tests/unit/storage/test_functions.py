@@ -13,12 +13,13 @@ import pytest
 import pytest_asyncio
 from redis._parsers.base import BaseParser
 
-from apiserver import tls
-from apiserver.storage import functions, keys, log
-from apiserver.storage.entry import Key, Revision
+from apiserver.serving import pki
+from apiserver.storage import functions, log
 from apiserver.storage.errors import Unavailable
-from apiserver.storage.functions import Change, Commands, Connection, Disconnected, Failed, Lost, Rejected, pack
+from apiserver.storage.functions import Commands, Connection, Disconnected, Failed, Lost, Mutation, Rejected, pack
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.proxy import Proxy
 from tests.fixtures.valkey import Server, eventually, install
 
@@ -56,7 +57,7 @@ class Library:
     ) -> Any:
         # Rows as long as real ones: shorter make a hash that is scanned in one step, whatever count is asked for.
         uid = b"0a1b2c3d-1111-4222-8333-444455556666"
-        change = Change(key.encode(), expected, token or self.token(), uid, value)
+        change = Mutation(key.encode(), expected, token or self.token(), uid, value)
         return await self.connection.call(self.commands.change(epoch or self.epoch, deadline, change))
 
     async def delete(self, key: str, expected: bytes) -> Any:
@@ -203,7 +204,7 @@ async def test_values_are_binary_and_keys_are_any_text(library: Library) -> None
 # ---------------------------------------------------------------------------------------------------------------------- batch
 
 
-async def batch(library: Library, *changes: Change, epoch: bytes | None = None, deadline: bytes = LATE) -> Any:
+async def batch(library: Library, *changes: Mutation, epoch: bytes | None = None, deadline: bytes = LATE) -> Any:
     return await library.connection.call(library.commands.batch(epoch or library.epoch, deadline, changes))
 
 
@@ -211,11 +212,11 @@ async def test_each_change_of_a_batch_has_its_own_answer_and_entry(library: Libr
     _, first = await library.put("a", b"one")
     reply = await batch(
         library,
-        Change(b"a", b"-", b"t1", b"u", b"two"),
-        Change(b"b", b"-", b"t2", b"u", b"new"),
-        Change(b"a", first, b"t3", b"u", None),
-        Change(b"a", b"-", b"t4", b"u", b"again"),
-        Change(b"c", b"*", b"t5", b"u", None),
+        Mutation(b"a", b"-", b"t1", b"u", b"two"),
+        Mutation(b"b", b"-", b"t2", b"u", b"new"),
+        Mutation(b"a", first, b"t3", b"u", None),
+        Mutation(b"a", b"-", b"t4", b"u", b"again"),
+        Mutation(b"c", b"*", b"t5", b"u", None),
     )
     assert [answer[0] for answer in reply[1:]] == [b"EXISTS", b"OK", b"OK", b"OK", b"NOTFOUND"]
     records = await library.entries(first)
@@ -225,14 +226,14 @@ async def test_each_change_of_a_batch_has_its_own_answer_and_entry(library: Libr
 
 
 async def test_a_batch_is_refused_as_a_whole_for_its_epoch_and_deadline(library: Library) -> None:
-    change = Change(b"a", b"-", b"t1", b"u", b"two")
+    change = Mutation(b"a", b"-", b"t1", b"u", b"two")
     assert await batch(library, change, epoch=b"5") == [b"EPOCH", library.epoch]
     assert (await batch(library, change, change, deadline=b"5"))[0] == b"LATE"
     assert (await library.head()).objects == 0
 
 
 async def test_a_batch_of_too_many_changes_is_rejected(library: Library) -> None:
-    changes = [Change(b"k%d" % at, b"-", b"t%d" % at, b"u", b"v") for at in range(functions.BATCH_CHANGES + 1)]
+    changes = [Mutation(b"k%d" % at, b"-", b"t%d" % at, b"u", b"v") for at in range(functions.BATCH_CHANGES + 1)]
     with pytest.raises(Rejected):
         await batch(library, *changes)
     assert len(await batch(library, *changes[1:])) == 1 + functions.BATCH_CHANGES
@@ -350,7 +351,7 @@ async def test_epochs_below_the_floor_are_forgotten(library: Library) -> None:
 async def test_a_long_log_is_trimmed_in_steps(library: Library) -> None:
     value = b"v"
     for _ in range(0, 5120, 64):
-        await batch(library, *(Change(b"k", b"*", library.token(), b"u", value) for _ in range(64)))
+        await batch(library, *(Mutation(b"k", b"*", library.token(), b"u", value) for _ in range(64)))
     last = (await library.head()).last
     first = await raise_floor(library, keys.stream_id(last).encode())
     assert (first.floor, first.raised, first.more) == (last, True, True)
@@ -432,7 +433,7 @@ async def test_a_missing_key_is_a_loss_and_nothing_is_written(
     shared_server("DEL", getattr(library.commands.keys, which))
     assert (await library.put("b", b"two"))[0] == b"LOST"
     assert (await library.delete("a", first))[0] == b"LOST"
-    reply = await batch(library, Change(b"c", b"-", b"t", b"u", b"v"))
+    reply = await batch(library, Mutation(b"c", b"-", b"t", b"u", b"v"))
     assert b"LOST" in (reply[0], reply[1][0])
     with pytest.raises(Lost):
         await library.head()
@@ -468,7 +469,7 @@ async def test_a_full_server_refuses_puts_and_takes_deletions(own_server: Server
     with pytest.raises(Rejected, match="OOM"):
         await library.put("b", b"two")
     with pytest.raises(Rejected, match="OOM"):
-        await batch(library, Change(b"a", first, b"t", b"u", None))
+        await batch(library, Mutation(b"a", first, b"t", b"u", None))
     assert (await library.head()).objects == 1
     assert (await library.delete("a", first))[0] == b"OK"
     assert (await raise_floor(library, first)).raised
@@ -579,7 +580,7 @@ async def test_a_server_behind_tls_is_believed_when_its_authority_is_known(
     shared_server: Server, tmp_path: Path
 ) -> None:
     now = dt.datetime.now(dt.UTC)
-    kit = tls.kit(tmp_path, hosts=["127.0.0.1"], user="x", groups=[], now=now)
+    kit = pki.kit(tmp_path, hosts=["127.0.0.1"], user="x", groups=[], now=now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "serving.crt", tmp_path / "serving.key")
     authority = tmp_path / "authority.pem"

@@ -8,11 +8,11 @@ import re
 import pytest
 
 from apiserver.storage import functions, lineage
-from apiserver.storage.entry import Revision
 from apiserver.storage.functions import Commands, Connection, Head, Lost, Rejected
 from apiserver.storage.lineage import InitRefused
 from apiserver.storage.lineage import Server as Described
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache.entry import Revision
 from tests.fixtures.valkey import Server, eventually, install
 
 OPTIONS = StoreOptions(url="unix:///none")
@@ -191,7 +191,7 @@ async def test_a_user_with_the_documented_rights_alone_can_do_everything(own_ser
     own_server("HSET", Commands(resource).keys.meta, "owner", "a process that is gone")
     session = await lineage.open_session(options, {resource: Commands(resource)}, highest_epoch=0, first=True)
     library, epoch = Commands(resource), b"%d" % session.heads[resource].epoch
-    change = functions.Change(b"a", b"-", b"t.1", b"u", b"{}")
+    change = functions.Mutation(b"a", b"-", b"t.1", b"u", b"{}")
     assert (await session.writes.call(library.change(epoch, b"99999999999999", change)))[0] == b"OK"
     assert (await session.writes.call(library.batch(epoch, b"99999999999999", [change, change])))[0] == b"OK"
     await session.bulk.call(library.floor(session.heads[resource].last, least_ms=0, keep=0))
@@ -263,7 +263,7 @@ async def test_info_describes_every_resource(own_server: Server) -> None:
     connection = await Connection.open(StoreOptions(url=own_server.url), "test")
     library = Commands("g/things")
     head = functions.head(await connection.call(library.head))
-    change = functions.Change(b"a", b"-", b"t.1", b"u", b"12345")
+    change = functions.Mutation(b"a", b"-", b"t.1", b"u", b"12345")
     await connection.call(library.change(b"%d" % head.epoch, b"99999999999999", change))
     await connection.close()
     server, things, others = await lineage.info(StoreOptions(url=own_server.url), ["g/things", "g/others"])

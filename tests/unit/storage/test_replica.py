@@ -8,17 +8,19 @@ from collections.abc import Sequence
 import pytest
 
 from apiserver import metrics
-from apiserver.storage import keys, log
+from apiserver.storage import log
 from apiserver.storage.bootstrap import Filled
-from apiserver.storage.entry import Change, Entry, Event, Key, Revision, splice
-from apiserver.storage.errors import Compacted, Initializing
+from apiserver.storage.errors import Initializing
 from apiserver.storage.functions import Head
-from apiserver.storage.hub import Wake
 from apiserver.storage.log import RawEntry
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Progress, Replica
-from apiserver.storage.scope import Scope
-from tests.fixtures.valkey import attributes, value
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, splice
+from apiserver.watchcache.errors import Compacted
+from apiserver.watchcache.hub import Wake
+from apiserver.watchcache.scope import Scope
+from tests.fixtures.valkey import index_func, value
 from tests.fixtures.watching import Clock
 
 RESOURCE = "replica.example.com/things"
@@ -40,7 +42,7 @@ class Fed:
         self.seen: list[tuple[bytes, Entry]] = []
         self.replica = Replica(
             RESOURCE,
-            attributes,
+            index_func,
             options=StoreOptions(url="unix:///none"),
             clock=self.clock,
             seen=lambda token, entry: self.seen.append((token, entry)),
@@ -90,10 +92,10 @@ def test_entries_become_events_with_the_states_before_and_after() -> None:
     fed.feed(CREATED, UPDATED, DELETED)
     fed.replica.hub.pump()
     events = watcher.pull()
-    assert [(event.revision, event.change) for event in events] == [
-        (rev(7, 1), Change.CREATED),
-        (rev(7, 2), Change.UPDATED),
-        (rev(7, 3), Change.DELETED),
+    assert [(event.revision, event.type) for event in events] == [
+        (rev(7, 1), EventType.CREATED),
+        (rev(7, 2), EventType.UPDATED),
+        (rev(7, 3), EventType.DELETED),
     ]
     assert events[2].entry.body == splice(value("a", "two"), rev(7, 3))
     assert events[2].previous is events[1].entry

@@ -7,15 +7,16 @@ import json
 
 import pytest
 
-from apiserver.storage import keys
-from apiserver.storage.entry import Change, Event, Key, Revision, splice
-from apiserver.storage.errors import Compacted, Future, Initializing, KeyExists, Moved, TooBig, Unavailable
+from apiserver.storage.errors import Initializing, KeyExists, Moved, TooBig, Unavailable
 from apiserver.storage.functions import Commands
-from apiserver.storage.hub import Wake
-from apiserver.storage.scope import Scope
 from apiserver.storage.store import Store, Write
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Event, EventType, Key, Revision, splice
+from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.hub import Wake
+from apiserver.watchcache.scope import Scope
 from tests.fixtures.proxy import Passage, Proxy
-from tests.fixtures.valkey import Open, Server, attributes, eventually, install, value
+from tests.fixtures.valkey import Open, Server, eventually, index_func, install, value
 
 NEVER = Revision(1 << 62)
 
@@ -375,10 +376,10 @@ async def test_a_watch_gets_every_event_after_its_start_once(store: Store) -> No
     gone = await delete(store, "a", second)
     await eventually(lambda: len(ear.events) == 2)
     told += ear.events
-    assert [(event.revision, event.change) for event in told] == [
-        (first, Change.CREATED),
-        (second, Change.UPDATED),
-        (gone, Change.DELETED),
+    assert [(event.revision, event.type) for event in told] == [
+        (first, EventType.CREATED),
+        (second, EventType.UPDATED),
+        (gone, EventType.DELETED),
     ]
     assert told[1].previous is not None
     assert told[1].previous.revision == first
@@ -400,8 +401,8 @@ async def test_a_replica_that_starts_later_serves_every_revision_of_the_window(
         ]
         mine = store.watch(after=revision, scope=Scope(), sink=Ear())
         theirs = late.watch(after=revision, scope=Scope(), sink=Ear())
-        assert [(e.revision, e.change, e.entry.body, e.previous and e.previous.body) for e in theirs.pull()] == [
-            (e.revision, e.change, e.entry.body, e.previous and e.previous.body) for e in mine.pull()
+        assert [(e.revision, e.type, e.entry.body, e.previous and e.previous.body) for e in theirs.pull()] == [
+            (e.revision, e.type, e.entry.body, e.previous and e.previous.body) for e in mine.pull()
         ]
 
 
@@ -463,7 +464,7 @@ async def test_a_value_that_nobody_can_read_does_not_stop_the_log(
         assert bad is not None
         assert good is not None
         assert (bad.labels, bad.fields) == ({}, ("",))
-        assert good.fields == attributes(value("good"))[1]
+        assert good.fields == index_func(value("good"))[1]
 
 
 async def test_resources_do_not_see_each_other(shared_server: Server, resource: str, opening: Open) -> None:

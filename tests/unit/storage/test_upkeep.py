@@ -7,12 +7,13 @@ import signal
 import pytest
 
 from apiserver import metrics
-from apiserver.storage import keys
-from apiserver.storage.entry import Key, Revision
-from apiserver.storage.errors import Compacted, Unavailable
+from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands
-from apiserver.storage.scope import Scope
 from apiserver.storage.store import Store, Write
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Key, Revision
+from apiserver.watchcache.errors import Compacted
+from apiserver.watchcache.scope import Scope
 from tests.fixtures.valkey import Open, Server, eventually, install, value
 
 OFTEN = {"compaction_seconds": 0.1, "retention_seconds": 0.3, "compaction_least_seconds": 0.0}

@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver.storage import keys
-from apiserver.storage.entry import NO_LABELS, Entry, Key, Revision, splice
-from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, StorageError, Unavailable
+from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, Unavailable
 from apiserver.storage.functions import Answered, Commands, Connection, Disconnected, Failed, Lost, Rejected
 from apiserver.storage.lineage import ServerClock, Session
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.writes import BATCH_BYTES, FLIGHTS, MOST_WAITING, Lane, Write, Writer
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision, splice
+from apiserver.watchcache.errors import StorageError
 from tests.fixtures.valkey import eventually, value
 
 ABSENT = Revision(0)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.storage import blocks
-from apiserver.storage.blocks import Blocks, Frozen
-from apiserver.storage.entry import NO_LABELS, Entry, Key, Revision
+from apiserver.watchcache import blocks
+from apiserver.watchcache.blocks import Blocks, Frozen
+from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 
 NAMES = st.text(alphabet="ab-./0é\U0001f600\U0010ffff", min_size=1, max_size=4)
 

@@ -44,11 +44,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
-from apiserver.storage import scope as scopes
-from apiserver.storage.entry import Event, Revision
-from apiserver.storage.errors import Compacted, StorageError
-from apiserver.storage.mvcc import Index
-from apiserver.storage.scope import Route, Scope
+from apiserver.watchcache import scope as scopes
+from apiserver.watchcache.entry import Event, Revision
+from apiserver.watchcache.errors import Compacted, StorageError
+from apiserver.watchcache.mvcc import Index
+from apiserver.watchcache.scope import Route, Scope
 
 __all__ = ["Dropped", "Hub", "Scope", "Sink", "Wake", "Watcher"]
 

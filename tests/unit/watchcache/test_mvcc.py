@@ -5,12 +5,12 @@ from unittest import mock
 
 import pytest
 
-from apiserver.storage import mvcc, ring
-from apiserver.storage.blocks import Frozen
-from apiserver.storage.entry import Change, Entry, Key, Revision
-from apiserver.storage.errors import Compacted, Future
-from apiserver.storage.mvcc import Diverged, Index
-from apiserver.storage.scope import Scope
+from apiserver.watchcache import mvcc, ring
+from apiserver.watchcache.blocks import Frozen
+from apiserver.watchcache.entry import Entry, EventType, Key, Revision
+from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.mvcc import Diverged, Index
+from apiserver.watchcache.scope import Scope
 from tests.fixtures.log import Log, Record, bodies, revision, told
 
 WIDE = 1 << 30
@@ -138,7 +138,7 @@ def test_the_floor_alone_decides_what_is_gone_whatever_is_physically_left() -> N
         index.view_at(revision(7, 2))
     assert (refused.value.revision, refused.value.floor) == (revision(7, 2), revision(7, 3))
     assert index.view_at(revision(7, 3)).get("ns/a") is not None
-    assert [event.change for event in index.events_after(revision(7, 3)).events] == [Change.DELETED, Change.CREATED]
+    assert [event.type for event in index.events_after(revision(7, 3)).events] == [EventType.DELETED, EventType.CREATED]
 
 
 def test_the_floor_never_goes_back() -> None:

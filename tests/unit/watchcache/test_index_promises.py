@@ -13,11 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from apiserver.storage import blocks, hub, keys, mvcc, ring
-from apiserver.storage.entry import NO_LABELS, Change, Entry, Event, Key, Revision
-from apiserver.storage.errors import Compacted, Future
-from apiserver.storage.hub import Dropped, Scope, Wake
-from apiserver.storage.mvcc import Diverged, View
+from apiserver.watchcache import blocks, hub, keys, mvcc, ring
+from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
+from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.hub import Dropped, Scope, Wake
+from apiserver.watchcache.mvcc import Diverged, View
 from tests.fixtures.log import Log, bodies
 from tests.fixtures.watching import Client, Stage
 
@@ -115,7 +115,7 @@ class IndexAndHub(RuleBasedStateMachine):
             with pytest.raises(Diverged):
                 self.stage.index.apply(record.event())
         key = next(iter(self.log.state), None)
-        unfit = Change.UPDATED if key is None else Change.CREATED
+        unfit = EventType.UPDATED if key is None else EventType.CREATED
         above = Revision(self.log.head + 1)
         with pytest.raises(Diverged):
             self.stage.index.apply(Event(above, unfit, Entry(Key(key or "c"), above, b"{}", NO_LABELS, ("",)), None))

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from apiserver.storage import scope
-from apiserver.storage.entry import Event, Key
-from apiserver.storage.scope import Scope
+from apiserver.watchcache import scope
+from apiserver.watchcache.entry import Event, Key
+from apiserver.watchcache.scope import Scope
 from tests.fixtures.log import Log
 
 

@@ -5,11 +5,11 @@ from unittest import mock
 
 import pytest
 
-from apiserver.storage import ring
-from apiserver.storage.blocks import Blocks
-from apiserver.storage.entry import Key, Revision
-from apiserver.storage.ring import Ring
-from apiserver.storage.scope import Scope
+from apiserver.watchcache import ring
+from apiserver.watchcache.blocks import Blocks
+from apiserver.watchcache.entry import Key, Revision
+from apiserver.watchcache.ring import Ring
+from apiserver.watchcache.scope import Scope
 from tests.fixtures.log import Log
 
 NOTHING = Blocks.of(()).freeze()

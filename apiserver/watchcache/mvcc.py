@@ -30,12 +30,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from apiserver.storage import keys
-from apiserver.storage.blocks import Blocks, Frozen
-from apiserver.storage.entry import Change, Entry, Event, Key, Revision
-from apiserver.storage.errors import Compacted, Future
-from apiserver.storage.ring import Ring, Stretch
-from apiserver.storage.scope import Scope
+from apiserver.watchcache import keys
+from apiserver.watchcache.blocks import Blocks, Frozen
+from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
+from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.ring import Ring, Stretch
+from apiserver.watchcache.scope import Scope
 
 RING_BYTES = 256 << 20
 """Budget of the ring of one resource: about 50,000 changes of 4 KB objects."""
@@ -172,7 +172,7 @@ class Index:
         event.previous = held
         if held is not None:
             _share(event.entry, held)
-        if event.change is Change.DELETED:
+        if event.type is EventType.DELETED:
             self._objects.remove(event.entry.key)
         else:
             self._objects.put(event.entry)
@@ -265,9 +265,9 @@ class Index:
             raise Diverged(f"{event.revision} came after {self._applied}")
         key = event.entry.key
         held = self._objects.get(key)
-        if (held is None) is not (event.change is Change.CREATED):
+        if (held is None) is not (event.type is EventType.CREATED):
             state = "absent" if held is None else f"at {held.revision}"
-            raise Diverged(f"{key} was {event.change.name} at {event.revision}, and is {state}")
+            raise Diverged(f"{key} was {event.type.name} at {event.revision}, and is {state}")
         if held is not None:
             _follows(event, held)
         return held
@@ -312,17 +312,17 @@ class Index:
             like = self._objects.get(key) if before is None else before.entry
             if like is not None:
                 _share(event.entry, like)
-            if event.change is not Change.CREATED and before is not None:
+            if event.type is not EventType.CREATED and before is not None:
                 _follows(event, before.entry)
                 event.previous = before.entry
             elif event.previous is not None:
                 _share(event.previous, event.entry)
-            elif event.change is not Change.CREATED:
+            elif event.type is not EventType.CREATED:
                 told_from, since = at + 1, event.revision
             last[key] = event
         for key, event in last.items():
             held = self._objects.get(key)
-            if held is not None and held.revision == event.revision and event.change is not Change.DELETED:
+            if held is not None and held.revision == event.revision and event.type is not EventType.DELETED:
                 event.entry = held
         return events[told_from:], since
 
@@ -349,8 +349,8 @@ def _undone(state: Frozen, events: Sequence[Event]) -> Frozen:
 
 def _done(state: Frozen, events: Sequence[Event]) -> Frozen:
     """The state after `events`, which are all that followed on `state`, oldest first: the last word on a key counts."""
-    gone = Change.DELETED
-    return _changed(state, {event.entry.key: None if event.change is gone else event.entry for event in events})
+    gone = EventType.DELETED
+    return _changed(state, {event.entry.key: None if event.type is gone else event.entry for event in events})
 
 
 def _changed(state: Frozen, words: Mapping[Key, Entry | None]) -> Frozen:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from apiserver import health
 from apiserver.apimachinery.errors import TextError
 from apiserver.filters.state import Request
-from apiserver.health import Check
+from apiserver.serving import health
+from apiserver.serving.health import Check
 from tests.fixtures.connection import Answer
 from tests.unit.filters.chain import connect
 

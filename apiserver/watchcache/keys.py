@@ -1,10 +1,8 @@
-"""The grammar of storage keys and of the Redis keys of one resource."""
+"""The grammar of storage keys and of revisions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from apiserver.storage.entry import Key, Revision
+from apiserver.watchcache.entry import Key, Revision
 
 EPOCH_BITS = 32
 _N = (1 << EPOCH_BITS) - 1
@@ -30,24 +28,3 @@ def stream_id(rev: int) -> str:
 def parts(rev: int) -> tuple[int, int]:
     """(epoch, n): apart, because a double cannot hold them together."""
     return rev >> EPOCH_BITS, rev & _N
-
-
-@dataclass(frozen=True, slots=True)
-class RedisKeys:
-    """The five keys of one resource; the hash tag keeps them in one slot."""
-
-    objects: str
-    revisions: str
-    log: str
-    meta: str
-    epochs: str
-
-    @classmethod
-    def of(cls, resource: str) -> RedisKeys:
-        """`resource` is `<group>/<plural>`."""
-        tag = f"{{sl:{resource}}}"
-        return cls(f"{tag}:o", f"{tag}:r", f"{tag}:l", f"{tag}:m", f"{tag}:e")
-
-    @property
-    def all(self) -> tuple[str, str, str, str, str]:
-        return self.objects, self.revisions, self.log, self.meta, self.epochs

@@ -5,7 +5,7 @@ import dataclasses
 import msgspec
 import pytest
 
-from apiserver.schema import attributes, canonical
+from apiserver.schema import canonical, indexed
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Field, Integer, Presence, String, Struct
 from tests.unit.schema.gadget import GADGET
@@ -25,32 +25,32 @@ FULL = {
 
 
 def test_labels_and_fields_come_in_declared_order() -> None:
-    read = attributes.reader(RESOURCE)
+    read = indexed.reader(RESOURCE)
     assert read(canonical.encode(GADGET, FULL)) == ({"t": "1", "<": "ü"}, ("n1", "o<x>"))
 
 
 def test_absent_values_are_empty_and_absent_labels_are_shared() -> None:
-    read = attributes.reader(RESOURCE)
+    read = indexed.reader(RESOURCE)
     labels, fields = read(canonical.encode(GADGET, {}))
     assert fields == ("", "")
-    assert labels is attributes.NO_LABELS
+    assert labels is indexed.NO_LABELS
     assert read(b"{}") == ({}, ("", ""))
 
 
 def test_repeated_values_are_one_object_in_memory() -> None:
-    read = attributes.reader(RESOURCE)
+    read = indexed.reader(RESOURCE)
     first, second = (read(canonical.encode(GADGET, FULL))[1] for _ in range(2))
     assert first[0] is second[0]
     assert first[1] is second[1]
 
 
 def test_a_kind_without_selectable_fields_has_labels_only() -> None:
-    read = attributes.reader(dataclasses.replace(RESOURCE, selectable={}))
+    read = indexed.reader(dataclasses.replace(RESOURCE, selectable={}))
     assert read(canonical.encode(GADGET, FULL)) == ({"t": "1", "<": "ü"}, ())
 
 
 def test_one_selectable_field_is_a_tuple_of_one() -> None:
-    read = attributes.reader(dataclasses.replace(RESOURCE, selectable={"owner": "spec.owner"}))
+    read = indexed.reader(dataclasses.replace(RESOURCE, selectable={"owner": "spec.owner"}))
     assert read(canonical.encode(GADGET, FULL))[1] == ("o<x>",)
 
 
@@ -70,7 +70,7 @@ def test_booleans_and_numbers_are_spelled_as_selectors_spell_them(
     assert isinstance(inner.type, Struct)
     changed = dataclasses.replace(inner, type=dataclasses.replace(inner.type, fields=[*inner.type.fields, class_]))
     shape = dataclasses.replace(GADGET, fields=[GADGET.fields[0], changed])
-    read = attributes.reader(
+    read = indexed.reader(
         dataclasses.replace(
             RESOURCE, shape=shape, selectable={"solid": "spec.solid", "rank": "spec.pool.rank", "class": "spec.class"}
         )
@@ -80,5 +80,5 @@ def test_booleans_and_numbers_are_spelled_as_selectors_spell_them(
 
 def test_bytes_that_are_no_object_are_refused() -> None:
     with pytest.raises(msgspec.DecodeError):
-        attributes.reader(RESOURCE)(b'{"spec":{"node":5}}')
+        indexed.reader(RESOURCE)(b'{"spec":{"node":5}}')
     assert Integer().bits == 64

@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from apiserver import listener, server
+from apiserver import server
+from apiserver.serving import listener
 
 
 async def test_the_first_signal_begins_and_the_second_hurries() -> None:

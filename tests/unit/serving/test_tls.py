@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from apiserver import tls
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config import RequestHeader
 from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Verifier, common_name
 from apiserver.filters.state import Peer
+from apiserver.serving import chains, dynamiccertificates, pki
 from tests.fixtures.authorities import ANY, CLIENT, NOW, SERVER, Holder, issue
 
 AT = NOW.timestamp()
@@ -24,7 +24,7 @@ AT = NOW.timestamp()
 
 def accepted(peer: Peer, *roots: Holder, at: float = AT) -> bool:
     try:
-        tls.verifier(b"".join(root.pem for root in roots))(peer, at)
+        chains.verifier(b"".join(root.pem for root in roots))(peer, at)
     except NotAuthentic:
         return False
     return True
@@ -37,7 +37,7 @@ def root() -> Holder:
 
 def test_a_client_of_the_bundles_ca_is_vouched_for_until_the_chain_ends(root: Holder) -> None:
     jane = issue("jane", root, ends=3)
-    verified = tls.verifier(root.pem)(jane.peer, AT)
+    verified = chains.verifier(root.pem)(jane.peer, AT)
     assert verified.certificate == jane.certificate
     assert verified.until == jane.certificate.not_valid_after_utc.timestamp()
 
@@ -99,7 +99,7 @@ def test_a_certificate_is_refused_that_is(root: Holder, why: str) -> None:
 
 def test_intermediates_that_the_client_presents_complete_a_chain_and_bound_its_end(root: Holder) -> None:
     between = issue("between", root, ca=True, ends=2)
-    verified = tls.verifier(root.pem)(issue("jane", between, ends=9).peer, AT)
+    verified = chains.verifier(root.pem)(issue("jane", between, ends=9).peer, AT)
     assert verified.until == between.certificate.not_valid_after_utc.timestamp()
 
 
@@ -115,15 +115,15 @@ def test_time_passes(root: Holder) -> None:
 
 
 def test_a_bundle_that_is_no_pem_is_a_mistake() -> None:
-    with pytest.raises(tls.BadCertificates):
-        tls.verifier(b"nonsense")
+    with pytest.raises(chains.BadCertificates):
+        chains.verifier(b"nonsense")
 
 
 # ---------------------------------------------------------------------------------------------------------------- the dev kit
 
 
-def make_kit(folder: Path, *, hosts: tuple[str, ...] = ("localhost", "127.0.0.1"), now: dt.datetime = NOW) -> tls.Kit:
-    return tls.kit(folder, hosts=hosts, user="admin", groups=["system:masters"], now=now)
+def make_kit(folder: Path, *, hosts: tuple[str, ...] = ("localhost", "127.0.0.1"), now: dt.datetime = NOW) -> pki.Kit:
+    return pki.kit(folder, hosts=hosts, user="admin", groups=["system:masters"], now=now)
 
 
 def test_a_kit_has_a_server_that_its_ca_signed_and_a_client_in_its_groups(tmp_path: Path) -> None:
@@ -131,17 +131,17 @@ def test_a_kit_has_a_server_that_its_ca_signed_and_a_client_in_its_groups(tmp_pa
     subject = kit.client.certificate.subject.rfc4514_string()
     assert "CN=admin" in subject
     assert "O=system:masters" in subject
-    tls.verifier(kit.ca_pem)(Peer.of(der(kit.client.certificate), ()), AT)
+    chains.verifier(kit.ca_pem)(Peer.of(der(kit.client.certificate), ()), AT)
     serving = x509.load_pem_x509_certificate(kit.files.cert.read_bytes())
     names = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
     with pytest.raises(NotAuthentic):
-        tls.verifier(kit.ca_pem)(Peer.of(der(serving), ()), AT)
+        chains.verifier(kit.ca_pem)(Peer.of(der(serving), ()), AT)
 
 
 def der(certificate: x509.Certificate) -> bytes:
-    return ssl.PEM_cert_to_DER_cert(tls.Pair(certificate, None).cert_pem.decode())  # type: ignore[arg-type]
+    return ssl.PEM_cert_to_DER_cert(pki.Pair(certificate, None).cert_pem.decode())  # type: ignore[arg-type]
 
 
 def test_a_second_kit_in_the_folder_is_the_first(tmp_path: Path) -> None:
@@ -159,16 +159,16 @@ def test_only_the_owner_can_read_keys(tmp_path: Path) -> None:
 
 def test_pairs_that_end_soon_are_made_anew_under_the_same_ca(tmp_path: Path) -> None:
     first = make_kit(tmp_path)
-    later = make_kit(tmp_path, now=NOW + dt.timedelta(days=tls.LEAF_DAYS - tls.RENEW_DAYS + 1))
+    later = make_kit(tmp_path, now=NOW + dt.timedelta(days=pki.LEAF_DAYS - pki.RENEW_DAYS + 1))
     assert later.ca_pem == first.ca_pem
     assert later.client.cert_pem != first.client.cert_pem
 
 
 def test_a_ca_that_ends_soon_takes_its_pairs_with_it(tmp_path: Path) -> None:
     first = make_kit(tmp_path)
-    later = make_kit(tmp_path, now=NOW + dt.timedelta(days=tls.CA_DAYS - tls.RENEW_DAYS + 1))
+    later = make_kit(tmp_path, now=NOW + dt.timedelta(days=pki.CA_DAYS - pki.RENEW_DAYS + 1))
     assert later.ca_pem != first.ca_pem
-    tls.verifier(later.ca_pem)(Peer.of(der(later.client.certificate), ()), AT + (tls.CA_DAYS - 20) * 86400)
+    chains.verifier(later.ca_pem)(Peer.of(der(later.client.certificate), ()), AT + (pki.CA_DAYS - 20) * 86400)
 
 
 def test_a_new_host_gets_a_new_serving_pair_and_leaves_the_client_alone(tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, damaged: str) -> None:
     make_kit(tmp_path)
     (tmp_path / damaged).write_text("garbage")
     kit = make_kit(tmp_path)
-    tls.verifier(kit.ca_pem)(Peer.of(der(kit.client.certificate), ()), AT)
-    tls.Certificates(kit.files)
+    chains.verifier(kit.ca_pem)(Peer.of(der(kit.client.certificate), ()), AT)
+    dynamiccertificates.Certificates(kit.files)
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -193,11 +193,11 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, damaged: str) -> None:
 
 def test_changed_files_are_read_again_and_bad_ones_change_nothing(tmp_path: Path) -> None:
     files = make_kit(tmp_path).files
-    certificates = tls.Certificates(files)
+    certificates = dynamiccertificates.Certificates(files)
     context, trust = certificates.context, certificates.trust
     assert not certificates.refresh()
     files.cert.write_text("garbage")
-    with pytest.raises(tls.BadCertificates):
+    with pytest.raises(chains.BadCertificates):
         certificates.refresh()
     assert certificates.context is context
     assert certificates.trust is trust
@@ -210,27 +210,29 @@ def test_changed_files_are_read_again_and_bad_ones_change_nothing(tmp_path: Path
 
 def test_without_ca_bundles_no_certificate_is_asked_for(tmp_path: Path) -> None:
     kit = make_kit(tmp_path)
-    certificates = tls.Certificates(tls.Files(kit.files.cert, kit.files.key))
+    certificates = dynamiccertificates.Certificates(dynamiccertificates.Files(kit.files.cert, kit.files.key))
     assert certificates.context.verify_mode is ssl.CERT_NONE
     assert (certificates.trust.client, certificates.trust.proxy) == (None, None)
 
 
 def test_a_missing_bundle_is_a_mistake(tmp_path: Path) -> None:
     kit = make_kit(tmp_path)
-    with pytest.raises(tls.BadCertificates):
-        tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "gone"))
+    with pytest.raises(chains.BadCertificates):
+        dynamiccertificates.Certificates(
+            dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "gone")
+        )
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
 def test_a_bundle_that_turns_bad_changes_nothing(tmp_path: Path, damage: bytes) -> None:
     files = make_kit(tmp_path).files
-    certificates = tls.Certificates(files)
+    certificates = dynamiccertificates.Certificates(files)
     context, trust = certificates.context, certificates.trust
     assert files.client_ca is not None
     good = files.client_ca.read_bytes()
     files.client_ca.write_bytes(damage)
     for _ in range(2):
-        with pytest.raises(tls.BadCertificates):
+        with pytest.raises(chains.BadCertificates):
             certificates.refresh()
     assert (certificates.context, certificates.trust) == (context, trust)
     files.client_ca.write_bytes(good)
@@ -241,15 +243,19 @@ def test_comments_in_a_bundle_may_be_in_any_language(tmp_path: Path) -> None:
     kit = make_kit(tmp_path)
     bundle = tmp_path / "commented.crt"
     bundle.write_bytes("# Zertifizierungsstelle für Köche\n".encode() + kit.ca_pem)
-    context = tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=bundle)).context
+    context = dynamiccertificates.Certificates(
+        dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=bundle)
+    ).context
     assert len(context.get_ca_certs()) == 1
 
 
 def test_the_context_takes_certificates_of_both_bundles_and_gives_no_tickets(tmp_path: Path) -> None:
     kit, proxy_ca = make_kit(tmp_path), issue("proxy ca", ca=True)
     (tmp_path / "proxy.crt").write_bytes(proxy_ca.pem)
-    files = tls.Files(kit.files.cert, kit.files.key, client_ca=kit.files.client_ca, proxy_ca=tmp_path / "proxy.crt")
-    context = tls.Certificates(files).context
+    files = dynamiccertificates.Files(
+        kit.files.cert, kit.files.key, client_ca=kit.files.client_ca, proxy_ca=tmp_path / "proxy.crt"
+    )
+    context = dynamiccertificates.Certificates(files).context
     assert context.verify_mode is ssl.CERT_OPTIONAL
     assert len(context.get_ca_certs()) == 2
     assert context.num_tickets == 0
@@ -282,8 +288,8 @@ class LookedUp:
             if holder is not None:
                 (folder / name).write_bytes(holder.pem)
             paths.append(folder / name if holder is not None else None)
-        self.files = tls.Files(pair.cert, pair.key, client_ca=paths[0], proxy_ca=paths[1], names=OWN)
-        self.certificates = tls.Certificates(self.files, lambda: self.now)
+        self.files = dynamiccertificates.Files(pair.cert, pair.key, client_ca=paths[0], proxy_ca=paths[1], names=OWN)
+        self.certificates = dynamiccertificates.Certificates(self.files, lambda: self.now)
 
     @property
     def trust(self) -> Trust:
@@ -437,11 +443,13 @@ def test_the_presented_chain_is_read_from_the_handshake(tmp_path: Path, version:
     kit, root = make_kit(tmp_path), issue("root", ca=True)
     jane = issue("jane", issue("between", root, ca=True))
     (tmp_path / "clients.crt").write_bytes(root.pem)
-    server = tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")).context
+    server = dynamiccertificates.Certificates(
+        dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")
+    ).context
     _, far = shake_hands(server, client_context(tmp_path, kit.ca_pem, jane, version=version))
-    assert tls.Chains().peer(far) == jane.peer
+    assert chains.Chains().peer(far) == jane.peer
     _, far = shake_hands(server, client_context(tmp_path, kit.ca_pem, None, version=version))
-    assert tls.Chains().peer(far) is None
+    assert chains.Chains().peer(far) is None
 
 
 class Resumed:
@@ -462,30 +470,32 @@ class Resumed:
 def test_a_resumed_session_is_completed_from_memory_and_never_trusted_for_itself() -> None:
     root = issue("root", ca=True)
     jane = issue("jane", issue("between", root, ca=True))
-    chains = tls.Chains()
+    seen = chains.Chains()
     whole, resumed = Resumed(jane, [jane.der, jane.above[0].der]), Resumed(jane, None)
-    assert chains.peer(resumed) == Peer.of(jane.der, ())  # type: ignore[arg-type]
+    assert seen.peer(resumed) == Peer.of(jane.der, ())  # type: ignore[arg-type]
     assert not accepted(Peer.of(jane.der, ()), root)
-    assert chains.peer(whole) == jane.peer  # type: ignore[arg-type]
-    assert chains.peer(resumed) == jane.peer  # type: ignore[arg-type]
+    assert seen.peer(whole) == jane.peer  # type: ignore[arg-type]
+    assert seen.peer(resumed) == jane.peer  # type: ignore[arg-type]
 
 
 def test_resuming_a_real_session_shows_the_same_peer(tmp_path: Path) -> None:
     kit, root = make_kit(tmp_path), issue("root", ca=True)
     jane = issue("jane", issue("between", root, ca=True))
     (tmp_path / "clients.crt").write_bytes(root.pem)
-    server = tls.Certificates(tls.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")).context
+    server = dynamiccertificates.Certificates(
+        dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")
+    ).context
     client = client_context(tmp_path, kit.ca_pem, jane, version=ssl.TLSVersion.TLSv1_2)
-    chains = tls.Chains()
+    seen = chains.Chains()
     near, far = shake_hands(server, client)
-    assert chains.peer(far) == jane.peer
+    assert seen.peer(far) == jane.peer
     _, far = shake_hands(server, client, session=near.session)
-    assert chains.peer(far) == jane.peer
+    assert seen.peer(far) == jane.peer
 
 
 def test_tls_one_three_is_not_resumed(tmp_path: Path) -> None:
     kit = make_kit(tmp_path)
-    server = tls.Certificates(kit.files).context
+    server = dynamiccertificates.Certificates(kit.files).context
     client = client_context(tmp_path, kit.ca_pem, None, version=ssl.TLSVersion.TLSv1_3)
     near, _ = shake_hands(server, client)
     assert near.session is None or not near.session.has_ticket
@@ -495,7 +505,7 @@ def test_writing_a_private_file_replaces_it_whole(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("old")
     path.chmod(0o644)
-    tls.write_private(path, b"new")
+    pki.write_private(path, b"new")
     assert path.read_bytes() == b"new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]

@@ -15,7 +15,7 @@ Key = NewType("Key", str)
 
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
-Attributes = Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
+IndexFunc = Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
 """Reads labels and the values of the indexed fields out of a stored object's bytes. Handed in by `app`; pure."""
 
 _UID = b',"uid":"'
@@ -71,7 +71,7 @@ class Entry:
         return Entry(self.key, revision, self.body.replace(old, new, 1), self.labels, self.fields)
 
 
-class Change(IntEnum):
+class EventType(IntEnum):
     """The `t` of a log entry."""
 
     CREATED = 0
@@ -85,11 +85,11 @@ class Event:
     `frames` remembers encoded watch frames, so that one encoding serves all watchers.
     """
 
-    __slots__ = ("change", "entry", "frames", "previous", "revision")
+    __slots__ = ("entry", "frames", "previous", "revision", "type")
 
-    def __init__(self, revision: Revision, change: Change, entry: Entry, previous: Entry | None) -> None:
+    def __init__(self, revision: Revision, type_: EventType, entry: Entry, previous: Entry | None) -> None:
         self.revision = revision
-        self.change = change
+        self.type = type_
         self.entry = entry
         self.previous = previous
         self.frames: dict[object, bytes] | None = None

@@ -6,10 +6,10 @@ from unittest import mock
 
 import pytest
 
-from apiserver.storage import hub, ring
-from apiserver.storage.entry import Event, Key, Revision
-from apiserver.storage.errors import Compacted
-from apiserver.storage.hub import Dropped, Hub, Scope, Wake
+from apiserver.watchcache import hub, ring
+from apiserver.watchcache.entry import Event, Key, Revision
+from apiserver.watchcache.errors import Compacted
+from apiserver.watchcache.hub import Dropped, Hub, Scope, Wake
 from tests.fixtures.log import revision
 from tests.fixtures.watching import Client, Stage, turns
 

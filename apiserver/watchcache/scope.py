@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from apiserver.storage.entry import Event, Key
+from apiserver.watchcache.entry import Event, Key
 
 Field = tuple[int, str]
 """The place of an indexed field among the resource's, and a value of it."""

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain
 from operator import attrgetter
 
-from apiserver.storage.entry import Entry
+from apiserver.watchcache.entry import Entry
 
 TYPICAL = 512
 """Entries of a freshly filled block: a copy takes about a microsecond, and 100,000 objects need 200 blocks."""

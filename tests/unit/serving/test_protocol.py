@@ -7,9 +7,10 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from apiserver import config, connections
+from apiserver import config
 from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Peer, Request
+from apiserver.serving import connections
 from tests.fixtures.connection import Connection
 from tests.unit.filters.chain import connect, ids, ok
 

@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from apiserver.storage import scope as scopes
-from apiserver.storage.blocks import Frozen
-from apiserver.storage.entry import Change, Event, Revision
-from apiserver.storage.scope import Scope, Touched
+from apiserver.watchcache import scope as scopes
+from apiserver.watchcache.blocks import Frozen
+from apiserver.watchcache.entry import Event, EventType, Revision
+from apiserver.watchcache.scope import Scope, Touched
 
 LEAST_EVENTS = 1000
 """storage.md B7: a compaction never takes the newest 1,000 entries."""
@@ -218,5 +218,5 @@ class Ring:
 
 def _cost(event: Event) -> int:
     """The current state pays for current entries, so an event pays for what it superseded, and a deletion for its own copy."""
-    own = len(event.entry.body) if event.change is Change.DELETED else 0
+    own = len(event.entry.body) if event.type is EventType.DELETED else 0
     return EVENT_BYTES + own + (len(event.previous.body) if event.previous is not None else 0)

@@ -12,12 +12,13 @@ from typing import cast
 import pytest
 from aiohttp import web
 
-from apiserver import config, server, tls
+from apiserver import config, server
 from apiserver.app import App
-from apiserver.connections import Connections
 from apiserver.filters.drain import Drain
 from apiserver.filters.state import Request
-from apiserver.listener import Listener
+from apiserver.serving import dynamiccertificates, pki
+from apiserver.serving.connections import Connections
+from apiserver.serving.listener import Listener
 from tests.fixtures.connection import Connection
 from tests.unit.filters.chain import ok, outer
 
@@ -26,8 +27,8 @@ AT_ONCE = config.Shutdown(delay_seconds=0, watch_seconds=0)
 
 
 @pytest.fixture(scope="module")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> tls.Kit:
-    return tls.kit(tmp_path_factory.mktemp("kit"), hosts=["localhost"], user="x", groups=[], now=NOW)
+def kit(tmp_path_factory: pytest.TempPathFactory) -> pki.Kit:
+    return pki.kit(tmp_path_factory.mktemp("kit"), hosts=["localhost"], user="x", groups=[], now=NOW)
 
 
 @pytest.fixture
@@ -39,9 +40,9 @@ def sock() -> Iterator[socket.socket]:
 class Rig:
     """A listener on a socket of its own."""
 
-    def __init__(self, kit: tls.Kit, sock: socket.socket) -> None:
+    def __init__(self, kit: pki.Kit, sock: socket.socket) -> None:
         self.connections = Connections(outer(ok), read_peer=lambda _connection: None)
-        certificates = tls.Certificates(kit.files)
+        certificates = dynamiccertificates.Certificates(kit.files)
         self.listener = Listener(sock, protocol=self.connections, context=lambda: certificates.context)
         self.port = sock.getsockname()[1]
         self.client = ssl.create_default_context(cadata=kit.ca_pem.decode())
@@ -68,7 +69,7 @@ class Rig:
 
 
 async def test_a_handshake_that_has_begun_is_finished_after_the_port_was_closed(
-    kit: tls.Kit, sock: socket.socket
+    kit: pki.Kit, sock: socket.socket
 ) -> None:
     rig = Rig(kit, sock)
     rig.listener.open()
@@ -84,7 +85,7 @@ async def test_a_handshake_that_has_begun_is_finished_after_the_port_was_closed(
             rig.connect()
 
 
-async def test_handshakes_that_never_end_are_broken_off(kit: tls.Kit, sock: socket.socket) -> None:
+async def test_handshakes_that_never_end_are_broken_off(kit: pki.Kit, sock: socket.socket) -> None:
     rig = Rig(kit, sock)
     rig.listener.open()
     with rig.connect() as silent:
@@ -94,7 +95,7 @@ async def test_handshakes_that_never_end_are_broken_off(kit: tls.Kit, sock: sock
         assert await asyncio.to_thread(silent.recv, 1) == b""
 
 
-async def test_who_waits_in_the_queue_of_a_shared_socket_is_the_successors(kit: tls.Kit, sock: socket.socket) -> None:
+async def test_who_waits_in_the_queue_of_a_shared_socket_is_the_successors(kit: pki.Kit, sock: socket.socket) -> None:
     first, second = Rig(kit, sock.dup()), Rig(kit, sock.dup())
     first.listener.open()
     first.listener.close()
@@ -104,7 +105,7 @@ async def test_who_waits_in_the_queue_of_a_shared_socket_is_the_successors(kit: 
         second.listener.close()
 
 
-async def test_closing_twice_is_closing(kit: tls.Kit, sock: socket.socket) -> None:
+async def test_closing_twice_is_closing(kit: pki.Kit, sock: socket.socket) -> None:
     rig = Rig(kit, sock)
     rig.listener.close()
     rig.listener.close()
@@ -122,7 +123,7 @@ async def test_connections_fall_silent_a_while_after_their_last_response(monkeyp
         await answered.wait()
         return await ok(request)
 
-    monkeypatch.setattr("apiserver.connections.SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("apiserver.serving.connections.SILENT_SECONDS", 0.05)
     loop = asyncio.get_running_loop()
     connection = Connection(outer(slow))
     asking = asyncio.ensure_future(connection.ask("GET", "/x"))
@@ -179,10 +180,10 @@ class Stopping:
 
 @pytest.mark.parametrize("shared", [True, False])
 async def test_a_shared_socket_is_left_before_watches_end_and_another_after_the_last_request(
-    kit: tls.Kit, sock: socket.socket, shared: bool
+    kit: pki.Kit, sock: socket.socket, shared: bool
 ) -> None:
     app = Stopping(sock)
-    running = server.Server(cast(App, app), tls.Certificates(kit.files), sock, shared=shared)
+    running = server.Server(cast(App, app), dynamiccertificates.Certificates(kit.files), sock, shared=shared)
     running.open()
     await running.stop(server.Stop(), AT_ONCE, request_seconds=1)
     assert app.steps == [("watches end", not shared), ("requests end", not shared), ("requests end", False)]

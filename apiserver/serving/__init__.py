@@ -1,0 +1,1 @@
+"""What serves a process: the socket, handshakes, connections, certificates, health."""

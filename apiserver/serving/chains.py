@@ -1,0 +1,131 @@
+"""Whom a CA bundle vouches for: the chain that a peer showed in its handshake, against one bundle at a time.
+
+Upstream: golang/go `src/crypto/x509/verify.go` (what is asked of a client's chain).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+
+from cryptography import x509
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from apiserver.filters.authenticate import NotAuthentic, Verified, Verifier
+from apiserver.filters.state import Peer
+
+logger = logging.getLogger(__name__)
+
+
+class BadCertificates(Exception):
+    """A file does not hold what it should."""
+
+
+def verifier(pem: bytes) -> Verifier:
+    """A function that finds a chain from a peer's certificate to this bundle and no other."""
+    policy = (
+        verification.PolicyBuilder()
+        .store(verification.Store(certificates(pem)))
+        .extension_policies(ca_policy=_ISSUERS, ee_policy=_CLIENTS)
+    )
+
+    def verify(peer: Peer, at: float) -> Verified:
+        try:
+            leaf = x509.load_der_x509_certificate(peer.leaf)
+            between = [x509.load_der_x509_certificate(der) for der in peer.intermediates]
+            when = dt.datetime.fromtimestamp(at, dt.UTC)
+            found = policy.time(when).build_client_verifier().verify(leaf, between)
+        except verification.VerificationError as e:
+            raise NotAuthentic(f"verifying certificate {_identifier(leaf)} failed: {e}") from None
+        except ValueError as e:
+            raise NotAuthentic(f"the client's certificate cannot be read: {e}") from None
+        ends = min(certificate.not_valid_after_utc for certificate in found.chain)
+        return Verified(leaf, ends.timestamp())
+
+    return verify
+
+
+def _for_clients(
+    _policy: verification.Policy, _certificate: x509.Certificate, usage: x509.ExtendedKeyUsage | None
+) -> None:
+    """No usage stated means any."""
+    if usage is None:
+        return
+    if ExtendedKeyUsageOID.CLIENT_AUTH not in usage and ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE not in usage:
+        raise ValueError("certificate specifies an incompatible key usage")
+
+
+def _is_issuer(
+    _policy: verification.Policy, _certificate: x509.Certificate, constraints: x509.BasicConstraints
+) -> None:
+    if not constraints.ca:
+        raise ValueError("the issuer is no CA")
+
+
+def _may_sign(_policy: verification.Policy, _certificate: x509.Certificate, usage: x509.KeyUsage | None) -> None:
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("the issuer's key may not sign certificates")
+
+
+# Go's rules, not the web's: a client needs no SAN, a CA no key usage, but every certificate that states usages must state ours.
+_CLIENTS = verification.ExtensionPolicy.permit_all().may_be_present(
+    x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, _for_clients
+)
+_ISSUERS = (
+    verification.ExtensionPolicy.permit_all()
+    .require_present(x509.BasicConstraints, verification.Criticality.AGNOSTIC, _is_issuer)
+    .may_be_present(x509.KeyUsage, verification.Criticality.AGNOSTIC, _may_sign)
+    .may_be_present(x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, _for_clients)
+)
+
+
+def _identifier(certificate: x509.Certificate) -> str:
+    return f"SN={certificate.serial_number}, CN={certificate.subject.rfc4514_string()[:256]!r}"
+
+
+def certificates(pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as e:
+        raise BadCertificates(f"no certificates in PEM form: {e}") from None
+
+
+class Chains:
+    """Reads what a peer presented in its handshake.
+
+    A resumed TLS 1.2 session still shows the leaf but no chain (and OpenSSL's session cache cannot be turned off from here), so the
+    intermediates of earlier handshakes are remembered by leaf. They only ever help to find a chain, never to skip the search.
+    """
+
+    REMEMBERED = 4096
+
+    def __init__(self) -> None:
+        self._seen: dict[bytes, tuple[bytes, ...]] = {}
+
+    def peer(self, connection: ssl.SSLObject) -> Peer | None:
+        leaf = connection.getpeercert(binary_form=True)
+        if leaf is None:
+            return None
+        presented = _presented(connection)
+        if presented is None:
+            return Peer.of(leaf, self._seen.get(leaf, ()))
+        intermediates = tuple(presented[1:])
+        if intermediates:
+            self._seen.pop(leaf, None)
+            while len(self._seen) >= self.REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+            self._seen[leaf] = intermediates
+        return Peer.of(leaf, intermediates)
+
+
+def _presented(connection: ssl.SSLObject) -> Sequence[bytes] | None:
+    """The chain as sent, leaf first; None on a resumed session. Public since Python 3.13."""
+    public: Callable[[], Sequence[bytes]] | None = getattr(connection, "get_unverified_chain", None)
+    if public is not None:
+        return public() or None
+    inner = getattr(connection, "_sslobj", None)
+    chain = inner.get_unverified_chain() if inner is not None else None
+    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain] if chain else None

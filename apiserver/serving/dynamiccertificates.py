@@ -1,0 +1,224 @@
+"""What a process serves with and whom it believes, read again when files or the cluster change.
+
+Upstream: kubernetes/apiserver `pkg/server/dynamiccertificates/`.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from apiserver.cluster.requestheader import ClusterTrust
+from apiserver.config import Authentication, RequestHeader, Serving
+from apiserver.filters.authenticate import NO_HEADERS, Trust
+from apiserver.serving.chains import BadCertificates, certificates, verifier
+
+logger = logging.getLogger(__name__)
+
+
+def server_context(
+    *, cert_file: Path, key_file: Path, authorities: Sequence[x509.Certificate] | None
+) -> ssl.SSLContext:
+    """For one generation. The handshake accepts every authority; which of them vouches for what is judged per request.
+
+    None: no client is asked for a certificate. An empty sequence asks for one and refuses whoever has one: authorities are expected that
+    are not known yet, and a connection without its certificate would be nobody's for as long as it lives.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    try:
+        context.load_cert_chain(cert_file, key_file)
+    except (OSError, ssl.SSLError) as e:
+        raise BadCertificates(f"{cert_file} and {key_file} are no certificate with its key: {e}") from None
+    if authorities is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL
+    if authorities:
+        ders = b"".join(authority.public_bytes(serialization.Encoding.DER) for authority in authorities)
+        try:
+            context.load_verify_locations(cadata=ders)
+        except ssl.SSLError as e:
+            raise BadCertificates(f"a CA bundle cannot be used: {e}") from None
+    return context
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The PEM files that a server lives on; an absent one is None. `names` are those of the front proxy of `proxy_ca`."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+    proxy_ca: Path | None = None
+    names: RequestHeader = NO_HEADERS
+
+    @staticmethod
+    def of(serving: Serving, authentication: Authentication) -> Files:
+        client, proxy = authentication.client_ca_file, authentication.request_header.ca_file
+        return Files(
+            Path(serving.cert_file),
+            Path(serving.key_file),
+            client_ca=Path(client) if client else None,
+            proxy_ca=Path(proxy) if proxy else None,
+            names=authentication.request_header,
+        )
+
+    def signature(self) -> tuple[object, ...]:
+        """Changes when a file does."""
+        return tuple(_state_of(path) for path in (self.cert, self.key, self.client_ca, self.proxy_ca))
+
+
+def _state_of(path: Path | None) -> object:
+    if path is None:
+        return None
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+NOT_LOOKED_UP = ClusterTrust(client_ca=None, proxy_ca=None, names=None)
+
+
+class Certificates:
+    """The newest good generation of what the next handshake uses and of whom each request trusts.
+
+    A bundle is that of its file, or else the cluster's; `bundles` says what the cluster's are at the moment, and a change there counts
+    from the next request on. Upstream: kubernetes/apiserver `pkg/server/options/authentication.go` ApplyTo.
+    """
+
+    def __init__(self, files: Files, bundles: Callable[[], ClusterTrust] | None = None) -> None:
+        """Raises BadCertificates."""
+        self._files = files
+        self._bundles = bundles or (lambda: NOT_LOOKED_UP)
+        self._asks = bundles is not None or files.client_ca is not None or files.proxy_ca is not None
+        self._signature: tuple[object, ...] | None = files.signature()
+        self._own = _read_bundles(files)
+        self._cluster = self._seen = NOT_LOOKED_UP
+        self._authorities = _Authorities.of(self._own, files.names, self._cluster)
+        self._trust = self._authorities.trust()
+        self._context = self._make_context(self._authorities)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake."""
+        if self._bundles() is not self._seen:
+            self._follow()
+        return self._context
+
+    @property
+    def trust(self) -> Trust:
+        """For the next request."""
+        if self._bundles() is not self._seen:
+            self._follow()
+        return self._trust
+
+    def _make_context(self, authorities: _Authorities) -> ssl.SSLContext:
+        return server_context(
+            cert_file=self._files.cert,
+            key_file=self._files.key,
+            authorities=authorities.parsed() if self._asks else None,
+        )
+
+    def _follow(self) -> None:
+        """Takes over what the cluster says now, if that is good."""
+        seen = self._seen = self._bundles()
+        authorities = _Authorities.of(self._own, self._files.names, seen)
+        try:
+            trust = authorities.trust()
+        except BadCertificates as e:
+            logger.error("changed authorities of the cluster are not used", extra={"error": str(e)})
+            return
+        try:
+            context = self._make_context(authorities)
+        except BadCertificates as e:
+            # The serving pair is just being replaced. Rights do not wait for that; handshakes do, until the files are looked at.
+            logger.error("handshakes still use the authorities of before", extra={"error": str(e)})
+            context, self._signature = self._context, None
+        self._cluster = seen
+        self._install(authorities, context, trust)
+
+    def refresh(self) -> bool:
+        """Reads the files again if they changed, and says whether they had. While they are bad it raises BadCertificates and keeps
+        what it has."""
+        signature = self._files.signature()
+        if signature == self._signature:
+            return False
+        own = _read_bundles(self._files)
+        authorities = _Authorities.of(own, self._files.names, self._cluster)
+        self._install(authorities, self._make_context(authorities), authorities.trust())
+        self._own, self._signature = own, signature
+        return True
+
+    def _install(self, authorities: _Authorities, context: ssl.SSLContext, trust: Trust) -> None:
+        changed = authorities != self._authorities
+        self._authorities, self._context, self._trust = authorities, context, trust
+        if changed:
+            about = {"clients": _listed(authorities.client), "front_proxy": _listed(authorities.proxy)}
+            logger.info("authorities changed", extra=about)
+
+
+def _read_bundles(files: Files) -> tuple[bytes | None, bytes | None]:
+    return _read(files.client_ca), _read(files.proxy_ca)
+
+
+def _read(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise BadCertificates(f"{path} cannot be read: {e.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Authorities:
+    """The bundles of one generation, as PEM, and the front proxy's names."""
+
+    client: bytes | None
+    proxy: bytes | None
+    names: RequestHeader
+
+    @staticmethod
+    def of(own: tuple[bytes | None, bytes | None], names: RequestHeader, cluster: ClusterTrust) -> _Authorities:
+        """Item by item: what a file says is not looked up."""
+        client, proxy = own
+        if client is None:
+            client = cluster.client_ca
+        if proxy is not None:
+            return _Authorities(client, proxy, names)
+        # Without its list of names every holder of such a certificate would be the front proxy.
+        if cluster.names is None:
+            return _Authorities(client, None, NO_HEADERS)
+        return _Authorities(client, cluster.proxy_ca, cluster.names)
+
+    def parsed(self) -> list[x509.Certificate]:
+        """All, each once. Raises BadCertificates."""
+        return list(
+            dict.fromkeys(ca for pem in (self.client, self.proxy) if pem is not None for ca in certificates(pem))
+        )
+
+    def trust(self) -> Trust:
+        """Raises BadCertificates."""
+        return Trust(
+            client=verifier(self.client) if self.client is not None else None,
+            proxy=verifier(self.proxy) if self.proxy is not None else None,
+            names=self.names,
+        )
+
+
+def _listed(pem: bytes | None) -> str:
+    """For the log."""
+    return "; ".join(
+        f"{ca.subject.rfc4514_string()[:256]} until {ca.not_valid_after_utc:%Y-%m-%d}"
+        for ca in (certificates(pem) if pem is not None else ())
+    )
