@@ -80,7 +80,7 @@ async def _serve(settings: Config, environ: Mapping[str, str]) -> None:
     async def ready(_port: int, _stores: Stores) -> None:
         return None
 
-    async with delegation.opened(settings, environ, failed=stop.signal) as delegates:
+    async with delegation.opened(settings, environ) as delegates:
         certificates = dynamiccertificates.Certificates(
             dynamiccertificates.Files.of(settings.serving, settings.authentication), delegates.bundles
         )

@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from apiserver import tasks
 from apiserver.admission.chain import Chain
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.cluster.access import Access
@@ -57,9 +58,8 @@ def alone(config: Config) -> Delegates:
 
 
 @contextlib.asynccontextmanager
-async def opened(config: Config, environ: Mapping[str, str], *, failed: Callable[[], None]) -> AsyncIterator[Delegates]:
-    """The delegates of `sluice serve`, for as long as it runs. `failed` is called when something that follows the cluster has ended,
-    which is a bug and raised at the end. Raises ClusterError."""
+async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[Delegates]:
+    """The delegates of `sluice serve`, for as long as it runs. Raises ClusterError."""
     delegation = config.delegation
     if delegation.standalone:
         yield alone(config)
@@ -75,9 +75,8 @@ async def opened(config: Config, environ: Mapping[str, str], *, failed: Callable
             clock=time.monotonic,
             sleep=asyncio.sleep,
         )
-        following = [namespaces.run] + ([source.run] if source is not None else [])
-        works = [_after(start.answered, run) for run in following]
-        await stack.enter_async_context(_running(works, failed=failed))
+        following = {"namespaces": namespaces.run} | ({"trust": source.run} if source is not None else {})
+        await stack.enter_async_context(_running(following, after=start.answered))
         access = Access(
             authorization,
             allow_seconds=delegation.allow_seconds,
@@ -115,32 +114,21 @@ async def _clients(
     return made[paths[0]], made[paths[1]]
 
 
-async def _after(event: asyncio.Event, run: Callable[[], Awaitable[None]]) -> None:
-    await event.wait()
-    await run()
-
-
 @contextlib.asynccontextmanager
-async def _running(works: list[Coroutine[Any, Any, None]], *, failed: Callable[[], None]) -> AsyncIterator[None]:
-    """Each as a task. None ends by itself; one that fails all the same must not go unnoticed."""
+async def _running(works: Mapping[str, Callable[[], Awaitable[None]]], *, after: asyncio.Event) -> AsyncIterator[None]:
+    """Each as a task that begins when `after` is set."""
 
-    def ended(task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            logger.critical("the cluster is no longer followed", exc_info=task.exception())
-            failed()
+    async def run(name: str, work: Callable[[], Awaitable[None]]) -> None:
+        await after.wait()
+        await tasks.supervised(work, name=name)
 
-    tasks = [asyncio.create_task(work) for work in works]
-    for task in tasks:
-        task.add_done_callback(ended)
+    running = [asyncio.create_task(run(name, work), name=name) for name, work in works.items()]
     try:
         yield
     finally:
-        for task in tasks:
+        for task in running:
             task.cancel()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 class Source(Protocol):

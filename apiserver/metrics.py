@@ -392,6 +392,9 @@ REBUILDS = Counter(
 STORE_WRITABLE = Gauge(
     "sluice_store_writable", "1 while writes are accepted, 0 while they are answered 503.", "resource"
 )
+TASK_FAILURES = Counter(
+    "sluice_task_failures_total", "Times that a task which must not end failed and was begun again.", "task"
+)
 OBJECT_BYTES = Gauge("sluice_object_bytes", "Bytes of served JSON held in memory.", "resource")
 
 

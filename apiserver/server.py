@@ -16,7 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 
 from apiserver import app as composition
-from apiserver import config
+from apiserver import config, tasks
 from apiserver.app import App
 from apiserver.delegation import Delegates
 from apiserver.schema import indexed
@@ -86,7 +86,9 @@ class Server:
         self._shared = shared
         self._connections = Connections(app.handler, read_peer=Chains().peer)
         self._listener = Listener(sock, protocol=self._connections, context=lambda: certificates.context)
-        self._watching_files = asyncio.get_running_loop().create_task(self._renew())
+        self._watching_files = asyncio.get_running_loop().create_task(
+            tasks.supervised(self._renew, name="certificates")
+        )
 
     @property
     def address(self) -> tuple[str, int]:

@@ -54,8 +54,8 @@ class Reflector:
         return self._items.get(name)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
-        pause = FIRST_PAUSE
+        """Until it is cancelled. Begun again, it lists: what was watched last may be what it could not take in."""
+        self._version, pause = "", FIRST_PAUSE
         while True:
             heard, least = self._heard, 0.0
             try:

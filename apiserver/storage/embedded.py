@@ -25,6 +25,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from apiserver import tasks
+
 logger = logging.getLogger(__name__)
 
 LONGEST_SOCKET_PATH = 100
@@ -133,7 +135,9 @@ class Embedded:
         except BaseException:
             await self.stop()
             raise
-        self._keeper = asyncio.get_running_loop().create_task(self._keep(), name="embedded Valkey")
+        self._keeper = asyncio.get_running_loop().create_task(
+            tasks.supervised(self._keep, name="embedded store"), name="embedded Valkey"
+        )
         return self.url
 
     async def stop(self) -> None:

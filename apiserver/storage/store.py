@@ -14,10 +14,10 @@ import gc
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
-from apiserver import metrics
+from apiserver import metrics, tasks
 from apiserver.storage import bootstrap, functions, lineage, upkeep
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
@@ -39,6 +39,7 @@ __all__ = ["Store", "StoreOptions", "Stores", "Write", "open_stores"]
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.05
+PUMP_PAUSE = 0.05
 STOPPING = "the server is stopping"
 
 
@@ -205,10 +206,12 @@ class Stores(Mapping[str, Store]):
         loop = self._loop
         self._tasks = [
             loop.create_task(self._keep_connected(), name="store"),
-            loop.create_task(self._writer.keep_sweeping(), name="writes"),
+            loop.create_task(tasks.supervised(self._writer.keep_sweeping, name="writes in doubt"), name="writes"),
         ]
         for name, replica in self._replicas.items():
-            self._tasks.append(loop.create_task(_supervised(replica.hub.run), name=f"watches of {name}"))
+            # A watcher's sink that raised was dropped by the hub already: the others do not wait for long.
+            pump = tasks.supervised(replica.hub.run, name="watches", longest_pause=PUMP_PAUSE)
+            self._tasks.append(loop.create_task(pump, name=f"watches of {name}"))
 
     async def ready(self) -> None:
         """Returns when all memory was filled once."""
@@ -247,6 +250,7 @@ class Stores(Mapping[str, Store]):
             except StorageError as error:
                 self._down(str(error))
             except Exception:  # a supervisor: whatever goes wrong, the store must be followed on
+                metrics.TASK_FAILURES.labels("store").inc()
                 logger.exception("the store could not be followed")
                 self._down("internal error")
             if self._closing.is_set():
@@ -301,11 +305,13 @@ class Stores(Mapping[str, Store]):
                         partial(lineage.check_same_server, run_id=session.run_id), partial(self._upkeep.look, session)
                     )
                 )
-                group.create_task(self._writer.run(session))
-                group.create_task(self._upkeep.guard(session))
-                group.create_task(self._upkeep.care(session))
+                for name, run in (
+                    ("settling", self._writer.run), ("guard", self._upkeep.guard), ("upkeep", self._upkeep.care),
+                ):  # fmt: skip
+                    group.create_task(tasks.supervised(partial(run, session), name=name, passing=(StorageError,)))
                 for replica in self._replicas.values():
-                    group.create_task(self._fill(session, replica))
+                    filling = partial(self._fill, session, replica)
+                    group.create_task(tasks.supervised(filling, name="filling", passing=(StorageError,)))
         except* StorageError as errors:
             reason = str(errors.exceptions[0])
         return reason
@@ -341,16 +347,6 @@ class Stores(Mapping[str, Store]):
 
 async def _until_broken(session: Session) -> None:
     raise Disconnected(await session.broken())
-
-
-async def _supervised(run: Callable[[], Awaitable[None]]) -> None:
-    """A watcher's sink that raises was dropped by the hub already: the others go on."""
-    while True:
-        try:
-            await run()
-        except Exception:
-            logger.exception("a watch failed")
-            await asyncio.sleep(0)
 
 
 async def open_stores(

@@ -372,7 +372,8 @@ class Writer:
                 if doubtful:
                     await self._settle(session, doubtful)
             except BaseException:
-                self._doubtful += doubtful  # the next session goes on
+                self._doubtful += doubtful  # the next session goes on, or this task when it is begun again
+                self._doubt.set()
                 raise
 
     async def _settle(self, session: Session, doubtful: Sequence[Pending]) -> None:

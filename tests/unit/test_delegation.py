@@ -15,9 +15,10 @@ from apiserver import config, delegation
 from apiserver.apimachinery.request import User
 from apiserver.cluster import namespaces
 from apiserver.cluster.errors import ClusterError
-from apiserver.cluster.requestheader import ClusterTrust
+from apiserver.cluster.requestheader import ClusterTrust, TrustSource
 from apiserver.filters.request_info import parse
 from tests.fixtures.authorities import issue
+from tests.fixtures.failing import fail_once, failures
 from tests.unit.cluster.plane import Clock, Plane, answer, hang, status, until
 
 POD = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
@@ -156,13 +157,9 @@ def settings(folder: Path, kubeconfig: str, *flags: str, **more: str) -> config.
     return config.parse(words, {})
 
 
-def unexpected() -> None:
-    raise AssertionError("something ended")
-
-
 async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(plane: Plane, tmp_path: Path) -> None:
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
-    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+    async with delegation.opened(asked, {}) as delegates:
         await delegates.ready()
         assert delegates.missing() is None
         assert delegates.bundles is not None
@@ -179,7 +176,7 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
 
 async def test_masters_and_health_are_allowed_without_asking(plane: Plane, tmp_path: Path) -> None:
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), authorization_always_allow_paths="/open*")
-    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+    async with delegation.opened(asked, {}) as delegates:
         masters = User("admin", groups=("system:masters",))
         assert (await delegates.authorizer.authorize(masters, LIST_CLAIMS)).allowed
         assert (await delegates.authorizer.authorize(JANE, parse("GET", "/opening"))).allowed
@@ -197,7 +194,7 @@ async def test_cas_are_looked_up_only_when_a_flag_leaves_one_out(
     )
     (tmp_path / "x.pem").touch()
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), *flags, **more)
-    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+    async with delegation.opened(asked, {}) as delegates:
         assert delegates.bundles is None
         await delegates.ready()
         assert delegates.tokens is not None
@@ -208,7 +205,7 @@ async def test_cas_are_looked_up_only_when_a_flag_leaves_one_out(
 async def test_one_missing_bundle_is_looked_up(plane: Plane, tmp_path: Path) -> None:
     (tmp_path / "x.pem").touch()
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), client_ca_file=str(tmp_path / "x.pem"))
-    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+    async with delegation.opened(asked, {}) as delegates:
         await delegates.ready()
         assert delegates.bundles is not None
 
@@ -216,7 +213,7 @@ async def test_one_missing_bundle_is_looked_up(plane: Plane, tmp_path: Path) -> 
 async def test_two_identities_ask_each_for_its_purpose(plane: Plane, tmp_path: Path) -> None:
     theirs = shutil.copy(plane.kubeconfig({"token": "theirs"}), tmp_path / "theirs")
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), authorization_kubeconfig=str(theirs))
-    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+    async with delegation.opened(asked, {}) as delegates:
         await delegates.ready()
         assert delegates.tokens is not None
         await delegates.tokens.review("t")
@@ -232,7 +229,7 @@ async def test_a_config_map_that_may_not_be_read_is_told_with_the_remedy(
     monkeypatch.setattr(delegation, "DOUBT_SECONDS", 0)
     plane.on(CONFIG_MAP, status(403, "configmaps is forbidden"))
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
-    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+    async with delegation.opened(asked, {}) as delegates:
         with pytest.raises(ClusterError, match="kubectl create rolebinding -n kube-system"):
             await delegates.ready()
 
@@ -241,7 +238,7 @@ async def test_a_config_map_that_is_not_there_yet_is_tolerated(plane: Plane, tmp
     plane.on(CONFIG_MAP, status(404, "not found"))
     plane.on(CONFIG_MAPS, answer(listed()), hang)
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
-    async with delegation.opened(asked, {}, failed=unexpected) as delegates:
+    async with delegation.opened(asked, {}) as delegates:
         await delegates.ready()
         assert delegates.bundles is not None
         assert delegates.bundles() == ClusterTrust(None, None, None)
@@ -250,13 +247,13 @@ async def test_a_config_map_that_is_not_there_yet_is_tolerated(plane: Plane, tmp
 async def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "nonsense").write_text("{}")
     with pytest.raises(ClusterError):
-        async with delegation.opened(settings(tmp_path, str(tmp_path / "nonsense")), {}, failed=unexpected):
+        async with delegation.opened(settings(tmp_path, str(tmp_path / "nonsense")), {}):
             raise AssertionError
 
 
 async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
     asked = config.parse(["dev"], POD)
-    async with delegation.opened(asked, POD, failed=unexpected) as delegates:
+    async with delegation.opened(asked, POD) as delegates:
         await delegates.ready()
         assert (delegates.tokens, delegates.bundles, delegates.missing()) == (None, None, None)
         assert not delegates.admission.plugins
@@ -264,21 +261,16 @@ async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
         assert (await delegates.authorizer.authorize(JANE, parse("POST", "/readyz"))).allowed
 
 
-async def test_what_follows_the_cluster_does_not_end_unnoticed(
-    plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("followed", "name"), [(namespaces.Namespaces, "namespaces"), (TrustSource, "trust")])
+async def test_what_follows_the_cluster_goes_on_when_it_fails(
+    plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, followed: type, name: str
 ) -> None:
-    async def broken(_self: object) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(namespaces.Namespaces, "run", broken)
+    before = failures(name)
+    fail_once(monkeypatch, followed, "run")
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
 
-    async def follow() -> None:
-        noticed = asyncio.Event()
-        async with delegation.opened(asked, {}, failed=noticed.set) as delegates:
-            reading = asyncio.ensure_future(delegates.ready())
-            await noticed.wait()
-            reading.cancel()
-
-    with pytest.raises(RuntimeError, match="a bug"):
-        await follow()
+    async with delegation.opened(asked, {}) as delegates:
+        await delegates.ready()
+        await until(lambda: len(plane.asked(NAMESPACES)) == len(plane.asked(CONFIG_MAPS)) == 2)
+        assert delegates.missing() is None
+    assert failures(name) == before + 1

@@ -84,5 +84,6 @@ def test_the_names_that_dashboards_read_are_there() -> None:
         "sluice_commits_total", "sluice_barrier_duration_seconds", "sluice_tail_lag_seconds", "sluice_watchers",
         "sluice_dropped_watchers_total", "sluice_applied_revision_epoch", "sluice_applied_revision_number",
         "sluice_lost_writes_detected_total", "sluice_consistency_checks_total", "sluice_rebuilds_total",
+        "sluice_task_failures_total",
     ):  # fmt: skip
         assert f"# HELP {name} " in text, name

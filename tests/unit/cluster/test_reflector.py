@@ -12,6 +12,7 @@ import pytest_asyncio
 from apiserver.cluster import reflector
 from apiserver.cluster.client import Client
 from apiserver.cluster.reflector import Reflector
+from tests.fixtures.failing import fail_once
 from tests.unit.cluster.plane import Clock, Feed, Plane, Reply, answer, hang, status, until
 
 PATH = "/api/v1/namespaces"
@@ -297,3 +298,19 @@ async def test_an_empty_list_is_one(story: Story) -> None:
     story.start(answer({"metadata": {"resourceVersion": "7"}, "items": None}), feed)
     await story.follows(feed)
     assert story.changes == [[]]
+
+
+async def test_begun_again_after_a_bug_it_lists(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watched on, it would meet the same event again."""
+    feeds = [Feed(), Feed()]
+    story.start(things(7), feeds[0], things(20, thing("b", 2)), feeds[1])
+    await story.follows(feeds[0])
+    fail_once(monkeypatch, Reflector, "_apply")
+    feeds[0].event("ADDED", thing("a", 8))
+    assert story.task is not None
+    with pytest.raises(RuntimeError):
+        await story.task
+    story.task = asyncio.create_task(story.reflector.run())
+    await story.follows(feeds[1])
+    assert story.asked == ["list", "watch 7", "list", "watch 20"]
+    assert story.names == ["b"]

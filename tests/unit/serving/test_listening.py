@@ -20,6 +20,8 @@ from apiserver.serving import dynamiccertificates, pki
 from apiserver.serving.connections import Connections
 from apiserver.serving.listener import Listener
 from tests.fixtures.connection import Connection
+from tests.fixtures.failing import fail_once, failures
+from tests.fixtures.valkey import eventually
 from tests.unit.filters.chain import ok, outer
 
 NOW = dt.datetime.now(dt.UTC)
@@ -188,3 +190,15 @@ async def test_a_shared_socket_is_left_before_watches_end_and_another_after_the_
     await running.stop(server.Stop(), AT_ONCE, request_seconds=1)
     assert app.steps == [("watches end", not shared), ("requests end", not shared), ("requests end", False)]
     assert app.stopping
+
+
+async def test_certificates_are_looked_at_on_after_a_failure(
+    kit: pki.Kit, sock: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CERTIFICATE_POLL_SECONDS", 0.01)
+    fault, before = fail_once(monkeypatch, dynamiccertificates.Certificates, "refresh"), failures("certificates")
+    running = server.Server(cast(App, Stopping(sock)), dynamiccertificates.Certificates(kit.files), sock, shared=False)
+    running.open()
+    await eventually(lambda: fault.calls >= 3)
+    assert failures("certificates") == before + 1
+    await running.stop(server.Stop(), AT_ONCE, request_seconds=1)

@@ -1,0 +1,104 @@
+"""A bug in what keeps the store in step: it is counted, it goes on, and meanwhile the others do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.storage import bootstrap, upkeep, writes
+from apiserver.storage.embedded import Embedded
+from apiserver.storage.functions import Connection, Failed
+from apiserver.storage.store import Store, Write
+from apiserver.watchcache import hub
+from apiserver.watchcache.entry import Key, Revision
+from tests.fixtures.failing import fail_once, failures
+from tests.fixtures.valkey import Open, Server, eventually, install, value
+
+
+async def create(store: Store, name: str) -> Revision:
+    return (await store.commit(Write(Key(name), value(name), Revision(0), "u"), dry_run=False)).revision
+
+
+@pytest.mark.parametrize(
+    ("task", "owner", "step"),
+    [
+        ("filling", bootstrap, "fill"),
+        ("guard", Connection, "owes_since"),
+        ("upkeep", upkeep.Upkeep, "monitor"),
+        ("upkeep", upkeep.Upkeep, "check"),
+        ("watches", hub.Hub, "tick"),
+        ("writes in doubt", writes.Writer, "sweep"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+async def test_a_task_that_fails_is_begun_again_in_the_same_session(
+    shared_server: Server,
+    resource: str,
+    opening: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    task: str,
+    owner: Any,
+    step: str,
+) -> None:
+    await install(shared_server, resource)
+    fault, before = fail_once(monkeypatch, owner, step), failures(task)
+
+    stores = await opening(shared_server, resource, monitor_seconds=0.1, check_seconds=0.1)
+    await create(stores[resource], "a")
+    await eventually(lambda: fault.calls >= 2)
+    await create(stores[resource], "b")
+
+    assert failures(task) == before + 1
+    assert stores.store_state() is None
+    assert "store not available" not in caplog.text
+
+
+async def test_a_search_for_writes_in_doubt_that_fails_is_begun_again(
+    shared_server: Server, resource: str, opening: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await install(shared_server, resource)
+    store = (await opening(shared_server, resource))[resource]
+    fault, before = fail_once(monkeypatch, writes.Writer, "_settle"), failures("settling")
+    submit = Connection.submit
+
+    def unclear(self: Connection, command: bytes, answered: Any) -> None:
+        monkeypatch.setattr(Connection, "submit", submit)
+        answered(Failed("ERR something in the middle of the function"))
+
+    monkeypatch.setattr(Connection, "submit", unclear)
+    await create(store, "a")
+
+    assert (fault.calls, failures("settling")) == (2, before + 1)
+
+
+async def test_whatever_ends_a_session_the_store_is_followed_on(
+    shared_server: Server, resource: str, opening: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await install(shared_server, resource)
+    store = (await opening(shared_server, resource))[resource]
+    fail_once(monkeypatch, type(store._replica), "feed")
+    before = failures("store")
+
+    write = store.commit(Write(Key("a"), value("a"), Revision(0), "u"), dry_run=False)
+
+    assert (await write).key == "a"
+    assert failures("store") == before + 1
+
+
+async def test_the_keeper_of_the_embedded_store_outlives_a_failed_start(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Embedded(tmp_path_factory.mktemp("e") / "data")
+    await server.start()
+    try:
+        before = failures("embedded store")
+        fail_once(monkeypatch, Embedded, "_launch")
+        first = server.process
+        assert first is not None
+        first.kill()
+        await eventually(lambda: server.process is not first)
+        assert failures("embedded store") == before + 1
+    finally:
+        await server.stop()
