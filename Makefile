@@ -6,7 +6,7 @@ STAMP := $(VENV)/.stamp
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test lint fix types cluster promises differential e2e-kind bench binaries lock clean
+.PHONY: help venv run test lint fix types cluster promises differential hostile e2e-kind bench binaries lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -46,6 +46,9 @@ promises: binaries ## every promise of the API against `sluice dev`, Sluice behi
 
 differential: binaries ## the recorded answers of a real kube-apiserver against Sluice, behind one and asked directly (ARGS=--oracle: that server itself)
 	$(BIN)/python -m tests.e2e.corpus $(ARGS)
+
+hostile: venv ## some minutes of hostile requests, drawn from a seed, against a server of its own (ARGS=--help)
+	$(BIN)/python -m tests.hostile $(ARGS)
 
 e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/e2e/kind/run.sh

@@ -1,0 +1,35 @@
+"""`make hostile`: some minutes of hostile requests against a server of its own. `--seed` repeats a campaign."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import pathlib
+import random
+import sys
+import tempfile
+
+from tests.fixtures.server import dev_server
+from tests.hostile.campaign import Campaign
+from tests.hostile.generator import FAMILIES, Generator
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make hostile", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the requests (default: drawn)")
+    parser.add_argument("--requests", type=int, default=10_000, help="how many are sent")
+    parser.add_argument("--seconds", type=float, help="how long they are sent at most")
+    parser.add_argument("--family", choices=sorted(FAMILIES), help="only these")
+    chosen = parser.parse_args()
+    print(f"seed {chosen.seed}", flush=True)
+    generator = Generator(chosen.seed)
+    requests = (generator.draw(chosen.family) for _ in itertools.count()) if chosen.family else iter(generator)
+    with tempfile.TemporaryDirectory() as folder, dev_server(pathlib.Path(folder)) as server:
+        report = asyncio.run(Campaign(server).run(requests, most=chosen.requests, seconds=chosen.seconds))
+    print(report)
+    return 1 if report.breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

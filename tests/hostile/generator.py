@@ -1,0 +1,559 @@
+"""A seeded stream of hostile requests: one family for each place of a request that a client controls.
+
+A request is drawn as the bytes that go through the socket, so that nothing between here and the server repairs it. Sizes are drawn evenly
+over their logarithm up to the limits of the server, and now and then just above them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import string
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+HEADERS, BODY = 1 << 20, 3 << 20
+"""The limits of a request: its line and headers, and its body."""
+JSON, YAML = "application/json", "application/yaml"
+PATCHES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+GROUP = "resource.sluice.dev"
+ROOT = f"/apis/{GROUP}/v1"
+COLLECTIONS = {
+    "ResourceSlice": f"{ROOT}/resourceslices",
+    "DeviceClass": f"{ROOT}/deviceclasses",
+    "ResourceClaim": f"{ROOT}/namespaces/hostile/resourceclaims",
+    "ResourceClaimTemplate": f"{ROOT}/namespaces/hostile/resourceclaimtemplates",
+}
+SPECS = {
+    "ResourceSlice": {
+        "driver": "gpu.example.com",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "n1",
+        "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "x"}}}],
+    },
+    "DeviceClass": {"config": [{"opaque": {"driver": "gpu.example.com", "parameters": {}}}]},
+    "ResourceClaim": {"devices": {"requests": [{"name": "main", "exactly": {"deviceClassName": "gpu.example.com"}}]}},
+    "ResourceClaimTemplate": {
+        "spec": {"devices": {"requests": [{"name": "main", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
+    },
+}
+ACCEPTS = (
+    JSON,
+    YAML,
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    "*/*",
+)
+INITIAL = "&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+METADATA = (
+    *("labels", "annotations", "ownerReferences", "finalizers", "managedFields", "name", "uid", "generation"),
+    *("creationTimestamp", "resourceVersion", "deletionTimestamp", "x"),
+)
+STANDING = "standing"
+"""The name of an object of each kind that is there all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hostile:
+    """One request as bytes, the family it is of, and whether it is sent by an administrator or by nobody."""
+
+    family: str
+    head: bytes
+    body: bytes = b""
+    anonymous: bool = False
+
+    @property
+    def streams(self) -> bool:
+        """Its answer may go on until the client leaves."""
+        return b"watch" in self.head.split(b"\r\n", 1)[0]
+
+
+class Generator:
+    """Draws requests. The same seed draws the same requests in the same order."""
+
+    def __init__(self, seed: int, *, most: int = BODY) -> None:
+        """`most`: the largest body, in bytes."""
+        self._random = random.Random(seed)
+        self._most = most
+
+    def __iter__(self) -> Iterator[Hostile]:
+        families = sorted(FAMILIES)
+        while True:
+            yield self.draw(self._random.choice(families))
+
+    def draw(self, family: str) -> Hostile:
+        """One request of a family."""
+        return FAMILIES[family](self, family)
+
+    # Sizes and texts.
+
+    def size(self, most: int, *, least: int = 1) -> int:
+        """Evenly over the logarithm, so that small, middling and largest are all drawn often."""
+        if self._random.random() < 0.1:
+            return most
+        return int(least * (most / least) ** self._random.random())
+
+    def text(self, length: int, alphabet: str = string.ascii_lowercase) -> str:
+        """A text of that many characters in which a short piece recurs: cheap to draw, and the worst for most parsers."""
+        piece = "".join(self._random.choices(alphabet, k=self._random.randint(1, 8)))
+        return (piece * (length // len(piece) + 1))[:length]
+
+    def any_text(self, length: int) -> str:
+        """Of characters that escape, quote, count double, or mean something to somebody."""
+        return self.text(
+            length, self.pick(('"\\/', "\x01\x1f\x7f", "é😀\u2028", "<>&'%+", ",;=:!()~*", string.printable))
+        )
+
+    def digits(self, most: int) -> str:
+        return self.pick(("", "-", "+", "0")) + self.text(self.size(most), string.digits)
+
+    def pick(self, of: tuple[str, ...] | list[str]) -> str:
+        return self._random.choice(of)
+
+    def often(self, share: float) -> bool:
+        return self._random.random() < share
+
+    # Requests.
+
+    def request(
+        self,
+        family: str,
+        *,
+        method: str = "GET",
+        path: str | None = None,
+        headers: list[tuple[str, str]] | None = None,
+        body: bytes | None = None,
+        version: str = "HTTP/1.1",
+        anonymous: bool | None = None,
+    ) -> Hostile:
+        lines = [f"{method} {path or self.collection()} {version}", "Host: server"]
+        lines += [f"{name}: {value}" for name, value in headers or []]
+        if body is not None:
+            body = body[: BODY + 4096]
+            lines.append(f"Content-Length: {len(body)}")
+        head = "\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n"
+        return Hostile(family, head, body or b"", self.often(0.3) if anonymous is None else anonymous)
+
+    def collection(self) -> str:
+        return self.pick(list(COLLECTIONS.values()))
+
+    def kind(self) -> str:
+        return self.pick(list(COLLECTIONS))
+
+    def item(self, kind: str) -> str:
+        return f"{COLLECTIONS[kind]}/{STANDING}"
+
+    # Headers.
+
+    def accept(self, family: str) -> Hostile:
+        clauses = (
+            "*",
+            "a/b",
+            "*/*;q=0.1",
+            "a/*",
+            "text/html;q=0.9",
+            "application/json;as=Table",
+            "application/json;q=",
+            ";;;",
+            "q=1e400",
+        )
+        chosen = [self.pick(clauses) for _ in range(self._random.randint(1, 3))]
+        header = ",".join(chosen * (self.size(HEADERS - 4096) // (sum(map(len, chosen)) + len(chosen))))
+        return self.request(
+            family,
+            headers=[("Accept", header)],
+            path=self.pick([self.collection(), "/openapi/v2", "/apis", "/nothing"]),
+        )
+
+    def long_header(self, family: str) -> Hostile:
+        names = (
+            "Authorization", "User-Agent", "Audit-ID", "Range", "If-None-Match", "Accept-Encoding", "Cookie", "Impersonate-User",
+            "Impersonate-Group", "Impersonate-Extra-x%2fy", "X-Remote-User", "X-Remote-Group", "X-Remote-Extra-a", "Content-Type", "Expect",
+            "X-Forwarded-For", "Origin", "Connection", "Kubectl-Command",
+        )  # fmt: skip
+        name = self.pick(names)
+        length = self.size(HEADERS - 4096)
+        values = {
+            "Authorization": self.pick(("Bearer ", "Basic ", "bearer  ", ""))
+            + self.text(length, string.ascii_letters + "._-= "),
+            "Range": "bytes="
+            + self.pick((self.digits(length) + "-", "-" + self.digits(length), ("0-1," * (length // 4))[:-1])),
+            "If-None-Match": ('"a",W/"b",' * (length // 10))[:-1],
+            "Accept-Encoding": ("gzip;q=0.1,*;q=0," * (length // 17))[:-1],
+            "Content-Type": JSON + ";a=b" * (length // 4) + self.pick(("", ";", ';"', ";a")),
+        }
+        value = values.get(name) or self.text(length, string.ascii_letters + ",;=:/%\\ ").strip()
+        path = self.pick(
+            [self.collection(), "/openapi/v3", "/openapi/v2", "/livez", "/readyz", "/metrics", "/api", "/x" * 40]
+        )
+        method = self.pick(("GET", "POST", "PATCH")) if name == "Content-Type" else "GET"
+        return self.request(
+            family, method=method, path=path, headers=[(name, value)], body=b"{}" if method != "GET" else None
+        )
+
+    def many_headers(self, family: str) -> Hostile:
+        name = self.pick(
+            (
+                "Impersonate-Group",
+                "X-Remote-Group",
+                "Accept",
+                "Cookie",
+                "X",
+                "Impersonate-Extra-a",
+                "Authorization",
+                "Audit-ID",
+            )
+        )
+        count = self.size(5000)
+        return self.request(family, headers=[(name, str(at)) for at in range(count)])
+
+    def protocol(self, family: str) -> Hostile:
+        method = self.pick(("INVENT", "CONNECT", "TRACE", "OPTIONS", "HEAD", "get", "A" * self.size(60_000), "PRI"))
+        version = self.pick(("HTTP/0.9", "HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "HTTP/3", "HTTP/1.1.1", "http/1.1", ""))
+        names = ("Transfer-Encoding", "Content-Length", "Upgrade", "Expect", "Connection")
+        values = (
+            "chunked",
+            "identity",
+            "-1",
+            "5,5",
+            self.digits(5000),
+            "websocket",
+            "100-continue",
+            "close, upgrade",
+            "gzip, chunked",
+        )
+        headers = [(self.pick(names), self.pick(values))] if self.often(0.6) else []
+        return self.request(family, method=method, version=version, headers=headers)
+
+    # Paths and queries.
+
+    def path(self, family: str) -> Hostile:
+        length = self.size(HEADERS - 4096)
+        path = self.pick([
+            "/" * length,
+            "/" + self.text(length),
+            f"{ROOT}/resourceslices/" + quote(self.any_text(length // 6)),
+            f"{ROOT}/namespaces/" + self.text(length) + "/resourceclaims",
+            ROOT + "/a" * (length // 2),
+            "/apis/" + "%2e%2e/" * (length // 7),
+            "/" + "%" * length,
+            f"{ROOT}/watch/resourceslices/" + self.text(length),
+            "/readyz?" + "exclude=a&" * (length // 10),
+            "http://" + self.text(length) + "/apis",
+        ])  # fmt: skip
+        return self.request(family, path=path, method=self.pick(("GET", "GET", "DELETE", "PUT")))
+
+    def selector(self, family: str) -> Hostile:
+        names = (
+            "a",
+            "a.b/c",
+            "app",
+            "kubernetes.io/hostname",
+            "metadata.name",
+            "spec.nodeName",
+            "spec.driver",
+            "metadata.namespace",
+        )
+        terms = (
+            "{}={}", "{}!={}", "{} in ({},{})", "{} notin ({})", "!{}", "{}", "{}>{}", "{}==", "{} in (", "{},,{}", "\\{}={}", "{}={}\\,",
+        )  # fmt: skip
+        term = self.pick(terms).format(self.pick(names), self.text(self.size(60)), self.text(self.size(60)))
+        length = self.size(HEADERS - 8192)
+        if self.often(0.3):
+            text = (
+                f"{self.pick(names)} {self.pick(('in', 'notin'))} ({','.join(f'v{at}' for at in range(length // 8))})"
+            )
+        else:
+            text = ",".join([term] * (length // (len(term) + 1) + 1))
+        query = (
+            self.pick(("labelSelector", "fieldSelector"))
+            + "="
+            + quote(text, safe=",=!()/" if self.often(0.8) else "")[:length]
+        )
+        if self.often(0.4):
+            query += "&fieldSelector=metadata.name%3Dstanding"
+        if self.often(0.3):
+            query += "&watch=1&timeoutSeconds=1" + (INITIAL if self.often(0.5) else "")
+        return self.request(family, path=f"{self.collection()}?{query}", method="DELETE" if self.often(0.05) else "GET")
+
+    def query(self, family: str) -> Hostile:
+        length = self.size(HEADERS - 8192)
+        names = (
+            "timeout", "timeoutSeconds", "limit", "continue", "resourceVersion", "resourceVersionMatch", "dryRun", "fieldManager",
+            "fieldValidation", "pretty", "watch", "sendInitialEvents", "includeObject", "propagationPolicy", "gracePeriodSeconds",
+            "allowWatchBookmarks", "orphanDependents", "force", "shardSelector",
+        )  # fmt: skip
+        name = self.pick(names)
+        value = {
+            "timeout": lambda: self.pick(("0s", "1h1m", "0.1ns", "-1s", "1", "9", ".", "µs")) * (length // 4),
+            "continue": lambda: self._token(length),
+        }.get(name, lambda: self.pick((self.digits(length), self.text(length), quote(self.any_text(length // 9)))))()
+        shape = self.pick(("one", "many", "pairs"))
+        if shape == "many":
+            query = f"{name}={value[:50]}&" * (length // (len(name) + 52))
+        elif shape == "pairs":
+            query = "&".join(f"{self.text(3)}{at}" for at in range(min(length // 8, 12_000)))
+        else:
+            query = f"{name}={value}"
+        method = self.pick(("GET", "GET", "POST", "DELETE"))
+        path = self.pick([self.collection(), self.item("DeviceClass"), "/livez", "/openapi/v3"])
+        return self.request(family, method=method, path=f"{path}?{query}", body=b"{}" if method == "POST" else None)
+
+    def _token(self, length: int) -> str:
+        inside = self.pick([
+            json.dumps({"v": "meta.k8s.io/v1", "rv": 1, "start": self.text(length)}),
+            '{"v":"meta.k8s.io/v1","rv":' + "9" * length + ',"start":"a"}',
+            "[" * length,
+            '{"start":' * (length // 9),
+            self.any_text(length // 4),
+        ])  # fmt: skip
+        return base64.urlsafe_b64encode(inside.encode()).rstrip(b"=").decode()[:length]
+
+    # Bodies.
+
+    def object(self, kind: str) -> dict[str, object]:
+        metadata: dict[str, object] = {"name": f"h-{self._random.randrange(1 << 40):x}"}
+        if "namespaces" in COLLECTIONS[kind]:
+            metadata["namespace"] = "hostile"
+        return {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": kind,
+            "metadata": metadata,
+            "spec": json.loads(json.dumps(SPECS[kind])),
+        }
+
+    def json_body(self, family: str) -> Hostile:
+        kind = self.kind()
+        return self._send(family, kind, JSON, self.json_text(kind, self.size(self._most)))
+
+    def _send(self, family: str, kind: str, media: str, body: str) -> Hostile:
+        method, path = ("PUT", self.item(kind)) if self.often(0.3) else ("POST", COLLECTIONS[kind])
+        query = self.pick(
+            ("", "", "?dryRun=All", "?fieldValidation=Strict", "?fieldValidation=Warn", "?fieldManager=" + "m" * 200)
+        )
+        accept = [("Accept", self.pick(ACCEPTS))] if self.often(0.3) else []
+        raw = body.encode("utf-8", "surrogatepass")
+        return self.request(
+            family,
+            method=method,
+            path=path + query,
+            headers=[("Content-Type", media), *accept],
+            body=raw,
+            anonymous=False,
+        )
+
+    def json_text(self, kind: str, length: int) -> str:
+        """An object with one member that was chosen with malice, or no object at all."""
+        obj = self.object(kind)
+        metadata = obj["metadata"]
+        assert isinstance(metadata, dict)
+        hole, filling = "@hole@", self._filling(length)
+        where = self.pick(("member", "metadata", "list", "spec", "opaque", "bare", "raw"))
+        if where == "raw":
+            return self.any_text(length)
+        if where == "bare":
+            return filling
+        if where == "member":
+            obj[self.text(5)] = hole
+        elif where == "metadata":
+            metadata[self.pick(METADATA)] = hole
+        elif where == "list":
+            metadata[self.pick(("ownerReferences", "finalizers"))] = hole
+            filling = self._elements(length)
+        elif where == "spec":
+            spec = obj["spec"]
+            assert isinstance(spec, dict)
+            spec[self.pick([*spec, "devices", "sharedCounters", "nodeSelector", "x"])] = hole
+        else:
+            parameters = {"driver": "gpu.example.com", "parameters": {"p": hole}}
+            obj["spec"] = {"config": [{"opaque": parameters}]} if kind == "DeviceClass" else hole
+        return json.dumps(obj).replace(f'"{hole}"', filling)
+
+    def _filling(self, length: int) -> str:
+        """A JSON value, more or less."""
+        depth = min(length // 2, self.size(20_000))
+        pairs = max(length // 16, 1)
+        return self.pick([
+            json.dumps(self.any_text(length // 3)),
+            '"' + "\\ud800" * (length // 6) + '"',
+            '"' + "\\u0000" * (length // 6) + '"',
+            self.digits(length),
+            self.text(length, string.digits) + "." + self.text(length // 2, string.digits),
+            "1e" + self.digits(min(length, 5000)),
+            "[" * depth + "]" * depth,
+            '{"a":' * depth + "1" + "}" * depth,
+            "[" + ",".join(["{}"] * (length // 3)) + "]",
+            "[" + ",".join(["1"] * (length // 2)) + "]",
+            "{" + ",".join(f'"k{at}":"v"' for at in range(pairs)) + "}",
+            "{" + ",".join(['"same":1'] * pairs) + "}",
+            "{" + ",".join(f'"bad key {at}!":"{self.any_text(3)}"' for at in range(pairs // 2)).replace("\n", "n") + "}",
+            "{" + json.dumps(self.any_text(length // 3)) + ":1}",
+            "[" + ",".join(f"{self.text(300, string.digits)}" for _ in range(max(length // 301, 1))) + "]",
+        ])  # fmt: skip
+
+    def _elements(self, length: int) -> str:
+        """Of a list in metadata: many, and most of them wrong."""
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "p",
+            "uid": "{}",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        element = self.pick(
+            ['""', '"x"', '"a/b/c"', json.dumps(self.text(300)), json.dumps(owner), "{}", "null", '{"controller":true}']
+        )
+        count = max(length // (len(element) + 1), 1)
+        return (
+            "["
+            + ",".join(element.replace("{}", str(at), 1) if element != "{}" else element for at in range(count))
+            + "]"
+        )
+
+    def yaml_body(self, family: str) -> Hostile:
+        kind, length = self.kind(), self.size(self._most)
+        if self.often(0.25):
+            return self._send(family, kind, YAML, self.json_text(kind, length))
+        metadata = f"metadata: {{name: h-{self._random.randrange(1 << 40):x}}}\n"
+        return self._send(family, kind, YAML, metadata + self.yaml_text(length))
+
+    def yaml_text(self, length: int) -> str:
+        depth = min(length // 2, self.size(20_000))
+        bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+            f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
+        )
+        return self.pick([
+            "x: " + "[" * depth + "]" * depth,
+            "x: " + "{a: " * depth + "1" + "}" * depth,
+            "".join(" " * at + "a:\n" for at in range(min(depth, 1500))),
+            "x:\n" + "- " * depth + "1",
+            bomb,
+            "x: &a " + "y" * (length // 2) + "\nz: [" + ",".join(["*a"] * (length // 8)) + "]",
+            "\n".join(f"k{at}: v" for at in range(length // 8)),
+            "same: 1\n" * (length // 8),
+            f"? {self.text(min(length, 5000), string.digits)}\n: 1\n" * self._random.randint(1, 20),
+            "x: !!binary " + self.text(length),
+            "x: !<tag:" + self.text(length) + "> y",
+            "x: |\n" + " \n" * (length // 2),
+            'x: "' + "\\x41" * (length // 4) + '"',
+            "x: '" + "''" * (length // 2) + "'",
+            "&a " * (length // 3) + "x",
+            "<<: [" + "{a: 1}," * (length // 7) + "]",
+            "---\nx: 1\n" * (length // 9),
+            "x: " + self.digits(length),
+            "x: " + "1:" * (length // 2) + "1",
+            "#" * length,
+            "\t" * length,
+            "x: 0x" + self.text(length, string.hexdigits),
+            "? " * depth,
+            self.any_text(length),
+        ])  # fmt: skip
+
+    def patch(self, family: str) -> Hostile:
+        kind, length = self.kind(), self.size(self._most)
+        media = self.pick(PATCHES)
+        text = self._operations(length) if media == PATCHES[0] and self.often(0.8) else self._merging(kind, length)
+        query = self.pick(("", "", "?dryRun=All", "?fieldValidation=Strict", "?fieldManager=m&force=true"))
+        raw = text.encode("utf-8", "surrogatepass")
+        return self.request(
+            family,
+            method="PATCH",
+            path=self.item(kind) + query,
+            headers=[("Content-Type", media)],
+            body=raw,
+            anonymous=False,
+        )
+
+    def _operations(self, length: int) -> str:
+        operations = (
+            {"op": "add", "path": "/metadata/finalizers/0", "value": "example.com/x"},
+            {"op": "add", "path": "/spec/config/-", "value": {}},
+            {"op": "copy", "from": "/spec", "path": "/metadata/annotations"},
+            {"op": "copy", "from": "/metadata", "path": "/x"},
+            {"op": "move", "from": "/spec", "path": "/x"},
+            {"op": "test", "path": "/spec", "value": self.text(min(length, 50))},
+            {"op": "test", "path": "", "value": {}},
+            {"op": "remove", "path": "/" + "a/" * min(length // 2, 3000)},
+            {"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}},
+            {"op": "add", "path": "/metadata/annotations/~1~0" + self.text(20), "value": "v"},
+            {"op": "add", "path": "/metadata/finalizers/" + "9" * min(length, 5000), "value": "v"},
+        )
+        chosen = [json.dumps(self._random.choice(operations)) for _ in range(self._random.randint(1, 4))]
+        first = '{"op":"add","path":"/metadata/finalizers","value":[' + ",".join(['"a/b"'] * (length // 12)) + "]}"
+        return "[" + ",".join([first, *(chosen * max(1, min(length // 2 // sum(map(len, chosen)), 12_000)))]) + "]"
+
+    def _merging(self, kind: str, length: int) -> str:
+        depth = min(length // 8, self.size(20_000))
+        return self.pick([
+            '{"spec":' * depth + "null" + "}" * depth,
+            '{"metadata":{"annotations":' + self._filling(length) + "}}",
+            '{"metadata":{"labels":' + self._filling(length) + "}}",
+            '{"metadata":{"finalizers":' + self._elements(length) + "}}",
+            '{"spec":{"config":[{"opaque":{"driver":"gpu.example.com","parameters":{"p":' + self._filling(length) + "}}}]}}",
+            self._filling(length),
+            self.json_text(kind, length),
+        ])  # fmt: skip
+
+    def delete_options(self, family: str) -> Hostile:
+        options = (
+            '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x"},"x":'
+            + self._filling(self.size(self._most))
+            + "}"
+        )
+        body = options if self.often(0.7) else self._filling(self.size(self._most))
+        media = self.pick((JSON, YAML, ""))
+        headers = [("Content-Type", media)] if media else []
+        path = f"{self.collection()}/{self.text(8)}"
+        return self.request(
+            family,
+            method="DELETE",
+            path=path,
+            headers=headers,
+            body=body.encode("utf-8", "surrogatepass"),
+            anonymous=False,
+        )
+
+    def reading(self, family: str) -> Hostile:
+        """What is stored, in each form."""
+        kind = self.kind()
+        path = self.pick(
+            [
+                COLLECTIONS[kind],
+                self.item(kind),
+                COLLECTIONS[kind] + "?limit=3",
+                COLLECTIONS[kind] + "?watch=1&timeoutSeconds=1",
+            ]
+        )
+        headers = [("Accept", self.pick(ACCEPTS))]
+        if self.often(0.4):
+            headers.append(("Accept-Encoding", "gzip"))
+        if self.often(0.3):
+            path += ("&" if "?" in path else "?") + self.pick(
+                ("pretty=1", "includeObject=Object", "includeObject=None")
+            )
+        return self.request(family, path=path, headers=headers, anonymous=False)
+
+
+FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
+    "accept": Generator.accept,
+    "long header": Generator.long_header,
+    "many headers": Generator.many_headers,
+    "protocol": Generator.protocol,
+    "path": Generator.path,
+    "selector": Generator.selector,
+    "query": Generator.query,
+    "json": Generator.json_body,
+    "yaml": Generator.yaml_body,
+    "patch": Generator.patch,
+    "delete options": Generator.delete_options,
+    "reading": Generator.reading,
+}
