@@ -25,7 +25,7 @@ NAME_ATTEMPTS = 8
 async def create(services: Services, call: Call) -> Any:
     """One new object; 201 with it as stored."""
     exchange = call.exchange
-    representation = rendering.negotiate(call)
+    answer = rendering.negotiate(services, call)
     body.check_content_type(exchange.content_type)
     raw = await exchange.body()
     wanted = options.parse_create(exchange.query)
@@ -40,7 +40,7 @@ async def create(services: Services, call: Call) -> Any:
     )
     lifecycle.settle_namespace(call, obj)
     stored = await new_object(services, call, obj, dry_run=wanted.dry_run)
-    return await rendering.single(call, representation, stored, code=201, now=services.now())
+    return await answer.single(stored, code=201)
 
 
 async def new_object(services: Services, call: Call, obj: Object, *, dry_run: bool) -> bytes:

@@ -35,17 +35,17 @@ AT_ONCE = 64
 
 async def delete(services: Services, call: Call) -> Any:
     """Removes the object, or marks it as deleting while finalizers remain; answers with it either way."""
-    representation = rendering.negotiate(call)
+    answer = rendering.negotiate(services, call)
     wanted = await _options(call)
     entry, removed = await delete_one(services, call, call.info.name, wanted, admitted_as=call.info.name)
     code = 202 if not removed and wanted.orphan_dependents is False else 200
-    return await rendering.single(call, representation, entry.body, code=code, now=services.now())
+    return await answer.single(entry.body, code=code)
 
 
 async def delete_collection(services: Services, call: Call) -> Any:
     """Deletes what a list selects, object by object; answers with the list as it was."""
     exchange = call.exchange
-    representation = rendering.negotiate(call)
+    answer = rendering.negotiate(services, call)
     listed = options.parse_list(exchange.query, watch=False)
     chosen = selection.select(call, listed)
     wanted = await _options(call)
@@ -54,14 +54,8 @@ async def delete_collection(services: Services, call: Call) -> Any:
     for start in range(0, len(page.entries), AT_ONCE):
         batch = page.entries[start : start + AT_ONCE]
         await _all(delete_one(services, call, e.name, wanted, admitted_as="", key=e.key) for e in batch)
-    return await rendering.listing(
-        call,
-        representation,
-        page.entries,
-        revision=page.revision,
-        continue_token=page.continue_token,
-        remaining=page.remaining,
-        now=services.now(),
+    return await answer.listing(
+        page.entries, revision=page.revision, continue_token=page.continue_token, remaining=page.remaining
     )
 
 

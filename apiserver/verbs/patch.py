@@ -22,7 +22,7 @@ async def patch(services: Services, call: Call) -> Any:
     """The stored object becomes what the patch makes of it; an absent object is 404 before the patch is even read."""
     exchange = call.exchange
     kind = body.patch_type(exchange.content_type)
-    representation = rendering.negotiate(call)
+    answer = rendering.negotiate(services, call)
     raw = await exchange.body()
     wanted = options.parse_patch(exchange.query, apply=False)
     order = replace.Order(
@@ -33,7 +33,7 @@ async def patch(services: Services, call: Call) -> Any:
         preconditioned=False,
     )
     stored = await replace.replace(services, call, order)
-    return await rendering.single(call, representation, stored, now=services.now())
+    return await answer.single(stored)
 
 
 def _change(services: Services, call: Call, *, kind: str, raw: bytes, wanted: PatchOptions) -> replace.ChangeFunction:

@@ -30,7 +30,7 @@ CONTINUE_WITH_VERSION = "specifying resource version is not allowed when using c
 
 async def get(services: Services, call: Call) -> Any:
     """One object: the newest, any, or one not older than a version."""
-    representation = rendering.negotiate(call)
+    answer = rendering.negotiate(services, call)
     wanted = options.parse_get(call.exchange.query)
     key = lifecycle.key_of(call, call.info.name)
     with failures.translated(call.info):
@@ -38,24 +38,18 @@ async def get(services: Services, call: Call) -> Any:
         entry = call.store.view().get(key)
     if entry is None:
         raise rendering.gone(call, call.info.name)
-    return await rendering.single(call, representation, entry.body, now=services.now())
+    return await answer.single(entry.body)
 
 
 async def list_(services: Services, call: Call) -> Any:
     """A collection, whole or in chunks of one snapshot."""
-    representation = rendering.negotiate(call)
+    answer = rendering.negotiate(services, call)
     wanted = options.parse_list(call.exchange.query, watch=False)
     chosen = selection.select(call, wanted)
     with failures.translated(call.info):
         found = await page(call, wanted, chosen)
-    return await rendering.listing(
-        call,
-        representation,
-        found.entries,
-        revision=found.revision,
-        continue_token=found.continue_token,
-        remaining=found.remaining,
-        now=services.now(),
+    return await answer.listing(
+        found.entries, revision=found.revision, continue_token=found.continue_token, remaining=found.remaining
     )
 
 

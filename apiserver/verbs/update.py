@@ -18,7 +18,7 @@ from apiserver.wire import body
 async def update(services: Services, call: Call) -> Any:
     """The stored object, or the part that a subresource owns, becomes what the body says."""
     exchange = call.exchange
-    representation = rendering.negotiate(call)
+    answer = rendering.negotiate(services, call)
     raw = await exchange.body()
     wanted = options.parse_update(exchange.query)
     body.check_content_type(exchange.content_type)
@@ -45,7 +45,7 @@ async def update(services: Services, call: Call) -> Any:
         preconditioned=True,
     )
     stored = await replace.replace(services, call, order)
-    return await rendering.single(call, representation, stored, now=services.now())
+    return await answer.single(stored)
 
 
 def _private(sent: Object) -> Object:
