@@ -23,6 +23,7 @@ from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.state import Handler, Request
 from apiserver.resources import RESOURCES
+from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Resource
 from apiserver.serving import health
 from apiserver.serving.health import Check
@@ -96,6 +97,8 @@ def build(
         new_uid=uuids,
         watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
         admission=delegates.admission,
+        gates=Gates(gate for resource in served.values() for gate in resource.gates),
+        namespace_labels=delegates.namespace_labels,
     )
     documents = _documents(app, list(served.values()), delegates=delegates)
     handler = _dispatch(served, services, documents=documents, others=_others(list(served.values()), documents))

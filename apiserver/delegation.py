@@ -42,11 +42,12 @@ async def _at_once() -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
-    returns when that is nothing."""
+    returns when that is nothing. `namespace_labels` are None for a namespace that is not known here."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
     admission: Chain = field(default_factory=Chain)
+    namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
     bundles: Callable[[], ClusterTrust] | None = None
     missing: Callable[[], str | None] = lambda: None
     ready: Callable[[], Awaitable[None]] = _at_once
@@ -87,6 +88,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             authorizer=Delegated(access, always_allowed=delegation.always_allowed),
             tokens=Tokens(authentication, ttl=delegation.token_seconds, clock=time.monotonic),
             admission=Chain((NamespaceLifecycle(namespaces),)),
+            namespace_labels=namespaces.labels,
             bundles=(lambda: source.current) if source is not None else None,
             missing=start.missing,
             ready=start.ready,

@@ -38,6 +38,11 @@ class Namespaces:
         """As the copy has it, which may be a moment old."""
         return self._reflector.get(name)
 
+    def labels(self, name: str) -> Mapping[str, str] | None:
+        """Those of the namespace as the copy has it, None when it has none of that name."""
+        found = self.lookup(name)
+        return None if found is None else (found.get("metadata") or {}).get("labels") or {}
+
     async def ask(self, name: str) -> Namespace | None:
         """As the API server has it now; None when there is none. Raises ClusterError."""
         if names.dns_label(name):

@@ -11,6 +11,7 @@ from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.resources import _columns, _configuration, _formats
 from apiserver.resources._formats import MODEL
 from apiserver.schema import shapes
+from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
 
@@ -97,7 +98,7 @@ def _name_check(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the sig
     return [] if prefix else names.dns_subdomain(name, unit="bytes")
 
 
-def _validate(new: Object, old: Object | None) -> list[FieldError]:
+def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
     """The limit on the length of parameters came late: a list that is stored like this keeps what it has."""
     config = new["spec"].get("config") or []
     if len(config) > _configuration.CONFIGS:
@@ -121,6 +122,5 @@ RESOURCE = Resource(
     columns=(_columns.NAME, _columns.AGE),
     tracks_generation=True,
     name_check=_name_check,
-    validate=lambda new: _validate(new, None),
-    validate_update=_validate,
+    validate=_validate,
 )

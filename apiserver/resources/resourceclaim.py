@@ -15,6 +15,7 @@ from apiserver.resources import _allocation, _columns, _device_requests, _format
 from apiserver.resources._formats import MODEL, itself
 from apiserver.schema import canonical, shapes
 from apiserver.schema import validate as declared
+from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Object, Resource, Subresource
 from apiserver.schema.types import Field, ListOf, ListType, Presence, RawJSON, String, Struct
 
@@ -229,7 +230,9 @@ RESOURCE_CLAIM = Struct(
 # --- Hooks -----------------------------------------------------------------------------------------------------------
 
 
-def _validate_update(new: Object, old: Object) -> list[FieldError]:
+def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
+    if old is None:
+        return []
     return _immutability.immutable(_device_requests.RESOURCE_CLAIM_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
 
 
@@ -246,15 +249,20 @@ _ALWAYS_CHECKED = _only(_RESERVED_FOR, _DEVICES)
 _CHECKED_WHEN_NEW = _only(_ALLOCATION)
 
 
+def _status(obj: Object | None) -> dict[str, Any]:
+    """The status of a claim, to read and to change; an empty one when it has none."""
+    return (obj.get("status") if obj is not None else None) or {}
+
+
 def _allocated(status: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
     devices = (status.get("allocation") or {}).get("devices") or {}
     return {_device_id(result) for result in devices.get("results") or ()}
 
 
-def _prepare_status(new: Object, old: Object) -> None:
+def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
     """Takes out what is reported of devices that this write deallocates."""
-    status = new.get("status") or {}
-    gone = _allocated(old.get("status") or {}) - _allocated(status)
+    status, stored = _status(new), _status(old)
+    gone = _allocated(stored) - _allocated(status)
     if not gone or not status.get("devices"):
         return
     kept = [device for device in status["devices"] if _device_id(device) not in gone]
@@ -264,8 +272,8 @@ def _prepare_status(new: Object, old: Object) -> None:
         del status["devices"]
 
 
-def _validate_status(new: Object, old: Object) -> list[FieldError]:
-    status, stored, path = new.get("status") or {}, old.get("status") or {}, ROOT.child("status")
+def _validate_status(context: Context, new: Object, old: Object | None) -> list[FieldError]:
+    status, stored, path = _status(new), _status(old), ROOT.child("status")
     found = declared.validate(_ALWAYS_CHECKED, new)
     found += _unallocated(status, path.child("devices"))
     found += _reservations(new, status, stored, path.child("reservedFor"))
@@ -352,5 +360,5 @@ RESOURCE = Resource(
     has_status=True,
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
-    validate_update=_validate_update,
+    validate=_validate,
 )

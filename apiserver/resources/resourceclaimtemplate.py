@@ -14,6 +14,7 @@ from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.resources import _columns, _device_requests, _immutability
 from apiserver.resources._formats import MODEL
 from apiserver.schema import shapes
+from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Field, Presence, Struct
 
@@ -86,7 +87,9 @@ TEMPLATE = Struct(
 )
 
 
-def _validate_update(new: Object, old: Object) -> list[FieldError]:
+def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
+    if old is None:
+        return []
     return _immutability.immutable(TEMPLATE_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
 
 
@@ -98,5 +101,5 @@ RESOURCE = Resource(
     shape=TEMPLATE,
     columns=(_columns.NAME, _columns.AGE),
     name_check=names.subdomain_name,
-    validate_update=_validate_update,
+    validate=_validate,
 )

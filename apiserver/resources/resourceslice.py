@@ -14,6 +14,7 @@ from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.resources import _columns, _devices, _formats
 from apiserver.resources._formats import MODEL, by_name
 from apiserver.schema import shapes
+from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, Presence, String, Struct
 
@@ -275,7 +276,7 @@ def _listed(obj: Object | None) -> list[dict[str, Any]]:
     return devices
 
 
-def _prepare(new: Object, old: Object | None) -> None:
+def _prepare(context: Context, new: Object, old: Object | None) -> None:
     """Drops the fields of features that are off in 1.36 unless the stored object uses the feature. Clients are not told."""
     stored, devices = _listed(old), _listed(new)
     lists = [device for device in devices if _devices.has_list_attribute(device)]
@@ -287,7 +288,7 @@ def _prepare(new: Object, old: Object | None) -> None:
             device.pop("nodeAllocatableResourceMappings", None)
 
 
-def _validate(new: Object, old: Object | None) -> list[FieldError]:
+def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
     """Taints stand here because those that a stored device of the same name has already are not judged again."""
     stored: dict[str, Any] = {}
     for device in _listed(old):
@@ -301,7 +302,7 @@ def _validate(new: Object, old: Object | None) -> list[FieldError]:
     return found
 
 
-def _warnings(new: Object, old: Object | None) -> list[str]:
+def _warnings(context: Context, new: Object, old: Object | None) -> list[str]:
     driver = new["spec"].get("driver", "")
     if driver == driver.lower():
         return []
@@ -365,9 +366,7 @@ RESOURCE = Resource(
     tracks_generation=True,
     rechecks_metadata=False,
     name_check=names.subdomain_name,
-    prepare_create=lambda new: _prepare(new, None),
-    prepare_update=_prepare,
-    validate=lambda new: _validate(new, None),
-    validate_update=_validate,
+    prepare=_prepare,
+    validate=_validate,
     warnings=_warnings,
 )

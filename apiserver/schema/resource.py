@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from apiserver.apimachinery.errors import GroupKind, GroupResource
 from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.schema.context import Context
+from apiserver.schema.featuregate import Gate
 from apiserver.schema.types import Struct
 
 Object = dict[str, Any]
 """A decoded API object. Handlers own the one they were given; a stored one is never changed in place."""
+
+Prepare = Callable[[Context, Object, Object | None], None]
+Validate = Callable[[Context, Object, Object | None], Iterable[FieldError]]
+Warn = Callable[[Context, Object, Object | None], Iterable[str]]
+"""Hooks see the new object and the stored one, which is None on create. They are pure but for `new`, and run in threads too."""
+
+
+def _nothing(context: Context, new: Object, old: Object | None) -> None:
+    return None
+
+
+def _no_errors(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:
+    return ()
+
+
+def _no_warnings(context: Context, new: Object, old: Object | None) -> Iterable[str]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +49,13 @@ class Column:
 class Subresource:
     """A part of the object with its own endpoint. Writing it takes the members named in `owns` from the request and keeps the rest.
 
-    `prepare(new, old)` and `validate(new, old)` work as the kind's own hooks do.
+    `prepare` and `validate` work as the kind's own hooks do; there is always a stored object.
     """
 
     name: str
     owns: tuple[str, ...]
-    prepare: Callable[[Object, Object], None] = lambda new, old: None
-    validate: Callable[[Object, Object], list[FieldError]] = lambda new, old: []
-
-
-def _nothing(*_: Any) -> None:
-    return None
-
-
-def _no_errors(*_: Any) -> list[FieldError]:
-    return []
-
-
-def _no_warnings(*_: Any) -> list[str]:
-    return []
+    prepare: Prepare = _nothing
+    validate: Validate = _no_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +65,14 @@ class Resource:
     `group` is empty in the declaration and filled in by `app` from the configuration (`dataclasses.replace`).
     Hooks run on decoded objects of the served version; all have safe defaults:
 
-        prepare_create(new)              after decoding and defaulting, before validation; may change `new`
-        prepare_update(new, old)         the same for PUT and PATCH on the main endpoint
-        validate(new)                    rules that the shape cannot declare, on create
-        validate_update(new, old)        the same on update; the shape's declared rules and immutability run by themselves
+        prepare(context, new, old)       after decoding and defaulting, before validation; may change `new`
+        validate(context, new, old)      rules that the shape cannot declare; the shape's declared rules and immutability run by
+                                         themselves
+        warnings(context, new, old)      texts for Warning headers
+        gates                            the feature gates that the hooks ask about
         validate_shape_on_update         False where upstream checks an update for immutability only (claims)
         rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
                                          it shows in how often a metadata error is listed
-        warnings(new, old)               texts for Warning headers, `old` None on create
 
     `selectable` maps a field label to the path of its value ("spec.nodeName"); `metadata.name` and, for namespaced kinds,
     `metadata.namespace` are always selectable. `own_field_labels` words an unknown label as upstream does for a kind that registers
@@ -90,11 +97,10 @@ class Resource:
     name_check: Callable[[str, bool], list[str]] | None = None
     validate_shape_on_update: bool = True
     rechecks_metadata: bool = True
-    prepare_create: Callable[[Object], None] = _nothing
-    prepare_update: Callable[[Object, Object], None] = _nothing
-    validate: Callable[[Object], list[FieldError]] = _no_errors
-    validate_update: Callable[[Object, Object], list[FieldError]] = _no_errors
-    warnings: Callable[[Object, Object | None], list[str]] = _no_warnings
+    gates: Sequence[Gate] = ()
+    prepare: Prepare = _nothing
+    validate: Validate = _no_errors
+    warnings: Warn = _no_warnings
 
     @property
     def list_kind(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from apiserver.admission import chain
 from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
 from apiserver.wire.response import Exchange
@@ -17,7 +18,7 @@ class Services:
     """Everything that outlives a request. Clocks, randomness and ids are here so that tests can hold them still.
 
     `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
-    that names none.
+    that names none; `namespace_labels` are None where the namespace is not known.
     """
 
     kinds: Mapping[str, Resource]
@@ -27,6 +28,8 @@ class Services:
     new_uid: Callable[[], str]
     watch_seconds: Callable[[], float]
     admission: chain.Chain = field(default_factory=chain.Chain)
+    gates: Gates = field(default_factory=Gates)
+    namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,15 +77,9 @@ async def new_object(services: Services, call: Call, obj: Object, *, dry_run: bo
 async def _commit(services: Services, call: Call, change: Attributes, *, dry_run: bool) -> bytes:
     resource, obj = call.resource, change.object
     assert obj is not None
-    lifecycle.prepare_create(resource, obj)
-    name = obj["metadata"].get("name", "")
-    found = lifecycle.creation_errors(resource, obj)
-    if found:
-        raise errors.invalid(resource.group_kind, name, found)
-    for text in resource.warnings(obj, None):
-        call.exchange.warnings.add(text)
+    await lifecycle.check_create(services, call, obj)
     await services.admission.validate(change)
-    key = lifecycle.key_of(call, name)
+    key = lifecycle.key_of(call, obj["metadata"].get("name", ""))
     stated = _stated_version(obj)
     if stated and not dry_run:
         raise errors.raw("resourceVersion should not be set on objects to be created")

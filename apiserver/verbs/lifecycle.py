@@ -6,15 +6,20 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from apiserver.apimachinery import errors, meta, names
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import canonical, validate
+from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.schema.types import Struct
-from apiserver.verbs.context import Call
+from apiserver.verbs.context import Call, Services
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key
 
@@ -38,6 +43,9 @@ DUPLICATE_OWNERS_LATER = (
     "references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
     "duplicate UID(s) observed: {}"
 )
+
+LARGE = 16 << 10
+"""Objects whose JSON is longer than this many bytes are prepared and checked in a thread."""
 
 
 def key_of(call: Call, name: str) -> Key:
@@ -106,7 +114,59 @@ def spec_changed(resource: Resource, new: Object, old: Object) -> bool:
     return shape is not None and not canonical.equal(shape, new.get("spec") or {}, old.get("spec") or {})
 
 
-def prepare_create(resource: Resource, obj: Object) -> None:
+async def check_create(services: Services, call: Call, obj: Object) -> None:
+    """Makes a new object what may be stored: system fields, the kind's own preparation, then every check.
+
+    Raises 422; what the kind warns of goes into the answer.
+    """
+    await _check(services, call, obj, None, sub=None)
+
+
+async def check_update(services: Services, call: Call, new: Object, old: Object, *, sub: Subresource | None) -> None:
+    """The same for a change of `old`: of all of it, or of the part that `sub` owns."""
+    await _check(services, call, new, old, sub=sub)
+
+
+async def _check(services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None) -> None:
+    resource, context = call.resource, _context(services, call)
+    if _large(new, old):
+        found, warnings = await asyncio.to_thread(settle, context, resource, new, old, sub=sub)
+    else:
+        found, warnings = settle(context, resource, new, old, sub=sub)
+    if found:
+        raise errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
+    for text in warnings:
+        call.exchange.warnings.add(text)
+
+
+def _context(services: Services, call: Call) -> Context:
+    def labels() -> Mapping[str, str] | None:
+        return services.namespace_labels(call.info.namespace)
+
+    return Context(gates=services.gates, namespace_labels=labels)
+
+
+def _large(new: Object, old: Object | None) -> bool:
+    try:
+        return len(orjson.dumps((new, old))) > LARGE
+    except TypeError:
+        return True  # deeper, or with longer numbers, than it writes
+
+
+def settle(
+    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
+) -> tuple[list[FieldError], list[str]]:
+    """Prepares `new` and checks it, once: (what is wrong with it, what to warn of). `old` is None on create."""
+    if old is None:
+        prepare_create(context, resource, new)
+        found = creation_errors(context, resource, new)
+    else:
+        prepare_update(context, resource, new, old, sub=sub)
+        found = update_errors(context, resource, new, old, sub=sub)
+    return found, [] if found else list(resource.warnings(context, new, old))
+
+
+def prepare_create(context: Context, resource: Resource, obj: Object) -> None:
     """System fields of a new object, then the kind's own hook."""
     for sub in resource.subresources:
         for name in sub.owns:
@@ -115,22 +175,22 @@ def prepare_create(resource: Resource, obj: Object) -> None:
         obj.pop("status", None)
     if resource.tracks_generation:
         obj["metadata"]["generation"] = 1
-    resource.prepare_create(obj)
+    resource.prepare(context, obj, None)
 
 
-def prepare_update(resource: Resource, sub: Subresource | None, new: Object, old: Object) -> None:
+def prepare_update(context: Context, resource: Resource, new: Object, old: Object, *, sub: Subresource | None) -> None:
     """Makes `new` a legal successor of `old` as far as the system decides that: isolation, generation, times, uid."""
     metadata, stored = new["metadata"], old["metadata"]
     restore(metadata, stored, "generation")
     if sub is not None:
         _isolate(sub, new, old)
-        sub.prepare(new, old)
+        sub.prepare(context, new, old)
     else:
         for other in resource.subresources:
             _take(new, old, other.owns)
         if resource.has_status:
             _take(new, old, ("status",))
-        resource.prepare_update(new, old)
+        resource.prepare(context, new, old)
         if resource.tracks_generation and spec_changed(resource, new, old):
             metadata["generation"] = stored.get("generation", 0) + 1
     metadata.setdefault("uid", stored["uid"])
@@ -162,12 +222,12 @@ def restore(new: dict[str, Any], old: dict[str, Any], name: str) -> None:
         new.pop(name, None)
 
 
-def creation_errors(resource: Resource, obj: Object) -> list[FieldError]:
+def creation_errors(context: Context, resource: Resource, obj: Object) -> list[FieldError]:
     """The strategy's check of a new object; only if it passes, the generic check of metadata."""
     rule = resource.name_check or names.subdomain_name
     found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=rule)
     found += validate.validate(resource.shape, obj)
-    found += resource.validate(obj)
+    found += resource.validate(context, obj, None)
     return found or _generic_errors(resource, obj)
 
 
@@ -178,17 +238,19 @@ def _generic_errors(resource: Resource, obj: Object) -> list[FieldError]:
     )
 
 
-def update_errors(resource: Resource, sub: Subresource | None, new: Object, old: Object) -> list[FieldError]:
+def update_errors(
+    context: Context, resource: Resource, new: Object, old: Object, *, sub: Subresource | None
+) -> list[FieldError]:
     """Every check of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`."""
     found = _generic_errors(resource, new)
     found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
     found += meta.validate_object_meta_update(new, old)
     if sub is not None:
-        return found + sub.validate(new, old)
+        return [*found, *sub.validate(context, new, old)]
     if resource.rechecks_metadata:
         rule = resource.name_check or names.subdomain_name
         found += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=rule)
     if resource.validate_shape_on_update:
         found += validate.validate(resource.shape, new)
     found += validate.validate_update(resource.shape, new, old)
-    return found + resource.validate_update(new, old)
+    return [*found, *resource.validate(context, new, old)]

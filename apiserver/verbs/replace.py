@@ -69,12 +69,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     await services.admission.admit(change)
     lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
-    lifecycle.prepare_update(resource, order.sub, new, old)
-    found = lifecycle.update_errors(resource, order.sub, new, old)
-    if found:
-        raise errors.invalid(resource.group_kind, order.name, found)
-    for text in resource.warnings(new, old):
-        warnings.add(text)
+    await lifecycle.check_update(services, call, new, old, sub=order.sub)
     await services.admission.validate(change)
     value = canonical.encode(resource.shape, new)
     if _finished(new, old):

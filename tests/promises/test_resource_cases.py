@@ -16,6 +16,7 @@ import yaml
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.schema import canonical, defaults, strict
+from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
 from tests.promises import resource_table
@@ -23,6 +24,7 @@ from tests.promises.resource_table import Case, Expected
 
 NOW = "2026-06-01T12:00:00Z"
 HERE = pathlib.Path(__file__).resolve().parent
+CONTEXT = Context()
 KINDS = {resource.kind: resource for resource in resources.RESOURCES}
 LATER = {
     name: reason
@@ -68,14 +70,12 @@ def run(resource: Resource, case: Case) -> tuple[Object, list[FieldError], list[
         base = new["metadata"].get("generateName")
         if base and not new["metadata"].get("name"):
             new["metadata"]["name"] = f"{base}x7k2p"
-        lifecycle.prepare_create(resource, new)
-        return new, lifecycle.creation_errors(resource, new), resource.warnings(new, None)
+        return new, *lifecycle.settle(CONTEXT, resource, new, None, sub=None)
     old = stored(resource, case)
     for name in ("resourceVersion", "uid", "creationTimestamp", "generation"):
         lifecycle.restore(new["metadata"], old["metadata"], name)
     sub = resource.subresource("status") if case.operation == "status" else None
-    lifecycle.prepare_update(resource, sub, new, old)
-    return new, lifecycle.update_errors(resource, sub, new, old), resource.warnings(new, old)
+    return new, *lifecycle.settle(CONTEXT, resource, new, old, sub=sub)
 
 
 def matches(error: FieldError, expected: Expected) -> bool:

@@ -10,6 +10,8 @@ import pytest
 
 from apiserver import resources
 from apiserver.schema import canonical, types
+from apiserver.schema.context import Context
+from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import ListOf, ListType, MapOf, Struct, Type
 
@@ -185,15 +187,15 @@ def test_cells_can_be_computed_for_an_object_of_which_nothing_is_set(resource: R
 @KINDS
 def test_hooks_take_an_object_of_which_nothing_is_set(resource: Resource) -> None:
     new, old = canonical.zero(resource.shape), canonical.zero(resource.shape)
-    resource.prepare_create(new)
-    resource.prepare_update(new, old)
-    resource.validate(new)
-    assert resource.validate_update(new, old) == []
-    assert resource.warnings(new, None) == []
+    context = Context(gates=Gates(resource.gates))
+    for stored in (None, old):
+        resource.prepare(context, new, stored)
+        assert list(resource.validate(context, new, stored)) == []
+        assert list(resource.warnings(context, new, stored)) == []
     assert new == old
     for sub in resource.subresources:
-        sub.prepare(new, old)
-        assert sub.validate(new, old) == []
+        sub.prepare(context, new, old)
+        assert list(sub.validate(context, new, old)) == []
 
 
 def test_only_app_imports_kinds() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from apiserver import resources
 from apiserver.schema import canonical, defaults, strict, validate
+from apiserver.schema.context import Context
+from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object, Resource
 
 NOW = "2026-06-01T12:00:00Z"
@@ -30,6 +32,11 @@ CLAIM: dict[str, Any] = {
 RESULT: dict[str, Any] = {"request": "main", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
 
 
+def context_of(resource: Resource, **switched: bool) -> Context:
+    """With the kind's feature gates as they are by default, but for those that are `switched`."""
+    return Context(gates=Gates(resource.gates, switched))
+
+
 def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
     obj = strict.decode(resource.shape, copy.deepcopy(sent)).object
     defaults.apply(resource.shape, obj, now=NOW)
@@ -39,16 +46,19 @@ def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
 def created(resource: Resource, sent: dict[str, Any]) -> tuple[Object, list[str]]:
     """The object after the hooks of a create, and what is wrong with it beside its metadata."""
     obj = decoded(resource, sent)
-    resource.prepare_create(obj)
-    return obj, [str(e) for e in validate.validate(resource.shape, obj) + resource.validate(obj)]
+    context = context_of(resource)
+    resource.prepare(context, obj, None)
+    return obj, [str(e) for e in (*validate.validate(resource.shape, obj), *resource.validate(context, obj, None))]
 
 
 def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tuple[Object, list[str]]:
     """The same for an update."""
     new, stored = decoded(resource, sent), decoded(resource, old)
-    resource.prepare_update(new, stored)
+    context = context_of(resource)
+    resource.prepare(context, new, stored)
     errors = validate.validate(resource.shape, new) if resource.validate_shape_on_update else []
-    errors += validate.validate_update(resource.shape, new, stored) + resource.validate_update(new, stored)
+    errors += validate.validate_update(resource.shape, new, stored)
+    errors += resource.validate(context, new, stored)
     return new, [str(e) for e in errors]
 
 

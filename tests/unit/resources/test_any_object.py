@@ -14,7 +14,7 @@ from apiserver import resources
 from apiserver.schema import canonical, strict, types, validate
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Boolean, Integer, ListOf, MapOf, Quantity, String, Struct, Time, Type
-from tests.unit.resources.samples import decoded
+from tests.unit.resources.samples import context_of, decoded
 
 TEXTS = st.sampled_from(
     [
@@ -66,19 +66,20 @@ STRATEGIES = {resource.kind: sent(resource.shape) for resource in resources.RESO
 
 def judge(resource: Resource, new: Object, old: Object) -> None:
     """Every hook of the kind, and every declared rule."""
+    context = context_of(resource)
     created = copy.deepcopy(new)
-    resource.prepare_create(created)
+    resource.prepare(context, created, None)
     validate.validate(resource.shape, created)
-    resource.validate(created)
-    resource.warnings(created, None)
+    list(resource.validate(context, created, None))
+    list(resource.warnings(context, created, None))
     before = copy.deepcopy(old)
-    resource.prepare_update(new, old)
+    resource.prepare(context, new, old)
     validate.validate(resource.shape, new)
     validate.validate_update(resource.shape, new, old)
-    resource.validate_update(new, old)
+    list(resource.validate(context, new, old))
     for sub in resource.subresources:
-        sub.prepare(new, old)
-        sub.validate(new, old)
+        sub.prepare(context, new, old)
+        list(sub.validate(context, new, old))
     for column in resource.columns:
         column.cell(new, 0.0)
     assert old == before

@@ -10,6 +10,7 @@ from tests.unit.resources import samples
 from tests.unit.resources.samples import CLAIM, RESULT, created, decoded, served, updated, with_spec
 
 KIND = samples.KINDS["ResourceClaim"]
+CONTEXT = samples.context_of(KIND)
 NOT_A_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 ALLOCATED: dict[str, Any] = {"allocation": {"devices": {"results": [RESULT]}}}
 CONSUMER = {"resource": "pods", "name": "p", "uid": "u1"}
@@ -26,8 +27,8 @@ def written(status: dict[str, Any], stored: dict[str, Any], **metadata: Any) -> 
     sub = KIND.subresource("status")
     assert sub is not None
     before = copy.deepcopy(old)
-    sub.prepare(new, old)
-    errors = [str(e) for e in sub.validate(new, old)]
+    sub.prepare(CONTEXT, new, old)
+    errors = [str(e) for e in sub.validate(CONTEXT, new, old)]
     assert old == before
     return new, errors
 
@@ -190,7 +191,7 @@ def test_the_spec_is_not_judged_by_a_status_write() -> None:
     new, old = decoded(KIND, requests({"name": "BAD"})), decoded(KIND, requests({"name": "BAD"}))
     sub = KIND.subresource("status")
     assert sub is not None
-    assert sub.validate(new, old) == []
+    assert list(sub.validate(CONTEXT, new, old)) == []
 
 
 def test_reports_of_devices_that_are_deallocated_go() -> None:

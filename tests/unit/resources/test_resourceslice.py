@@ -60,9 +60,9 @@ def test_an_upper_case_driver_is_accepted_with_a_warning() -> None:
     obj, errors = created(KIND, with_spec(SLICE, driver="GPU.example.com"))
     assert errors == []
     expected = 'spec.driver: driver names should be lowercase; "GPU.example.com" contains uppercase characters'
-    assert KIND.warnings(obj, None) == [expected]
-    assert KIND.warnings(obj, obj) == [expected]
-    assert KIND.warnings(created(KIND, SLICE)[0], None) == []
+    assert KIND.warnings(samples.context_of(KIND), obj, None) == [expected]
+    assert KIND.warnings(samples.context_of(KIND), obj, obj) == [expected]
+    assert KIND.warnings(samples.context_of(KIND), created(KIND, SLICE)[0], None) == []
 
 
 def test_a_bad_driver_shows_the_name_as_it_was_sent() -> None:
@@ -292,6 +292,6 @@ def test_the_hooks_change_nothing_in_the_stored_object() -> None:
     stored = decoded(KIND, with_device(attributes={"a": {"ints": [1]}}))
     before = copy.deepcopy(stored)
     new = decoded(KIND, SLICE)
-    KIND.prepare_update(new, stored)
-    KIND.validate_update(new, stored)
+    KIND.prepare(samples.context_of(KIND), new, stored)
+    list(KIND.validate(samples.context_of(KIND), new, stored))
     assert stored == before

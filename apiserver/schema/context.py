@@ -1,0 +1,37 @@
+"""What the hooks of a kind may need to know beyond the object: one value, the same for every hook of one write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.schema.featuregate import Gate, Gates
+
+
+class Compiler(Protocol):
+    """Judges expressions in the Common Expression Language. Pure, and called from threads."""
+
+    def problems(self, expression: str, path: Path, *, stored: bool) -> Iterable[FieldError]:
+        """Why the expression cannot be used. One that is `stored` may use whatever was legal when it was written."""
+
+
+def _unknown() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """`namespace_labels` looks up the labels of the object's namespace, None when that is not known here.
+
+    `cel` is None where expressions are not compiled.
+    """
+
+    gates: Gates = field(default_factory=Gates)
+    namespace_labels: Callable[[], Mapping[str, str] | None] = _unknown
+    cel: Compiler | None = None
+
+    def enabled(self, *gates: Gate) -> bool:
+        """Whether all of them are on."""
+        return all(map(self.gates.enabled, gates))
