@@ -1,18 +1,13 @@
-"""Words of the command line → Config → the command; and the form of log lines. Exit codes: 0 stopped, 1 failed, 2 misconfigured."""
+"""Words of the command line → Config → the command. Exit codes: 0 stopped, 1 failed, 2 misconfigured."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import os
 import sys
-import time
-import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from apiserver import app, config, delegation, dev, server
+from apiserver import app, config, delegation, dev, logs, server
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
 from apiserver.serving import chains, dynamiccertificates
@@ -40,7 +35,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         settings = config.parse(argv, environ)
     except ConfigError as e:
         return _misconfigured(e)
-    configure_logging(settings.logging)
+    logs.configure(settings.logging)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_command(settings, environ))
@@ -108,59 +103,6 @@ async def _store(settings: Config, action: str) -> int:
             print("nothing is wrong")
         return 1 if faults else 0
     return 0
-
-
-# ---------------------------------------------------------------------------------------------------------------- logging
-
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_LETTERS = {logging.DEBUG: "D", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
-
-
-def configure_logging(settings: config.Logging) -> None:
-    """One line an event on standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if settings.format == "json" else TextLines())
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.INFO)
-    logging.getLogger("apiserver").setLevel(logging.DEBUG if settings.verbosity >= 4 else logging.INFO)
-
-
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What the caller gave beside the message (`extra`)."""
-    fields = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-    if record.exc_info and record.exc_info[0] is not None:
-        fields["stacktrace"] = "".join(traceback.format_exception(*record.exc_info))
-    return fields
-
-
-class JsonLines(logging.Formatter):
-    """Kubernetes' JSON form: ts in milliseconds, caller, msg, then the fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "ts": round(record.created * 1000, 3),
-            "level": record.levelname.lower(),
-            "caller": f"{record.filename}:{record.lineno}",
-            "msg": record.getMessage(),
-            **_fields(record),
-        }
-        return json.dumps(line, default=str, separators=(",", ":"))
-
-
-class TextLines(logging.Formatter):
-    """klog's text form: `I0102 15:04:05.678901 file.py:42] "message" name="value"`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        when = time.strftime("%m%d %H:%M:%S", time.gmtime(record.created))
-        head = f"{_LETTERS.get(record.levelno, 'I')}{when}.{int(record.created % 1 * 1e6):06d}"
-        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
-        return f"{head} {record.filename}:{record.lineno}] {_quoted(record.getMessage())}{fields}"
-
-
-def _quoted(value: Any) -> str:
-    """Nothing that a client sent can begin a new line or look like a field."""
-    return str(value) if isinstance(value, int | float) else json.dumps(str(value), ensure_ascii=False)
 
 
 if __name__ == "__main__":
