@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from aiohttp import HttpVersion11, web
 
@@ -21,7 +22,7 @@ from apiserver.discovery import groups, openapi_docs
 from apiserver.filters import authorize, deadline, impersonate, inflight, observe, recover, request_info
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
-from apiserver.filters.state import Handler, Request
+from apiserver.filters.state import Filter, Handler, Request
 from apiserver.resources import RESOURCES
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Resource
@@ -102,34 +103,35 @@ def build(
     )
     documents = _documents(app, list(served.values()), delegates=delegates)
     handler = _dispatch(served, services, documents=documents, others=_others(list(served.values()), documents))
-    app.handler = _filtered(handler, config, app, trust=trust, delegates=delegates)
+    outermost_first = filters(config, app, trust=trust, delegates=delegates)
+    app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
 
 
-def _filtered(
-    handler: Handler, config: Config, app: App, *, trust: Callable[[], Trust], delegates: Delegates
-) -> Handler:
-    """The filters, innermost first."""
+def filters(config: Config, app: App, *, trust: Callable[[], Trust], delegates: Delegates) -> list[Filter]:
+    """Outermost first: a request passes them from the top to the bottom."""
     limits, clock, authorizer = config.limits, time.perf_counter, delegates.authorizer
     served = {(config.serving.group, resource.version, resource.plural) for resource in RESOURCES}
-    handler = authorize.authorize(handler, authorizer=authorizer, clock=clock)
-    handler = inflight.inflight(
-        handler, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches
-    )
-    handler = impersonate.impersonate(handler, authorizer=authorizer)
-    handler = authenticate(
-        handler,
-        trust=trust,
-        tokens=delegates.tokens,
-        anonymous=config.authentication.anonymous,
-        now=time.time,
-        clock=clock,
-    )
-    handler = deadline.deadline(handler, seconds=limits.request_seconds)
-    handler = draining.drain(handler, state=app.drain)
-    handler = observe.observe(handler, served=served, clock=clock, log_requests=config.logging.verbosity >= 3)
-    handler = request_info.request_info(handler)
-    return recover.recover(handler, new_id=Uuids())
+    return [
+        partial(recover.recover, new_id=Uuids()),
+        request_info.request_info,
+        partial(observe.observe, served=served, clock=clock, log_requests=config.logging.verbosity >= 3),
+        partial(draining.drain, state=app.drain),
+        partial(deadline.deadline, seconds=limits.request_seconds),
+        partial(
+            authenticate,
+            trust=trust,
+            tokens=delegates.tokens,
+            anonymous=config.authentication.anonymous,
+            now=time.time,
+            clock=clock,
+        ),
+        partial(impersonate.impersonate, authorizer=authorizer),
+        partial(
+            inflight.inflight, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches
+        ),
+        partial(authorize.authorize, authorizer=authorizer, clock=clock),
+    ]
 
 
 Document = Callable[[Request], Awaitable[web.StreamResponse]]

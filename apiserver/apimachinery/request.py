@@ -1,10 +1,11 @@
-"""What is known of a request before its verb runs: where it points, who sent it, what will be warned of. Data only."""
+"""What is known of a request: where it points, who sent it, what will be warned of, what is noted about it. Data only."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import accumulate
 from types import MappingProxyType
 from urllib.parse import unquote_to_bytes
@@ -171,6 +172,32 @@ class Warnings:
 
 
 _UNSENDABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class Level(IntEnum):
+    """How much is recorded about a request, least first (kubernetes/apiserver `pkg/apis/audit/types.go` Level)."""
+
+    NONE = 0
+    METADATA = 1
+    REQUEST = 2
+    REQUEST_RESPONSE = 3
+
+
+class Annotations(dict[str, tuple[str, Level]]):
+    """What is noted about a request for whoever records it: a value per key, and the least level at which it counts.
+
+    Upstream: kubernetes/apiserver `pkg/audit/context.go` AddAuditAnnotations.
+    """
+
+    __slots__ = ()
+
+    def add(self, key: str, value: str, level: Level = Level.METADATA) -> None:
+        """The first value of a key stays."""
+        self.setdefault(key, (value, level))
+
+    def seen_at(self, level: Level) -> dict[str, str]:
+        """What counts for a record of that level."""
+        return {key: value for key, (value, least) in self.items() if least <= level}
 
 
 def _warning(text: str) -> str:

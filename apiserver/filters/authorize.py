@@ -26,6 +26,9 @@ from apiserver.filters.state import Handler, Request
 
 logger = logging.getLogger(__name__)
 
+DECISION, REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
+"""The annotations that say what was decided, and why."""
+
 
 class Authorizer(Protocol):
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
@@ -48,9 +51,14 @@ def authorize(handler: Handler, *, authorizer: Authorizer, clock: Callable[[], f
         except ClusterError as e:
             _count(error, clock() - started)
             logger.error("authorization failed", extra={"error": str(e)[:1024], "audit_id": request.audit_id[:64]})
+            request.exchange.annotations.add(REASON, "internal error")
             raise internal_error(request.raw_path, str(e)) from e
         result = allowed if decision.allowed else denied if decision.denied else no_opinion
         _count(result, clock() - started)
+        request.decision = decision
+        annotations = request.exchange.annotations
+        annotations.add(DECISION, "allow" if decision.allowed else "forbid")
+        annotations.add(REASON, decision.reason)
         if not decision.allowed:
             raise forbidden(user, info, decision.reason)
         return await handler(request)

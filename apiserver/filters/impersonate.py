@@ -55,7 +55,7 @@ async def _become(request: Request, authorizer: Authorizer) -> None:
             raise forbidden(sender, info, str(e)) from e
         if not decision.allowed:
             raise forbidden(sender, info, decision.reason)
-    request.user = with_default_groups(wanted)
+    request.impersonator, request.user = sender, with_default_groups(wanted)
     logger.debug(
         "impersonation", extra={"user": sender.name, "impersonated": wanted.name, "audit_id": request.audit_id[:64]}
     )

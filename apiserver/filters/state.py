@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from aiohttp import web
 
-from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.wire.response import Exchange
 
 CACHE_CONTROL = "no-cache, private"
@@ -33,18 +33,31 @@ class Peer:
 class Request(web.Request):
     """aiohttp's request, with what the filters find out. They are attributes and no aiohttp keys because each is read many times.
 
-    `peer` is None without a client certificate. `audit_id` and `exchange` are set by recover, `info` by request_info, `user` by
-    authenticate (or impersonate). `terminated`: a filter ended the request to protect the server. `last`: the connection ends with
-    this response.
+    `peer` is None without a client certificate. `audit_id` and `exchange` are set by recover, `info` by request_info, `user` (who acts)
+    by authenticate or impersonate. `impersonator` is who really sent it, None where nobody acts as somebody else. `decision` is what
+    authorize was told, None before it was. `terminated`: a filter ended the request to protect the server. `last`: the connection
+    ends with this response.
     """
 
-    ATTRS = web.Request.ATTRS | {"peer", "audit_id", "exchange", "info", "user", "terminated", "last"}
+    ATTRS = web.Request.ATTRS | {
+        "peer",
+        "audit_id",
+        "exchange",
+        "info",
+        "user",
+        "impersonator",
+        "decision",
+        "terminated",
+        "last",
+    }
 
     peer: Peer | None = None
     audit_id: str = ""
     exchange: Exchange
     info: RequestInfo
     user: User
+    impersonator: User | None = None
+    decision: Decision | None = None
     terminated: bool = False
     last: bool = False
 
@@ -62,4 +75,6 @@ class Request(web.Request):
 
 
 Handler = Callable[[Request], Awaitable[web.StreamResponse]]
-"""What a filter wraps and what it is. Filters are composed once, in `app`."""
+"""What a filter wraps and what it is."""
+Filter = Callable[[Handler], Handler]
+"""A filter before it is composed, which `app` does once."""

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from aiohttp import HttpVersion11, web
@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
-from apiserver.apimachinery.request import Query, Warnings
+from apiserver.apimachinery.request import Annotations, Query, Warnings
 from apiserver.wire import frames
 
 BODY_LIMIT = 3 << 20
@@ -34,12 +34,28 @@ BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
 
 
+class Tap(Protocol):
+    """Sees the bodies of one exchange, in the pieces in which they pass. It is called on the event loop and must not keep it."""
+
+    def received(self, data: bytes) -> None:
+        """Of the request, as the handler reads it."""
+
+    def sent(self, data: bytes) -> None:
+        """Of the answer, before compression and framing. A watch tells each frame."""
+
+
 class Exchange:
     """What a handler needs of a request, and how it answers."""
 
     def __init__(self, request: web.Request) -> None:
         self.request = request
         self.warnings = Warnings()
+        self.annotations = Annotations()
+        self._taps: tuple[Tap, ...] = ()
+
+    def tap(self, tap: Tap) -> None:
+        """From here on `tap` sees what passes, and everybody else who asked for it before."""
+        self._taps = (*self._taps, tap)
 
     @functools.cached_property
     def query(self) -> Query:
@@ -70,8 +86,21 @@ class Exchange:
             size += len(part)
             if size > limit:
                 raise errors.request_entity_too_large(f"limit is {limit}")
+            for tap in self._taps:
+                tap.received(part)
             parts.append(part)
         return b"".join(parts)
+
+    def _tell(self, data: bytes) -> None:
+        """Taps see what a client gets: nothing of an answer to HEAD."""
+        if self._taps and self.request.method != "HEAD":
+            for tap in self._taps:
+                tap.sent(data)
+
+    def _telling(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self._tell(piece)
+            yield piece
 
     def _headers(self, media: str, more: Mapping[str, str] | None) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict(more or {})
@@ -85,6 +114,7 @@ class Exchange:
         self, code: int, media: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> web.StreamResponse:
         """An answer that is there as a whole."""
+        self._tell(body)
         out = self._headers(media, headers)
         if len(body) > GZIP_THRESHOLD and self.accepts_gzip:
             _mark_compressed(out)
@@ -117,7 +147,9 @@ class Exchange:
         response = web.StreamResponse(status=code, headers=out)
         if length is not None and not compressed:
             response.content_length = length
-        rest = itertools.chain((first, following), pieces)
+        rest: Iterator[bytes] = itertools.chain((first, following), pieces)
+        if self._taps:
+            rest = self._telling(rest)
         await self._send(response, rest, compressor=_compressor() if compressed else None)
         return response
 
@@ -148,7 +180,8 @@ class Exchange:
     async def open_watch(self, media: str) -> WatchStream:
         """A stream of events, whose headers are on their way when this returns."""
         response = web.StreamResponse(headers=self._headers(media, None))
-        return WatchStream(response, await self._prepare(response))
+        outlet = await self._prepare(response)
+        return _TappedWatchStream(response, outlet, self._tell) if self._taps else WatchStream(response, outlet)
 
 
 class _Compressor(Protocol):
@@ -287,6 +320,24 @@ class WatchStream:
         except ConnectionError:
             pass
         return self._response
+
+
+class _TappedWatchStream(WatchStream):
+    """One whose frames somebody sees; a class of its own, so that the others pay nothing for it."""
+
+    def __init__(self, response: web.StreamResponse, outlet: _Outlet, tell: Callable[[bytes], None]) -> None:
+        super().__init__(response, outlet)
+        self._tell = tell
+
+    async def send(self, chunk: bytes) -> None:
+        self._tell(_unchunked(chunk))
+        await super().send(chunk)
+
+    def push(self, chunk: bytes) -> bool:
+        pushed = super().push(chunk)
+        if pushed:
+            self._tell(_unchunked(chunk))
+        return pushed
 
 
 def _unchunked(chunk: bytes) -> bytes:

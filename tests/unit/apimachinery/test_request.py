@@ -4,7 +4,7 @@ import pytest
 
 from apiserver.apimachinery import request
 from apiserver.apimachinery.errors import GroupResource
-from apiserver.apimachinery.request import Query, RequestInfo, User, Warnings
+from apiserver.apimachinery.request import Annotations, Level, Query, RequestInfo, User, Warnings
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,13 @@ def test_a_request_names_its_group_and_resource() -> None:
 def test_a_user_has_no_extra_by_default() -> None:
     assert dict(User("u").extra) == {}
     assert "system:unauthenticated" in request.ANONYMOUS.groups
+
+
+def test_the_first_note_of_a_key_stays_and_each_counts_from_its_level_on() -> None:
+    notes = Annotations()
+    notes.add("a/b", "1")
+    notes.add("a/b", "2")
+    notes.add("a/c", "3", Level.REQUEST)
+    assert notes.seen_at(Level.NONE) == {}
+    assert notes.seen_at(Level.METADATA) == {"a/b": "1"}
+    assert notes.seen_at(Level.REQUEST_RESPONSE) == {"a/b": "1", "a/c": "3"}

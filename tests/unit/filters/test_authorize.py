@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from aiohttp import web
 
 from apiserver import metrics
-from apiserver.apimachinery.request import ANONYMOUS, Decision, RequestInfo, User
+from apiserver.apimachinery.request import ANONYMOUS, Decision, Level, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
-from apiserver.filters.authorize import Authorizer, Delegated, Local, authorize, forbidden
+from apiserver.filters.authorize import DECISION, REASON, Authorizer, Delegated, Local, authorize, forbidden
 from apiserver.filters.request_info import parse
-from apiserver.filters.state import Handler
+from apiserver.filters.state import Handler, Request
 from tests.unit.filters.chain import ADMIN, JANE, V1, as_user, connect, ok
 
 G = "things.example.com"
@@ -263,3 +264,27 @@ async def test_decisions_are_counted_by_their_result(answer: Decision | ClusterE
     before = counts()
     await connect(behind(JANE, Scripted(answer))).ask("GET", f"{V1}/nodes")
     assert {name: value - before[name] for name, value in counts().items() if value != before[name]} == {result: 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "notes"),
+    [
+        (Decision(allowed=True, reason="by role"), {DECISION: "allow", REASON: "by role"}),
+        (Decision(allowed=False, denied=True, reason="no"), {DECISION: "forbid", REASON: "no"}),
+        (ClusterError("secret"), {REASON: "internal error"}),
+    ],
+)
+async def test_what_was_decided_is_noted_on_the_request(answer: Decision | ClusterError, notes: dict[str, str]) -> None:
+    seen: list[Request] = []
+
+    def remembering(handler: Handler) -> Handler:
+        async def remember(request: Request) -> web.StreamResponse:
+            seen.append(request)
+            return await handler(request)
+
+        return remember
+
+    inner = authorize(ok, authorizer=Scripted(answer), clock=lambda: 0.0)
+    await connect(as_user(remembering(inner), JANE)).ask("GET", f"{V1}/gadgets")
+    assert seen[0].exchange.annotations.seen_at(Level.METADATA) == notes
+    assert seen[0].decision == (answer if isinstance(answer, Decision) else None)
