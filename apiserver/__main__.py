@@ -11,15 +11,11 @@ from apiserver import app, config, delegation, dev, logs, server
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
 from apiserver.serving import chains, dynamiccertificates
+from apiserver.serving.steps import new_event_loop
 from apiserver.storage import lineage
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
-
-try:
-    from uvloop import new_event_loop  # a tenth of asyncio's memory for each TLS connection, and twice as fast
-except ImportError:
-    from asyncio import new_event_loop  # type: ignore[assignment]
 
 FAILURES = (EmbeddedError, StorageError, ClusterError, chains.BadCertificates, OSError)
 """What an operator can cure: told in one line, without a trace."""

@@ -61,6 +61,7 @@ _DELEGATED_SECONDS = (0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10)
 _CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 _DEFAULT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 """prometheus/client_golang's DefBuckets, which upstream's histograms have when they name none."""
+_STEP_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5)
 
 
@@ -330,6 +331,14 @@ HEALTHCHECK = Gauge("kubernetes_healthcheck", "Result of one health check: 1 pas
 HEALTHCHECKS = Counter("kubernetes_healthchecks_total", "Health checks made.", "name", "type", "status")
 BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with what was built.", "git_version")
 BUILD_INFO.labels(__version__).set(1)
+
+# ---------------------------------------------------------------------------------------------------------------- event loop
+
+LOOP_STEP_SECONDS = Histogram(
+    "sluice_event_loop_step_seconds",
+    "CPU time of one step of the event loop, during which nobody else is served; the budget is 0.02.",
+    _STEP_SECONDS,
+)
 
 # ---------------------------------------------------------------------------------------------------------------- storage
 # `resource` is "<plural>.<group>" as errors print it, e.g. resourceslices.resource.sluice.dev.

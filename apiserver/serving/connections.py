@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import HttpVersion11, http_parser, web
@@ -18,6 +18,7 @@ from aiohttp.streams import StreamReader
 from apiserver import config
 from apiserver.filters.recover import PANIC
 from apiserver.filters.state import Handler, Peer, Request
+from apiserver.serving.steps import METER
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,9 @@ LINGER_SECONDS = 2.0
 """How long a refused body is read and thrown away, so that the client sees the refusal and not a reset."""
 SILENT_SECONDS = 1.0
 """After how long a connection counts as unused."""
+
+NAMED = 128
+"""How much of a target is part of the name of the task that serves it."""
 
 ReadPeer = Callable[[ssl.SSLObject], Peer | None]
 
@@ -50,6 +54,9 @@ class Protocol(web.RequestHandler):
         self.peer: Peer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        METER.run(self._connection_made, transport)
+
+    def _connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made = self._loop.time()
         connection = transport.get_extra_info("ssl_object")
         if connection is not None:
@@ -58,10 +65,16 @@ class Protocol(web.RequestHandler):
         self._await_headers()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        METER.run(self._connection_lost, exc)
+
+    def _connection_lost(self, exc: BaseException | None) -> None:
         self._headers_complete()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        METER.run(self._data_received, data)
+
+    def _data_received(self, data: bytes) -> None:
         before = self._request_count
         in_body = self._body is not None and not self._body.is_eof()
         super().data_received(data)
@@ -157,7 +170,7 @@ class Connections(web.Server):
     """Makes a `Protocol` for each connection, and for each request one that knows its peer."""
 
     def __init__(self, handler: Handler, *, read_peer: ReadPeer) -> None:
-        super().__init__(handler, request_factory=self._request, handler_cancellation=True)  # type: ignore[arg-type]
+        super().__init__(_named(handler), request_factory=self._request, handler_cancellation=True)  # type: ignore[arg-type]
         self._read_peer = read_peer
 
     def _request(  # noqa: PLR0917 - aiohttp's signature
@@ -202,6 +215,18 @@ class Connections(web.Server):
             auto_decompress=False,
             logger=logger,
         )
+
+
+def _named(handler: Handler) -> Handler:
+    """The task that serves a request bears its name: a step that took long can be told, and who cancelled what."""
+
+    def naming(request: Request) -> Awaitable[web.StreamResponse]:
+        task = asyncio.current_task()
+        if task is not None:
+            task.set_name(f"{request.method} {request.raw_path[:NAMED]}")
+        return handler(request)
+
+    return naming
 
 
 def check_parser() -> None:

@@ -24,6 +24,7 @@ from tests.e2e.controlplane import binaries, kubectl
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.pki import Pair
 from tests.e2e.controlplane.plane import ControlPlane, until
+from tests.fixtures import steps
 from tests.fixtures.processes import Process
 from tests.fixtures.valkey import Server
 
@@ -61,6 +62,7 @@ class Replica:
         """Beside a predecessor, if one still runs."""
         self._generation += 1
         log = self.bed.folder / f"sluice-{self.number}.{self._generation}.log"
+        steps.watch(log)
         command = [sys.executable, "-c", HAND_OVER, str(self.socket.fileno()), sys.executable, "-m", "apiserver"]
         self.process = Process(
             [*command, *self.bed.arguments(self)],

@@ -1,0 +1,188 @@
+"""The event loop of the process, and how long each of its steps holds it.
+
+A step is one call that the loop makes: a task until its next await, a callback, a timer, the data of a connection. While it runs nobody
+else is served, so the budget is 20 ms of CPU, whatever a client sends. Every step counts, from the first one on, with the garbage
+collections that fall into it. uvloop's own work between two steps (TLS, system calls) is bounded by the size of its buffers and not seen.
+
+Reading the CPU clock is a system call. Only steps that last a millisecond are worth two of them: the first is made at the beginning of a
+step when the last one was made more than a millisecond before, and so tells a step's CPU time up to that millisecond, never too little.
+In the metric's sum, steps that last less are nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from contextvars import Context
+from functools import partial
+from pathlib import PurePath
+from time import perf_counter_ns, thread_time_ns
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
+
+from apiserver import metrics
+
+try:
+    from uvloop import Loop as _Base  # a tenth of asyncio's memory for each TLS connection, and twice as fast
+except ImportError:
+    from asyncio import SelectorEventLoop as _Base  # type: ignore[assignment]
+
+logger = logging.getLogger(__name__)
+
+BUDGET_SECONDS = 0.02
+MESSAGE = "a step of the event loop took long"
+"""What the log says about a step above the budget; tests look for it."""
+NOTICED_NANOSECONDS = 1_000_000
+SHOWN = 256
+"""Characters of a name that are logged."""
+
+_Arguments = TypeVarTuple("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class Run(Protocol):
+    def __call__(self, callback: Callable[[*_Arguments], _Result], *args: *_Arguments) -> _Result: ...
+
+
+class Meter:
+    """Measures the steps of one thread's event loop, one at a time. `run(callback, *args)` calls, as one step."""
+
+    __slots__ = ("_collected", "_collecting", "_cpu", "_seconds", "_thread", "run")
+
+    def __init__(self, seconds: metrics.Distribution) -> None:
+        self._seconds = seconds
+        self._cpu = self._collected = self._collecting = self._thread = 0
+        self.run = self._runner()
+
+    def start(self) -> None:
+        """This thread's loop is the one that is measured from now on."""
+        self._thread = threading.get_ident()
+        if self.collection not in gc.callbacks:
+            gc.callbacks.append(self.collection)
+
+    def _runner(self) -> Run:
+        """A closure, because it is entered several times for each request: half a microsecond."""
+        asked, counts = 0, self._seconds.counts
+
+        def run(callback: Callable[[*_Arguments], _Result], *args: *_Arguments) -> _Result:
+            nonlocal asked
+            started = perf_counter_ns()
+            if started - asked > NOTICED_NANOSECONDS:
+                asked = started
+                self._cpu, self._collected = thread_time_ns(), 0
+            try:
+                return callback(*args)
+            finally:
+                if (wall := perf_counter_ns() - started) < NOTICED_NANOSECONDS:
+                    counts[0] += 1
+                else:
+                    asked = 0
+                    self._judge(callback, wall * 1e-9)
+
+        return run
+
+    def _judge(self, callback: Callable[..., object], wall: float) -> None:
+        seconds = min(wall, (thread_time_ns() - self._cpu) * 1e-9)
+        self._seconds.observe(seconds)
+        if seconds > BUDGET_SECONDS:
+            figures = {"cpu_seconds": seconds, "wall_seconds": wall, "collector_seconds": self._collected * 1e-9}
+            logger.warning(MESSAGE, extra={k: round(v, 4) for k, v in figures.items()} | {"step": described(callback)})
+
+    def collection(self, phase: str, _info: dict[str, int]) -> None:
+        """The garbage collector's callback."""
+        if threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._collecting = thread_time_ns()
+        else:
+            self._collected += thread_time_ns() - self._collecting
+
+
+METER = Meter(metrics.LOOP_STEP_SECONDS.only)
+"""Of this process; there is one event loop in it."""
+
+
+class Measured(asyncio.AbstractEventLoop):
+    """Has each step measured of the loop that it is mixed into. What a transport calls must be measured by its protocol.
+
+    The signatures leave out that arguments fit the callback, which the loop below would only say again.
+    """
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        return super().call_soon(_RUN, callback, *args, context=context)
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        return super().call_soon_threadsafe(_RUN, callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        if callback is _RUN:  # uvloop's call_at comes here, asyncio's call_later goes there
+            return super().call_later(delay, callback, *args, context=context)
+        return super().call_later(delay, _RUN, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if callback is _RUN:
+            return super().call_at(when, callback, *args, context=context)
+        return super().call_at(when, _RUN, callback, *args, context=context)
+
+    def add_reader(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        super().add_reader(fd, _RUN, callback, *args)
+
+    def add_writer(self, fd: Any, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        super().add_writer(fd, _RUN, callback, *args)
+
+
+_RUN = METER.run
+
+
+class Loop(Measured, _Base):  # type: ignore[misc]  # uvloop's types differ in what is not touched here
+    """The loop that this program runs on."""
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        return _call_soon(self, _RUN, callback, *args, context=context)  # `super()` would cost a tenth of a microsecond
+
+
+_call_soon = _Base.call_soon
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    METER.start()
+    return Loop()
+
+
+# ---------------------------------------------------------------------------------------------------------------- names
+
+
+def described(callback: Callable[..., object]) -> str:
+    """Which step that was: of a task its name and where it waits now, else the function."""
+    while isinstance(callback, partial):
+        callback = callback.func
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        return f"{owner.get_name()[:SHOWN]} {_waiting(owner)}"
+    if isinstance(owner, asyncio.Future):
+        return repr(owner)[:SHOWN]
+    return str(getattr(callback, "__qualname__", type(callback).__name__))[:SHOWN]
+
+
+def _waiting(task: asyncio.Task[Any]) -> str:
+    """Down from the outermost coroutine, as far as coroutines go."""
+    places, at = [], cast("object", task.get_coro())
+    while inspect.iscoroutine(at):
+        code = at.cr_code
+        line = at.cr_frame.f_lineno if at.cr_frame is not None else code.co_firstlineno
+        places.append(f"{PurePath(code.co_filename).stem}.{code.co_name}:{line}")
+        at = at.cr_await
+    return "ended" if task.done() else " > ".join(places[-8:])
