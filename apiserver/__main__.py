@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from apiserver import app, config, delegation, dev, logs, server
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
+from apiserver.schema.kinds import Kinds
 from apiserver.serving import chains, dynamiccertificates
 from apiserver.serving.steps import new_event_loop
 from apiserver.storage import lineage
@@ -29,12 +30,13 @@ def main() -> int:
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         settings = config.parse(argv, environ)
+        kinds = app.kinds(settings.serving)
     except ConfigError as e:
         return _misconfigured(e)
     logs.configure(settings.logging)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_command(settings, environ))
+            return runner.run(_command(settings, kinds, environ))
     except ConfigError as e:
         return _misconfigured(e)
     except FAILURES as e:
@@ -49,14 +51,14 @@ def _misconfigured(error: ConfigError) -> int:
     return 2
 
 
-async def _command(settings: Config, environ: Mapping[str, str]) -> int:
+async def _command(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> int:
     match settings.command, settings.action:
         case config.DEV, _:
-            await dev.run(settings, environ)
+            await dev.run(settings, kinds, environ)
         case config.SERVE, _:
-            await _serve(settings, environ)
+            await _serve(settings, kinds, environ)
         case _, action:
-            return await _store(settings, action)
+            return await _store(settings, kinds, action)
     return 0
 
 
@@ -64,7 +66,7 @@ def store_options(storage: config.Storage) -> StoreOptions:
     return StoreOptions(url=storage.redis_url, allow_volatile=storage.allow_volatile)
 
 
-async def _serve(settings: Config, environ: Mapping[str, str]) -> None:
+async def _serve(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     stop = server.Stop()
     stop.install()
 
@@ -77,6 +79,7 @@ async def _serve(settings: Config, environ: Mapping[str, str]) -> None:
         )
         await server.serve(
             settings,
+            kinds,
             store_options(settings.storage),
             certificates,
             delegates=delegates,
@@ -86,11 +89,10 @@ async def _serve(settings: Config, environ: Mapping[str, str]) -> None:
         )
 
 
-async def _store(settings: Config, action: str) -> int:
+async def _store(settings: Config, kinds: Kinds, action: str) -> int:
     """`check` fails when it finds anything that keeps a server from starting."""
     command = {"init": lineage.init, "check": lineage.check, "info": lineage.info}[action]
-    names = [app.store_name(kind) for kind in app.kinds(settings.serving.group).values()]
-    lines = await command(store_options(settings.storage), names)
+    lines = await command(store_options(settings.storage), [kind.storage_name for kind in kinds.stored])
     for line in lines:
         print(line)
     if action == "check":

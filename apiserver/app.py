@@ -8,15 +8,16 @@ import os
 import platform
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import chain
 
 from aiohttp import HttpVersion11, web
 
 from apiserver import __version__
 from apiserver.apimachinery.errors import TextError
-from apiserver.config import Config
+from apiserver.config import Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.filters import authorize, deadline, impersonate, inflight, observe, recover, request_info
@@ -24,7 +25,9 @@ from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.state import Filter, Handler, Request
 from apiserver.resources import RESOURCES
+from apiserver.schema import declared
 from apiserver.schema.featuregate import Gates
+from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import health
 from apiserver.serving.health import Check
@@ -71,18 +74,23 @@ class App:
         await self.drain.idle()
 
 
-def kinds(group: str) -> dict[str, Resource]:
-    """The served kinds by plural, in the group that the operator chose."""
-    return {resource.plural: replace(resource, group=group) for resource in RESOURCES}
-
-
-def store_name(resource: Resource) -> str:
-    return f"{resource.group}/{resource.plural}"
+def kinds(serving: Serving) -> Kinds:
+    """What is served: the kinds of this house, and those of the packages that the operator names. Raises ConfigError."""
+    found = [declared.load(package) for package in serving.kinds]
+    loaded = [*RESOURCES, *chain.from_iterable(found)]
+    try:
+        served = Kinds((kind for kind in loaded if isinstance(kind, Resource)), group=serving.group)
+        clashes = list(declared.collisions(served))
+    except InvalidKinds as e:
+        clashes = e.mistakes
+    if wrong := [*(text for text in loaded if isinstance(text, str)), *clashes]:
+        raise ConfigError([f"--kinds: {text}" for text in wrong])
+    return served
 
 
 def build(
     config: Config,
-    served: Mapping[str, Resource],
+    served: Kinds,
     *,
     stores: Stores,
     trust: Callable[[], Trust],
@@ -98,24 +106,25 @@ def build(
         new_uid=uuids,
         watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
         admission=delegates.admission,
-        gates=Gates(gate for resource in served.values() for gate in resource.gates),
+        gates=Gates(gate for resource in served for gate in resource.gates),
         namespace_labels=delegates.namespace_labels,
     )
-    documents = _documents(app, list(served.values()), delegates=delegates)
-    handler = _dispatch(served, services, documents=documents, others=_others(list(served.values()), documents))
-    outermost_first = filters(config, app, trust=trust, delegates=delegates)
+    documents = _documents(app, served, delegates=delegates)
+    handler = _dispatch(services, documents=documents, others=_others(served, documents))
+    outermost_first = filters(config, app, served, trust=trust, delegates=delegates)
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
 
 
-def filters(config: Config, app: App, *, trust: Callable[[], Trust], delegates: Delegates) -> list[Filter]:
+def filters(
+    config: Config, app: App, served: Kinds, *, trust: Callable[[], Trust], delegates: Delegates
+) -> list[Filter]:
     """Outermost first: a request passes them from the top to the bottom."""
     limits, clock, authorizer = config.limits, time.perf_counter, delegates.authorizer
-    served = {(config.serving.group, resource.version, resource.plural) for resource in RESOURCES}
     return [
         partial(recover.recover, new_id=Uuids()),
         request_info.request_info,
-        partial(observe.observe, served=served, clock=clock, log_requests=config.logging.verbosity >= 3),
+        partial(observe.observe, served=served.paths, clock=clock, log_requests=config.logging.verbosity >= 3),
         partial(draining.drain, state=app.drain),
         partial(deadline.deadline, seconds=limits.request_seconds),
         partial(
@@ -142,7 +151,7 @@ BUILT = 1767225600.0
 END_STEP_SECONDS = 0.1
 
 
-def _documents(app: App, served: Sequence[Resource], *, delegates: Delegates) -> dict[str, Document]:
+def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Document]:
     """What is served at one path each."""
     ping = Check("ping", lambda: None)
     caches = Check("caches", app.stores.why_not_ready)
@@ -170,18 +179,16 @@ def _documents(app: App, served: Sequence[Resource], *, delegates: Delegates) ->
     }
 
 
-def _others(served: Sequence[Resource], documents: Mapping[str, Document]) -> Document:
+def _others(served: Kinds, documents: Mapping[str, Document]) -> Document:
     """Discovery, the version, the index, and the answer for paths that nobody knows."""
     version = groups.version(software=__version__, python=platform.python_version(), platform=PLATFORM)
     discovery = groups.Discovery(served, version=version, paths=documents)
     return lambda request: groups.respond(discovery, request.exchange, request.info)
 
 
-def _dispatch(
-    served: Mapping[str, Resource], services: Services, *, documents: Mapping[str, Document], others: Document
-) -> Handler:
+def _dispatch(services: Services, *, documents: Mapping[str, Document], others: Document) -> Handler:
     """One router: the value that authorization judged decides what is called."""
-    router = request_info.Router(served)
+    router = request_info.Router(services.kinds)
 
     async def dispatching(request: Request) -> web.StreamResponse:
         info, exchange = request.info, request.exchange
@@ -191,7 +198,7 @@ def _dispatch(
             return await _document(info.path, documents, others)(request)
         await _invite_body(request)
         resource = endpoint.resource
-        store = services.stores[store_name(resource)]
+        store = services.stores[resource.storage_name]
         call = Call(info=info, user=request.user, resource=resource, store=store, exchange=exchange)
         return await VERBS[endpoint.action](services, call)
 

@@ -6,6 +6,7 @@ Names are kube-apiserver's where it has one. Knows nothing of the rooms that use
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,11 +38,15 @@ STORE_ACTIONS = ("init", "check", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Where and as whom the server listens. Empty file names: the command makes its own."""
+    """Where and as whom the server listens. Empty file names: the command makes its own.
+
+    `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house.
+    """
 
     bind_address: str
     secure_port: int
     group: str
+    kinds: tuple[str, ...]
     cert_file: str
     key_file: str
 
@@ -247,6 +252,16 @@ def _group(text: str) -> str:
     return text
 
 
+def _modules(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"{name!r} is not the name of a Python module")
+        if importlib.util.find_spec(name.partition(".")[0]) is None:
+            raise ValueError(f"there is no module {name}")
+    return tuple(dict.fromkeys(names))
+
+
 def _file(text: str) -> str:
     if text and not Path(text).is_file():
         raise ValueError(f"there is no file {text}")
@@ -322,7 +337,7 @@ class Flag:
     @property
     def many(self) -> bool:
         """May be given several times; the values add up."""
-        return self.parse in (_names, _headers, _paths)
+        return self.parse in (_names, _headers, _paths, _modules)
 
     def default_for(self, command: str) -> str | None:
         return self.default.get(command) if isinstance(self.default, Mapping) else self.default
@@ -339,7 +354,9 @@ FLAGS: tuple[Flag, ...] = (
          text="address to listen on"),
     Flag(name="secure-port", parse=_port, default="6443", value="PORT", text="port to listen on; 0 takes any free one"),
     Flag(name="group", parse=_group, default="resource.sluice.dev", commands=_EVERYWHERE, value="GROUP",
-         text="API group of the served kinds"),
+         text="API group of the served kinds that name none"),
+    Flag(name="kinds", parse=_modules, default="", commands=_EVERYWHERE, value="PACKAGE",
+         text="installed Python package whose RESOURCES are served too; may be given several times"),
     Flag(name="tls-cert-file", parse=_file, default=None, commands=(SERVE,), value="FILE",
          text="serving certificate, followed by its intermediates; read again when it changes"),
     Flag(name="tls-private-key-file", parse=_file, default=None, commands=(SERVE,), value="FILE",
@@ -521,6 +538,7 @@ def _config(command: str, action: str, v: Mapping[str, Any]) -> Config:
             bind_address=v["bind-address"],
             secure_port=v["secure-port"],
             group=v["group"],
+            kinds=v["kinds"],
             cert_file=v["tls-cert-file"],
             key_file=v["tls-private-key-file"],
         ),

@@ -22,9 +22,10 @@ from typing import Any
 
 import yaml
 
-from apiserver import app, delegation, server
+from apiserver import delegation, server
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config import Config
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, pki
 from apiserver.storage import lineage
@@ -38,7 +39,7 @@ NAME = "sluice-dev"
 SAMPLE_SECONDS = 10.0
 
 
-async def run(config: Config, environ: Mapping[str, str]) -> None:
+async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     """Serves until told to stop; the store goes last. Raises EmbeddedError, BadCertificates."""
     stop = server.Stop()
     stop.install()
@@ -51,13 +52,14 @@ async def run(config: Config, environ: Mapping[str, str]) -> None:
     async def ready(port: int, stores: Stores) -> None:
         _write_kubeconfig(config, kit, port)
         if config.dev.samples and _is_empty(stores):
-            await asyncio.to_thread(_create_samples, config, kit, port)
+            await asyncio.to_thread(_create_samples, config, kinds, kit, port)
         _announce(config.dev.kubeconfig)
 
     try:
-        await _initialise(store, options, config)
+        await _initialise(store, options, kinds)
         await server.serve(
             config,
+            kinds,
             options,
             dynamiccertificates.Certificates(kit.files),
             delegates=delegation.alone(config),
@@ -69,13 +71,14 @@ async def run(config: Config, environ: Mapping[str, str]) -> None:
         await store.stop()
 
 
-async def _initialise(store: Embedded, options: StoreOptions, config: Config) -> None:
-    """Only a folder where no store was ever made: one that is empty now and was not before has lost its objects."""
-    if store.initialised:
+async def _initialise(store: Embedded, options: StoreOptions, kinds: Kinds) -> None:
+    """Makes a place for each kind that never had one in this folder: one that is gone and was there before has lost its objects."""
+    missing = [kind.storage_name for kind in kinds.stored if kind.storage_name not in store.initialised]
+    if not missing:
         return
-    for line in await lineage.init(options, map(app.store_name, app.kinds(config.serving.group).values())):
+    for line in await lineage.init(options, missing):
         logger.debug("store", extra={"init": line})
-    store.mark_initialised()
+    store.mark_initialised(missing)
 
 
 def _hosts(config: Config) -> list[str]:
@@ -138,16 +141,15 @@ def samples(group: str) -> Iterator[dict[str, Any]]:
     return iter(yaml.safe_load_all(text.replace("GROUP", group)))
 
 
-def _create_samples(config: Config, kit: pki.Kit, port: int) -> None:
+def _create_samples(config: Config, kinds: Kinds, kit: pki.Kit, port: int) -> None:
     """Over HTTP like any client. Runs in a thread."""
     context = ssl.create_default_context(cadata=kit.ca_pem.decode())
     certs = config.dev.data_dir / "certs"
     context.load_cert_chain(certs / "client.crt", certs / "client.key")
-    kinds = {kind.kind: kind for kind in app.kinds(config.serving.group).values()}
     connection = http.client.HTTPSConnection(_host(config).strip("[]"), port, context=context, timeout=SAMPLE_SECONDS)
     try:
         for sample in samples(config.serving.group):
-            path = collection(kinds[sample["kind"]], sample["metadata"].get("namespace", ""))
+            path = collection(_kind_of(sample, kinds), sample["metadata"].get("namespace", ""))
             connection.request("POST", path, json.dumps(sample), {"Content-Type": "application/json"})
             answer = connection.getresponse()
             body = answer.read()
@@ -159,6 +161,13 @@ def _create_samples(config: Config, kit: pki.Kit, port: int) -> None:
         logger.error("samples could not be created", extra={"error": str(e)})
     finally:
         connection.close()
+
+
+def _kind_of(sample: Mapping[str, Any], kinds: Kinds) -> Resource:
+    group, _, version = sample["apiVersion"].partition("/")
+    found = kinds.named(group, version, sample["kind"])
+    assert found is not None, sample["kind"]
+    return found
 
 
 def collection(resource: Resource, namespace: str) -> str:

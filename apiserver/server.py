@@ -20,6 +20,7 @@ from apiserver import config, tasks
 from apiserver.app import App
 from apiserver.delegation import Delegates
 from apiserver.schema import indexed
+from apiserver.schema.kinds import Kinds
 from apiserver.serving.chains import BadCertificates, Chains
 from apiserver.serving.connections import Connections, check_parser
 from apiserver.serving.dynamiccertificates import Certificates
@@ -134,6 +135,7 @@ Ready = Callable[[int, Stores], Awaitable[None]]
 
 async def serve(
     settings: config.Config,
+    kinds: Kinds,
     options: StoreOptions,
     certificates: Certificates,
     *,
@@ -149,13 +151,12 @@ async def serve(
     """
     check_parser()
     raise_descriptor_limit()
-    served = composition.kinds(settings.serving.group)
     address, port = settings.serving.bind_address, settings.serving.secure_port
     shared = is_handed_over(environ, pid=os.getpid())
     sock = listening_socket(address, port, environ=environ, pid=os.getpid())
-    stores = await open_stores(options, {composition.store_name(r): indexed.reader(r) for r in served.values()})
+    stores = await open_stores(options, {r.storage_name: indexed.reader(r) for r in kinds.stored})
     try:
-        app = composition.build(settings, served, stores=stores, trust=lambda: certificates.trust, delegates=delegates)
+        app = composition.build(settings, kinds, stores=stores, trust=lambda: certificates.trust, delegates=delegates)
         server = Server(app, certificates, sock, shared=shared)
         complete = asyncio.ensure_future(_complete(stores, delegates))
         try:

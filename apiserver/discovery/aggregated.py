@@ -11,6 +11,7 @@ from typing import Any
 
 from apiserver.discovery import served
 from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.wire import as_json, negotiation
 
@@ -20,10 +21,10 @@ PARAMETERS = f";g={GROUP};v={VERSION};as={KIND}"
 
 
 class Aggregated:
-    """The document and its tag, made once from the served resources."""
+    """The document and its tag, made once from what is served."""
 
-    def __init__(self, resources: Sequence[Resource]) -> None:
-        value = document(resources)
+    def __init__(self, kinds: Kinds) -> None:
+        value = document(kinds)
         self._document = Document.of(value)
         self.etag = f'"{hashlib.sha512(as_json.dumps(value)).hexdigest().upper()}"'
 
@@ -59,15 +60,14 @@ def _without_target(clause: str) -> str | None:
     return ";".join(others) if target == {"as": KIND, "g": GROUP, "v": VERSION} else None
 
 
-def document(resources: Sequence[Resource]) -> dict[str, Any]:
-    groups = served.groups(resources)
+def document(kinds: Kinds) -> dict[str, Any]:
     return {
         "kind": KIND,
         "apiVersion": f"{GROUP}/{VERSION}",
         "metadata": {},
         "items": [
             {"metadata": {"name": name}, "versions": [_version(v, members) for v, members in versions.items()]}
-            for name, versions in groups.items()
+            for name, versions in kinds.groups.items()
         ],
     }
 

@@ -1,6 +1,6 @@
 """What is served at which path: groups, versions, resources, the version of the server, the index, and the answer for unknown paths.
 
-Documents are made once from the resources that are handed in and answered from memory; no store and no authentication is asked.
+Documents are made once from the kinds that are handed in and answered from memory; no store and no authentication is asked.
 Knows no kind. Upstream: kubernetes/apiserver `pkg/endpoints/discovery/{root,group,version}.go`, `pkg/server/routes/{index,version}.go`.
 """
 
@@ -17,6 +17,7 @@ from apiserver.apimachinery.request import RequestInfo
 from apiserver.discovery import answers, served
 from apiserver.discovery.aggregated import Aggregated
 from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.wire import as_json, negotiation
 
@@ -35,10 +36,10 @@ COMPATIBLE = ("1", "35")
 class Discovery:
     """Every answer that does not concern an object. `paths` are the other paths of this server, for the index."""
 
-    def __init__(self, resources: Sequence[Resource], *, version: Mapping[str, str], paths: Iterable[str] = ()) -> None:
-        groups = served.groups(resources)
+    def __init__(self, kinds: Kinds, *, version: Mapping[str, str], paths: Iterable[str] = ()) -> None:
+        groups = kinds.groups
         self._root = Document.of(group_list(groups))
-        self._aggregated = Aggregated(resources)
+        self._aggregated = Aggregated(kinds)
         self._groups = {name: Document.of(group(name, versions, top=True)) for name, versions in groups.items()}
         self._versions = {
             (name, v): Document.of(resource_list(name, v, members))
@@ -138,8 +139,8 @@ def _entry(resource: Resource, name: str, singular: str, verbs: Sequence[str]) -
 
 
 def storage_version_hash(resource: Resource) -> str:
-    """Equal on all servers that store the same kind in the same version."""
-    text = f"{resource.group}/{resource.version}/{resource.kind}"
+    """Equal on all servers that store the same kind in the same version, whatever the version in which it is served."""
+    text = f"{resource.group}/{resource.stored.version}/{resource.kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 

@@ -18,9 +18,10 @@ from urllib.parse import quote
 from aiohttp import web
 
 from apiserver.apimachinery.request import Query
-from apiserver.discovery import openapi_paths, served
+from apiserver.discovery import openapi_paths
 from apiserver.discovery.content import Content, Reply
 from apiserver.discovery.openapi_paths import Operation, Parameter, Path
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.openapi import Definitions, Dialect, Kind, Schema
 from apiserver.schema.resource import Resource
 from apiserver.wire import as_json
@@ -42,14 +43,14 @@ _JSON = ("application", "json")
 
 
 class OpenAPI:
-    """The documents of `resources`, and the answers to requests for them.
+    """The documents of what is served, and the answers to requests for them.
 
     `patch_types` are the media types that PATCH takes, `version` is the release, `built` the time (in seconds) that Last-Modified tells.
     """
 
     def __init__(
         self,
-        resources: Sequence[Resource],
+        kinds: Kinds,
         *,
         patch_types: Sequence[str],
         version: str,
@@ -57,7 +58,7 @@ class OpenAPI:
         media_types: Sequence[str] = MEDIA_TYPES,
         streams: Sequence[str] = STREAMS,
     ) -> None:
-        self._groups = served.groups(resources)
+        self._groups = kinds.groups
         self._writer = _Writer(tuple(media_types), tuple(streams), tuple(patch_types))
         self._info = {"title": TITLE, "version": version}
         self._built = built

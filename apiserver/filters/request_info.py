@@ -7,7 +7,7 @@ not match as it was sent does not exist. Upstream: kubernetes/apiserver `pkg/end
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, Literal, TypeVar
@@ -20,6 +20,7 @@ from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.filters.state import Handler, Request
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.wire import body, negotiation
 
@@ -228,18 +229,17 @@ PLAIN = frozenset({"", "*/*", "application/json"})
 
 
 class Router:
-    """Finds the endpoint of a request. `kinds` are the served kinds of one group by plural."""
+    """Finds the endpoint of a request among what is served."""
 
-    def __init__(self, kinds: Mapping[str, Resource]) -> None:
+    def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
-        self._group = next(iter(kinds.values())).group
         self.found: Remembered[Endpoint] = Remembered()
 
     def route(self, info: RequestInfo, *, accept: str, content_type: str) -> Endpoint | None:
-        """None for a path that this group's router does not claim. Raises its errors in its order: 404, 405, 415 (PATCH), 406."""
+        """None for a path that no served group's router claims. Raises its errors in its order: 404, 405, 415 (PATCH), 406."""
         endpoint = self.found.get(info)
         if endpoint is None:
-            if not in_group(info.path, self._group):
+            if not claimed(info.path, self._kinds.groups):
                 return None
             endpoint = self.found.keep(info, find(info, self._kinds))
         if endpoint.action == "patch":
@@ -251,16 +251,18 @@ class Router:
         return endpoint
 
 
-def in_group(path: str, group: str) -> bool:
-    """Whether upstream's router for this group claims the path, and thereby answers it with a Status."""
-    root = f"/apis/{group}"
-    return path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/")
+def claimed(path: str, groups: Container[str]) -> bool:
+    """Whether upstream's router for one of these groups claims the path, and thereby answers it with a Status."""
+    if not path.startswith("/apis/"):
+        return False
+    _, _, group, *_ = path.split("/", 3)
+    return group in groups
 
 
-def find(info: RequestInfo, kinds: Mapping[str, Resource]) -> Endpoint:
-    """The endpoint of a path below the group. Raises 404 and 405."""
-    resource = kinds.get(info.resource)
-    if resource is None or not info.is_resource or info.version != resource.version:
+def find(info: RequestInfo, kinds: Kinds) -> Endpoint:
+    """The endpoint of a path below a served group. Raises 404 and 405."""
+    resource = kinds.at(info.group, info.version, info.resource)
+    if resource is None or not info.is_resource:
         raise errors.no_such_path()
     action = _actions(info, resource).get(info.method)
     if action is None:

@@ -45,6 +45,11 @@ def encode(shape: Struct, obj: Object) -> bytes:
     return _escaped(_encoder(shape)(obj))
 
 
+def encode_served(shape: Struct, obj: Object) -> bytes:
+    """The same for an object of a version that is not stored, as clients get it: with its resourceVersion. `obj` is not changed."""
+    return _escaped(_dump(_struct_writer(shape)(obj)))
+
+
 def zero(shape: Struct) -> Object:
     """The object of which nothing is set: what bookmarks carry."""
     made: Object = _struct_writer(shape)({})

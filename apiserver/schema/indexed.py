@@ -39,6 +39,16 @@ def reader(resource: Resource) -> Reader:
     return read
 
 
+def is_selectable(shape: Struct, path: str) -> bool:
+    """Whether a selector can ask for the value at this path: a text, number or boolean, below structs only."""
+    here: types.Type = shape
+    for name in path.split("."):
+        if not isinstance(here, Struct) or name not in (f.name for f in types.members(here)):
+            return False
+        here = _field(here, name).type
+    return isinstance(here, types.String | Integer | Boolean)
+
+
 def _values_getter(paths: list[tuple[str, ...]]) -> Callable[[Any], tuple[Any, ...]]:
     names = [_attribute(path) for path in paths]
     if len(names) == 1:

@@ -59,11 +59,38 @@ class Subresource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
-    """A kind, as every generic room sees it.
+class Version:
+    """A further version of a kind, beside the one in which it is declared and stored.
 
-    `group` is empty in the declaration and filled in by `app` from the configuration (`dataclasses.replace`).
-    Hooks run on decoded objects of the served version; all have safe defaults:
+    `to_storage(object)` and `from_storage(object)` turn an object of this version into the stored one and back: decoded, without kind
+    and apiVersion, theirs to change and to return. Metadata is the same in both. What one version cannot say must survive in the other
+    (an annotation will do), so that a client which writes what it read changes nothing else.
+    Rules, selectable fields and subresources are those of the stored version; `columns` are of this one.
+    """
+
+    name: str
+    shape: Struct
+    to_storage: Callable[[Object], Object]
+    from_storage: Callable[[Object], Object]
+    columns: Sequence[Column] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What a version that is not stored needs: the resource that is, and the way there and back."""
+
+    stored: Resource
+    to_storage: Callable[[Object], Object]
+    from_storage: Callable[[Object], Object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind in one version, as every generic room sees it.
+
+    `group` may be left empty in the declaration: the kind is then in the group that the operator chose. `version` is the one in which
+    objects are stored, `versions` are served beside it; `schema.kinds` makes a Resource with a `conversion` of each.
+    Hooks run on decoded objects of the stored version; all have safe defaults:
 
         prepare(context, new, old)       after decoding and defaulting, before validation; may change `new`
         validate(context, new, old)      rules that the shape cannot declare; the shape's declared rules and immutability run by
@@ -101,6 +128,18 @@ class Resource:
     prepare: Prepare = _nothing
     validate: Validate = _no_errors
     warnings: Warn = _no_warnings
+    versions: Sequence[Version] = ()
+    conversion: Conversion | None = None
+
+    @property
+    def stored(self) -> Resource:
+        """The kind in the version in which it is stored: itself, for nearly all."""
+        return self if self.conversion is None else self.conversion.stored
+
+    @property
+    def storage_name(self) -> str:
+        """What the store calls the kind: `<group>/<plural>`."""
+        return f"{self.group}/{self.plural}"
 
     @property
     def list_kind(self) -> str:

@@ -21,7 +21,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -104,12 +104,15 @@ class Embedded:
     # The folder
 
     @property
-    def initialised(self) -> bool:
-        """Whether a store was created here once. Then an empty one means that something was lost, and must not be created again."""
-        return self._marker.exists()
+    def initialised(self) -> frozenset[str]:
+        """The resources that were created here once. Where one of them is missing something was lost: it must not be created again."""
+        return frozenset(self._marker.read_text().splitlines()) if self._marker.exists() else frozenset()
 
-    def mark_initialised(self) -> None:
-        self._marker.touch(mode=0o600)
+    def mark_initialised(self, resources: Iterable[str]) -> None:
+        """These exist from now on."""
+        descriptor = os.open(self._marker, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as marker:
+            marker.writelines(f"{resource}\n" for resource in resources)
 
     @property
     def url(self) -> str:

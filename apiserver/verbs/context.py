@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from apiserver.admission import chain
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.schema.featuregate import Gates
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
 from apiserver.wire.response import Exchange
@@ -21,7 +22,7 @@ class Services:
     that names none; `namespace_labels` are None where the namespace is not known.
     """
 
-    kinds: Mapping[str, Resource]
+    kinds: Kinds
     stores: Mapping[str, Store]
     now: Callable[[], float]
     choose: Callable[[str], str]

@@ -75,7 +75,7 @@ async def new_object(services: Services, call: Call, obj: Object, *, dry_run: bo
 
 
 async def _commit(services: Services, call: Call, change: Attributes, *, dry_run: bool) -> bytes:
-    resource, obj = call.resource, change.object
+    resource, obj = call.resource.stored, change.object
     assert obj is not None
     await lifecycle.check_create(services, call, obj)
     await services.admission.validate(change)

@@ -154,7 +154,7 @@ async def _mark(services: Services, call: Call, wanted: DeleteOptions, live: Ent
         metadata["deletionTimestamp"] = now
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
-    value = canonical.encode(call.resource.shape, new)
+    value = canonical.encode(call.resource.stored.shape, new)
     if splice(value, live.revision) == live.body:
         return live
     return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

@@ -128,7 +128,7 @@ async def check_update(services: Services, call: Call, new: Object, old: Object,
 
 
 async def _check(services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None) -> None:
-    resource, context = call.resource, _context(services, call)
+    resource, context = call.resource.stored, _context(services, call)
     if _large(new, old):
         found, warnings = await asyncio.to_thread(settle, context, resource, new, old, sub=sub)
     else:

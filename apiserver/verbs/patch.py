@@ -11,6 +11,7 @@ from typing import Any
 from apiserver.apimachinery import meta, options
 from apiserver.apimachinery.options import PatchOptions
 from apiserver.patching import json_patch, merge_patch
+from apiserver.schema import conversion
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle, rendering, replace
 from apiserver.verbs.context import Call, Services
@@ -41,7 +42,8 @@ def _change(services: Services, call: Call, *, kind: str, raw: bytes, wanted: Pa
 
     def compute(live: Entry) -> Object:
         sent = body.decode_patch(kind, raw, validation=wanted.field_validation)
-        document = {"kind": resource.kind, "apiVersion": resource.api_version, **rendering.decoded(live)}
+        shown = conversion.served(resource, rendering.decoded(live))
+        document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
         new = body.decode_patched(
             resource,
             _applied(kind, sent.value, document),

@@ -49,7 +49,7 @@ async def replace(services: Services, call: Call, order: Order) -> bytes:
 async def _round(services: Services, call: Call, order: Order, live: Entry | None) -> bytes:
     if live is None:
         raise rendering.gone(call, order.name)
-    resource, warnings = call.resource, call.exchange.warnings
+    resource, warnings = call.resource.stored, call.exchange.warnings
     old = rendering.decoded(live)
     new = await order.change(live)
     if order.preconditioned:

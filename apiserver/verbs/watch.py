@@ -193,8 +193,9 @@ class Encoder:
         self._include = include
         self._services = services
         self._first = True
-        # Texts remember their hash, which is asked for once per event and watcher.
-        self._keys = {event_type: f"{event_type} {rep} {include}" for event_type in TYPES.values()}
+        # Texts remember their hash, which is asked for once per event and watcher. Each version of a kind has frames of its own.
+        version = call.resource.version
+        self._keys = {event_type: f"{version} {event_type} {rep} {include}" for event_type in TYPES.values()}
 
     @property
     def counts_frames(self) -> bool:

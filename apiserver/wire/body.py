@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from apiserver.apimachinery import errors, fieldpath
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import defaults, strict
+from apiserver.schema import conversion, defaults, strict
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.wire import as_json, as_yaml, complaints, json_syntax, negotiation, type_meta
 from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
@@ -116,12 +117,12 @@ async def decode_object(
     content_type: str,
     raw: bytes,
     *,
-    kinds: Mapping[str, Resource],
+    kinds: Kinds,
     now: str,
     validation: str,
     warnings: Warnings,
 ) -> Object:
-    """The object of a POST or PUT, defaults filled in, without kind and apiVersion. Raises 415 and 400.
+    """The object of a POST or PUT in its stored form, defaults filled in, without kind and apiVersion. Raises 415 and 400.
 
     `kinds` are all served kinds. `validation` is Strict, Warn or Ignore.
     """
@@ -141,7 +142,7 @@ def _object(
     raw: bytes,
     quick: as_json.Reading | None,
     *,
-    kinds: Mapping[str, Resource],
+    kinds: Kinds,
     now: str,
     validation: str,
     warnings: Warnings,
@@ -152,7 +153,7 @@ def _object(
     except Unreadable as e:
         raise _unrecognized(resource, raw, e) from e
     try:
-        decoded = _decode(resource, meta, document, kinds.values(), now=now, judged=validation != "Ignore")
+        decoded = _decode(resource, meta, document, kinds, now=now, judged=validation != "Ignore")
         if decoded.complaints and validation == "Strict":
             raise Unfit(_strict_text(decoded.complaints))
     except (Unfit, strict.DecodeError) as e:
@@ -197,7 +198,7 @@ def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError
 
 
 def _decode(
-    resource: Resource, meta: TypeMeta, document: _Document, kinds: Collection[Resource], *, now: str, judged: bool
+    resource: Resource, meta: TypeMeta, document: _Document, kinds: Kinds, *, now: str, judged: bool
 ) -> _Decoded:
     """The document as an object of the endpoint's kind. Raises Unfit and strict.DecodeError.
 
@@ -214,10 +215,12 @@ def _decode(
     found = strict.decode(claimed.shape, members, raw=document.text)
     if document.cut and as_json.deeper_than(found.object, LEVELS - 1):
         raise strict.DecodeError(strict.TOO_DEEP)
-    if claimed.kind != resource.kind:
+    if (claimed.group, claimed.kind) != (resource.group, resource.kind):
         raise type_meta.unconvertible(meta, into)
-    defaults.apply(resource.shape, found.object, now=now)
-    return _Decoded(found.object, _complaints(claimed, document, found.unknown) if judged else [])
+    defaults.apply(claimed.shape, found.object, now=now)
+    return _Decoded(
+        conversion.stored(claimed, found.object), _complaints(claimed, document, found.unknown) if judged else []
+    )
 
 
 def _complaints(resource: Resource, document: _Document, unknown: list[str]) -> list[str]:
@@ -309,7 +312,7 @@ def decode_patched(
     resource: Resource,
     value: Any,
     *,
-    kinds: Mapping[str, Resource],
+    kinds: Kinds,
     now: str,
     validation: str,
     warnings: Warnings,
@@ -338,20 +341,21 @@ def _shown(value: Any) -> str:
         return ""
 
 
-def _patched(resource: Resource, value: Any, kinds: Mapping[str, Resource], *, now: str, judged: bool) -> _Decoded:
+def _patched(resource: Resource, value: Any, kinds: Kinds, *, now: str, judged: bool) -> _Decoded:
     meta = type_meta.read(value)
     if not meta.version and not meta.group:
         return _without_version(resource, meta, value or {}, now=now)
     source = b"" if meta.version else as_json.dumps(value)
-    return _decode(resource, meta.completed(resource), _Document(value, source), kinds.values(), now=now, judged=judged)
+    return _decode(resource, meta.completed(resource), _Document(value, source), kinds, now=now, judged=judged)
 
 
 def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: str) -> _Decoded:
     """Upstream reads a document without apiVersion into its version-independent type, which shares no member name with any version."""
     if meta.kind not in ("", resource.kind):
         raise type_meta.not_registered_internally(meta.kind, resource.group)
-    empty = strict.decode(resource.shape, {}).object
-    defaults.apply(resource.shape, empty, now=now)
+    shape = resource.stored.shape
+    empty = strict.decode(shape, {}).object
+    defaults.apply(shape, empty, now=now)
     unknown = [name for name in value if name not in type_meta.MEMBERS]
     return _Decoded(empty, [f"unknown field {fieldpath.go_quote(name)}" for name in unknown])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Query
-from apiserver.schema import canonical
+from apiserver.schema import canonical, conversion
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.wire import as_json, as_partial, as_table, as_yaml, frames, negotiation, type_meta
@@ -37,7 +37,7 @@ def include_object(rep: Representation, query: Query) -> str:
 def single(rep: Representation, resource: Resource, body: bytes, *, include_object: str, now: float) -> bytes:
     """One object. Raises 406 for a form that only lists have."""
     if rep.target is None:
-        return _dressed(rep, resource.head + body[1:])
+        return _dressed(rep, resource.head + conversion.body(resource, body)[1:])
     if rep.target.kind == negotiation.PARTIAL_LIST:
         what = "you requested PartialObjectMetadataList, but the requested object is not a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(resource)})")
@@ -49,7 +49,9 @@ def _converted(
 ) -> bytes:
     if target.kind != negotiation.TABLE:
         return as_partial.partial(target, body)
-    return as_table.single(target, resource, body, first=first, include_object=include_object, now=now)
+    return as_table.single(
+        target, resource, conversion.body(resource, body), first=first, include_object=include_object, now=now
+    )
 
 
 def _dressed(rep: Representation, compact: bytes) -> bytes:
@@ -87,12 +89,12 @@ def listing(
             resource.api_version.encode(),
             metadata,
         )
-        if rep.media == negotiation.JSON and not rep.pretty:
+        if rep.media == negotiation.JSON and not rep.pretty and resource.conversion is None:
             return _stored_list(head, bodies)
-        return None, _pieces(rep, head, b"items", bodies)
+        return None, _pieces(rep, head, b"items", _shown(resource, bodies))
     if target.kind == negotiation.TABLE:
-        head = as_table.head(target, metadata, as_table.definitions(resource))
-        rows = (as_table.row(target, resource, b, include_object=include_object, now=now) for b in bodies)
+        head, shown = as_table.head(target, metadata, as_table.definitions(resource)), _shown(resource, bodies)
+        rows = (as_table.row(target, resource, b, include_object=include_object, now=now) for b in shown)
         return None, _pieces(rep, head, b"rows", None if not bodies and not resource.columns else rows)
     if target.kind == negotiation.PARTIAL:
         what = "you requested PartialObjectMetadata, but the requested object is a list"
@@ -103,6 +105,11 @@ def listing(
         metadata,
     )
     return None, _pieces(rep, head, b"items", (as_partial.partial(target, b) for b in bodies))
+
+
+def _shown(resource: Resource, bodies: Sequence[bytes]) -> Iterable[bytes]:
+    """Stored objects in the version that is asked for, converted one by one as they are needed."""
+    return bodies if resource.conversion is None else (conversion.body(resource, body) for body in bodies)
 
 
 def _list_metadata(revision: int, continue_token: str, remaining: int | None) -> bytes:
@@ -216,7 +223,7 @@ def frame(
 ) -> bytes:
     """One event as a line. Empty for PartialObjectMetadataList, which no event can be: the stream ends there, as upstream's does."""
     if rep.target is None:
-        return frames.event(event_type, resource.head + body[1:])
+        return frames.event(event_type, resource.head + conversion.body(resource, body)[1:])
     if rep.target.kind == negotiation.PARTIAL_LIST:
         return b""
     obj = _converted(rep.target, resource, body, first=first, include_object=include_object, now=now)
@@ -234,7 +241,7 @@ def bookmark(
     now: float,
 ) -> bytes:
     """A bookmark: the zero object of the kind at `revision`. `marker` tells that the initial events are complete."""
-    body = _zero_at(resource.shape, revision, marker=marker)
+    body = _zero_at(resource.stored.shape, revision, marker=marker)
     return frame(rep, resource, "BOOKMARK", body, first=first, include_object=include_object, now=now)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from apiserver.apimachinery import fieldpath
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 
 MEMBERS = ("kind", "apiVersion")
@@ -100,10 +101,9 @@ def hub_type(resource: Resource) -> str:
     return f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
 
 
-def find(meta: TypeMeta, kinds: Iterable[Resource]) -> Resource | None:
+def find(meta: TypeMeta, kinds: Kinds) -> Resource | None:
     """The served kind that a document claims to be, in that very version."""
-    wanted = (meta.group, meta.version, meta.kind)
-    return next((r for r in kinds if (r.group, r.version, r.kind) == wanted), None)
+    return kinds.named(meta.group, meta.version, meta.kind)
 
 
 def unregistered(meta: TypeMeta, kinds: Iterable[Resource], into: str) -> Unfit:

@@ -77,7 +77,7 @@ class Rig:
         trust = Trust(client=chains.verifier(USERS.pem), proxy=None)
         self.app = app.build(
             settings,
-            app.kinds(settings.serving.group),
+            app.kinds(settings.serving),
             stores=cast(Stores, self.stores),
             trust=lambda: trust,
             delegates=replace(delegation.alone(settings), **answers),
@@ -278,9 +278,9 @@ async def test_a_watch_that_was_just_opening_is_ended_too() -> None:
 
 
 def test_the_kinds_are_in_the_operators_group() -> None:
-    found = app.kinds("x.example.com")
-    assert {kind.group for kind in found.values()} == {"x.example.com"}
-    assert app.store_name(found["resourceslices"]) == "x.example.com/resourceslices"
+    found = app.kinds(config.parse(["dev", "--group", "x.example.com"], {}).serving)
+    assert {kind.group for kind in found} == {"x.example.com"}
+    assert "x.example.com/resourceslices" in {kind.storage_name for kind in found.stored}
 
 
 def test_uuids_are_random_and_well_formed() -> None:

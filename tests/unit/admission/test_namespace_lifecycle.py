@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver import app
+from apiserver import resources
 from apiserver.admission import namespace_lifecycle
 from apiserver.admission.attributes import Attributes
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
@@ -16,10 +16,11 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import User, Warnings
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.request_info import parse
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
 
 GROUP = "things.example.com"
-KINDS = app.kinds(GROUP)
+KINDS = {kind.plural: kind for kind in Kinds(resources.RESOURCES, group=GROUP)}
 ACTIVE, TERMINATING = {"status": {"phase": "Active"}}, {"status": {"phase": "Terminating"}}
 
 

@@ -6,6 +6,7 @@ from apiserver.apimachinery.request import Query
 from apiserver.discovery.answers import Answer, Question
 from apiserver.discovery.groups import Discovery
 from apiserver.schema import shapes
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.schema.types import Field, Presence, Struct
 
@@ -32,7 +33,7 @@ PIER = Resource(
     group="sea.example",
     shape=Struct(name="Pier", fields=(METADATA,)),
 )
-DISCOVERY = Discovery([BOAT, PIER], version=VERSION, paths=PATHS)
+DISCOVERY = Discovery(Kinds([BOAT, PIER]), version=VERSION, paths=PATHS)
 
 
 def ask(

@@ -12,7 +12,9 @@ from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.discovery import groups
 from apiserver.discovery.groups import Discovery
-from apiserver.schema.resource import Resource
+from apiserver.resources import deviceclass, resourceclaim, resourceclaimtemplate, resourceslice
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Version
 from tests.unit.discovery.kinds import BOAT, DISCOVERY, PATHS, PIER, VERSION, ask
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ def test_storage_version_hashes_are_those_of_a_real_server(plural: str, digest: 
 
 
 def test_a_real_servers_resource_list_is_reproduced_to_the_byte() -> None:
-    kinds = [dataclasses.replace(r, group="resource.k8s.io") for r in resources.RESOURCES]
+    recorded = (resourceslice.RESOURCE, deviceclass.RESOURCE, resourceclaimtemplate.RESOURCE, resourceclaim.RESOURCE)
+    kinds = Kinds(recorded, group="resource.k8s.io")
     answer = ask("/apis/resource.k8s.io/v1", discovery=Discovery(kinds, version=VERSION))
     verbs = '["create","delete","deletecollection","get","list","patch","update","watch"]'
     entry = '{{"name":"{}","singularName":"{}","namespaced":{},"kind":"{}","verbs":{},"storageVersionHash":"{}"}}'
@@ -194,14 +197,12 @@ def test_the_version_document_has_gos_members_in_order() -> None:
 
 
 def test_versions_are_listed_by_preference_and_groups_by_name() -> None:
-    def of(group: str, version: str) -> Resource:
-        return dataclasses.replace(BOAT, group=group, version=version)
-
-    kinds = [
-        of("z.example", "v1"),
-        *(of("sea.example", v) for v in ("odd", "v1alpha1", "v2", "v1beta2", "v10", "v1beta10")),
+    versions = [
+        Version(name=name, shape=BOAT.shape, to_storage=dict, from_storage=dict)
+        for name in ("odd", "v1alpha1", "v2", "v1beta2", "v10")
     ]
-    discovery = Discovery(kinds, version=VERSION)
+    boat = dataclasses.replace(BOAT, version="v1beta10", versions=versions)
+    discovery = Discovery(Kinds([dataclasses.replace(BOAT, group="z.example"), boat]), version=VERSION)
     listed = json.loads(ask("/apis", discovery=discovery).body)["groups"]
     assert [g["name"] for g in listed] == ["sea.example", "z.example"]
     expected = ["v10", "v2", "v1beta10", "v1beta2", "v1alpha1", "odd"]

@@ -14,7 +14,8 @@ from apiserver.discovery import openapi_docs, openapi_paths
 from apiserver.discovery.content import Reply
 from apiserver.discovery.openapi_docs import OpenAPI
 from apiserver.schema import shapes
-from apiserver.schema.resource import Resource, Subresource
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Resource, Subresource, Version
 from apiserver.schema.types import Field, Presence, Quantity, String, Struct
 
 PATCHES = ("application/json-patch+json", "application/merge-patch+json")
@@ -76,7 +77,7 @@ def documents(group: str = "resource.k8s.io", **more: Any) -> OpenAPI:
             has_status=True,
         ),
     ]
-    return OpenAPI(kinds, patch_types=PATCHES, version="v1.36.3", built=NOW, **more)
+    return OpenAPI(Kinds(kinds), patch_types=PATCHES, version="v1.36.3", built=NOW, **more)
 
 
 @pytest.fixture(scope="module")
@@ -342,7 +343,7 @@ def test_the_group_is_configuration() -> None:
 def test_kinds_without_a_model_are_named_after_their_group() -> None:
     base = kind("Lamp", "lamps", namespaced=False, group="home.example.com", version="v1beta1")
     plain = Struct(name="Lamp", fields=[Field(name="spec", number=2, type=String())])
-    document = OpenAPI([replace(base, shape=plain)], patch_types=PATCHES, version="v1", built=NOW)
+    document = OpenAPI(Kinds([replace(base, shape=plain)]), patch_types=PATCHES, version="v1", built=NOW)
     assert (
         "com.example.home.v1beta1.Lamp"
         in document.document_v3("apis/home.example.com/v1beta1")["components"]["schemas"]
@@ -352,8 +353,8 @@ def test_kinds_without_a_model_are_named_after_their_group() -> None:
 
 def test_several_versions_have_a_document_each() -> None:
     one = kind("Lamp", "lamps", namespaced=False, group="g.io")
-    two = replace(one, version="v2beta1")
-    both = OpenAPI([one, two], patch_types=PATCHES, version="v1", built=NOW)
+    beta = Version(name="v2beta1", shape=one.shape, to_storage=dict, from_storage=dict)
+    both = OpenAPI(Kinds([replace(one, versions=[beta])]), patch_types=PATCHES, version="v1", built=NOW)
     assert both.keys() == ["apis/g.io", "apis/g.io/v1", "apis/g.io/v2beta1"]
     v3 = both.document_v3("apis/g.io/v2beta1")
     named = v3["components"]["schemas"][f"{META}.DeleteOptions"]["x-kubernetes-group-version-kind"]

@@ -159,11 +159,11 @@ async def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     await good.stop()
 
 
-async def test_the_marker_tells_a_new_folder_from_one_that_lost_its_data(running: Embedded, folder: Path) -> None:
+async def test_the_marker_tells_new_resources_from_those_that_lost_their_data(running: Embedded, folder: Path) -> None:
     assert not running.initialised
-    running.mark_initialised()
-    running.mark_initialised()
-    assert Embedded(folder).initialised
+    running.mark_initialised(["g/as", "g/bs"])
+    running.mark_initialised(["h/cs"])
+    assert Embedded(folder).initialised == {"g/as", "g/bs", "h/cs"}
 
 
 def test_the_binary_is_found_without_importing_its_package() -> None:

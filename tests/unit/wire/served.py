@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from apiserver import resources
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 
-KINDS: dict[str, Resource] = {
-    resource.plural: dataclasses.replace(resource, group="resource.k8s.io") for resource in resources.RESOURCES
-}
-CLASSES = KINDS["deviceclasses"]
-SLICES = KINDS["resourceslices"]
-CLAIMS = KINDS["resourceclaims"]
+GROUP = "resource.k8s.io"
+KINDS = Kinds(resources.RESOURCES, group=GROUP)
+
+
+def _served(plural: str) -> Resource:
+    found = KINDS.at(GROUP, "v1", plural)
+    assert found is not None
+    return found
+
+
+CLASSES, SLICES, CLAIMS = map(_served, ("deviceclasses", "resourceslices", "resourceclaims"))

@@ -11,7 +11,8 @@ import pytest
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema.resource import Object, Resource
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Object, Resource, Version
 from apiserver.wire import body
 from tests.unit.wire import recorded
 from tests.unit.wire.served import CLAIMS, CLASSES, KINDS, SLICES
@@ -69,7 +70,7 @@ def expected(case: dict[str, Any], found: str) -> str:
 
 
 def resource_of(case: dict[str, Any]) -> Resource:
-    return next(r for r in KINDS.values() if r.kind == case["kind"])
+    return next(r for r in KINDS if r.kind == case["kind"])
 
 
 @pytest.mark.parametrize("case", DECODED, ids=lambda c: c["raw"][:70])
@@ -124,14 +125,15 @@ def test_an_error_of_another_served_kind_comes_before_the_kind_itself() -> None:
 
 
 def test_another_served_version_of_the_kind_is_not_the_expected_one() -> None:
-    older = dataclasses.replace(CLASSES, version="v1beta1")
+    older = Version(name="v1beta1", shape=CLASSES.shape, to_storage=dict, from_storage=dict)
+    kinds = Kinds([dataclasses.replace(CLASSES, versions=[older])])
     with pytest.raises(StatusError) as refused:
         asyncio.run(
             body.decode_object(
                 CLASSES,
                 JSON,
                 b'{"apiVersion":"resource.k8s.io/v1beta1"}',
-                kinds={**KINDS, "old": older},
+                kinds=kinds,
                 now=NOW,
                 validation="Warn",
                 warnings=Warnings(),

@@ -1,0 +1,29 @@
+"""Between the version in which an object is asked for and the one in which it is stored. Nothing happens where the two are the same.
+
+Upstream converts through an internal version; here the stored form takes its place: rules and admission see that one.
+Upstream: kubernetes/apimachinery `pkg/runtime/serializer/versioning/versioning.go`.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from apiserver.schema import canonical
+from apiserver.schema.resource import Object, Resource
+
+
+def stored(resource: Resource, obj: Object) -> Object:
+    """An object of this version in the stored form. `obj` belongs to the result."""
+    return obj if resource.conversion is None else resource.conversion.to_storage(obj)
+
+
+def served(resource: Resource, obj: Object) -> Object:
+    """A stored object in this version. `obj` belongs to the result."""
+    return obj if resource.conversion is None else resource.conversion.from_storage(obj)
+
+
+def body(resource: Resource, body: bytes) -> bytes:
+    """The same in bytes: the JSON of a stored object, and of the object that clients of this version get."""
+    if resource.conversion is None:
+        return body
+    return canonical.encode_served(resource.shape, resource.conversion.from_storage(orjson.loads(body)))

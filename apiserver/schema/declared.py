@@ -1,0 +1,152 @@
+"""What a package of kinds declares, and what is wrong with it: told before anything is served.
+
+A package of kinds is a module with a sequence `RESOURCES`. Whatever the generic rooms rely on is asked for here, so that a mistake in a
+declaration is a sentence at the start and not a trace in the middle of a request.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from apiserver.apimachinery import names
+from apiserver.schema import canonical, indexed, shapes, types
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.openapi import Definitions, Dialect
+from apiserver.schema.resource import Resource, Subresource, Version
+from apiserver.schema.types import Struct
+
+MEMBER = "RESOURCES"
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+_UNMADE = ("kind", "apiVersion")
+
+
+def load(package: str) -> Iterator[Resource | str]:
+    """The kinds that a package declares; a text for each thing that keeps one from being served."""
+    try:
+        module = importlib.import_module(package)
+    except Exception as e:  # noqa: BLE001 - whatever the package does when it is imported
+        yield f"{package}: {_reason(e, package)}"
+        return
+    found = getattr(module, MEMBER, None)
+    if not isinstance(found, Sequence) or isinstance(found, str) or not found:
+        yield f"{package}: {MEMBER} is not there" if found is None else f"{package}: {MEMBER} is not a list of kinds"
+        return
+    for position, declared in enumerate(found):
+        if not isinstance(declared, Resource):
+            yield f"{package}: {MEMBER}[{position}] is not a Resource"
+            continue
+        wrong = [f"{package}: {declared.kind}: {text}" for text in mistakes(declared)]
+        if wrong:
+            yield from wrong
+        else:
+            yield declared
+
+
+def collisions(kinds: Kinds) -> Iterator[str]:
+    """Shapes of different kinds that have one name in OpenAPI."""
+    definitions = Definitions(Dialect.V2)
+    for resource in kinds:
+        definitions.model = f"{resource.group}/{resource.version}"
+        try:
+            definitions.object(resource)
+        except ValueError as e:
+            yield f"{resource.kind}: {e}"
+
+
+def _reason(error: Exception, package: str) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{package}.".startswith(f"{error.name}."):
+        return "there is no such module"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames and frames[-1].filename != __file__ else ""
+    return f"cannot be imported: {where}{type(error).__name__}: {error}"
+
+
+def mistakes(declared: Resource) -> list[str]:
+    """Why a kind cannot be served as it is declared; empty for a good one."""
+    found = list(_names(declared))
+    if not found:
+        found += _shape(declared.shape)
+    if not found:
+        found += _parts(declared)
+        for version in declared.versions:
+            found += [f"version {version.name}: {text}" for text in _version(declared, version)]
+        repeated = _repeated([declared.version, *(version.name for version in declared.versions)])
+        found += [f"the version {name} is declared twice" for name in repeated]
+    return found
+
+
+def _names(declared: Resource) -> Iterator[str]:
+    if not _KIND.fullmatch(declared.kind):
+        yield f"the kind {declared.kind!r} is no name of letters and digits that begins with a capital"
+    named = {"plural": declared.plural, "singular": declared.singular, "version": declared.version}
+    named |= {f"short name {name!r}": name for name in declared.short_names}
+    named |= {f"category {name!r}": name for name in declared.categories}
+    named |= {f"subresource {sub.name!r}": sub.name for sub in declared.subresources}
+    for what, name in named.items():
+        for text in names.dns_label(name):
+            yield f"{what}: {text}"
+    if declared.group:
+        wrong = names.dns_subdomain(declared.group)
+        if not wrong and "." not in declared.group:
+            wrong = ["a group needs at least one dot"]
+        for text in wrong:
+            yield f"group: {text}"
+
+
+def _shape(shape: Any) -> Iterator[str]:
+    """A shape that the memory, the decoder and OpenAPI can work with."""
+    if not isinstance(shape, Struct):
+        yield "the shape is not a Struct"
+        return
+    if not shape.fields or shape.fields[0].name != "metadata" or shape.fields[0].type is not shapes.OBJECT_META:
+        yield "the first member of the shape must be metadata, of the type OBJECT_META"
+    for name in _repeated([field.name for field in types.members(shape)]):
+        yield f"the shape has the member {name} twice"
+    for name in _UNMADE:
+        if any(field.name == name for field in types.members(shape)):
+            yield f"the shape has a member {name}, which every object has by itself"
+
+
+def _parts(declared: Resource) -> Iterator[str]:
+    """What the declaration says about members of its shape."""
+    members = {field.name: field for field in types.members(declared.shape)}
+    if declared.has_status and "status" not in members:
+        yield "has_status is set, but the shape has no member status"
+    for sub in declared.subresources:
+        yield from (f"subresource {sub.name}: the shape has no member {name}" for name in _missing(sub, members))
+    for name in _repeated([sub.name for sub in declared.subresources]):
+        yield f"the subresource {name} is declared twice"
+    for label, path in declared.selectable.items():
+        if not indexed.is_selectable(declared.shape, path):
+            yield f"selectable field {label}: the shape has no text, number or boolean at {path}"
+
+
+def _missing(sub: Subresource, members: Iterable[str]) -> list[str]:
+    return [name for name in sub.owns if name not in members]
+
+
+def _version(declared: Resource, version: Version) -> Iterator[str]:
+    yield from names.dns_label(version.name)
+    wrong = list(_shape(version.shape))
+    yield from wrong
+    if wrong:
+        return
+    for what, convert, shape in (
+        ("from_storage", version.from_storage, declared.shape),
+        ("to_storage", version.to_storage, version.shape),
+    ):
+        try:
+            converted: Any = convert(canonical.zero(shape))
+        except Exception as e:  # noqa: BLE001 - the declaration's own code
+            yield f"{what} fails for an object of which nothing is set: {type(e).__name__}: {e}"
+        else:
+            if not isinstance(converted, dict) or "metadata" not in converted:
+                yield f"{what} must return an object with metadata"
+
+
+def _repeated(texts: Sequence[str]) -> list[str]:
+    return sorted({text for text in texts if texts.count(text) > 1})

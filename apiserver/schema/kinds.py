@@ -1,0 +1,113 @@
+"""What is served, as one value made at start: kinds of several groups, the versions of each, and the one form in which it is stored.
+
+Router, bodies, discovery, OpenAPI, store names and metrics follow from it; nothing else enumerates kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from apiserver.schema.resource import Conversion, Resource
+
+GroupVersionResource = tuple[str, str, str]
+"""Group, version, plural."""
+
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_MATURITY = {None: 0, "beta": 1, "alpha": 2}
+
+
+class InvalidKinds(ValueError):
+    """Kinds that cannot be served; `mistakes` are all reasons."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = list(mistakes)
+
+
+class Kinds:
+    """The served resources. Every version of a kind is one; those of a kind share the store, and one of them is the stored form.
+
+    Iterates in the order of documents: by group, the preferred version first, by name.
+    """
+
+    def __init__(self, declared: Iterable[Resource], *, group: str = "") -> None:
+        """`group` is that of kinds which name none. Raises InvalidKinds for two kinds of one group that share a name."""
+        stored = [kind if kind.group else replace(kind, group=group) for kind in declared]
+        if mistakes := list(_clashes(stored)):
+            raise InvalidKinds(mistakes)
+        served = [resource for kind in stored for resource in _versions(kind)]
+        served.sort(key=lambda r: (r.group, rank(r.version), r.plural))
+        self.stored: Sequence[Resource] = tuple(sorted(stored, key=lambda r: r.storage_name))
+        """The stored form of each kind."""
+        self._served = tuple(served)
+        self._by_path = {(r.group, r.version, r.plural): r for r in served}
+        self._by_kind = {(r.group, r.version, r.kind): r for r in served}
+        self.groups: Mapping[str, Mapping[str, Sequence[Resource]]] = MappingProxyType(_grouped(served))
+        """Group name → version, the preferred one first → its resources by name."""
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._served)
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    @property
+    def paths(self) -> Collection[GroupVersionResource]:
+        """Where each resource is served."""
+        return self._by_path.keys()
+
+    def at(self, group: str, version: str, plural: str) -> Resource | None:
+        """What is served under this name in the paths of a group and version."""
+        return self._by_path.get((group, version, plural))
+
+    def named(self, group: str, version: str, kind: str) -> Resource | None:
+        """What documents call by this apiVersion and kind."""
+        return self._by_kind.get((group, version, kind))
+
+
+def rank(version: str) -> tuple[int, int, int, str]:
+    """Kubernetes' order of versions: stable ones, then beta, then alpha, higher numbers first, then all others by name.
+
+    Upstream: kubernetes/apimachinery `pkg/version/helpers.go`.
+    """
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return len(_MATURITY), 0, 0, version
+    major, maturity, minor = match.groups()
+    return _MATURITY[maturity], -int(major), -int(minor or 0), version
+
+
+def _versions(kind: Resource) -> Iterator[Resource]:
+    """The kind in the version in which it is stored, and in each that is declared beside it."""
+    yield kind
+    for version in kind.versions:
+        yield replace(
+            kind,
+            version=version.name,
+            shape=version.shape,
+            columns=version.columns,
+            versions=(),
+            conversion=Conversion(kind, version.to_storage, version.from_storage),
+        )
+
+
+def _grouped(served: Sequence[Resource]) -> dict[str, Mapping[str, Sequence[Resource]]]:
+    found: dict[str, dict[str, list[Resource]]] = {}
+    for resource in served:
+        found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
+    return {group: MappingProxyType(versions) for group, versions in found.items()}
+
+
+def _clashes(kinds: Sequence[Resource]) -> Iterator[str]:
+    """Names that two kinds of one group claim."""
+    taken: set[tuple[str, str, str]] = set()
+    for kind in kinds:
+        names = {"plural": (kind.plural,), "singular": (kind.singular,), "kind": (kind.kind, kind.list_kind)}
+        for what, claimed in names.items():
+            for name in claimed:
+                if (kind.group, what, name) in taken:
+                    yield f"two kinds of the group {kind.group} have the {what} {name}"
+                taken.add((kind.group, what, name))
