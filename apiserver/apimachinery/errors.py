@@ -11,10 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery import excerpt
+from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
+
+MESSAGE_ROOM, CAUSES_ROOM, WORD_ROOM = 320 << 10, 320 << 10, 48 << 10
+"""Bytes (see `excerpt`) of a Status's message, of all its causes, and of a name in its details: together less than 1 MiB."""
+TEXT_ROOM = 512 << 10
+"""The same of an error that is plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,10 @@ class GroupKind:
 
 
 class StatusError(Exception):
-    """An API error. `details=None` sends no details member, `{}` sends an empty one; an empty `reason` sends no reason."""
+    """An API error. `details=None` sends no details member, `{}` sends an empty one; an empty `reason` sends no reason.
+
+    Whatever its texts repeat of a request, they are cut to what the longest answer has room for.
+    """
 
     def __init__(
         self,
@@ -52,11 +60,12 @@ class StatusError(Exception):
         continue_token: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        message = excerpt.cut(message, MESSAGE_ROOM)
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
-        self.details = details
+        self.details = None if details is None else _bounded(details)
         self.continue_token = continue_token
         self.headers = dict(headers or {})
 
@@ -90,11 +99,37 @@ class TextError(Exception):
     """
 
     def __init__(self, code: int, text: str, *, headers: Mapping[str, str] | None = None, nosniff: bool = True) -> None:
+        text = excerpt.cut(text, TEXT_ROOM)
         super().__init__(text)
         self.code = code
         self.text = text
         self.headers = dict(headers or {})
         self.nosniff = nosniff
+
+
+def _bounded(details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same within the room that details have."""
+    found: dict[str, Any] = {k: excerpt.cut(x, WORD_ROOM) if isinstance(x, str) else x for k, x in details.items()}
+    causes = found.get("causes")
+    if causes:
+        found["causes"] = _bounded_causes(causes)
+    return found
+
+
+def _bounded_causes(causes: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    kept: list[Mapping[str, str]] = []
+    room = CAUSES_ROOM
+    for cause in causes:
+        cause = {k: excerpt.cut(x, CAUSES_ROOM // 2) for k, x in cause.items()}
+        room -= sum(map(excerpt.cost, cause.values())) + _CAUSE_BYTES
+        if room < 0:
+            break
+        kept.append(cause)
+    return kept
+
+
+_CAUSE_BYTES = 64
+"""What a cause costs besides its texts."""
 
 
 def _details(name: str, group: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -159,8 +194,12 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 for field errors. The message names each text once, `causes` lists every error."""
+    """422 for field errors. The message names each text once, `causes` lists every error; how many more there are is said last."""
+    errors = errors if isinstance(errors, FieldErrors) else FieldErrors(errors)
+    name = excerpt.cut(name, WORD_ROOM)
     texts = list(dict.fromkeys(str(e) for e in errors))
+    if errors.more:
+        texts.append(f"… {errors.more} more" if not errors.full else f"… more than {errors.more} more")
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
     message = f'{kind} "{name}" is invalid' + (f": {joined}" if joined else "")
     causes = [e.cause() for e in errors]

@@ -9,7 +9,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
+
+from apiserver.apimachinery import excerpt
 
 
 class Path:
@@ -67,6 +69,54 @@ class FieldError:
         return {"reason": self.reason, "message": self.body, "field": self.field}
 
 
+ERRORS_ROOM = 256 << 10
+"""Bytes (see `excerpt`) of the errors of one object that are told."""
+MOST_COUNTED = 10_000
+"""Errors that are counted; nobody looks for more of them."""
+_CAUSE_BYTES = 64
+"""What a cause costs besides its texts."""
+
+
+class FieldErrors(list[FieldError]):
+    """The errors of one object, as many as an answer has room for; the others are counted.
+
+    Time and memory are bounded as long as errors come from iterators: no further one is asked for when it would not be counted.
+    """
+
+    __slots__ = ("_room", "more")
+
+    def __init__(self, errors: Iterable[FieldError] = ()) -> None:
+        super().__init__()
+        self.more = 0
+        """Errors that were found and are not kept."""
+        self._room = ERRORS_ROOM
+        self.extend(errors)
+
+    @property
+    def full(self) -> bool:
+        """No further error will be told or counted: whoever looks for errors may stop."""
+        return len(self) + self.more >= MOST_COUNTED
+
+    def append(self, error: FieldError) -> None:
+        if self._room > 0:
+            self._room -= excerpt.cost(error.field) + excerpt.cost(error.body) + _CAUSE_BYTES
+            if self._room >= 0 or not self:
+                super().append(error)
+                return
+        self.more += 1
+
+    def extend(self, errors: Iterable[FieldError]) -> None:
+        if isinstance(errors, FieldErrors):
+            self.more += errors.more
+        found = iter(errors)
+        while not self.full and (error := next(found, None)) is not None:
+            self.append(error)
+
+    def __iadd__(self, errors: Iterable[FieldError]) -> Self:  # type: ignore[override, misc]
+        self.extend(errors)
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """Text of a named Go type (a policy, a UID, a time): messages print it as JSON, while plain strings are Go-quoted."""
@@ -74,19 +124,57 @@ class Typed:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A bad value that has been put into words: for one that stands in several errors."""
+
+    text: str
+
+
+SHOWN_CHARACTERS = 32 << 10
+"""Characters of a bad value that a message shows."""
+
+
 def show(value: Any) -> str:
-    """A bad value as messages print it: strings Go-quoted, numbers and booleans bare, the rest as compact JSON."""
+    """A bad value as messages print it: strings Go-quoted, numbers and booleans bare, the rest as compact JSON. Long ones are cut."""
     if isinstance(value, str):
-        return go_quote(value)
+        return _shortened(go_quote(value[: SHOWN_CHARACTERS + 1]), len(value))
+    if isinstance(value, Shown):
+        return value.text
     if isinstance(value, Typed):
-        return go_json(value.text)
+        return _shortened(go_json(value.text[: SHOWN_CHARACTERS + 1]), len(value.text))
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    return go_json(value)
+    return _long_json(value)
+
+
+def _shortened(shown: str, length: int) -> str:
+    """`shown` are the first characters of `length`, in quotes."""
+    return (
+        shown
+        if length <= SHOWN_CHARACTERS
+        else f"{shown[:SHOWN_CHARACTERS]}… {length - SHOWN_CHARACTERS} more characters"
+    )
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
+def _long_json(value: Any) -> str:
+    """Compact JSON, written only as far as it is shown."""
+    parts: list[str] = []
+    size = 0
+    for part in _ENCODER.iterencode(value):
+        if size > SHOWN_CHARACTERS:
+            parts.append("… more")
+            break
+        parts.append(part[:SHOWN_CHARACTERS])
+        size += len(part)
+    return "".join(parts).translate(_JSON_ESCAPES)
 
 
 def go_json(value: Any) -> str:

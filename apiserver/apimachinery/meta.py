@@ -7,12 +7,12 @@ kubernetes/kubernetes `pkg/apis/core/validation/validation.go` (ValidateObjectMe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, names, options
-from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery import excerpt, fieldpath, names, options
+from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
 
 ANNOTATIONS_BYTES = 256 * 1024
 SUBRESOURCE_BYTES = 256
@@ -147,11 +147,12 @@ def validate_object_meta(
     namespaced: bool,
     name_check: NameCheck = names.subdomain_name,
     qualified_finalizers: bool = True,
-) -> list[FieldError]:
+) -> FieldErrors:
     """The create-check. A kind's own one uses its name rule; the generic one of every write (`names.path_segment_name`,
     `qualified_finalizers=False`) asks for less."""
     meta = metadata(obj)
-    errors = _name_errors(meta, name_check) + _namespace_errors(meta.get("namespace") or "", namespaced=namespaced)
+    errors = FieldErrors(_name_errors(meta, name_check))
+    errors += _namespace_errors(meta.get("namespace") or "", namespaced=namespaced)
     generation = meta.get("generation") or 0
     if generation < 0:
         errors.append(fieldpath.invalid("metadata.generation", generation, "must be greater than or equal to 0"))
@@ -160,13 +161,15 @@ def validate_object_meta(
     errors += _owner_errors(meta.get("ownerReferences") or ())
     errors += _finalizer_errors(meta.get("finalizers") or ())
     errors += _managed_field_errors(meta.get("managedFields") or ())
-    return errors + (_unqualified_finalizer_errors(meta) if qualified_finalizers else [])
+    if qualified_finalizers:
+        errors += _unqualified_finalizer_errors(meta)
+    return errors
 
 
-def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finalizers: bool = True) -> list[FieldError]:
+def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finalizers: bool = True) -> FieldErrors:
     """The update-check, with `qualified_finalizers` as in the kinds' own checks."""
     meta, before = metadata(new), metadata(old)
-    errors: list[FieldError] = []
+    errors = FieldErrors()
     if before.get("deletionTimestamp") is not None:
         errors += _new_finalizer_errors(meta.get("finalizers") or (), before.get("finalizers") or ())
     if not meta.get("resourceVersion"):
@@ -179,81 +182,83 @@ def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finaliz
     errors += _annotation_errors(meta.get("annotations"))
     errors += _owner_errors(meta.get("ownerReferences") or ())
     errors += _managed_field_errors(meta.get("managedFields") or ())
-    return errors + (_unqualified_finalizer_errors(meta) if qualified_finalizers else [])
+    if qualified_finalizers:
+        errors += _unqualified_finalizer_errors(meta)
+    return errors
 
 
-def _name_errors(meta: Mapping[str, Any], check: NameCheck) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _name_errors(meta: Mapping[str, Any], check: NameCheck) -> Iterator[FieldError]:
     generate_name, own_name = meta.get("generateName") or "", meta.get("name") or ""
     if generate_name:
-        path = "metadata.generateName"
-        errors += [fieldpath.invalid(path, generate_name, text) for text in check(generate_name, True)]  # noqa: FBT003
-    path = "metadata.name"
+        for text in check(generate_name, True):  # noqa: FBT003
+            yield fieldpath.invalid("metadata.generateName", generate_name, text)
     if not own_name:
-        return [*errors, fieldpath.required(path, "name or generateName is required")]
-    return errors + [fieldpath.invalid(path, own_name, text) for text in check(own_name, False)]  # noqa: FBT003
+        yield fieldpath.required("metadata.name", "name or generateName is required")
+        return
+    for text in check(own_name, False):  # noqa: FBT003
+        yield fieldpath.invalid("metadata.name", own_name, text)
 
 
-def _namespace_errors(value: str, *, namespaced: bool) -> list[FieldError]:
+def _namespace_errors(value: str, *, namespaced: bool) -> Iterator[FieldError]:
     path = "metadata.namespace"
     if not namespaced:
-        return [fieldpath.forbidden(path, "not allowed on this type")] if value else []
-    if not value:
-        return [fieldpath.required(path)]
-    return [fieldpath.invalid(path, value, text) for text in names.dns_label(value)]
+        if value:
+            yield fieldpath.forbidden(path, "not allowed on this type")
+    elif not value:
+        yield fieldpath.required(path)
+    else:
+        for text in names.dns_label(value):
+            yield fieldpath.invalid(path, value, text)
 
 
-def label_errors(labels: Mapping[str, str] | None, path: fieldpath.Path | str) -> list[FieldError]:
+def label_errors(labels: Mapping[str, str] | None, path: fieldpath.Path | str) -> Iterator[FieldError]:
     """Keys and values of labels; all errors stand on the map's own path."""
-    errors: list[FieldError] = []
     for key, value in (labels or {}).items():
-        errors += [fieldpath.invalid(path, key, text) for text in names.label_key(key)]
-        errors += [fieldpath.invalid(path, value, text) for text in names.label_value(value)]
-    return errors
+        for text in names.label_key(key):
+            yield fieldpath.invalid(path, key, text)
+        for text in names.label_value(value):
+            yield fieldpath.invalid(path, value, text)
 
 
-def _annotation_errors(annotations: Mapping[str, str] | None) -> list[FieldError]:
+def _annotation_errors(annotations: Mapping[str, str] | None) -> Iterator[FieldError]:
     if not annotations:
-        return []
+        return
     path = "metadata.annotations"
-    errors = [fieldpath.invalid(path, key, text) for key in annotations for text in names.label_key(key.lower())]
+    for key in annotations:
+        for text in names.label_key(key.lower()):
+            yield fieldpath.invalid(path, key, text)
     if sum(names.byte_length(k) + names.byte_length(v) for k, v in annotations.items()) > ANNOTATIONS_BYTES:
-        errors.append(fieldpath.too_long(path, ANNOTATIONS_BYTES))
-    return errors
+        yield fieldpath.too_long(path, ANNOTATIONS_BYTES)
 
 
-def _owner_errors(references: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _owner_errors(references: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
     path = "metadata.ownerReferences"
     controller = ""
+    everything: fieldpath.Shown | None = None
     for reference in map(_owner, references):
-        errors += _one_owner_errors(reference, path)
+        yield from _one_owner_errors(reference, path)
         if reference.get("controller"):
             current = f"{reference['kind']}/{reference['name']}"
-            if controller:
-                detail = (
-                    "Only one reference can have Controller set to true. "
-                    f'Found "true" in references for {controller} and {current}'
-                )
-                errors.append(fieldpath.invalid(path, list(map(_owner, references)), detail))
-            else:
+            if not controller:
                 controller = current
-    return errors
+                continue
+            everything = everything or fieldpath.Shown(fieldpath.show(list(map(_owner, references))))
+            detail = (
+                "Only one reference can have Controller set to true. "
+                f'Found "true" in references for {controller} and {current}'
+            )
+            yield fieldpath.invalid(path, everything, detail)
 
 
-def _one_owner_errors(owner: Mapping[str, Any], path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _one_owner_errors(owner: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     group, version = _group_version(owner["apiVersion"])
     if not version:
-        errors.append(fieldpath.invalid(f"{path}.apiVersion", owner["apiVersion"], "version must not be empty"))
-    errors += [
-        fieldpath.invalid(f"{path}.{member}", owner[member], "must not be empty")
-        for member in ("kind", "name", "uid")
-        if not owner[member]
-    ]
+        yield fieldpath.invalid(f"{path}.apiVersion", owner["apiVersion"], "version must not be empty")
+    for member in ("kind", "name", "uid"):
+        if not owner[member]:
+            yield fieldpath.invalid(f"{path}.{member}", owner[member], "must not be empty")
     if (group, version, owner["kind"]) == ("", "v1", "Event"):
-        errors.append(fieldpath.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
-    return errors
+        yield fieldpath.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
 
 
 def _group_version(api_version: str) -> tuple[str, str]:
@@ -264,63 +269,57 @@ def _group_version(api_version: str) -> tuple[str, str]:
     return (group, version) if "/" not in version else ("", "")
 
 
-def _finalizer_errors(found: Sequence[str]) -> list[FieldError]:
+def _finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
     path = "metadata.finalizers"
-    errors = [fieldpath.invalid(path, finalizer, text) for finalizer in found for text in names.label_key(finalizer)]
+    for finalizer in found:
+        for text in names.label_key(finalizer):
+            yield fieldpath.invalid(path, finalizer, text)
     if ORPHAN_FINALIZER in found and FOREGROUND_FINALIZER in found:
         detail = f"finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set"
-        errors.append(fieldpath.invalid(path, list(found), detail))
-    return errors
+        yield fieldpath.invalid(path, list(found), detail)
 
 
-def _unqualified_finalizer_errors(meta: Mapping[str, Any]) -> list[FieldError]:
+def _unqualified_finalizer_errors(meta: Mapping[str, Any]) -> Iterator[FieldError]:
     detail = "name is neither a standard finalizer name nor is it fully qualified"
-    return [
-        fieldpath.invalid(f"metadata.finalizers[{i}]", finalizer, detail)
-        for i, finalizer in enumerate(meta.get("finalizers") or ())
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
-    ]
+    for i, finalizer in enumerate(meta.get("finalizers") or ()):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            yield fieldpath.invalid(f"metadata.finalizers[{i}]", finalizer, detail)
 
 
-def _new_finalizer_errors(found: Sequence[str], before: Sequence[str]) -> list[FieldError]:
+def _new_finalizer_errors(found: Sequence[str], before: Sequence[str]) -> Iterator[FieldError]:
     added = sorted(set(found) - set(before))
-    if not added:
-        return []
-    shown = ", ".join(map(fieldpath.go_quote, added))
-    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-    return [fieldpath.forbidden("metadata.finalizers", detail)]
+    if added:
+        shown = excerpt.cut(", ".join(map(fieldpath.go_quote, added)), fieldpath.ERRORS_ROOM)
+        detail = (
+            f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+        )
+        yield fieldpath.forbidden("metadata.finalizers", detail)
 
 
-def _immutable_errors(meta: Mapping[str, Any], before: Mapping[str, Any]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _immutable_errors(meta: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[FieldError]:
     for member in ("name", "namespace", "uid"):
         value = meta.get(member) or ""
         if value != (before.get(member) or ""):
             shown = fieldpath.Typed(value) if member == "uid" else value
-            errors.append(fieldpath.invalid(f"metadata.{member}", shown, IMMUTABLE))
+            yield fieldpath.invalid(f"metadata.{member}", shown, IMMUTABLE)
     for member in ("creationTimestamp", "deletionTimestamp"):
         value, was = meta.get(member), before.get(member)
         if value != was and (value is None or was is None or instant(value) != instant(was)):
             shown = None if value is None else fieldpath.Typed(value)
-            errors.append(fieldpath.invalid(f"metadata.{member}", shown, IMMUTABLE))
+            yield fieldpath.invalid(f"metadata.{member}", shown, IMMUTABLE)
     member = "deletionGracePeriodSeconds"
     if meta.get(member) != before.get(member):
-        errors.append(fieldpath.invalid(f"metadata.{member}", meta.get(member), IMMUTABLE))
-    return errors
+        yield fieldpath.invalid(f"metadata.{member}", meta.get(member), IMMUTABLE)
 
 
-def _managed_field_errors(entries: Sequence[Mapping[str, Any]]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _managed_field_errors(entries: Sequence[Mapping[str, Any]]) -> Iterator[FieldError]:
     for i, entry in enumerate(entries):
         path = f"metadata.managedFields[{i}]"
         operation, fields_type = entry.get("operation") or "", entry.get("fieldsType") or ""
         if operation not in ("Apply", "Update"):
-            errors.append(
-                fieldpath.invalid(f"{path}.operation", fieldpath.Typed(operation), "must be `Apply` or `Update`")
-            )
+            yield fieldpath.invalid(f"{path}.operation", fieldpath.Typed(operation), "must be `Apply` or `Update`")
         if fields_type not in ("", "FieldsV1"):
-            errors.append(fieldpath.invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
-        errors += options.field_manager_errors(entry.get("manager") or "", f"{path}.manager")
+            yield fieldpath.invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`")
+        yield from options.field_manager_errors(entry.get("manager") or "", f"{path}.manager")
         if names.byte_length(entry.get("subresource") or "") > SUBRESOURCE_BYTES:
-            errors.append(fieldpath.too_long(f"{path}.subresource", SUBRESOURCE_BYTES))
-    return errors
+            yield fieldpath.too_long(f"{path}.subresource", SUBRESOURCE_BYTES)

@@ -6,13 +6,13 @@ Knows neither kinds nor HTTP. Upstream: kubernetes/apimachinery `pkg/apis/meta/v
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, names, selectors, strconv
 from apiserver.apimachinery.errors import GroupKind, bad_request, invalid
-from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
 from apiserver.apimachinery.request import Query
 from apiserver.apimachinery.selectors import FieldSelector, LabelSelector
 
@@ -198,7 +198,7 @@ def parse_patch(query: Query, *, apply: bool) -> PatchOptions:
         errors.append(fieldpath.required("fieldManager", "is required for apply patch"))
     if not apply and force is not None:
         errors.append(fieldpath.forbidden("force", "may not be specified for non-apply patch"))
-    _refuse("PatchOptions", errors + _write_errors(query))
+    _refuse("PatchOptions", [*errors, *_write_errors(query)])
     return PatchOptions(
         dry_run="dryRun" in query,
         field_manager=query.text("fieldManager"),
@@ -281,27 +281,26 @@ def _json_type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _write_errors(query: Query) -> list[FieldError]:
+def _write_errors(query: Query) -> FieldErrors:
     manager, validation = query.text("fieldManager"), query.text("fieldValidation")
-    errors = field_manager_errors(manager, "fieldManager") + _dry_run_errors(query.all("dryRun"))
+    errors = FieldErrors(field_manager_errors(manager, "fieldManager"))
+    errors += _dry_run_errors(query.all("dryRun"))
     if validation not in ("", IGNORE, STRICT, WARN):
         errors.append(fieldpath.not_supported("fieldValidation", validation, ("", IGNORE, STRICT, WARN)))
     return errors
 
 
-def field_manager_errors(manager: str, path: fieldpath.Path | str) -> list[FieldError]:
+def field_manager_errors(manager: str, path: fieldpath.Path | str) -> Iterator[FieldError]:
     """A manager's name: at most 128 bytes, printable. Positions count bytes."""
-    errors: list[FieldError] = []
     if names.byte_length(manager) > FIELD_MANAGER_BYTES:
-        errors.append(fieldpath.too_long(path, FIELD_MANAGER_BYTES))
-    if not manager.isprintable():
-        position = 0
-        for c in manager:
-            if not c.isprintable():
-                detail = f"invalid character U+{ord(c):04X} (at position {position})"
-                errors.append(fieldpath.invalid(path, manager, detail))
-            position += names.byte_length(c)
-    return errors
+        yield fieldpath.too_long(path, FIELD_MANAGER_BYTES)
+    if manager.isprintable():
+        return
+    shown, position = fieldpath.Shown(fieldpath.show(manager)), 0
+    for c in manager:
+        if not c.isprintable():
+            yield fieldpath.invalid(path, shown, f"invalid character U+{ord(c):04X} (at position {position})")
+        position += names.byte_length(c)
 
 
 def _dry_run_errors(values: Sequence[str]) -> list[FieldError]:

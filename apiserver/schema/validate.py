@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from apiserver.apimachinery import fieldpath
-from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors, Path
 from apiserver.schema import canonical, types, verdict
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Check, Field, Integer, ListOf, MapOf, String, Struct, Type
@@ -22,25 +22,25 @@ ELLIPSIS = "..."
 MIN_SHOWN_KEY_BYTES = 16
 
 
-def validate(shape: Struct, obj: Object) -> list[FieldError]:
+def validate(shape: Struct, obj: Object) -> FieldErrors:
     """Everything that is wrong with a decoded and defaulted object."""
     passes, report = verdict.test(shape), _reporter(shape)
-    found: list[FieldError] = []
+    found = FieldErrors()
     if passes is not None and report is not None and not passes(obj):
         report(obj, ROOT, found)
     return found
 
 
-def validate_update(shape: Struct, new: Object, old: Object) -> list[FieldError]:
+def validate_update(shape: Struct, new: Object, old: Object) -> FieldErrors:
     """Refuses changes of members that are declared immutable, also between set and unset."""
     report = _change_reporter(shape)
-    found: list[FieldError] = []
+    found = FieldErrors()
     if report is not None:
         report(new, old, ROOT, found)
     return found
 
 
-_Reporter = Callable[[Any, Path, list[FieldError]], None]
+_Reporter = Callable[[Any, Path, FieldErrors], None]
 """Looks at one value, which is not None, and adds what is wrong with it."""
 
 
@@ -69,7 +69,7 @@ def _string_reporter(type_: String) -> _Reporter | None:
     if not type_.enum and not type_.max_bytes and type_.check is None:
         return None
 
-    def report(value: str, path: Path, found: list[FieldError]) -> None:
+    def report(value: str, path: Path, found: FieldErrors) -> None:
         if type_.enum and value not in type_.enum:
             found.append(fieldpath.not_supported(path, value, type_.enum))
         if type_.max_bytes and verdict.too_long(value, type_.max_bytes):
@@ -85,13 +85,15 @@ def _list_reporter(type_: ListOf) -> _Reporter | None:
     if inner is None and not max_items and unique is None:
         return None
 
-    def report(value: list[Any], path: Path, found: list[FieldError]) -> None:
+    def report(value: list[Any], path: Path, found: FieldErrors) -> None:
         if max_items and len(value) > max_items:
             found.append(fieldpath.too_many(path, len(value), max_items))
             return
         if inner is not None:
             for i, x in enumerate(value):
                 inner(x, path.index(i), found)
+                if found.full:
+                    return
         if unique is not None:
             found.extend(_repeated(map(unique, value), path))
 
@@ -111,7 +113,7 @@ def _map_reporter(type_: MapOf) -> _Reporter | None:
     if inner is None and not max_items and key_check is None:
         return None
 
-    def report(value: Object, path: Path, found: list[FieldError]) -> None:
+    def report(value: Object, path: Path, found: FieldErrors) -> None:
         if max_items and len(value) > max_items:
             found.append(fieldpath.too_many(path, len(value), max_items))
             return
@@ -120,6 +122,8 @@ def _map_reporter(type_: MapOf) -> _Reporter | None:
                 found.extend(key_check(key, path))
             if inner is not None:
                 inner(x, path.key(_shown_key(key, type_.shown_key_bytes)), found)
+            if found.full:
+                return
 
     return report
 
@@ -140,7 +144,7 @@ def _struct_reporter(struct: Struct) -> _Reporter | None:
     if not steps and not checks:
         return None
 
-    def report(value: Object, path: Path, found: list[FieldError]) -> None:
+    def report(value: Object, path: Path, found: FieldErrors) -> None:
         for field, reporters in steps:
             x = value.get(field.name)
             x = verdict.absent_value(field) if x is None else x
@@ -162,7 +166,7 @@ def _member_reporters(field: Field) -> list[_Reporter]:
     return [reporter for reporter in (_reporter(field.type), own) if reporter is not None]
 
 
-_ChangeReporter = Callable[[Object, Object, Path, list[FieldError]], None]
+_ChangeReporter = Callable[[Object, Object, Path, FieldErrors], None]
 
 
 @functools.cache
@@ -178,7 +182,7 @@ def _change_reporter(struct: Struct) -> _ChangeReporter | None:
     if not steps:
         return None
 
-    def report(new: Object, old: Object, path: Path, found: list[FieldError]) -> None:
+    def report(new: Object, old: Object, path: Path, found: FieldErrors) -> None:
         for name, unset, same, inner in steps:
             x, y = new.get(name), old.get(name)
             if same is not None and not same(x, y):

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from apiserver.apimachinery import errors, meta, names
-from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.fieldpath import FieldErrors
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import canonical, validate
 from apiserver.schema.context import Context
@@ -155,7 +155,7 @@ def _large(new: Object, old: Object | None) -> bool:
 
 def settle(
     context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
-) -> tuple[list[FieldError], list[str]]:
+) -> tuple[FieldErrors, list[str]]:
     """Prepares `new` and checks it, once: (what is wrong with it, what to warn of). `old` is None on create."""
     if old is None:
         prepare_create(context, resource, new)
@@ -222,7 +222,7 @@ def restore(new: dict[str, Any], old: dict[str, Any], name: str) -> None:
         new.pop(name, None)
 
 
-def creation_errors(context: Context, resource: Resource, obj: Object) -> list[FieldError]:
+def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldErrors:
     """The strategy's check of a new object; only if it passes, the generic check of metadata."""
     rule = resource.name_check or names.subdomain_name
     found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=rule)
@@ -231,7 +231,7 @@ def creation_errors(context: Context, resource: Resource, obj: Object) -> list[F
     return found or _generic_errors(resource, obj)
 
 
-def _generic_errors(resource: Resource, obj: Object) -> list[FieldError]:
+def _generic_errors(resource: Resource, obj: Object) -> FieldErrors:
     """What every write is asked, whatever the kind's own check says."""
     return meta.validate_object_meta(
         obj, namespaced=resource.namespaced, name_check=names.path_segment_name, qualified_finalizers=False
@@ -240,17 +240,19 @@ def _generic_errors(resource: Resource, obj: Object) -> list[FieldError]:
 
 def update_errors(
     context: Context, resource: Resource, new: Object, old: Object, *, sub: Subresource | None
-) -> list[FieldError]:
+) -> FieldErrors:
     """Every check of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`."""
     found = _generic_errors(resource, new)
     found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
     found += meta.validate_object_meta_update(new, old)
     if sub is not None:
-        return [*found, *sub.validate(context, new, old)]
+        found += sub.validate(context, new, old)
+        return found
     if resource.rechecks_metadata:
         rule = resource.name_check or names.subdomain_name
         found += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=rule)
     if resource.validate_shape_on_update:
         found += validate.validate(resource.shape, new)
     found += validate.validate_update(resource.shape, new, old)
-    return [*found, *resource.validate(context, new, old)]
+    found += resource.validate(context, new, old)
+    return found

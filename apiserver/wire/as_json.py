@@ -122,8 +122,9 @@ def _dump(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        # Deep nesting, and integers beyond 64 bits.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        # Deep nesting, integers beyond 64 bits, and half characters, which Go replaces.
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json_syntax.whole(text).encode()
 
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|[{}\[\],:]|[^\s"{}\[\],:]++')

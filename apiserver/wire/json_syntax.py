@@ -83,7 +83,11 @@ _NEW_VALUE = "looking for beginning of value"
 
 def decoded(data: bytes) -> str:
     """UTF-8, with U+FFFD for every single byte that is none."""
-    text = data.decode("utf-8", "surrogateescape")
+    return whole(data.decode("utf-8", "surrogateescape"))
+
+
+def whole(text: str) -> str:
+    """The text with U+FFFD for every half of a character."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apimachinery.fieldpath import ROOT
+from apiserver.apimachinery.fieldpath import ROOT, FieldErrors
 from apiserver.schema import shapes, validate, verdict
 from tests.unit.schema.gadget import GADGET, SPEC
 
@@ -144,7 +144,7 @@ def test_the_verdict_agrees_with_the_report(spec: dict[str, Any]) -> None:
     passes, report = verdict.test(SPEC), validate._reporter(SPEC)
     assert passes is not None
     assert report is not None
-    found: list[Any] = []
+    found = FieldErrors()
     report(spec, ROOT, found)
     assert passes(spec) is (not found)
 
