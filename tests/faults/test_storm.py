@@ -21,6 +21,8 @@ from tests.fixtures.server import DevServer
 
 RESOURCE = "resource.sluice.dev/resourceslices"
 PATH = "/apis/resource.sluice.dev/v1/resourceslices"
+PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
+KINDS = [f"resource.sluice.dev/{plural}" for plural in PLURALS]
 OBJECTS, WATCHERS = 10_000, 500
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -38,9 +40,8 @@ async def fill(folder: pathlib.Path) -> Revision:
     embedded = Embedded(folder)
     options = StoreOptions(url=await embedded.start())
     try:
-        kinds = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-        await lineage.init(options, [f"resource.sluice.dev/{plural}" for plural in kinds])
-        embedded.mark_initialised()
+        await lineage.init(options, KINDS)
+        embedded.mark_initialised(KINDS)
         stores = await open_stores(options, {RESOURCE: lambda _: ({}, ("", ""))})
         await stores.ready()
         store = stores[RESOURCE]
