@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pathlib
+import sys
 from collections.abc import Callable, Generator, Mapping
 
 import hypothesis
@@ -43,3 +45,30 @@ def pytest_runtest_teardown() -> Generator[None]:
     yield
     if found := steps.breaches():
         pytest.fail("steps of the event loop above the budget:\n" + "\n".join(found), pytrace=False)
+
+
+# ------------------------------------------------------------------------------------------------------------ failed tests
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A failed test has left open whatever it had in hand, and its traceback keeps all of that alive until the next test runs. It is let
+    go of here, outside of any test, or what is said about it (a subprocess that still runs, a socket) would fail the next one."""
+    outcome = yield
+    if item.stash.get(FAILED, False):
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            vars(sys).pop(name, None)
+        hook, sys.unraisablehook = sys.unraisablehook, sys.__unraisablehook__
+        gc.collect()
+        sys.unraisablehook = hook
+    return outcome

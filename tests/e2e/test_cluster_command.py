@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -34,13 +35,11 @@ def running(folder: pathlib.Path) -> list[str]:
 
 
 @pytest.fixture
-def command(our_own: None, tmp_path: pathlib.Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.e2e.controlplane"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
+def command(our_own: None, tmp_path: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+    words, environ = [sys.executable, "-m", "tests.e2e.controlplane"], {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environ) as process:
+        yield process
+        process.kill()
 
 
 def exported(command: subprocess.Popen[str]) -> pathlib.Path:
@@ -63,8 +62,6 @@ def test_the_printed_line_gives_a_cluster_and_its_end_leaves_no_process(
     finally:
         command.send_signal(end)
         code = command.wait(60)
-        assert command.stdout is not None
-        command.stdout.close()
 
     until(lambda: not running(folder), "every process is gone")
     if end == signal.SIGINT:

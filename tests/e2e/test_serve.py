@@ -76,8 +76,8 @@ def store(tmp_path: pathlib.Path) -> Iterator[str]:
         until(path.exists, "the store's start")
         yield f"unix://{path}?password=hunter2"
     finally:
-        process.terminate()
-        process.wait(SECONDS)
+        process.kill()
+        process.wait()
 
 
 class Authorities:
@@ -184,7 +184,7 @@ class Serve:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait(SECONDS)
+        self.process.wait()
 
 
 @pytest.fixture

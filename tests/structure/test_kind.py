@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
 import yaml
@@ -29,8 +30,16 @@ STAND_INS = {
     + 'if [ "$1" = apply ]; then "$REAL_KUBECTL" kustomize "${@: -1}" >/dev/null || exit 7; fi\n',
     "python": RECORD
     + 'printf "suite %s\\n" "$SLUICE_E2E_KUBECONFIG" >>"$RECORD"\n'
-    + 'if [ -n "${HANG:-}" ]; then exec "$REAL_PYTHON" -c "import signal; signal.pause()"; fi\nexit "${SUITE:-0}"\n',
+    + 'if [ -n "${HANG:-}" ]; then exec "$REAL_PYTHON" -c "$WAITING"; fi\nexit "${SUITE:-0}"\n',
 }
+# A signal ends it at once from the moment on that it says it waits: a Python that is just starting may lose an interrupt.
+WAITING = """
+import os, signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+with open(os.environ["RECORD"], "a") as record:
+    record.write("waiting\\n")
+signal.pause()
+"""
 
 
 @dataclass
@@ -40,9 +49,10 @@ class Machine:
     record: pathlib.Path
     temporary: pathlib.Path
     environ: dict[str, str]
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [KIND / "run.sh", *arguments],
             env=self.environ | environ,
             stdout=subprocess.PIPE,
@@ -50,11 +60,20 @@ class Machine:
             text=True,
             start_new_session=True,
         )
+        self.started.append(process)
+        return process
 
     def run(self, *arguments: str, **environ: str) -> int:
         process = self.start(*arguments, **environ)
         process.communicate(timeout=SECONDS)
         return process.returncode
+
+    def stop(self) -> None:
+        """Ends what a test that failed has left running, and all that it started."""
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
     def calls(self) -> list[str]:
         """In order, without what differs from run to run."""
@@ -64,7 +83,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: pathlib.Path) -> Machine:
+def machine(tmp_path: pathlib.Path) -> Iterator[Machine]:
     tools, temporary = tmp_path / "bin", tmp_path / "tmp"
     tools.mkdir()
     temporary.mkdir()
@@ -79,8 +98,11 @@ def machine(tmp_path: pathlib.Path) -> Machine:
         "KUBECTL": str(tools / "kubectl"),
         "REAL_KUBECTL": str(binaries.kubectl()),
         "REAL_PYTHON": sys.executable,
+        "WAITING": WAITING,
     }
-    return Machine(tmp_path / "record", temporary, environ)
+    made = Machine(tmp_path / "record", temporary, environ)
+    yield made
+    made.stop()
 
 
 def test_a_cluster_is_made_filled_tested_and_deleted(machine: Machine) -> None:
@@ -129,7 +151,7 @@ def test_a_cluster_that_is_only_half_there_is_deleted_too(machine: Machine) -> N
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "TERM"])
 def test_a_signal_deletes_the_cluster(machine: Machine, number: signal.Signals, code: int) -> None:
     process = machine.start(HANG="yes")
-    until(lambda: any(call.startswith("suite") for call in machine.calls()), "the suite runs", seconds=SECONDS)
+    until(lambda: "waiting" in machine.calls(), "the suite runs", seconds=SECONDS)
     # As a terminal does it: to everything that runs in front.
     os.killpg(process.pid, number)
     process.communicate(timeout=SECONDS)

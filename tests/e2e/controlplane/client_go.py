@@ -54,10 +54,14 @@ class Informers:
         """What each of them holds in the end: versions by key."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(SECONDS)
-        self._reader.join(SECONDS)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        try:
+            self._process.wait(SECONDS)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._reader.join(SECONDS)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
         held = {line["informer"]: line["holds"] for line in self.lines if "holds" in line}
         return [held[number] for number in range(self.count)]
 

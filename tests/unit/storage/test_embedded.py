@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,7 +51,11 @@ def alive(pid: int) -> bool:
 
 
 def command_line(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text()
+    """Empty when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def pid_of(server: Embedded) -> int:
@@ -204,11 +208,25 @@ asyncio.run(main())
 """
 
 
-def owner(folder: Path, *more: str) -> tuple[subprocess.Popen[str], int]:
-    """Another process that runs the folder, and its Valkey's pid."""
-    process = subprocess.Popen([sys.executable, "-c", OWNER, str(folder), *more], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    return process, int(process.stdout.readline())
+Owner = Callable[..., tuple[subprocess.Popen[str], int]]
+
+
+@pytest.fixture
+def owner(folder: Path) -> Iterator[Owner]:
+    """Makes another process that runs the folder; it, and its Valkey's pid."""
+    made: list[tuple[subprocess.Popen[str], int]] = []
+
+    def owner(*more: str) -> tuple[subprocess.Popen[str], int]:
+        process = subprocess.Popen([sys.executable, "-c", OWNER, str(folder), *more], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        made.append((process, int(process.stdout.readline())))
+        return made[-1]
+
+    yield owner
+    for process, pid in made:
+        killed(process)
+        if str(folder) in command_line(pid):
+            os.kill(pid, signal.SIGKILL)
 
 
 def killed(process: subprocess.Popen[str]) -> None:
@@ -219,15 +237,15 @@ def killed(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal")
-async def test_a_killed_owner_takes_its_server_with_it(folder: Path) -> None:
-    process, pid = owner(folder)
+async def test_a_killed_owner_takes_its_server_with_it(owner: Owner) -> None:
+    process, pid = owner()
     assert alive(pid)
     killed(process)
     await eventually(lambda: not alive(pid))
 
 
-async def test_an_orphan_is_ended_cleanly_before_the_next_one_starts(folder: Path) -> None:
-    process, pid = owner(folder, "orphan")
+async def test_an_orphan_is_ended_cleanly_before_the_next_one_starts(folder: Path, owner: Owner) -> None:
+    process, pid = owner("orphan")
     server = Embedded(folder)
     with pytest.raises(EmbeddedError):
         await server.start()
@@ -240,9 +258,11 @@ async def test_an_orphan_is_ended_cleanly_before_the_next_one_starts(folder: Pat
     await server.stop()
 
 
-async def test_an_orphan_that_does_not_listen_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_orphan_that_does_not_listen_is_killed(
+    folder: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embedded, "STOP_SECONDS", 0.3)
-    process, pid = owner(folder, "orphan")
+    process, pid = owner("orphan")
     os.kill(pid, signal.SIGSTOP)
     killed(process)
     server = Embedded(folder)
