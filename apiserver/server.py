@@ -26,7 +26,6 @@ from apiserver.serving.connections import Connections, check_parser
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
 from apiserver.storage.store import StoreOptions, Stores, open_stores
-from apiserver.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -87,12 +86,7 @@ class Server:
         self._certificates = certificates
         self._shared = shared
         self._connections = Connections(app.handler, read_peer=Chains().peer)
-        self._listener = Listener(
-            sock,
-            protocol=self._connections,
-            context=lambda: certificates.context,
-            turnstile=Turnstile(urgent=app.filling),
-        )
+        self._listener = Listener(sock, protocol=self._connections, context=lambda: certificates.context)
         self._watching_files = asyncio.get_running_loop().create_task(
             tasks.supervised(self._renew, name="certificates")
         )

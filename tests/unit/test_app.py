@@ -32,9 +32,7 @@ ADMIN, JANE = issue("admin", USERS, groups=("system:masters",)), issue("jane", U
 
 
 class NoStore:
-    """A resource whose memory was never filled, and that nobody fills."""
-
-    filling = False
+    """A resource whose memory was never filled."""
 
     async def barrier(self) -> None:
         raise Initializing(0.0)

@@ -32,7 +32,7 @@ def documented(api: Client) -> Object:
     return api.get(where["serverRelativeURL"])
 
 
-def test_the_four_kinds_and_a_status_are_listed_with_their_verbs(api: Client) -> None:
+def test_kinds_and_a_status_are_listed_with_their_verbs(api: Client) -> None:
     listed = api.get(api.v1)
 
     assert (listed["kind"], listed["apiVersion"], listed["groupVersion"]) == (
@@ -43,6 +43,7 @@ def test_the_four_kinds_and_a_status_are_listed_with_their_verbs(api: Client) ->
     told: list[Object] = [
         {name: value for name, value in resource.items() if name != "storageVersionHash"}
         for resource in listed["resources"]
+        if resource["name"].partition("/")[0] in KINDS
     ]
     expected: list[Object] = [
         {"name": name, "singularName": singular, "kind": kind, "namespaced": namespaced, "verbs": VERBS}
@@ -69,7 +70,7 @@ def test_aggregated_discovery_says_the_same_in_one_document(api: Client) -> None
     (version,) = group_of(api, reply.json)["versions"]
     assert (version["version"], version["freshness"]) == ("v1", "Current")
     told = {resource["resource"]: resource for resource in version["resources"]}
-    assert list(told) == list(KINDS)
+    assert [name for name in told if name in KINDS] == list(KINDS)
     for name, (singular, kind, namespaced) in KINDS.items():
         assert told[name]["responseKind"]["kind"] == kind
         assert told[name]["scope"] == ("Namespaced" if namespaced else "Cluster")

@@ -1,0 +1,71 @@
+"""A kind is one file: with the two-field kind of docs/kinds.md beside the others, the tests are as green as without it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TESTS = (
+    "tests/structure/test_kinds.py",
+    "tests/unit/discovery",
+    "tests/unit/resources",
+    "tests/unit/schema/test_canonical.py",
+    "tests/unit/schema/test_kinds.py",
+    "tests/unit/schema/test_openapi.py",
+    "tests/unit/wire/test_body.py",
+    "tests/unit/test_app.py",
+    "tests/unit/test_dev.py",
+)
+"""What looks at all kinds, or at what is made of them."""
+SECONDS = 300
+
+
+def example() -> str:
+    """The module of docs/kinds.md."""
+    found = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "kinds.md").read_text(), re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+def in_the_house(module: str) -> str:
+    """As the page says: `RESOURCE = Resource(…)` instead of the list. The group is the operator's."""
+    head, _, declaration = module.partition("RESOURCES = [\n")
+    inside = declaration.rpartition("]")[0]
+    return f"{head}RESOURCE = {inside.strip()}\n".replace('        group="harbour.example.com",\n', "")
+
+
+@pytest.mark.timeout(SECONDS)
+def test_a_kind_of_two_fields_is_one_file_and_no_other_changes(tmp_path: pathlib.Path) -> None:
+    tree = tmp_path / "sluice"
+    tree.mkdir()
+    for folder in ("apiserver", "tests", "docs", "manifests", "certs"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "results", ".*"))
+    for file in ("pyproject.toml", "README.md", "Makefile"):
+        shutil.copy(ROOT / file, tree)
+    (tree / "apiserver" / "resources" / "ship.py").write_text(in_the_house(example()))
+    environ = {**os.environ, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
+
+    done = subprocess.run(
+        command,
+        cwd=tree,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    known = "from apiserver import resources; print(*(r.plural for r in resources.RESOURCES))"
+    told = subprocess.run(
+        [sys.executable, "-c", known], cwd=tree, env=environ, capture_output=True, text=True, check=True
+    )
+    assert "ships" in told.stdout.split()
