@@ -16,6 +16,8 @@ from itertools import chain
 from aiohttp import HttpVersion11, web
 
 from apiserver import __version__
+from apiserver.admission.chain import Chain, Plugin
+from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apimachinery.errors import TextError
 from apiserver.config import Config, ConfigError, Serving
 from apiserver.delegation import Delegates
@@ -105,15 +107,20 @@ def build(
         choose=random.choice,
         new_uid=uuids,
         watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
-        admission=delegates.admission,
+        admission=Chain(admission(delegates)),
         gates=Gates(gate for resource in served for gate in resource.gates),
-        namespace_labels=delegates.namespace_labels,
+        namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: None,
     )
     documents = _documents(app, served, delegates=delegates)
     handler = _dispatch(services, documents=documents, others=_others(served, documents))
     outermost_first = filters(config, app, served, trust=trust, delegates=delegates)
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
+
+
+def admission(delegates: Delegates) -> list[Plugin]:
+    """The admission plugins, in the order in which they are asked."""
+    return [NamespaceLifecycle(delegates.namespaces)] if delegates.namespaces is not None else []
 
 
 def filters(

@@ -11,12 +11,10 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from apiserver import tasks
-from apiserver.admission.chain import Chain
-from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError
@@ -42,12 +40,11 @@ async def _at_once() -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
-    returns when that is nothing. `namespace_labels` are None for a namespace that is not known here."""
+    returns when that is nothing. `namespaces` is None where every namespace exists."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
-    admission: Chain = field(default_factory=Chain)
-    namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
+    namespaces: Namespaces | None = None
     bundles: Callable[[], ClusterTrust] | None = None
     missing: Callable[[], str | None] = lambda: None
     ready: Callable[[], Awaitable[None]] = _at_once
@@ -87,8 +84,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
         yield Delegates(
             authorizer=Delegated(access, always_allowed=delegation.always_allowed),
             tokens=Tokens(authentication, ttl=delegation.token_seconds, clock=time.monotonic),
-            admission=Chain((NamespaceLifecycle(namespaces),)),
-            namespace_labels=namespaces.labels,
+            namespaces=namespaces,
             bundles=(lambda: source.current) if source is not None else None,
             missing=start.missing,
             ready=start.ready,

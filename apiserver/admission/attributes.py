@@ -1,27 +1,78 @@
-"""A proposed change, as every admission plugin sees it."""
+"""A proposed change, as every admission plugin sees it.
+
+Upstream: kubernetes/apiserver `pkg/admission/{interfaces,attributes,audit}.go`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from apiserver.apimachinery.request import RequestInfo, User, Warnings
+from apiserver.apimachinery import names
+from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
+from apiserver.apimachinery.request import Annotations, Level, RequestInfo, User, Warnings
 from apiserver.schema.resource import Object, Resource
+
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """What mutating plugins know of being asked twice. One that sets `wanted` has all of them asked once more, with `again` set.
+
+    `values` is what a plugin keeps from the first time for the second, by its name.
+    """
+
+    again: bool = False
+    wanted: bool = False
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class Attributes:
-    """`operation` is CREATE, UPDATE or DELETE. Mutating plugins change `object` in place; on DELETE it is None.
+    """Made in one place (`verbs/admit.py`), anew in every round of a write.
 
-    `old` is the stored object (None on CREATE) and belongs to the store: nobody changes it. `name` is empty while a name is
-    still to be generated and for the objects of a deletecollection.
+    `object` is the new object and `old` the stored one, complete with kind, apiVersion and defaults, in the version in which it is stored:
+    None where there is none (`old` on CREATE, `object` on DELETE). Nobody changes them in place. `options` are those of the operation: a
+    PATCH has UpdateOptions, or CreateOptions where it creates. `name` is empty while a name is still to be generated, and for the objects
+    of a deletecollection. `user` is who acts, after impersonation. `warnings` and `annotations` are the request's.
     """
 
-    operation: str
+    operation: Operation
+    options: CreateOptions | UpdateOptions | DeleteOptions
     info: RequestInfo
     user: User
     resource: Resource
     name: str
     object: Object | None
     old: Object | None
-    dry_run: bool
     warnings: Warnings
+    annotations: Annotations
+    reinvocation: Reinvocation = field(default_factory=Reinvocation)
+
+    @property
+    def dry_run(self) -> bool:
+        return self.options.dry_run
+
+    @property
+    def namespace(self) -> str:
+        """The request's; empty for what is in none."""
+        return self.info.namespace if self.resource.namespaced else ""
+
+    @property
+    def subresource(self) -> str:
+        return self.info.subresource
+
+    def annotate(self, key: str, value: str, level: Level = Level.METADATA) -> None:
+        """A note for whoever records the request, under `prefix/name`. The first value of a key stays.
+
+        Raises ValueError for a key of another form.
+        """
+        if key.count("/") != 1:
+            raise ValueError(
+                "annotation key has invalid format, the right format is a DNS subdomain prefix and '/' and key name. "
+                "(e.g. 'podsecuritypolicy.admission.k8s.io/admit-policy')"
+            )
+        if wrong := names.label_key(key):
+            raise ValueError(f"annotation key name {key!r} has invalid format: {', '.join(wrong)}")
+        self.annotations.add(key, value, level)

@@ -16,6 +16,7 @@ from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import GroupResource, StatusError
 from apiserver.cluster.errors import ClusterError
+from apiserver.schema.resource import Object
 
 NAMESPACES = GroupResource("", "namespaces")
 MISSING_SECONDS = 0.05
@@ -47,22 +48,20 @@ class NamespaceLifecycle:
     namespaces: Namespaces
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def admit(self, change: Attributes) -> None:
+    async def admit(self, attributes: Attributes) -> Object | None:
         """Raises 404 for the namespace, 403 for what would be new in one that is being deleted. Deletions always pass."""
-        name = change.info.namespace
-        if not change.resource.namespaced or not name or change.operation == "DELETE":
-            return
-        creating = change.operation == "CREATE"
-        namespace = await self._find(change, name, creating=creating)
+        name = attributes.namespace
+        if not name or attributes.operation == "DELETE":
+            return None
+        creating = attributes.operation == "CREATE"
+        namespace = await self._find(attributes, name, creating=creating)
         if creating and (namespace.get("status") or {}).get("phase") == "Terminating":
-            raise _terminating(change, name)
+            raise _terminating(attributes, name)
+        return None
 
-    async def validate(self, change: Attributes) -> None:
-        """All was said before."""
-
-    async def _find(self, change: Attributes, name: str, *, creating: bool) -> Namespace:
+    async def _find(self, attributes: Attributes, name: str, *, creating: bool) -> Namespace:
         if not self.namespaces.ready.is_set():
-            await self._first_list(change)
+            await self._first_list(attributes)
         namespace = self.namespaces.lookup(name)
         if namespace is None and creating:
             await self.pause(MISSING_SECONDS)
@@ -76,16 +75,18 @@ class NamespaceLifecycle:
             raise errors.not_found(NAMESPACES, name)
         return namespace
 
-    async def _first_list(self, change: Attributes) -> None:
+    async def _first_list(self, attributes: Attributes) -> None:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self.namespaces.ready.wait()
         except TimeoutError:
-            raise forbidden(change, "not yet ready to handle request") from None
+            raise forbidden(attributes, "not yet ready to handle request") from None
 
 
-def _terminating(change: Attributes, namespace: str) -> StatusError:
-    error = forbidden(change, f"unable to create new content in namespace {namespace} because it is being terminated")
+def _terminating(attributes: Attributes, namespace: str) -> StatusError:
+    error = forbidden(
+        attributes, f"unable to create new content in namespace {namespace} because it is being terminated"
+    )
     cause = {
         "reason": "NamespaceTerminating",
         "message": f"namespace {namespace} is being terminated",
@@ -95,8 +96,8 @@ def _terminating(change: Attributes, namespace: str) -> StatusError:
     return error
 
 
-def forbidden(change: Attributes, why: str) -> StatusError:
+def forbidden(attributes: Attributes, why: str) -> StatusError:
     """403 of an admission plugin, with the best name that there is (kubernetes/apiserver `pkg/admission/errors.go`)."""
-    metadata = change.object["metadata"] if change.object is not None else {}
-    name = change.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
-    return errors.forbidden(change.resource.group_resource, name, why)
+    metadata = attributes.object["metadata"] if attributes.object is not None else {}
+    name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    return errors.forbidden(attributes.resource.group_resource, name, why)

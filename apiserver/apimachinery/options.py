@@ -58,6 +58,12 @@ class UpdateOptions:
     field_manager: str = ""
     field_validation: str = WARN
 
+    def as_create(self) -> CreateOptions:
+        """Of an update that creates."""
+        return CreateOptions(
+            dry_run=self.dry_run, field_manager=self.field_manager, field_validation=self.field_validation
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchOptions:
@@ -65,6 +71,12 @@ class PatchOptions:
     field_manager: str = ""
     field_validation: str = WARN
     force: bool | None = None
+
+    def as_update(self) -> UpdateOptions:
+        """What admission is told of a patch (kubernetes/apiserver `pkg/endpoints/handlers/patch.go` patchToUpdateOptions)."""
+        return UpdateOptions(
+            dry_run=self.dry_run, field_manager=self.field_manager, field_validation=self.field_validation
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

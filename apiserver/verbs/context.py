@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from apiserver.admission import chain
+from apiserver.admission.chain import Chain
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
@@ -28,7 +28,7 @@ class Services:
     choose: Callable[[str], str]
     new_uid: Callable[[], str]
     watch_seconds: Callable[[], float]
-    admission: chain.Chain = field(default_factory=chain.Chain)
+    admission: Chain
     gates: Gates = field(default_factory=Gates)
     namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
 

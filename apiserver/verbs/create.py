@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery import errors, meta, names, options
+from apiserver.apimachinery.options import CreateOptions
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists
 from apiserver.storage.store import Write
-from apiserver.verbs import failures, lifecycle, rendering
+from apiserver.verbs import admit, failures, lifecycle, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Revision, splice
 from apiserver.wire import body
@@ -39,26 +39,17 @@ async def create(services: Services, call: Call) -> Any:
         warnings=exchange.warnings,
     )
     lifecycle.settle_namespace(call, obj)
-    stored = await new_object(services, call, obj, dry_run=wanted.dry_run)
+    stored = await new_object(services, call, obj, wanted)
     return await answer.single(stored, code=201)
 
 
-async def new_object(services: Services, call: Call, obj: Object, *, dry_run: bool) -> bytes:
+async def new_object(services: Services, call: Call, obj: Object, wanted: CreateOptions) -> bytes:
     """Commits `obj` under its own name or a generated one; its body."""
     lifecycle.wipe_system_metadata(obj)
     lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
-    change = Attributes(
-        operation="CREATE",
-        info=call.info,
-        user=call.user,
-        resource=call.resource,
-        name=obj["metadata"].get("name", ""),
-        object=obj,
-        old=None,
-        dry_run=dry_run,
-        warnings=call.exchange.warnings,
-    )
-    await services.admission.admit(change)
+    given = obj["metadata"].get("name", "")
+    step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None)
+    obj = await step.mutate(obj)
     lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=True)
     metadata = obj["metadata"]
     metadata["creationTimestamp"] = meta.rfc3339(services.now())
@@ -68,22 +59,20 @@ async def new_object(services: Services, call: Call, obj: Object, *, dry_run: bo
         if base:
             metadata["name"] = names.generate_name(base, services.choose)
         try:
-            return await _commit(services, call, change, dry_run=dry_run)
+            return await _commit(services, call, obj, step, dry_run=wanted.dry_run)
         except KeyExists as e:
             clash = e
     raise _exists(call, metadata["name"], clash.entry, generated=bool(base)) from clash
 
 
-async def _commit(services: Services, call: Call, change: Attributes, *, dry_run: bool) -> bytes:
-    resource, obj = call.resource.stored, change.object
-    assert obj is not None
+async def _commit(services: Services, call: Call, obj: Object, step: admit.Step, *, dry_run: bool) -> bytes:
     await lifecycle.check_create(services, call, obj)
-    await services.admission.validate(change)
+    await step.validate(obj)
     key = lifecycle.key_of(call, obj["metadata"].get("name", ""))
     stated = _stated_version(obj)
     if stated and not dry_run:
         raise errors.raw("resourceVersion should not be set on objects to be created")
-    value = canonical.encode(resource.shape, obj)
+    value = canonical.encode(call.resource.stored.shape, obj)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     with failures.translated(call.info):
         entry = await call.store.commit(write, dry_run=dry_run)

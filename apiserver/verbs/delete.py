@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import DeleteOptions
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.storage.store import Write
-from apiserver.verbs import attempts, failures, lifecycle, read, rendering, selection
+from apiserver.verbs import admit, attempts, failures, lifecycle, read, rendering, selection
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Key, splice
 from apiserver.wire import body
@@ -98,19 +97,8 @@ async def _attempt(
         raise rendering.gone(call, name)
     old = rendering.decoded(live)
     _check_preconditions(call, name, wanted, old["metadata"])
-    change = Attributes(
-        operation="DELETE",
-        info=call.info,
-        user=call.user,
-        resource=call.resource,
-        name=admitted_as,
-        object=None,
-        old=old,
-        dry_run=wanted.dry_run,
-        warnings=call.exchange.warnings,
-    )
-    await services.admission.admit(change)
-    await services.admission.validate(change)
+    step = admit.Step(services, call, operation="DELETE", options=wanted, name=admitted_as, old=old)
+    await step.delete()
     finalizers = finalizers_after(wanted, old["metadata"].get("finalizers", []))
     if finalizers:
         return await _mark(services, call, wanted, live, finalizers=finalizers), False

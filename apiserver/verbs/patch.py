@@ -30,7 +30,7 @@ async def patch(services: Services, call: Call) -> Any:
         name=call.info.name,
         change=_change(services, call, kind=kind, raw=raw, wanted=wanted),
         sub=replace.subresource(call),
-        dry_run=wanted.dry_run,
+        options=wanted.as_update(),
         preconditioned=False,
     )
     stored = await replace.replace(services, call, order)

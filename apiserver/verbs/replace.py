@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery import errors, options
+from apiserver.apimachinery.options import UpdateOptions
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Subresource
 from apiserver.storage.errors import Moved
 from apiserver.storage.store import Write
-from apiserver.verbs import attempts, lifecycle, rendering
+from apiserver.verbs import admit, attempts, lifecycle, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Key, splice
 
@@ -31,7 +31,7 @@ class Order:
     name: str
     change: ChangeFunction
     sub: Subresource | None
-    dry_run: bool
+    options: UpdateOptions
     preconditioned: bool
 
 
@@ -55,27 +55,17 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     if order.preconditioned:
         _check_uid(call, live.key, new, old)
     lifecycle.dedup_owners(new, warnings, after_admission=False)
-    change = Attributes(
-        operation="UPDATE",
-        info=call.info,
-        user=call.user,
-        resource=resource,
-        name=order.name,
-        object=new,
-        old=old,
-        dry_run=order.dry_run,
-        warnings=warnings,
-    )
-    await services.admission.admit(change)
+    step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old)
+    new = await step.mutate(new)
     lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
     await lifecycle.check_update(services, call, new, old, sub=order.sub)
-    await services.admission.validate(change)
+    await step.validate(new)
     value = canonical.encode(resource.shape, new)
     if _finished(new, old):
         return await _remove(call, order, live, value)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
-    return (await call.store.commit(write, dry_run=order.dry_run)).body
+    return (await call.store.commit(write, dry_run=order.options.dry_run)).body
 
 
 def _check_uid(call: Call, key: Key, new: Object, old: Object) -> None:
@@ -116,7 +106,7 @@ async def _remove(call: Call, order: Order, live: Entry, value: bytes) -> bytes:
     """Deletes instead of updating; the answer is the object as submitted. A concurrent winner is not an error."""
     write = Write(live.key, None, live.revision, "")
     try:
-        await call.store.commit(write, dry_run=order.dry_run)
+        await call.store.commit(write, dry_run=order.options.dry_run)
     except Moved as e:
         if e.entry is not None:
             raise

@@ -41,7 +41,7 @@ async def update(services: Services, call: Call) -> Any:
         name=call.info.name,
         change=change,
         sub=replace.subresource(call),
-        dry_run=wanted.dry_run,
+        options=wanted,
         preconditioned=True,
     )
     stored = await replace.replace(services, call, order)

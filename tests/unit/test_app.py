@@ -12,13 +12,13 @@ import pytest
 
 from apiserver import app, config, delegation
 from apiserver.admission.attributes import Attributes
-from apiserver.admission.chain import Chain
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters import authorize
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.state import Peer
+from apiserver.schema.resource import Object
 from apiserver.serving import chains
 from apiserver.storage.errors import Initializing, Unavailable
 from apiserver.storage.store import Stores
@@ -177,15 +177,16 @@ async def test_without_kube_apiserver_masters_and_health_go_on_and_nobody_else()
 class Closed:
     """An admission plugin that lets nothing in."""
 
-    async def admit(self, change: Attributes) -> None:
-        raise errors.bad_request(f"{change.user.name} closed {change.info.namespace}")
+    async def admit(self, attributes: Attributes) -> Object | None:
+        raise errors.bad_request(f"{attributes.user.name} closed {attributes.namespace}")
 
-    async def validate(self, change: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         raise AssertionError
 
 
-async def test_admission_is_asked_before_validation() -> None:
-    rig = Rig(admission=Chain((Closed(),)))
+async def test_admission_is_asked_before_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "admission", lambda delegates: [Closed()])
+    rig = Rig()
     path, json = f"{V1}/namespaces/ns/resourceclaims", "application/json"
     for body in (b'{"metadata":{"name":"Not Valid"},"spec":{}}', b'{"metadata":{"name":"x"},"spec":{}}'):
         answer = await rig.ask(path, method="POST", body=body, Content_Type=json)

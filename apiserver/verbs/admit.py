@@ -1,0 +1,87 @@
+"""The one admission step of create, update and delete: what plugins see of a change, and what they make of it.
+
+Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,delete}.go` (AdmissionToValidateObjectFunc and its siblings),
+`pkg/endpoints/handlers/{create,update,patch,delete}.go`.
+"""
+
+from __future__ import annotations
+
+from apiserver.admission.attributes import Attributes, Operation
+from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
+from apiserver.schema.resource import Object
+from apiserver.verbs import lifecycle
+from apiserver.verbs.context import Call, Services
+
+
+class Step:
+    """Of one change, in one round: first `mutate`, then `validate`, or `delete` alone. Where no plugin stands it costs nothing."""
+
+    def __init__(
+        self,
+        services: Services,
+        call: Call,
+        *,
+        operation: Operation,
+        options: CreateOptions | UpdateOptions | DeleteOptions,
+        name: str,
+        old: Object | None,
+    ) -> None:
+        self._chain = services.admission
+        self._call = call
+        self._operation = operation
+        self._options = options
+        self._name = name
+        self._old = old
+        self._attributes: Attributes | None = None
+
+    async def mutate(self, obj: Object) -> Object:
+        """What the mutating plugins made of a new object."""
+        if not self._chain.mutating:
+            return obj
+        attributes = self._of(obj)
+        shown = attributes.object
+        await self._chain.admit(attributes)
+        made = attributes.object
+        if made is None or made is shown:
+            return obj
+        replaced = {name: value for name, value in made.items() if name not in ("kind", "apiVersion")}
+        lifecycle.settle_namespace(self._call, replaced)
+        return replaced
+
+    async def validate(self, obj: Object) -> None:
+        """Has the object as it would be stored judged, by the name that it has by then."""
+        if self._chain.validating:
+            await self._chain.validate(self._of(obj))
+
+    async def delete(self) -> None:
+        """Both, for a deletion: there is no new object that a plugin could replace."""
+        if self._chain.mutating or self._chain.validating:
+            attributes = self._of(None)
+            await self._chain.admit(attributes)
+            await self._chain.validate(attributes)
+
+    def _of(self, obj: Object | None) -> Attributes:
+        attributes, shown = self._attributes, self._shown(obj)
+        if attributes is None:
+            call = self._call
+            attributes = self._attributes = Attributes(
+                operation=self._operation,
+                options=self._options,
+                info=call.info,
+                user=call.user,
+                resource=call.resource,
+                name=self._name,
+                object=shown,
+                old=self._shown(self._old),
+                warnings=call.exchange.warnings,
+                annotations=call.exchange.annotations,
+            )
+        attributes.object = shown
+        attributes.name = self._name or ("" if obj is None else obj["metadata"].get("name", ""))
+        return attributes
+
+    def _shown(self, obj: Object | None) -> Object | None:
+        if obj is None:
+            return None
+        resource = self._call.resource.stored
+        return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
