@@ -59,6 +59,10 @@ class App:
     stores: Stores
     stopping: bool = False
 
+    def filling(self) -> bool:
+        """Whether memory is being filled, which everything else waits for."""
+        return self.stores.filling()
+
     async def end_watches(self, seconds: float) -> None:
         """Ends every watch with its last chunk, spread over that time so that their clients do not all come back at once."""
         steps = max(1, round(seconds / END_STEP_SECONDS))
@@ -156,6 +160,9 @@ PLATFORM = f"{platform.system().lower()}/{platform.machine()}"
 BUILT = 1767225600.0
 """What OpenAPI documents say they were last changed: one moment for all replicas of a release."""
 END_STEP_SECONDS = 0.1
+SETTLE_SECONDS = 10.0
+"""How long a request waits for memory that is being filled. A client that is refused comes back at once, and thousands of them would take
+the processor from what they wait for."""
 
 
 def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Document]:
@@ -206,6 +213,8 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         await _invite_body(request)
         resource = endpoint.resource
         store = services.stores[resource.storage_name]
+        if store.filling:
+            await store.settle(seconds=SETTLE_SECONDS)
         call = Call(info=info, user=request.user, resource=resource, store=store, exchange=exchange)
         return await VERBS[endpoint.action](services, call)
 

@@ -26,6 +26,7 @@ from apiserver.serving.connections import Connections, check_parser
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
 from apiserver.storage.store import StoreOptions, Stores, open_stores
+from apiserver.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +87,12 @@ class Server:
         self._certificates = certificates
         self._shared = shared
         self._connections = Connections(app.handler, read_peer=Chains().peer)
-        self._listener = Listener(sock, protocol=self._connections, context=lambda: certificates.context)
+        self._listener = Listener(
+            sock,
+            protocol=self._connections,
+            context=lambda: certificates.context,
+            turnstile=Turnstile(urgent=app.filling),
+        )
         self._watching_files = asyncio.get_running_loop().create_task(
             tasks.supervised(self._renew, name="certificates")
         )

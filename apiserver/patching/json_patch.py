@@ -3,6 +3,7 @@
 `replace` of a missing member adds it, `copy` from one copies null, `test` for null passes on one; indices may be negative and may have
 leading zeros; a path's text before its first slash is ignored. Containers are copied when they are opened, once, so that neither the
 document nor the patch changes and nothing else is copied. Opened objects come out with sorted members, as they do upstream.
+What a patch may cost is bounded, whatever it asks for (upstream bounds operations and copies only).
 Upstream: evanphx/json-patch v4 `patch.go`; kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 """
 
@@ -10,17 +11,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from apiserver.apimachinery import errors
+from apiserver.patching.members import in_order
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20
 """Bytes of JSON by which `copy` may make a document grow."""
+MOST_WORK = 1_000_000
+"""Steps that the operations of one patch may take together: each level of a path that is walked, each value that `test` compares, and
+SHIFTED elements of a list that make room or close up count as one. That is about half a second."""
+SHIFTED = 1024
 
 
 class _Inapplicable(Exception):
@@ -101,6 +107,7 @@ class _Run:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.copied = 0
+        self.work = 0
         self.root: Any = dict(document)
         self._opened: dict[int, Any] = {id(self.root): self.root}
 
@@ -110,10 +117,17 @@ class _Run:
                 _sort(container)
         return self.root
 
+    def spend(self, steps: int) -> None:
+        """Raises 413 when the patch asks for too much."""
+        self.work += steps
+        if self.work > MOST_WORK:
+            raise errors.request_entity_too_large(f"The allowed maximum work of a JSON patch is {MOST_WORK} steps")
+
     def open(self, pointer: Pointer | None) -> tuple[Any, str]:
         """The container that holds what `pointer` names, ready to be changed, and the last step."""
         if not pointer:
             raise _Inapplicable
+        self.spend(len(pointer))
         container = self.root
         for step in pointer[:-1]:
             below = get(container, step)
@@ -140,9 +154,9 @@ class _Run:
 
 
 def _sort(container: dict[str, Any]) -> None:
-    items = sorted(container.items())
+    ordered = in_order(container)
     container.clear()
-    container.update(items)
+    container.update(ordered)
 
 
 def get(container: Any, step: str) -> Any:
@@ -169,7 +183,7 @@ def _put(container: Any, step: str, value: Any) -> None:
         container[_index(step)] = value
 
 
-def _insert(container: Any, step: str, value: Any) -> None:
+def _insert(run: _Run, container: Any, step: str, value: Any) -> None:
     if isinstance(container, dict):
         container[step] = value
         return
@@ -179,17 +193,21 @@ def _insert(container: Any, step: str, value: Any) -> None:
     index, places = _index(step), len(container) + 1
     if not -places <= index < places:
         raise _Inapplicable
-    container.insert(index + places if index < 0 else index, value)
+    index = index + places if index < 0 else index
+    run.spend((len(container) - index) // SHIFTED)
+    container.insert(index, value)
 
 
-def _take_out(container: Any, step: str) -> Any:
+def _take_out(run: _Run, container: Any, step: str) -> Any:
     value = get(container, step)
     if value is _MISSING:
         raise _Inapplicable
     if isinstance(container, dict):
         del container[step]
     else:
-        del container[_index(step)]
+        index = _index(step)
+        run.spend((len(container) - index if index >= 0 else -index) // SHIFTED)
+        del container[index]
     return value
 
 
@@ -200,12 +218,12 @@ def _given(operation: Operation) -> Any:
 
 def _add(run: _Run, operation: Operation) -> None:
     container, step = run.open(operation.path)
-    _insert(container, step, _given(operation))
+    _insert(run, container, step, _given(operation))
 
 
 def _remove(run: _Run, operation: Operation) -> None:
     container, step = run.open(operation.path)
-    _take_out(container, step)
+    _take_out(run, container, step)
 
 
 def _replace(run: _Run, operation: Operation) -> None:
@@ -221,9 +239,9 @@ def _replace(run: _Run, operation: Operation) -> None:
 
 def _move(run: _Run, operation: Operation) -> None:
     container, step = run.open(operation.source)
-    value = _take_out(container, step)
+    value = _take_out(run, container, step)
     container, step = run.open(operation.path)
-    _insert(container, step, value)
+    _insert(run, container, step, value)
 
 
 def _copy(run: _Run, operation: Operation) -> None:
@@ -234,7 +252,7 @@ def _copy(run: _Run, operation: Operation) -> None:
     run.copied += _size(value)
     if run.copied > MOST_COPIED:
         raise _Inapplicable
-    _insert(container, step, run.snapshot(value))
+    _insert(run, container, step, run.snapshot(value))
 
 
 def _test(run: _Run, operation: Operation) -> None:
@@ -245,7 +263,7 @@ def _test(run: _Run, operation: Operation) -> None:
         found = get(container, step)
     if found is _MISSING:
         found = None
-    if not _same(found, _given(operation)):
+    if not _same(run, found, _given(operation)):
         raise _Inapplicable
 
 
@@ -259,13 +277,33 @@ def _size(value: Any) -> int:
         return len(json.dumps(value, separators=(",", ":")))
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(run: _Run, found: Any, given: Any) -> bool:
     """Upstream compares the text of numbers: 1 and 1.0 differ. Objects are compared by members, lists in order."""
-    if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(_same(x, b[name]) for name, x in a.items())
-    if isinstance(a, list):
-        return isinstance(b, list) and len(a) == len(b) and all(map(_same, a, b))
-    return type(a) is type(b) and bool(a == b)
+    open_: list[Iterator[tuple[Any, Any]]] = [iter([(found, given)])]
+    while open_:
+        pair = next(open_[-1], None)
+        if pair is None:
+            open_.pop()
+            continue
+        run.spend(1)
+        a, b = pair
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, dict):
+            if a.keys() != b.keys():
+                return False
+            open_.append(_beside(a, b))
+        elif isinstance(a, list):
+            if len(a) != len(b):
+                return False
+            open_.append(zip(a, b, strict=True))
+        elif a != b:
+            return False
+    return True
+
+
+def _beside(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    return ((x, b[name]) for name, x in a.items())
 
 
 _STEPS: dict[str, Callable[[_Run, Operation], None]] = {

@@ -1,18 +1,21 @@
 """What claims and claim templates share: the shape of a request for devices and the rules that span its members.
 
-Knows no endpoint and no stored state.
+Knows no endpoint.
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, names
-from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _configuration, _formats
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.resources import _configuration, _features, _formats
+from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
+from apiserver.schema.context import Context
+from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct
 
 ALTERNATIVES, CONSTRAINTS = 8, 32
@@ -412,3 +415,72 @@ RESOURCE_CLAIM_SPEC = Struct(
         ),
     ),
 )
+
+# --- Features --------------------------------------------------------------------------------------------------------
+
+
+_ALTERNATIVES, _TOLERATIONS = frozenset(("firstAvailable",)), frozenset(("tolerations",))
+_CAPACITIES, _DISTINCT = frozenset(("capacity",)), frozenset(("distinctAttribute",))
+
+
+def _requests(spec: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    return spec["devices"].get("requests") or ()
+
+
+def _alternatives(spec: Mapping[str, Any]) -> Iterator[Place]:
+    return ((request, _ALTERNATIVES) for request in _requests(spec))
+
+
+def _wishes(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What is asked for in each request: exactly, or as one of its alternatives."""
+    for request in _requests(spec):
+        if "exactly" in request:
+            yield request["exactly"]
+        yield from request.get("firstAvailable") or ()
+
+
+def _tolerated(spec: Mapping[str, Any]) -> Iterator[Place]:
+    return ((wish, _TOLERATIONS) for wish in _wishes(spec))
+
+
+def shared_capacity(spec: Mapping[str, Any]) -> Iterator[Place]:
+    """What a spec can say of devices that may be allocated several times."""
+    for constraint in spec["devices"].get("constraints") or ():
+        yield constraint, _DISTINCT
+    for wish in _wishes(spec):
+        yield wish, _CAPACITIES
+
+
+def features(spec_of: Callable[[Object], Object]) -> tuple[Feature, ...]:
+    """Those of a kind that has such a spec, but for shared capacity."""
+    return (
+        Feature(gates=(_features.PRIORITIZED_LIST,), places=lambda obj: _alternatives(spec_of(obj))),
+        Feature(gates=(_features.DEVICE_TAINTS,), places=lambda obj: _tolerated(spec_of(obj))),
+    )
+
+
+# --- Administrative access -------------------------------------------------------------------------------------------
+
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
+
+
+def admin_access(context: Context, spec: Mapping[str, Any], namespace: str) -> Iterator[FieldError]:
+    """Whether devices may be asked for regardless of who uses them. The path is the claim's, also for a template."""
+    path = ROOT.child("spec").child("devices").child("requests")
+    for i, request in enumerate(_requests(spec)):
+        if (request.get("exactly") or {}).get("adminAccess") is True:
+            yield from admin_namespace(context, namespace, path.index(i).child("adminAccess"))
+            return
+
+
+def admin_namespace(context: Context, namespace: str, path: Path) -> Iterator[FieldError]:
+    """Whether the namespace is one for administrators. Upstream: `pkg/registry/resource/authorization.go`."""
+    labels = context.namespace_labels()
+    if labels is None:
+        text = (
+            f"could not retrieve namespace to verify admin access: namespaces {fieldpath.go_quote(namespace)} not found"
+        )
+        yield fieldpath.internal(path, text)
+    elif labels.get(ADMIN_ACCESS_LABEL) != "true":
+        text = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
+        yield fieldpath.forbidden(path, text)

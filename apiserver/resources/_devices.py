@@ -348,13 +348,6 @@ DEVICE = Struct(
 )
 
 
-def drop_list_attributes(device: dict[str, Any]) -> None:
-    """What is left of such an attribute has no value and fails validation, as upstream's does."""
-    attributes = device["attributes"]
-    for key, attribute in attributes.items():
-        attributes[key] = {name: value for name, value in attribute.items() if name not in LIST_ATTRIBUTES}
-
-
 def taint_errors(taints: Sequence[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
     if len(taints) > TAINTS:
         yield fieldpath.too_many(path, len(taints), TAINTS)

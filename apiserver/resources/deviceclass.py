@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from apiserver.apimachinery import fieldpath, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.resources import _configuration, _formats
+from apiserver.resources import _configuration, _features, _formats
+from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
@@ -98,6 +99,10 @@ def _name_check(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the sig
     return [] if prefix else names.dns_subdomain(name, unit="bytes")
 
 
+_EXTENDED_RESOURCE = frozenset(("extendedResourceName",))
+FEATURES = (Feature(gates=(_features.EXTENDED_RESOURCE,), places=lambda obj: ((obj["spec"], _EXTENDED_RESOURCE),)),)
+
+
 def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
     """The limit on the length of parameters came late: a list that is stored like this keeps what it has."""
     config = new["spec"].get("config") or []
@@ -122,5 +127,7 @@ RESOURCE = Resource(
     columns=(columns.NAME, columns.AGE),
     tracks_generation=True,
     name_check=_name_check,
+    gates=_features.gates_of(FEATURES),
+    prepare=_features.dropping(FEATURES),
     validate=_validate,
 )

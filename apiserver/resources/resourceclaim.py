@@ -6,12 +6,13 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.resources import _allocation, _device_requests, _formats, _immutability
+from apiserver.resources import _allocation, _device_requests, _features, _formats, _immutability
+from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, itself
 from apiserver.schema import canonical, columns, shapes
 from apiserver.schema import validate as declared
@@ -230,9 +231,9 @@ RESOURCE_CLAIM = Struct(
 # --- Hooks -----------------------------------------------------------------------------------------------------------
 
 
-def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
+def _validate(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:
     if old is None:
-        return []
+        return _device_requests.admin_access(context, new["spec"], meta.namespace(new))
     return _immutability.immutable(_device_requests.RESOURCE_CLAIM_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
 
 
@@ -254,13 +255,49 @@ def _status(obj: Object | None) -> dict[str, Any]:
     return (obj.get("status") if obj is not None else None) or {}
 
 
+def _results(status: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    return ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+
+
 def _allocated(status: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
-    devices = (status.get("allocation") or {}).get("devices") or {}
-    return {_device_id(result) for result in devices.get("results") or ()}
+    return set(map(_device_id, _results(status)))
+
+
+_REPORTS, _SHARE = frozenset(("devices",)), frozenset(("shareID",))
+_SHARED = _SHARE | {"consumedCapacity"}
+_BINDING = frozenset(("bindingConditions", "bindingFailureConditions"))
+
+
+def _reports(obj: Object) -> Iterator[Place]:
+    yield _status(obj), _REPORTS
+
+
+def _sharing(obj: Object) -> Iterator[Place]:
+    yield from _device_requests.shared_capacity(obj["spec"])
+    status = _status(obj)
+    for result in _results(status):
+        yield result, _SHARED
+    for device in status.get("devices") or ():
+        yield device, _SHARE
+
+
+def _bindings(obj: Object) -> Iterator[Place]:
+    return ((result, _BINDING) for result in _results(_status(obj)))
+
+
+FEATURES = (
+    *_device_requests.features(lambda obj: obj["spec"]),
+    Feature(gates=(_features.DEVICE_STATUS,), places=_reports),
+    Feature(gates=(_features.CONSUMABLE_CAPACITY,), places=_sharing),
+    Feature(gates=(_features.BINDING_CONDITIONS,), places=_bindings),
+)
+
+_drop_disabled = _features.dropping(FEATURES)
 
 
 def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
-    """Takes out what is reported of devices that this write deallocates."""
+    """Takes out what features that are off would bring, then what is reported of devices that this write deallocates."""
+    _drop_disabled(context, new, old)
     status, stored = _status(new), _status(old)
     gone = _allocated(stored) - _allocated(status)
     if not gone or not status.get("devices"):
@@ -275,6 +312,7 @@ def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
 def _validate_status(context: Context, new: Object, old: Object | None) -> list[FieldError]:
     status, stored, path = _status(new), _status(old), ROOT.child("status")
     found = declared.validate(_ALWAYS_CHECKED, new)
+    found += _granted(context, new, status, stored)
     found += _unallocated(status, path.child("devices"))
     found += _reservations(new, status, stored, path.child("reservedFor"))
     allocation, former = status.get("allocation"), stored.get("allocation")
@@ -289,6 +327,20 @@ def _validate_status(context: Context, new: Object, old: Object | None) -> list[
             fieldpath.invalid(at, _immutability.as_go(_allocation.ALLOCATION, allocation), "field is immutable")
         )
     return found
+
+
+def _granted(
+    context: Context, new: Object, status: Mapping[str, Any], stored: Mapping[str, Any]
+) -> Iterator[FieldError]:
+    """Administrative access that an allocation gives is judged when it is first given."""
+    if any(result.get("adminAccess") is True for result in _results(stored)):
+        return
+    path = ROOT.child("status").child("allocation").child("devices").child("results")
+    for i, result in enumerate(_results(status)):
+        if result.get("adminAccess") is True:
+            at = path.index(i).child("adminAccess")
+            yield from _device_requests.admin_namespace(context, meta.namespace(new), at)
+            return
 
 
 def _unallocated(status: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
@@ -360,5 +412,7 @@ RESOURCE = Resource(
     has_status=True,
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
+    gates=_features.gates_of(FEATURES),
+    prepare=_drop_disabled,
     validate=_validate,
 )

@@ -6,12 +6,13 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.resources import _device_requests, _immutability
+from apiserver.resources import _device_requests, _features, _immutability
+from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
@@ -87,9 +88,22 @@ TEMPLATE = Struct(
 )
 
 
-def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
+def _claim_spec(obj: Object) -> Object:
+    spec: Object = obj["spec"]["spec"]
+    return spec
+
+
+FEATURES = (
+    *_device_requests.features(_claim_spec),
+    Feature(
+        gates=(_features.CONSUMABLE_CAPACITY,), places=lambda obj: _device_requests.shared_capacity(_claim_spec(obj))
+    ),
+)
+
+
+def _validate(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:
     if old is None:
-        return []
+        return _device_requests.admin_access(context, _claim_spec(new), meta.namespace(new))
     return _immutability.immutable(TEMPLATE_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
 
 
@@ -101,5 +115,7 @@ RESOURCE = Resource(
     shape=TEMPLATE,
     columns=(columns.NAME, columns.AGE),
     name_check=names.subdomain_name,
+    gates=_features.gates_of(FEATURES),
+    prepare=_features.dropping(FEATURES),
     validate=_validate,
 )

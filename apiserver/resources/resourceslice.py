@@ -6,12 +6,13 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.resources import _devices, _formats
+from apiserver.resources import _devices, _features, _formats
+from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
@@ -276,16 +277,47 @@ def _listed(obj: Object | None) -> list[dict[str, Any]]:
     return devices
 
 
-def _prepare(context: Context, new: Object, old: Object | None) -> None:
-    """Drops the fields of features that are off in 1.36 unless the stored object uses the feature. Clients are not told."""
-    stored, devices = _listed(old), _listed(new)
-    lists = [device for device in devices if _devices.has_list_attribute(device)]
-    if lists and not any(map(_devices.has_list_attribute, stored)):
-        for device in lists:
-            _devices.drop_list_attributes(device)
-    if not any(device.get("nodeAllocatableResourceMappings") for device in stored):
-        for device in devices:
-            device.pop("nodeAllocatableResourceMappings", None)
+def _of_devices(*names: str) -> Callable[[Object], Iterator[Place]]:
+    """These members of every device."""
+    members = frozenset(names)
+    return lambda obj: ((device, members) for device in _listed(obj))
+
+
+_partition_devices = _of_devices("consumesCounters", "nodeName", "nodeSelector", "allNodes")
+_PARTITIONS = frozenset(("sharedCounters", "perDeviceNodeSelection"))
+_SHARING, _POLICY = frozenset(("allowMultipleAllocations",)), frozenset(("requestPolicy",))
+
+
+def _partitions(obj: Object) -> Iterator[Place]:
+    yield obj["spec"], _PARTITIONS
+    yield from _partition_devices(obj)
+
+
+def _sharing(obj: Object) -> Iterator[Place]:
+    for device in _listed(obj):
+        yield device, _SHARING
+        for capacity in (device.get("capacity") or {}).values():
+            yield capacity, _POLICY
+
+
+def _lists(obj: Object) -> Iterator[Place]:
+    """What is left of such an attribute has no value and fails validation, as upstream's does."""
+    for device in filter(_devices.has_list_attribute, _listed(obj)):
+        for attribute in device["attributes"].values():
+            yield attribute, _devices.LIST_ATTRIBUTES
+
+
+FEATURES = (
+    Feature(gates=(_features.DEVICE_TAINTS,), places=_of_devices("taints")),
+    Feature(gates=(_features.PARTITIONABLE_DEVICES,), places=_partitions),
+    Feature(
+        gates=(_features.BINDING_CONDITIONS, _features.DEVICE_STATUS),
+        places=_of_devices("bindingConditions", "bindingFailureConditions", "bindsToNode"),
+    ),
+    Feature(gates=(_features.CONSUMABLE_CAPACITY,), places=_sharing),
+    Feature(gates=(_features.NODE_ALLOCATABLE_RESOURCES,), places=_of_devices("nodeAllocatableResourceMappings")),
+    Feature(gates=(_features.LIST_TYPE_ATTRIBUTES,), places=_lists),
+)
 
 
 def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
@@ -366,7 +398,8 @@ RESOURCE = Resource(
     tracks_generation=True,
     rechecks_metadata=False,
     name_check=names.subdomain_name,
-    prepare=_prepare,
+    gates=_features.gates_of(FEATURES),
+    prepare=_features.dropping(FEATURES),
     validate=_validate,
     warnings=_warnings,
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from apiserver import config, metrics
+from apiserver.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -28,15 +29,22 @@ KEEP_ALIVE_PROBES = {"TCP_KEEPIDLE": 180, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
 class Listener:
     """Takes connections from one socket and does their TLS handshakes, each with the newest certificates.
 
-    aiohttp's and asyncio's own listeners neither answer plain HTTP on a TLS port nor tell of failed handshakes.
+    aiohttp's and asyncio's own listeners neither answer plain HTTP on a TLS port, nor tell of failed handshakes, nor choose whose
+    handshake comes first.
     """
 
     def __init__(
-        self, sock: socket.socket, *, protocol: Callable[[], asyncio.Protocol], context: Callable[[], ssl.SSLContext]
+        self,
+        sock: socket.socket,
+        *,
+        protocol: Callable[[], asyncio.Protocol],
+        context: Callable[[], ssl.SSLContext],
+        turnstile: Turnstile,
     ) -> None:
         self._sock = sock
         self._protocol = protocol
         self._context = context
+        self._turnstile = turnstile
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
@@ -100,6 +108,8 @@ class Listener:
         try:
             async with asyncio.timeout(config.TLS_HANDSHAKE_SECONDS):
                 first = await _first_byte(connection)
+                if first == TLS_RECORD:
+                    await self._turnstile.pass_through()
             if first == TLS_RECORD:
                 await self._loop.connect_accepted_socket(
                     self._protocol, connection, ssl=self._context(), ssl_handshake_timeout=config.TLS_HANDSHAKE_SECONDS

@@ -92,6 +92,7 @@ class Replica:
         self.seen_from = Revision(0)
         self.wants_filling = asyncio.Event()
         self.wants_filling.set()
+        self.installed = asyncio.Event()
         self._options = options
         self._index_func = index_func
         self._no_fields = ("",) * len(index_func(_BLANK)[1])
@@ -151,6 +152,7 @@ class Replica:
         if not self.ever_filled:
             self.meter.rebuilt("start")
         self.filled = self.ever_filled = True
+        self.installed.set()
         self.wants_filling.clear()
         self.epoch = b"%d" % keys.parts(filled.applied)[0]
         self.marker = filled.head.marker
@@ -169,6 +171,7 @@ class Replica:
         logger.warning("rebuilding", extra={"resource": self.resource, "reason": reason, "detail": detail})
         self.meter.rebuilt(reason)
         self.filled = False
+        self.installed.clear()
         self._marks.clear()  # they may name what was lost
         self._empty_since, self._empty_because = self._clock(), detail
         self.hub.end_all()

@@ -27,6 +27,7 @@ from apiserver.storage.log import Tail
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
+from apiserver.turnstile import Turnstile
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice
 from apiserver.watchcache.errors import Future, StorageError
@@ -53,6 +54,7 @@ class Store:
         self._link = link
         self._writer = writer
         self._lane = writer.lane(replica)
+        self._turnstile = Turnstile(urgent=lambda: False)
         self._barrier = Barrier(replica, link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
         group, _, plural = self.resource.partition("/")
         name = f"{plural}.{group}"
@@ -81,6 +83,20 @@ class Store:
         if self._replica.fault is not None:
             return self._replica.fault
         return None if self._replica.filled else "memory is being filled"
+
+    @property
+    def filling(self) -> bool:
+        """Whether memory is being filled now."""
+        return not self._replica.filled and self._link.session is not None and self._replica.fault is None
+
+    async def settle(self, *, seconds: float) -> None:
+        """Wait until memory that is being filled is filled, at most so long; those who wait go on one after the other."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._replica.installed.wait()
+                await self._turnstile.pass_through()
+        except TimeoutError:
+            return
 
     # Reading
 
@@ -219,6 +235,10 @@ class Stores(Mapping[str, Store]):
 
     def why_not_ready(self) -> str | None:
         return next((why for store in self._stores.values() if (why := store.why_not_ready()) is not None), None)
+
+    def filling(self) -> bool:
+        """Whether some memory is being filled."""
+        return any(store.filling for store in self._stores.values())
 
     def store_state(self) -> str | None:
         return next((why for store in self._stores.values() if (why := store.store_state()) is not None), None)

@@ -6,6 +6,7 @@ Upstream: kubernetes/apiserver `pkg/storage/errors/storage.go`, `pkg/storage/cac
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,8 @@ READS = frozenset({"get", "list", "watch"})
 UNAVAILABLE = "the store of this resource is not available, please try again"
 SHARPNESS, MOST_SECONDS = 0.06, 30
 """How fast Retry-After grows while memory is being filled, and where it stops (upstream's `ready.go`)."""
+SPREAD = 2
+"""Those who are refused at the same moment are told times up to so many times as long, or they would all come back at the same moment."""
 
 
 @contextmanager
@@ -41,8 +44,8 @@ def translated(info: RequestInfo) -> Iterator[None]:
 def _initializing(info: RequestInfo, e: Initializing) -> StatusError:
     if info.verb not in READS:
         return _unavailable(info)
-    seconds = min(max(int(math.exp(min(SHARPNESS * e.seconds, 10))), 1), MOST_SECONDS)
-    return errors.too_many_requests(str(e), retry_after=seconds)
+    least = min(max(int(math.exp(min(SHARPNESS * e.seconds, 10))), 1), MOST_SECONDS)
+    return errors.too_many_requests(str(e), retry_after=random.randint(least, SPREAD * least + 1))
 
 
 def _unavailable(info: RequestInfo) -> StatusError:

@@ -17,6 +17,7 @@ from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.schema import canonical, defaults, strict
 from apiserver.schema.context import Context
+from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
 from tests.promises import resource_table
@@ -24,7 +25,6 @@ from tests.promises.resource_table import Case, Expected
 
 NOW = "2026-06-01T12:00:00Z"
 HERE = pathlib.Path(__file__).resolve().parent
-CONTEXT = Context()
 KINDS = {resource.kind: resource for resource in resources.RESOURCES}
 LATER = {
     name: reason
@@ -65,17 +65,19 @@ def stored(resource: Resource, case: Case) -> Object:
 
 
 def run(resource: Resource, case: Case) -> tuple[Object, list[FieldError], list[str]]:
+    declared = [gate for kind in resources.RESOURCES for gate in kind.gates]
+    context = Context(gates=Gates(declared, case.gates), namespace_labels=lambda: case.namespace_labels)
     new = decoded(resource, case.object)
     if case.operation == "create":
         base = new["metadata"].get("generateName")
         if base and not new["metadata"].get("name"):
             new["metadata"]["name"] = f"{base}x7k2p"
-        return new, *lifecycle.settle(CONTEXT, resource, new, None, sub=None)
+        return new, *lifecycle.settle(context, resource, new, None, sub=None)
     old = stored(resource, case)
     for name in ("resourceVersion", "uid", "creationTimestamp", "generation"):
         lifecycle.restore(new["metadata"], old["metadata"], name)
     sub = resource.subresource("status") if case.operation == "status" else None
-    return new, *lifecycle.settle(CONTEXT, resource, new, old, sub=sub)
+    return new, *lifecycle.settle(context, resource, new, old, sub=sub)
 
 
 def matches(error: FieldError, expected: Expected) -> bool:

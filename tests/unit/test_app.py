@@ -32,7 +32,9 @@ ADMIN, JANE = issue("admin", USERS, groups=("system:masters",)), issue("jane", U
 
 
 class NoStore:
-    """A resource whose memory was never filled."""
+    """A resource whose memory was never filled, and that nobody fills."""
+
+    filling = False
 
     async def barrier(self) -> None:
         raise Initializing(0.0)

@@ -31,6 +31,18 @@ async def test_a_namespace_is_found_in_the_copy_once_it_is_filled(plane: Plane, 
     await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_labels_are_those_of_the_copy(plane: Plane, client: Client) -> None:
+    feed, namespaces = Feed(), Namespaces(client)
+    labelled = {**DEFAULT, "metadata": {"name": "labelled", "labels": {"a": "b"}}}
+    plane.on(PATH, answer({"metadata": {"resourceVersion": "5"}, "items": [DEFAULT, labelled]}), feed, hang)
+    assert namespaces.labels("default") is None
+    running = asyncio.create_task(namespaces.run())
+    await namespaces.ready.wait()
+    assert [namespaces.labels(name) for name in ("default", "labelled", "missing")] == [{}, {"a": "b"}, None]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_the_server_is_asked_about_one_namespace(plane: Plane, client: Client) -> None:
     plane.on(f"{PATH}/default", answer(DEFAULT))
     namespaces = Namespaces(client)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from typing import Any
 
 import pytest
@@ -165,7 +166,7 @@ def test_doubling_again_and_again_is_stopped() -> None:
     assert refused(steps, {"a": ["xxxxxxxxxx"]}).code == 422
 
 
-def test_depth_is_refused_and_does_not_fail() -> None:
+def test_no_depth_fails() -> None:
     deep: Any = []
     for _ in range(5000):
         deep = [deep]
@@ -174,7 +175,9 @@ def test_depth_is_refused_and_does_not_fail() -> None:
     for _ in range(4000):
         found = found[0]
     assert found[-1] == 1
-    assert refused([{"op": "test", "path": "/a", "value": copy_of(deep)}], {"a": deep}).code == 422
+    test = [{"op": "test", "path": "/a", "value": copy_of(deep)}]
+    assert applied(test, {"a": deep}) == {"a": deep}
+    assert refused(test, {"a": [deep]}).code == 422
     assert (
         refused(
             [{"op": "add", "path": f"{way}/-", "value": 1}, {"op": "copy", "from": "/a", "path": "/b"}], {"a": deep}
@@ -212,3 +215,35 @@ def test_what_was_added_can_be_tested_and_removed(document: dict[str, Any], step
         return
     assert applied([{"op": "test", "path": path, "value": value}], found) == found
     applied([{"op": "remove", "path": path}], found)
+
+
+HUGE = [0] * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [{"op": "add", "path": "/l/0", "value": 0}] * 10_000,
+        [{"op": "remove", "path": "/l/0"}] * 10_000,
+        [{"op": "remove", "path": "/l/-999"}, {"op": "add", "path": "/l/-1000000", "value": 0}] * 5_000,
+        [{"op": "move", "from": "/l/0", "path": "/l/1"}] * 10_000,
+        [{"op": "test", "path": "/l", "value": HUGE}] * 10_000,
+        [{"op": "test", "path": "/deep" + "/d" * 149, "value": {"d": {}}}] * 10_000,
+    ],
+    ids=["add", "remove", "from the end", "move", "test", "walk"],
+)
+def test_work_that_has_no_end_is_refused_before_it_takes_long(operations: Any) -> None:
+    deep: Any = {}
+    for _ in range(150):
+        deep = {"d": deep}
+    document = {"l": HUGE, "deep": deep}
+    before = time.thread_time()
+    error = refused(operations, document)
+    assert time.thread_time() - before < 5
+    assert (error.code, error.reason) == (413, "RequestEntityTooLarge")
+    assert error.message == "Request entity too large: The allowed maximum work of a JSON patch is 1000000 steps"
+
+
+def test_ten_thousand_inserts_at_the_head_of_a_long_list_are_done() -> None:
+    steps = [{"op": "add", "path": "/l/0", "value": 1}] * 10_000
+    assert applied(steps, {"l": [0] * 50_000})["l"] == [1] * 10_000 + [0] * 50_000

@@ -61,3 +61,24 @@ def test_untouched_parts_are_shared_and_keep_their_order() -> None:
     found = merge_patch.apply({"a": {"p": 2}}, document)
     assert found["z"] is document["z"]
     assert json.dumps(found) == '{"a": {"p": 2, "q": 1}, "z": {"b": 1, "a": 2}}'
+
+
+def nested(levels: int, inmost: Any) -> Any:
+    for _ in range(levels):
+        inmost = {"a": [{"a": inmost}]}
+    return inmost
+
+
+def test_no_depth_fails() -> None:
+    found = merge_patch.apply({"x": nested(5000, {"gone": None, "b": 1}), "y": {"k": 2}}, {"y": {"z": 1}})
+    assert found["y"] == {"k": 2, "z": 1}
+    found = found["x"]
+    for _ in range(5000):
+        found = found["a"][0]["a"]
+    assert found == {"b": 1}
+
+
+def test_members_come_out_sorted_however_many_they_are() -> None:
+    names = [f"{i * 7919 % 20_011:05}" for i in range(20_000)]
+    found = merge_patch.apply({"m": dict.fromkeys(names, 1)}, {"m": {"x": 0}})
+    assert list(found["m"]) == [*sorted(names), "x"]

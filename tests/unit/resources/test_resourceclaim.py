@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.schema import canonical
+from apiserver.schema.context import Context
 from tests.unit.resources import samples
 from tests.unit.resources.samples import CLAIM, RESULT, created, decoded, served, updated, with_spec
 
@@ -262,3 +263,37 @@ def test_the_state_column_sums_up(status: dict[str, Any], metadata: dict[str, An
     obj = decoded(KIND, with_status(status, **metadata))
     assert [c.name for c in KIND.columns] == ["Name", "State", "Age"]
     assert KIND.columns[1].cell(obj, 0.0) == state
+
+
+def test_administrative_access_needs_the_label_of_the_namespace() -> None:
+    admin = {"name": "main", "exactly": {"deviceClassName": "c", "adminAccess": True}}
+    claim = decoded(KIND, requests(admin))
+    at = "spec.devices.requests[0].adminAccess"
+
+    def errors(labels: dict[str, str] | None) -> list[str]:
+        context = Context(gates=CONTEXT.gates, namespace_labels=lambda: labels)
+        return [str(e) for e in KIND.validate(context, claim, None)]
+
+    assert errors({"resource.kubernetes.io/admin-access": "true"}) == []
+    needed = (
+        "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label "
+        "on the containing namespace"
+    )
+    assert errors({}) == errors({"resource.kubernetes.io/admin-access": "True"}) == [f"{at}: {needed}"]
+    unknown = 'could not retrieve namespace to verify admin access: namespaces "team-a" not found'
+    assert errors(None) == [f"{at}: Internal error: {unknown}"]
+
+
+def test_the_labels_of_the_namespace_are_looked_up_only_for_administrative_access() -> None:
+    def asked() -> None:
+        raise AssertionError("nobody needs to know")
+
+    context = Context(gates=CONTEXT.gates, namespace_labels=asked)
+    assert list(KIND.validate(context, decoded(KIND, CLAIM), None)) == []
+
+
+def test_administrative_access_that_was_given_is_not_judged_again() -> None:
+    given = {"allocation": {"devices": {"results": [{**RESULT, "adminAccess": True}]}}}
+    assert written(given, given)[1] == []
+    [error] = written(given, {})[1]
+    assert error.startswith("status.allocation.devices.results[0].adminAccess: Internal error: ")

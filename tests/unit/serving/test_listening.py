@@ -19,6 +19,7 @@ from apiserver.filters.state import Request
 from apiserver.serving import dynamiccertificates, pki
 from apiserver.serving.connections import Connections
 from apiserver.serving.listener import Listener
+from apiserver.turnstile import Turnstile
 from tests.fixtures.connection import Connection
 from tests.fixtures.failing import fail_once, failures
 from tests.fixtures.valkey import eventually
@@ -45,7 +46,12 @@ class Rig:
     def __init__(self, kit: pki.Kit, sock: socket.socket) -> None:
         self.connections = Connections(outer(ok), read_peer=lambda _connection: None)
         certificates = dynamiccertificates.Certificates(kit.files)
-        self.listener = Listener(sock, protocol=self.connections, context=lambda: certificates.context)
+        self.listener = Listener(
+            sock,
+            protocol=self.connections,
+            context=lambda: certificates.context,
+            turnstile=Turnstile(urgent=lambda: False),
+        )
         self.port = sock.getsockname()[1]
         self.client = ssl.create_default_context(cadata=kit.ca_pem.decode())
 
@@ -171,6 +177,9 @@ class Stopping:
 
     def _step(self, name: str) -> None:
         self.steps.append((name, self._sock.fileno() >= 0))
+
+    def filling(self) -> bool:
+        return False
 
     async def end_watches(self, seconds: float) -> None:
         assert self.drain.stopping

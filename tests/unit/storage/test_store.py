@@ -58,6 +58,23 @@ class Ear:
 # --------------------------------------------------------------------------------------------------------------------- commit
 
 
+async def test_who_waits_for_memory_goes_on_when_it_is_filled(
+    shared_server: Server, resource: str, opening: Open
+) -> None:
+    await install(shared_server, resource)
+    stores = await opening(shared_server, resource, wait=False)
+    store = stores[resource]
+    await asyncio.gather(*(store.settle(seconds=30) for _ in range(100)))
+    assert not store.filling
+    store.view()
+
+
+async def test_who_waits_for_memory_that_is_not_filled_goes_on_after_a_while(opening: Open, tmp_path: object) -> None:
+    stores = await opening(f"unix://{tmp_path}/nobody", "g/things", wait=False)
+    await stores["g/things"].settle(seconds=0.01)
+    assert not stores["g/things"].filling, "nobody fills it"
+
+
 async def test_a_create_gives_the_entry_that_memory_holds(store: Store) -> None:
     before = store.applied
     entry = await store.commit(Write(Key("ns/a"), value("a", node="n1"), Revision(0), "u"), dry_run=False)

@@ -1,0 +1,63 @@
+"""The feature gates of the kinds, as they stand in 1.36, and how fields go whose gates are off.
+
+Upstream: kubernetes/kubernetes `pkg/features/kube_features.go`, `pkg/registry/resource/*/strategy.go` (dropDisabledFields).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.schema.context import Context
+from apiserver.schema.featuregate import Gate
+from apiserver.schema.resource import Object, Prepare
+
+PRIORITIZED_LIST = Gate("DRAPrioritizedList", default=True)
+DEVICE_STATUS = Gate("DRAResourceClaimDeviceStatus", default=True)
+DEVICE_TAINTS = Gate("DRADeviceTaints", default=True)
+PARTITIONABLE_DEVICES = Gate("DRAPartitionableDevices", default=True)
+BINDING_CONDITIONS = Gate("DRADeviceBindingConditions", default=True)
+CONSUMABLE_CAPACITY = Gate("DRAConsumableCapacity", default=True)
+EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True)
+LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False)
+NODE_ALLOCATABLE_RESOURCES = Gate("DRANodeAllocatableResources", default=False)
+
+Place = tuple[dict[str, Any], frozenset[str]]
+"""A struct, and the names of those of its members that a feature is about; they need not be there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """Members that are kept only while all of the `gates` are on, or when the stored object has any of them already.
+
+    `places` finds them in an object.
+    """
+
+    gates: tuple[Gate, ...]
+    places: Callable[[Object], Iterable[Place]]
+
+    def used_in(self, obj: Object) -> bool:
+        return any(not names.isdisjoint(struct) for struct, names in self.places(obj))
+
+    def drop_from(self, obj: Object) -> None:
+        for struct, names in self.places(obj):
+            if not names.isdisjoint(struct):
+                for name in names & struct.keys():
+                    del struct[name]
+
+
+def gates_of(features: Iterable[Feature]) -> tuple[Gate, ...]:
+    """Each gate once."""
+    return tuple(dict.fromkeys(gate for feature in features for gate in feature.gates))
+
+
+def dropping(features: Iterable[Feature]) -> Prepare:
+    """The hook that takes out what is not to be there. Clients are not told."""
+
+    def prepare(context: Context, new: Object, old: Object | None) -> None:
+        for feature in features:
+            if not context.enabled(*feature.gates) and not (old is not None and feature.used_in(old)):
+                feature.drop_from(new)
+
+    return prepare

@@ -1,0 +1,52 @@
+"""In which order, and how fast, clients that all come at once are let in. Knows neither sockets nor handshakes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+FILLING_SECONDS = 0.02
+"""Between two who are let in while memory is being filled, so that filling has the first call on the event loop."""
+
+
+class Turnstile:
+    """Lets one through in each turn of the event loop, the newest first, and hardly any while there is something more urgent to do.
+
+    A handshake costs about a millisecond of CPU. When all watchers of a server come back at the same moment, whoever comes last (the
+    kubelet with its probe, an administrator) would wait behind all of them; newest first, it waits for one. Those who wait longest are
+    those whose clients give up first anyway. Nobody who waits can hold up others: a turn is over when it has begun.
+    """
+
+    def __init__(self, *, urgent: Callable[[], bool]) -> None:
+        """`urgent` says whether something else needs the event loop more."""
+        self._urgent = urgent
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._turning = False
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    async def pass_through(self) -> None:
+        """Returns when it is the caller's turn."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        if not self._turning:
+            self._turning = True
+            self._next()
+        await turn
+
+    def _next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.pop()
+            if not turn.done():  # else the client gave up
+                turn.set_result(None)
+                break
+        else:
+            self._turning = False
+            return
+        if self._urgent():
+            self._loop.call_later(FILLING_SECONDS, self._next)
+        else:
+            self._loop.call_soon(self._next)

@@ -1,0 +1,134 @@
+"""What is guarded by a feature gate, and what happens to it when the gate is off."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apiserver.schema.resource import Object, Resource
+from tests.unit.resources.samples import CLAIM, KINDS, RESULT, SLICE, context_of, decoded, with_spec
+
+TOLERATION = {"key": "a", "operator": "Exists"}
+WISH = {"deviceClassName": "c", "tolerations": [TOLERATION], "capacity": {"requests": {"memory": "1Gi"}}}
+REQUESTS = [{"name": "main", "exactly": WISH}, {"name": "other", "firstAvailable": [{"name": "a", **WISH}]}]
+DEVICES = {"requests": REQUESTS, "constraints": [{"matchAttribute": "a/b"}, {"distinctAttribute": "a/b"}]}
+DEVICE = {
+    "name": "gpu-0",
+    "attributes": {"model": {"string": "x"}, "lanes": {"ints": [1]}},
+    "capacity": {"memory": {"value": "80Gi", "requestPolicy": {"default": "1Gi"}}},
+    "consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}}],
+    "nodeName": "n1",
+    "nodeSelector": {"nodeSelectorTerms": []},
+    "allNodes": False,
+    "taints": [{"key": "a", "effect": "None"}],
+    "bindsToNode": False,
+    "bindingConditions": ["a"],
+    "bindingFailureConditions": ["f"],
+    "allowMultipleAllocations": False,
+    "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "2"}},
+}
+ALLOCATED = {
+    **RESULT,
+    "bindingConditions": ["a"],
+    "bindingFailureConditions": ["f"],
+    "shareID": "s",
+    "consumedCapacity": {"memory": "1"},
+}
+STATUS = {"allocation": {"devices": {"results": [ALLOCATED]}}, "devices": [{**RESULT, "shareID": "s"}]}
+COUNTERS = [{"name": "s", "counters": {"c": {"value": "1"}}}]
+USING: dict[str, dict[str, Any]] = {
+    "DeviceClass": {"metadata": {"name": "c"}, "spec": {"extendedResourceName": "a.example/gpu"}},
+    "ResourceClaim": {**with_spec(CLAIM, devices=DEVICES), "status": STATUS},
+    "ResourceClaimTemplate": {**CLAIM, "spec": {"spec": {"devices": DEVICES}}},
+    "ResourceSlice": with_spec(SLICE, devices=[DEVICE], sharedCounters=COUNTERS, perDeviceNodeSelection=False),
+}
+"""Every field that any gate guards, in use."""
+
+SPEC = {
+    "DRAPrioritizedList": {"firstAvailable", "firstAvailable.capacity"},
+    "DRADeviceTaints": {"tolerations"},
+    "DRAConsumableCapacity": {"distinctAttribute", "exactly.capacity", "firstAvailable.capacity"},
+}
+GUARDED: dict[str, dict[str, set[str]]] = {
+    "DeviceClass": {"DRAExtendedResource": {"extendedResourceName"}},
+    "ResourceClaim": {
+        **SPEC,
+        "DRAConsumableCapacity": {*SPEC["DRAConsumableCapacity"], "shareID", "consumedCapacity"},
+        "DRAResourceClaimDeviceStatus": {"status.devices"},
+        "DRADeviceBindingConditions": {"bindingConditions", "bindingFailureConditions"},
+    },
+    "ResourceClaimTemplate": SPEC,
+    "ResourceSlice": {
+        "DRADeviceTaints": {"taints"},
+        "DRAPartitionableDevices": {
+            *("spec.sharedCounters", "spec.perDeviceNodeSelection", "consumesCounters"),
+            *("device.nodeName", "nodeSelector", "allNodes"),
+        },
+        "DRADeviceBindingConditions": {"bindsToNode", "bindingConditions", "bindingFailureConditions"},
+        "DRAResourceClaimDeviceStatus": {"bindsToNode", "bindingConditions", "bindingFailureConditions"},
+        "DRAConsumableCapacity": {"allowMultipleAllocations", "requestPolicy"},
+        "DRAListTypeAttributes": {"ints"},
+        "DRANodeAllocatableResources": {"nodeAllocatableResourceMappings"},
+    },
+}
+GATES = [(kind, gate) for kind, gates in GUARDED.items() for gate in gates]
+LOOSE = {member for gates in GUARDED.values() for members in gates.values() for member in members}
+
+
+def present(value: Any, at: str = "") -> Iterator[str]:
+    """The guarded members that a value has. What is also the name of something else is told apart by what it stands in."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            place = "device" if at == "devices" else at
+            yield from {name, f"{place}.{name}"} & LOOSE
+            yield from present(inner, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from present(item, at)
+
+
+def prepared(resource: Resource, old: dict[str, Any] | None, **switched: bool) -> tuple[Object, set[str]]:
+    new = decoded(resource, USING[resource.kind])
+    stored = None if old is None else decoded(resource, old)
+    context = context_of(resource, **{gate.name: True for gate in resource.gates} | switched)
+    resource.prepare(context, new, stored)
+    for sub in resource.subresources if stored is not None else ():
+        sub.prepare(context, new, stored)
+    return new, set(present(new))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_kinds_declare_the_gates_of_1_36(kind: str) -> None:
+    assert {gate.name for gate in KINDS[kind].gates} == set(GUARDED[kind])
+    off = {gate.name for gate in KINDS[kind].gates if not gate.default}
+    assert off == {"DRAListTypeAttributes", "DRANodeAllocatableResources"} & set(GUARDED[kind])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_nothing_goes_while_every_gate_is_on(kind: str) -> None:
+    new, found = prepared(KINDS[kind], None)
+    assert new == decoded(KINDS[kind], USING[kind])
+    assert found == set().union(*GUARDED[kind].values())
+
+
+@pytest.mark.parametrize(("kind", "gate"), GATES)
+def test_exactly_what_a_gate_guards_goes_while_it_is_off(kind: str, gate: str) -> None:
+    everything = set().union(*GUARDED[kind].values())
+    assert prepared(KINDS[kind], None, **{gate: False})[1] == everything - GUARDED[kind][gate]
+
+
+@pytest.mark.parametrize(("kind", "gate"), GATES)
+def test_what_the_stored_object_uses_already_stays(kind: str, gate: str) -> None:
+    stored = copy.deepcopy(USING[kind])
+    new, _ = prepared(KINDS[kind], stored, **{gate: False})
+    assert new == decoded(KINDS[kind], USING[kind])
+
+
+def test_a_use_of_one_feature_does_not_save_another() -> None:
+    tainted = with_spec(SLICE, devices=[{"name": "x", "taints": [{"key": "a", "effect": "None"}]}])
+    _, found = prepared(KINDS["ResourceSlice"], tainted, DRADeviceTaints=False, DRAPartitionableDevices=False)
+    assert "taints" in found
+    assert "consumesCounters" not in found
