@@ -15,7 +15,7 @@ from itertools import chain
 
 from aiohttp import HttpVersion11, web
 
-from apiserver import __version__
+from apiserver import __version__, metrics
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apimachinery.errors import TextError
@@ -36,7 +36,9 @@ from apiserver.serving.health import Check
 from apiserver.storage.store import Stores
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
+from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire import body, negotiation
+from apiserver.workers import Workers
 
 VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
     "create": create.create,
@@ -104,6 +106,8 @@ def build(
 ) -> App:
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
+    workers, encodings = Workers(), EncodingCache()
+    metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,
         stores=stores,
@@ -111,13 +115,15 @@ def build(
         choose=random.choice,
         new_uid=uuids,
         watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
+        workers=workers,
+        encodings=encodings,
         admission=Chain(admission(delegates)),
         gates=Gates(gate for resource in served for gate in resource.gates),
         namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: None,
     )
     documents = _documents(app, served, delegates=delegates)
     handler = _dispatch(services, documents=documents, others=_others(served, documents))
-    outermost_first = filters(config, app, served, trust=trust, delegates=delegates)
+    outermost_first = filters(config, app, served, trust=trust, delegates=delegates, workers=workers)
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
 
@@ -128,12 +134,18 @@ def admission(delegates: Delegates) -> list[Plugin]:
 
 
 def filters(
-    config: Config, app: App, served: Kinds, *, trust: Callable[[], Trust], delegates: Delegates
+    config: Config,
+    app: App,
+    served: Kinds,
+    *,
+    trust: Callable[[], Trust],
+    delegates: Delegates,
+    workers: Workers,
 ) -> list[Filter]:
     """Outermost first: a request passes them from the top to the bottom."""
     limits, clock, authorizer = config.limits, time.perf_counter, delegates.authorizer
     return [
-        partial(recover.recover, new_id=Uuids()),
+        partial(recover.recover, new_id=Uuids(), workers=workers),
         request_info.request_info,
         partial(observe.observe, served=served.paths, clock=clock, log_requests=config.logging.verbosity >= 3),
         partial(draining.drain, state=app.drain),

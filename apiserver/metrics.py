@@ -405,6 +405,9 @@ TASK_FAILURES = Counter(
     "sluice_task_failures_total", "Times that a task which must not end failed and was begun again.", "task"
 )
 OBJECT_BYTES = Gauge("sluice_object_bytes", "Bytes of served JSON held in memory.", "resource")
+ENCODING_BYTES = Gauge(
+    "sluice_encoding_bytes", "Bytes of watch frames, table rows and other forms of objects remembered in memory."
+)
 
 
 def exposition_text() -> bytes:

@@ -73,8 +73,18 @@ def instant(text: str) -> float:
 
 def age(obj: _Object, now: float) -> str:
     """The Age cell of a Table."""
-    created = metadata(obj).get("creationTimestamp")
-    return human_duration(now - instant(created)) if created else "<unknown>"
+    return age_at(created(obj), now)
+
+
+def created(obj: _Object) -> float | None:
+    """When the object was created, in seconds since the epoch; None for one that never was."""
+    text = metadata(obj).get("creationTimestamp")
+    return instant(text) if text else None
+
+
+def age_at(since: float | None, now: float) -> str:
+    """What stands in a column of ages."""
+    return "<unknown>" if since is None else human_duration(now - since)
 
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400

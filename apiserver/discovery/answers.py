@@ -9,7 +9,7 @@ from typing import Any, Self
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Query
 from apiserver.wire import as_json, as_yaml, negotiation
-from apiserver.wire.negotiation import Representation
+from apiserver.wire.representation import Representation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,10 @@ from aiohttp import web
 
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.filters.state import Handler, Request
-from apiserver.wire import negotiation, representation
+from apiserver.wire import negotiation
+from apiserver.wire.forms import form as forms
 from apiserver.wire.response import Exchange
+from apiserver.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ BROKEN_BODY = StatusError(
 )
 
 
-def recover(handler: Handler, *, new_id: Callable[[], str]) -> Handler:
+def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) -> Handler:
     """`new_id` makes the id of a request that brings none."""
 
     async def recovering(request: Request) -> web.StreamResponse:
@@ -50,7 +52,7 @@ def recover(handler: Handler, *, new_id: Callable[[], str]) -> Handler:
         if failure.headers.get("Connection") == "close":
             request.last = True
         if isinstance(failure, StatusError):
-            return await _status(exchange, failure)
+            return await _status(exchange, failure, workers)
         return _text(failure)
 
     return recovering
@@ -61,13 +63,15 @@ def _printable(audit_id: str) -> str:
     return audit_id.encode("utf-8", "replace").decode()
 
 
-async def _status(exchange: Exchange, error: StatusError) -> web.StreamResponse:
+async def _status(exchange: Exchange, error: StatusError, workers: Workers) -> web.StreamResponse:
     """In the client's media type; one that accepts none of ours gets indented JSON."""
-    form = negotiation.for_error(exchange.accept, exchange.query, exchange.user_agent) or negotiation.INDENTED
+    chosen = negotiation.for_error(exchange.accept, exchange.query, exchange.user_agent) or negotiation.INDENTED
     headers = dict(error.headers)
     if error.retry_after > 0:
         headers["Retry-After"] = str(error.retry_after)
-    return await exchange.respond(error.code, form.media, representation.status(form, error.status()), headers)
+    text = forms.status(chosen, error.status())
+    body = await workers.run(text.make) if text.heavy else text.make()
+    return await exchange.respond(error.code, chosen.media, body, headers)
 
 
 def _text(error: TextError) -> web.StreamResponse:

@@ -24,4 +24,4 @@ _CREATED = (
 )
 
 NAME = Column(name="Name", cell=lambda obj, now: meta.name(obj), format="name", description=_NAME)
-AGE = Column(name="Age", cell=meta.age, description=_CREATED)
+AGE = Column(name="Age", cell=meta.age, since=meta.created, description=_CREATED)

@@ -35,7 +35,10 @@ def _no_warnings(context: Context, new: Object, old: Object | None) -> Iterable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of the kind's Table; `cell(object, now)` computes its value, `now` in seconds since the epoch."""
+    """One column of the kind's Table; `cell(object, now)` computes its value, `now` in seconds since the epoch.
+
+    Rows are remembered, so a cell that changes with time says `since(object)`, the moment from which its age counts, None if unknown.
+    """
 
     name: str
     cell: Callable[[Object, float], Any]
@@ -43,6 +46,7 @@ class Column:
     format: str = ""
     description: str = ""
     priority: int = 0
+    since: Callable[[Object], float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

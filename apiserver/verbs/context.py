@@ -11,7 +11,9 @@ from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
+from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire.response import Exchange
+from apiserver.workers import Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +21,8 @@ class Services:
     """Everything that outlives a request. Clocks, randomness and ids are here so that tests can hold them still.
 
     `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
-    that names none; `namespace_labels` are None where the namespace is not known.
+    that names none; `workers` make what would hold the loop, `encodings` remembers what was made; `namespace_labels`
+    are None where the namespace is not known.
     """
 
     kinds: Kinds
@@ -28,6 +31,8 @@ class Services:
     choose: Callable[[str], str]
     new_uid: Callable[[], str]
     watch_seconds: Callable[[], float]
+    workers: Workers
+    encodings: EncodingCache
     admission: Chain
     gates: Gates = field(default_factory=Gates)
     namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,50 +12,55 @@ from apiserver.apimachinery import errors
 from apiserver.schema.resource import Object
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import negotiation, representation
-from apiserver.wire.negotiation import Representation
+from apiserver.wire import negotiation
+from apiserver.wire.forms import choice
+from apiserver.wire.forms.form import Form
+from apiserver.wire.forms.syntax import Piece
+from apiserver.wire.representation import Representation
+from apiserver.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the client will get, once the verb has it. `includeObject` is judged here, after the storage access, as upstream does."""
+    """What the client will get, once the verb has it. `includeObject` is judged then, after the storage access, as upstream does."""
 
     services: Services
     call: Call
-    form: Representation
+    representation: Representation
 
     async def single(self, body: bytes, *, code: int = 200) -> Any:
         """One object."""
-        exchange, form = self.call.exchange, self.form
-        include = representation.include_object(form, exchange.query)
-        now = self.services.now()
-        data = representation.single(form, self.call.resource, body, include_object=include, now=now)
-        return await exchange.respond(code, form.media, data)
+        form = form_of(self.services, self.call, self.representation)
+        data = await self.services.workers.run(form.single, body) if form.heavy(body) else form.single(body)
+        return await self.call.exchange.respond(code, form.media, data)
 
     async def listing(
         self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
     ) -> Any:
-        """A list, streamed in pieces from stored bytes."""
-        exchange, form = self.call.exchange, self.form
-        include = representation.include_object(form, exchange.query)
-        length, pieces = representation.listing(
-            form,
-            self.call.resource,
-            [entry.body for entry in entries],
-            revision=revision,
-            continue_token=continue_token,
-            remaining=remaining,
-            include_object=include,
-            now=self.services.now(),
-        )
-        return await exchange.stream(200, form.media, pieces, length=length)
+        """A list, streamed in pieces."""
+        form = form_of(self.services, self.call, self.representation)
+        length, pieces = form.listing(entries, revision=revision, continue_token=continue_token, remaining=remaining)
+        made = _made(pieces, self.services.workers)
+        return await self.call.exchange.stream(200, form.media, made, length=length)
 
 
 def negotiate(services: Services, call: Call) -> Answer:
     """What the client will get, or 406. A status endpoint has no Table form."""
     exchange, tables = call.exchange, not call.info.subresource
-    form = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, tables=tables)
-    return Answer(services, call, form)
+    found = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, tables=tables)
+    return Answer(services, call, found)
+
+
+def form_of(services: Services, call: Call, representation: Representation) -> Form:
+    """The form that was negotiated. Raises 400 for a query that does not fit it."""
+    return choice.form(
+        representation, call.resource, query=call.exchange.query, clock=services.now, cache=services.encodings
+    )
+
+
+async def _made(pieces: Iterator[Piece], workers: Workers) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield await workers.run(piece.make) if piece.heavy else piece.make()
 
 
 def decoded(entry: Entry) -> Object:

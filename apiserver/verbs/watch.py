@@ -8,6 +8,9 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/watch.go`, `pkg/storage/c
 from __future__ import annotations
 
 import asyncio
+import functools
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,34 +21,34 @@ from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
-from apiserver.verbs import failures, read, selection
+from apiserver.verbs import failures, read, rendering, selection
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Event, EventType, Revision
 from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.hub import Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
-from apiserver.wire import frames, negotiation, representation
-from apiserver.wire.negotiation import Representation
+from apiserver.wire import frames, negotiation
+from apiserver.wire.forms.form import Form, NoFrame
 from apiserver.wire.response import WatchStream
 
-INITIAL_BATCH = 64
-"""Objects whose initial events go out in one write."""
+BATCH_EVENTS, BATCH_BYTES = 64, 256 << 10
+"""Objects, and their bytes, after which other tasks have their turn; initial events go out in writes of that size."""
 TYPES = {EventType.CREATED: "ADDED", EventType.UPDATED: "MODIFIED", EventType.DELETED: "DELETED"}
 
 
 async def watch(services: Services, call: Call) -> Any:
     """Streams changes until the watch's time is over, the client leaves, or this server stops."""
     exchange = call.exchange
-    rep = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, watch=True)
+    chosen_form = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, watch=True)
     wanted = options.parse_list(exchange.query, watch=True)
     chosen = selection.select(call, wanted)
-    encoder = Encoder(call, rep, representation.include_object(rep, exchange.query), services)
+    encoder = Encoder(rendering.form_of(services, call, chosen_form), services)
     with failures.translated(call.info):
         start = await _start_or_refusal(call, wanted)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _seconds(services, wanted)
-    stream = await exchange.open_watch(rep.media)
+    stream = await exchange.open_watch(chosen_form.media)
     try:
         async with asyncio.timeout_at(deadline):
             await asyncio.sleep(0)  # lets a time that is over already end the watch before its first event
@@ -122,29 +125,38 @@ async def _run(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadlin
 
 async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     """The state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
-    batch = []
+    batch: list[bytes] = []
+    size = 0
     for entry in read.matching(view, sink.chosen):
-        batch.append(sink.encoder.frame("ADDED", entry))
-        if len(batch) == INITIAL_BATCH:
-            sink.meter.initial.inc(len(batch))
-            await sink.stream.write(b"".join(batch))
-            batch.clear()
+        if batch and (len(batch) == BATCH_EVENTS or size + len(entry.body) > BATCH_BYTES):
+            await _write(sink, batch)
+            batch, size = [], 0
+        batch.append(await sink.encoder.initial(entry))
+        size += len(entry.body)
     sink.meter.initial.inc(len(batch))
     if marker:
         batch.append(sink.encoder.bookmark(view.revision, marker=True))
+        sink.encoder.sent()
     await sink.stream.write(b"".join(batch))
+
+
+async def _write(sink: Sink, batch: Sequence[bytes]) -> None:
+    sink.meter.initial.inc(len(batch))
+    await sink.stream.write(b"".join(batch))
+    await asyncio.sleep(0)  # a client that takes everything at once never makes us wait
 
 
 async def _follow(watcher: Watcher, sink: Sink) -> None:
     """Pull until nothing is left, join the hub, and pull again whenever the client fell behind."""
     while True:
         try:
-            while events := watcher.pull():
+            while events := watcher.pull(BATCH_EVENTS):
                 for event in events:
-                    chunk = sink.chunk(event)
+                    chunk = await sink.made(event)
                     if chunk is not None:
                         await sink.stream.send(chunk)
-                        sink.meter.sent(chunk)
+                        sink.sent(chunk)
+                await asyncio.sleep(0)
         except Dropped:
             sink.meter.dropped.inc()
             return
@@ -178,80 +190,67 @@ class Meter:
         return metrics.WATCH_LIST_SECONDS.labels(r.group, r.version, r.plural, scope)
 
 
-class NoFrame(Exception):
-    """The negotiated form has no event form (a list of partial metadata): the stream ends at its first event, as upstream's does."""
+class NotMade(Exception):
+    """A frame that takes too long for a step of the event loop, and that nobody has made yet."""
 
 
 class Encoder:
-    """Frames in one representation. A frame of an event is built once and remembered on the event for every watcher."""
+    """Frames in one form. A frame of an event is made once and remembered on the event for every watcher."""
 
-    __slots__ = ("_call", "_first", "_include", "_keys", "_rep", "_services")
+    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "_workers", "first")
 
-    def __init__(self, call: Call, rep: Representation, include: str, services: Services) -> None:
-        self._call = call
-        self._rep = rep
-        self._include = include
-        self._services = services
-        self._first = True
-        # Texts remember their hash, which is asked for once per event and watcher. Each version of a kind has frames of its own.
-        version = call.resource.version
-        self._keys = {event_type: f"{version} {event_type} {rep} {include}" for event_type in TYPES.values()}
+    def __init__(self, form: Form, services: Services) -> None:
+        self._form = form
+        self._workers = services.workers
+        self._encodings = services.encodings
+        # Texts remember their hash, which is asked for once per event and watcher.
+        self._later_keys = {event_type: sys.intern(f"{event_type} {form.key}") for event_type in TYPES.values()}
+        self.first = form.varies
+        self._keys = {t: f"first {key}" for t, key in self._later_keys.items()} if self.first else self._later_keys
 
-    @property
-    def counts_frames(self) -> bool:
-        """A Table's first frame differs from the others, so none may be made that is not sent."""
-        return self._first and self._rep.target is not None
+    def sent(self) -> None:
+        """A frame has gone out. The first one of a Table names the columns, and the others do not."""
+        self.first = False
+        self._keys = self._later_keys
 
-    def frame(self, event_type: str, entry: Entry) -> bytes:
-        """One event as a line. A Table names its columns in the first event only."""
-        first, self._first = self._first, False
-        line = representation.frame(
-            self._rep,
-            self._call.resource,
-            event_type,
-            entry.body,
-            first=first,
-            include_object=self._include,
-            now=self._services.now(),
-        )
-        return _framed(line)
+    async def initial(self, entry: Entry) -> bytes:
+        """A synthetic ADDED event as a line, which will be sent."""
+        frame, first = self._form.frame, self.first
+        self.sent()
+        if self._form.heavy(entry.body):
+            return await self._workers.run(frame, "ADDED", entry.body, first=first)
+        return frame("ADDED", entry.body, first=first)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
-        """The frame as an HTTP chunk, from the event's memory when another watcher already needed it."""
-        if self.counts_frames:
-            return frames.chunk(self.frame(event_type, entry))
-        key = self._keys[event_type]
-        remembered = event.frames
-        if remembered is None:
-            remembered = event.frames = {}
-        chunk = remembered.get(key)
-        if chunk is None:
-            chunk = remembered[key] = frames.chunk(self.frame(event_type, entry))
+        """The frame as an HTTP chunk, from the event's memory when another watcher already needed it. Raises NotMade."""
+        held, key = event.encodings, self._keys[event_type]
+        chunk: bytes | None = held.get(key) if held is not None else None
+        if chunk is not None:
+            return chunk
+        if self._form.heavy(entry.body):
+            raise NotMade
+        return self._made(key, event, event_type, entry, first=self.first)
+
+    async def made(self, event: Event, event_type: str, entry: Entry) -> bytes:
+        """The same, made in a thread if it takes long: once for all who wait for it."""
+        try:
+            return self.chunk(event, event_type, entry)
+        except NotMade:
+            key = self._keys[event_type]
+            make = functools.partial(self._made, key, event, event_type, entry, first=self.first)
+            return await self._workers.once((event, key), make)
+
+    def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
+        chunk = frames.chunk(self._form.frame(event_type, entry.body, first=first))
+        self._encodings.remember(event, key, chunk, size=len(chunk))
         return chunk
 
     def bookmark(self, revision: Revision, *, marker: bool = False) -> bytes:
         """A bookmark: the zero object of the kind with nothing but a version (and the mark that the initial events are over)."""
-        first, self._first = self._first, False
-        line = representation.bookmark(
-            self._rep,
-            self._call.resource,
-            revision,
-            marker=marker,
-            first=first,
-            include_object=self._include,
-            now=self._services.now(),
-        )
-        return _framed(line)
+        return self._form.bookmark(revision, marker=marker, first=self.first)
 
     def error(self, error: StatusError) -> bytes:
-        return representation.error_frame(self._rep, error.status())
-
-
-def _framed(line: bytes) -> bytes:
-    """An empty chunk would end the response on the wire while the watch still runs."""
-    if not line:
-        raise NoFrame
-    return line
+        return self._form.error(error.status())
 
 
 class Sink:
@@ -267,44 +266,54 @@ class Sink:
         self._test = chosen.test
 
     def event(self, event: Event) -> bool:
-        """False when the client's buffer is full: the event was not sent."""
-        if self.encoder.counts_frames and not self.stream.writable:
-            return False
+        """False when the event was not sent: the client's buffer is full, or the frame has to be made in a thread first. The watcher's
+        own task does what is left."""
         try:
-            chunk = self.chunk(event)
-        except NoFrame:
-            return False  # the watcher's own task meets it again, and ends the stream
-        if chunk is None:
-            return True
+            meant = self._meant(event)
+            if meant is None:
+                return True
+            chunk = self.encoder.chunk(event, *meant)
+        except (NoFrame, NotMade):
+            return False
         sent = self.stream.push(chunk)
         if sent:
-            self.meter.sent(chunk)
+            self.sent(chunk)
         return sent
+
+    async def made(self, event: Event) -> bytes | None:
+        """The frame of a change for this watcher, however long it takes; None when the change does not concern it."""
+        meant = self._meant(event)
+        return None if meant is None else await self.encoder.made(event, *meant)
+
+    def sent(self, chunk: bytes) -> None:
+        self.meter.sent(chunk)
+        if self.encoder.first:
+            self.encoder.sent()
 
     def bookmark(self, revision: Revision) -> bool:
         """A bookmark is dropped, not kept for later, when it cannot be sent."""
         try:
-            return self.stream.writable and self.stream.push(frames.chunk(self.encoder.bookmark(revision)))
+            sent = self.stream.writable and self.stream.push(frames.chunk(self.encoder.bookmark(revision)))
         except NoFrame:
             return False
+        if sent:
+            self.encoder.sent()
+        return sent
 
-    def chunk(self, event: Event) -> bytes | None:
+    def _meant(self, event: Event) -> tuple[str, Entry] | None:
         """What this change looks like to this watcher; None when it does not concern it.
 
         An object that stops matching is DELETED with its old content at the version of the change.
         """
         test = self._test
         if test is None:
-            return self.encoder.chunk(event, TYPES[event.type], event.entry)
+            return TYPES[event.type], event.entry
         matches = event.type is not EventType.DELETED and test(event.entry)
         matched = event.previous is not None and test(event.previous)
         if matches:
-            return self.encoder.chunk(event, "MODIFIED" if matched else "ADDED", event.entry)
+            return "MODIFIED" if matched else "ADDED", event.entry
         if not matched:
             return None
-        gone = (
-            event.entry
-            if event.type is EventType.DELETED or event.previous is None
-            else event.previous.at(event.revision)
-        )
-        return self.encoder.chunk(event, "DELETED", gone)
+        if event.type is EventType.DELETED or event.previous is None:
+            return "DELETED", event.entry
+        return "DELETED", event.previous.at(event.revision)

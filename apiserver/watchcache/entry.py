@@ -7,6 +7,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NewType
 
+from apiserver.watchcache.encodings import Encodings
+
 Revision = NewType("Revision", int)
 """`epoch << 32 | n`; the resourceVersion on the wire. 0 names no revision."""
 
@@ -38,8 +40,8 @@ class Entry:
     """An object at a revision.
 
     `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed.
-    `fields` holds the values of the resource's indexed fields in its own order. `encodings` remembers other representations,
-    filled by whoever needed one first; it is None until then.
+    `fields` holds the values of the resource's indexed fields in its own order. `encodings` remembers how it looks in
+    other forms, filled by whoever needed one first; it is None until then.
     """
 
     __slots__ = ("body", "encodings", "fields", "key", "labels", "revision")
@@ -52,7 +54,7 @@ class Entry:
         self.body = body
         self.labels = labels
         self.fields = fields
-        self.encodings: dict[object, bytes] | None = None
+        self.encodings: Encodings | None = None
 
     @property
     def namespace(self) -> str:
@@ -82,14 +84,14 @@ class EventType(IntEnum):
 class Event:
     """One change. For DELETED `entry` is the last state at the deletion's revision; `previous` is the state before (None on CREATED).
 
-    `frames` remembers encoded watch frames, so that one encoding serves all watchers.
+    `encodings` remembers watch frames, so that one serves all watchers.
     """
 
-    __slots__ = ("entry", "frames", "previous", "revision", "type")
+    __slots__ = ("encodings", "entry", "previous", "revision", "type")
 
     def __init__(self, revision: Revision, type_: EventType, entry: Entry, previous: Entry | None) -> None:
         self.revision = revision
         self.type = type_
         self.entry = entry
         self.previous = previous
-        self.frames: dict[object, bytes] | None = None
+        self.encodings: Encodings | None = None

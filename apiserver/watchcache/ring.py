@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from apiserver.watchcache import scope as scopes
 from apiserver.watchcache.blocks import Frozen
+from apiserver.watchcache.encodings import Holder
 from apiserver.watchcache.entry import Event, EventType, Revision
 from apiserver.watchcache.scope import Scope, Touched
 
@@ -80,9 +81,9 @@ class Segment:
     def forget_encodings(self) -> None:
         """Frames and encodings are for watchers in step and for lists of now; whoever comes later makes its own."""
         for event in self.events:
-            event.frames = None
+            _forget(event)
             if event.previous is not None:
-                event.previous.encodings = None
+                _forget(event.previous)
 
 
 class Ring:
@@ -214,6 +215,12 @@ class Ring:
             spare -= segment.size
             wanted = segment.last
         return wanted if wanted > floor else None
+
+
+def _forget(holder: Holder) -> None:
+    if holder.encodings is not None:
+        holder.encodings.forget()
+        holder.encodings = None
 
 
 def _cost(event: Event) -> int:

@@ -14,40 +14,24 @@ from typing import NamedTuple
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Query
+from apiserver.wire.forms import media as table
+from apiserver.wire.representation import (
+    META_GROUP,
+    META_VERSIONS,
+    PARTIAL,
+    PARTIAL_LIST,
+    TABLE,
+    Representation,
+    Target,
+)
 
-JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
-ACCEPTED = (JSON, YAML, PROTOBUF)
-"""What error texts list. Protobuf is not written yet; clients that want it name JSON as their second choice."""
-STREAMS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
-WRITTEN = (JSON, YAML)
+JSON, YAML = table.JSON, table.YAML
+ACCEPTED = tuple(m.name for m in table.MEDIA)
+"""What error texts list."""
+STREAMS = tuple(f"{m.name};stream=watch" for m in table.MEDIA if m.streams)
+WRITTEN = tuple(m.name for m in table.MEDIA if m.syntax is not None)
 """What this server writes, in its order of preference."""
-STREAMED = frozenset({JSON})
-
-TABLE, PARTIAL, PARTIAL_LIST = "Table", "PartialObjectMetadata", "PartialObjectMetadataList"
-META_GROUP = "meta.k8s.io"
-META_VERSIONS = ("v1", "v1beta1")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What an object is turned into: a kind of meta.k8s.io in one of its versions."""
-
-    kind: str
-    version: str
-
-    @property
-    def api_version(self) -> str:
-        return f"{META_GROUP}/{self.version}"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Representation:
-    """The form of an answer. Each form exists once, so that it can key what is remembered about encodings."""
-
-    media: str
-    pretty: bool = False
-    target: Target | None = None
-
+STREAMED = frozenset(m.name for m in table.MEDIA if m.syntax is not None and m.streams)
 
 _TARGETS = {(kind, v): Target(kind, v) for kind in (TABLE, PARTIAL, PARTIAL_LIST) for v in META_VERSIONS}
 _FORMS = {

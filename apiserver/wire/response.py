@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from aiohttp import HttpVersion11, web
@@ -97,8 +96,8 @@ class Exchange:
             for tap in self._taps:
                 tap.sent(data)
 
-    def _telling(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
+    async def _telling(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in pieces:
             self._tell(piece)
             yield piece
 
@@ -123,22 +122,22 @@ class Exchange:
             return web.Response(status=code, body=body, headers=out)
         response = web.StreamResponse(status=code, headers=out)
         response.content_length = len(body)
-        await self._send(response, _slices(body), compressor=None)
+        await self._send(response, _chain(_slices(body)), compressor=None)
         return response
 
     async def stream(
         self,
         code: int,
         media: str,
-        pieces: Iterator[bytes],
+        pieces: AsyncIterator[bytes],
         *,
         length: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> web.StreamResponse:
         """An answer in pieces, `length` bytes long if that is known. What turns out to be short is sent as a whole."""
         compressed = self.accepts_gzip and (length is None or length > GZIP_THRESHOLD)
-        first = _first(pieces, GZIP_THRESHOLD if compressed else 0)
-        following = next(pieces, None)
+        first = await _first(pieces, GZIP_THRESHOLD if compressed else 0)
+        following = await anext(pieces, None)
         if following is None:
             return await self.respond(code, media, first, headers)
         out = self._headers(media, headers)
@@ -147,20 +146,20 @@ class Exchange:
         response = web.StreamResponse(status=code, headers=out)
         if length is not None and not compressed:
             response.content_length = length
-        rest: Iterator[bytes] = itertools.chain((first, following), pieces)
+        rest = _chain((first, following), pieces)
         if self._taps:
             rest = self._telling(rest)
         await self._send(response, rest, compressor=_compressor() if compressed else None)
         return response
 
     async def _send(
-        self, response: web.StreamResponse, pieces: Iterator[bytes], *, compressor: _Compressor | None
+        self, response: web.StreamResponse, pieces: AsyncIterator[bytes], *, compressor: _Compressor | None
     ) -> None:
         outlet = await self._prepare(response)
         if self.request.method == "HEAD":
             return
         chunked = outlet.chunked and response.content_length is None
-        for piece in pieces:
+        async for piece in pieces:
             data = await asyncio.to_thread(compressor.compress, piece) if compressor else piece
             if data:
                 outlet.write(frames.chunk(data) if chunked else data)
@@ -209,15 +208,24 @@ def _slices(body: bytes) -> Iterator[bytes]:
         yield body[start : start + LARGE]
 
 
-def _first(pieces: Iterator[bytes], more_than: int) -> bytes:
+async def _chain(known: Iterable[bytes], rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
+    for piece in known:
+        yield piece
+    if rest is not None:
+        async for piece in rest:
+            yield piece
+
+
+async def _first(pieces: AsyncIterator[bytes], more_than: int) -> bytes:
     """The first piece, and as many more as it takes to exceed a size."""
     parts: list[bytes] = []
     size = 0
-    for piece in pieces:
+    async for piece in pieces:
         parts.append(piece)
         size += len(piece)
         if size > more_than:
             break
+        await asyncio.sleep(0)  # as between all pieces
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

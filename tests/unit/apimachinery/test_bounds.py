@@ -12,14 +12,16 @@ import pytest
 
 from apiserver.apimachinery import errors, excerpt, fieldpath, meta
 from apiserver.apimachinery.fieldpath import MOST_COUNTED, FieldError, FieldErrors
-from apiserver.wire import negotiation, representation
+from apiserver.wire import negotiation
+from apiserver.wire.forms import form as forms
+from apiserver.wire.representation import Representation
 
 MIB = 1 << 20
 KIND = errors.GroupKind("resource.k8s.io", "DeviceClass")
 FORMS = [
     negotiation.INDENTED,
-    negotiation.Representation(negotiation.JSON),
-    negotiation.Representation(negotiation.YAML),
+    Representation(negotiation.JSON),
+    Representation(negotiation.YAML),
 ]
 BODY = 3 * MIB
 """As much as a client may send."""
@@ -81,7 +83,7 @@ def test_whatever_is_wrong_with_metadata_is_found_and_told_within_bounds(case: s
     assert found
     assert failure.code == 422
     for form in FORMS:
-        assert len(representation.status(form, failure.status())) <= MIB
+        assert len(forms.status(form, failure.status()).make()) <= MIB
     assert peak < 64 * MIB
     assert took < 5  # it is traced; without a bound this is minutes
 
@@ -140,7 +142,7 @@ def test_no_error_of_any_kind_is_longer_than_a_mebibyte(character: str) -> None:
         errors.invalid(errors.GroupKind(long, long), long, [fieldpath.invalid(long, long, long)]),
     ):
         for form in FORMS:
-            assert len(representation.status(form, failure.status())) <= MIB
+            assert len(forms.status(form, failure.status()).make()) <= MIB
     assert (
         len(errors.TextError(500, long).text.encode("utf-8", "surrogateescape" if character != "\ud800" else "replace"))
         <= MIB

@@ -7,6 +7,7 @@ import pytest
 
 from apiserver.watchcache import ring
 from apiserver.watchcache.blocks import Blocks
+from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.ring import Ring
 from apiserver.watchcache.scope import Scope
@@ -199,17 +200,20 @@ def test_encodings_are_forgotten_a_segment_later() -> None:
     log = busy(12, keys=1)
     made = filled(log)
     events = made.after(log.first, None, limit=100, end=log.head).events
+    cache = EncodingCache()
     for event in events:
-        event.frames = {}
+        cache.remember(event, "frame", b"x", size=1)
         if event.previous is not None:
-            event.previous.encodings = {}
+            cache.remember(event.previous, "element", b"x", size=1)
+    full = cache.size
     for _ in range(4):
         made.append(log.put("a/0").event())
     made.close(NOTHING)
-    assert [event.frames is None for event in events] == [False] * 8 + [True] * 4
+    assert [event.encodings is None for event in events] == [False] * 8 + [True] * 4
     assert [event.previous is None or event.previous.encodings is None for event in events[1:]] == [False] * 7 + [
         True
     ] * 4
+    assert 0 < cache.size < full
 
 
 def test_the_checkpoints_around_a_segment_come_with_the_events_between() -> None:

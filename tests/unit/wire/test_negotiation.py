@@ -7,7 +7,8 @@ import pytest
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
 from apiserver.wire import negotiation
-from apiserver.wire.negotiation import JSON, YAML, Target
+from apiserver.wire.negotiation import JSON, YAML
+from apiserver.wire.representation import Target
 from tests.unit.wire import recorded
 
 NOTHING = Query("")

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import io
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -164,9 +164,14 @@ def responding(body: bytes, *warnings: str, **how: Any) -> Handler:
     return handler
 
 
+async def in_turn(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
 def streaming(pieces: list[bytes], *, known: bool = False) -> Handler:
     async def handler(exchange: Exchange) -> web.StreamResponse:
-        return await exchange.stream(200, JSON, iter(pieces), length=sum(map(len, pieces)) if known else None)
+        return await exchange.stream(200, JSON, in_turn(pieces), length=sum(map(len, pieces)) if known else None)
 
     return handler
 
@@ -288,7 +293,7 @@ def test_other_work_goes_on_between_the_pieces_of_a_list() -> None:
     async def handler(exchange: Exchange) -> web.StreamResponse:
         return await exchange.stream(200, JSON, counted())
 
-    def counted() -> Iterator[bytes]:
+    async def counted() -> AsyncIterator[bytes]:
         nonlocal turns
         before = -1
         for _ in range(50):
@@ -478,7 +483,7 @@ def test_a_list_is_not_written_to_a_client_that_takes_nothing(monkeypatch: pytes
         made = 0
         outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        def endless() -> Iterator[bytes]:
+        async def endless() -> AsyncIterator[bytes]:
             nonlocal made
             while True:
                 made += 1

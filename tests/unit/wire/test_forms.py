@@ -12,8 +12,14 @@ import yaml
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
 from apiserver.schema.resource import Column, Object, Resource
-from apiserver.wire import as_json, as_partial, as_table, negotiation, representation
-from apiserver.wire.negotiation import Representation
+from apiserver.watchcache.encodings import EncodingCache
+from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
+from apiserver.wire import as_json, negotiation
+from apiserver.wire.forms import choice, media, partial, whole
+from apiserver.wire.forms import form as forms
+from apiserver.wire.forms.form import Form, NoFrame
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Piece, Syntax
+from apiserver.wire.representation import Representation
 from tests.unit.wire.served import CLAIMS, CLASSES, SLICES
 
 NOW = 1_700_000_000.0
@@ -32,10 +38,24 @@ def stored(name: str, **more: Any) -> bytes:
     return as_json.dumps({"metadata": metadata, "spec": {"selectors": [{"cel": {"expression": 'a<b && "é"'}}]}})
 
 
-def single(
-    accept: str, body: bytes, resource: Resource = CLASSES, *, query: str = "", include: str = "Metadata"
-) -> bytes:
-    return representation.single(rep(accept, query), resource, body, include_object=include, now=NOW)
+def form(
+    accept: str = "",
+    resource: Resource = CLASSES,
+    *,
+    query: str = "",
+    now: float = NOW,
+    cache: EncodingCache | None = None,
+) -> Form:
+    found = rep(accept, query)
+    return choice.form(found, resource, query=Query(query), clock=lambda: now, cache=cache or EncodingCache())
+
+
+def entry(body: bytes) -> Entry:
+    return Entry(Key("a"), Revision(7), body, NO_LABELS, ())
+
+
+def single(accept: str, body: bytes, resource: Resource = CLASSES, *, query: str = "") -> bytes:
+    return form(accept, resource, query=query).single(body)
 
 
 def listed(
@@ -44,13 +64,10 @@ def listed(
     resource: Resource = CLASSES,
     *,
     query: str = "",
-    include: str = "Metadata",
     **more: Any,
 ) -> bytes:
-    length, pieces = representation.listing(
-        rep(accept, query), resource, bodies, revision=9, include_object=include, now=NOW, **more
-    )
-    data = b"".join(pieces)
+    length, pieces = form(accept, resource, query=query).listing(list(map(entry, bodies)), revision=9, **more)
+    data = b"".join(piece.make() for piece in pieces)
     assert length in (None, len(data))
     return data
 
@@ -94,17 +111,17 @@ def test_a_list_is_its_objects_bytes_and_its_length_is_known(count: int) -> None
 def test_a_long_list_comes_in_pieces_of_stored_bytes() -> None:
     body = stored("a", annotations={"x": "y" * 3000})
     bodies = [body] * 1000
-    length, pieces = representation.listing(rep(), CLASSES, bodies, revision=9, include_object="Metadata", now=NOW)
-    parts = list(pieces)
+    length, pieces = form().listing([entry(body) for body in bodies], revision=9)
+    parts = [piece.make() for piece in pieces]
     assert len(parts) > 10
-    assert max(map(len, parts)) < representation.PIECE + 2 * len(body)
+    assert max(map(len, parts)) < whole.PIECE + 2 * len(body)
     assert sum(map(len, parts)) == length
     assert len(json.loads(b"".join(parts))["items"]) == 1000
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 def test_a_list_that_ends_with_a_piece_is_closed(extra: int) -> None:
-    body = b'{"a":"%b"}' % (b"x" * (representation.PIECE - 8 + extra))
+    body = b'{"a":"%b"}' % (b"x" * (whole.PIECE - 8 + extra))
     assert json.loads(listed("", [body, body]))["items"] == [json.loads(body)] * 2
 
 
@@ -147,10 +164,10 @@ def test_partial_metadata_is_the_metadata_of_the_object() -> None:
     body = stored("a", labels={"x": '}{"'})
     assert single(PARTIAL, body) == (
         b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
-        + as_partial.metadata_of(body)
+        + partial.metadata_of(body)
         + b"}\n"
     )
-    assert json.loads(as_partial.metadata_of(body)) == json.loads(body)["metadata"]
+    assert json.loads(partial.metadata_of(body)) == json.loads(body)["metadata"]
     both = json.loads(listed(PARTIALS.replace("v=v1", "v=v1beta1"), [body, body]))
     assert both["kind"] == "PartialObjectMetadataList"
     assert both["apiVersion"] == "meta.k8s.io/v1beta1"
@@ -188,8 +205,10 @@ def test_a_table_has_the_columns_of_the_kind_and_a_row_per_object() -> None:
 
 def test_a_row_carries_what_was_asked_for() -> None:
     body = stored("a")
-    assert json.loads(single(TABLE, body, include="Object"))["rows"][0]["object"] == json.loads(single("", body))
-    assert json.loads(single(TABLE, body, include="None"))["rows"][0]["object"] is None
+    assert json.loads(single(TABLE, body, query="includeObject=Object"))["rows"][0]["object"] == json.loads(
+        single("", body)
+    )
+    assert json.loads(single(TABLE, body, query="includeObject=None"))["rows"][0]["object"] is None
     beta = json.loads(single(TABLE.replace("v=v1", "v=v1beta1"), body))
     assert beta["apiVersion"] == beta["rows"][0]["object"]["apiVersion"] == "meta.k8s.io/v1beta1"
 
@@ -223,29 +242,31 @@ def test_cells_may_be_any_json_value() -> None:
 @pytest.mark.parametrize(
     ("query", "include"),
     [
-        ("", "Metadata"),
-        ("includeObject=", "Metadata"),
-        ("includeObject=None", "None"),
-        ("includeObject=Object", "Object"),
+        ("", "PartialObjectMetadata"),
+        ("includeObject=", "PartialObjectMetadata"),
+        ("includeObject=None", None),
+        ("includeObject=Object", "DeviceClass"),
     ],
 )
-def test_include_object_is_read_from_the_query(query: str, include: str) -> None:
-    assert representation.include_object(rep(TABLE), Query(query)) == include
+def test_include_object_is_read_from_the_query(query: str, include: str | None) -> None:
+    kind = json.loads(single(TABLE, stored("a"), query=query))["rows"][0]["object"]
+    assert (kind and kind["kind"]) == include
 
 
 def test_a_wrong_include_object_is_400_for_tables_and_nobody_else() -> None:
     with pytest.raises(StatusError) as refused:
-        representation.include_object(rep(TABLE), Query("includeObject=none"))
+        form(TABLE, query="includeObject=none")
     assert (refused.value.code, refused.value.message) == (
         400,
         "Unable to convert to Table as requested: includeObject: Invalid value: \"none\": must be 'Metadata', 'Object', 'None', or empty",
     )
-    assert representation.include_object(rep(), Query("includeObject=none")) == "Metadata"
-    assert representation.include_object(rep(PARTIAL), Query("includeObject=none")) == "Metadata"
+    body = stored("a")
+    for accept in ("", PARTIAL):
+        assert single(accept, body, query="includeObject=none") == single(accept, body)
 
 
-def framed(accept: str, body: bytes, event: str = "ADDED", *, first: bool = True, include: str = "Metadata") -> bytes:
-    return representation.frame(rep(accept), CLASSES, event, body, first=first, include_object=include, now=NOW)
+def framed(accept: str, body: bytes, event: str = "ADDED", *, first: bool = True) -> bytes:
+    return form(accept).frame(event, body, first=first)
 
 
 def test_an_event_is_one_line_with_the_whole_object() -> None:
@@ -262,21 +283,21 @@ def test_a_table_event_names_its_columns_once() -> None:
 
 def test_an_event_cannot_be_a_list_of_metadata() -> None:
     assert json.loads(framed(PARTIAL, stored("a")))["object"] == json.loads(single(PARTIAL, stored("a")))
-    assert framed(PARTIALS, stored("a")) == b""
+    with pytest.raises(NoFrame):
+        framed(PARTIALS, stored("a"))
 
 
 def bookmark(
     accept: str, resource: Resource, *, marker: bool = False, first: bool = False, include: str = "Metadata"
 ) -> Any:
-    frame = representation.bookmark(
-        rep(accept), resource, 12746, marker=marker, first=first, include_object=include, now=NOW
-    )
+    query = f"includeObject={include}"
+    frame = form(accept, resource, query=query).bookmark(12746, marker=marker, first=first)
     assert frame.endswith(b"}\n")
     return json.loads(frame)
 
 
 def test_a_bookmark_is_the_zero_object_with_a_version() -> None:
-    frame = representation.bookmark(rep(), SLICES, 12746, marker=False, first=False, include_object="Metadata", now=NOW)
+    frame = form("", SLICES).bookmark(12746, marker=False)
     assert frame == (
         b'{"type":"BOOKMARK","object":{"kind":"ResourceSlice","apiVersion":"resource.k8s.io/v1","metadata":{"resourceVersion":"12746"},'
         b'"spec":{"driver":"","pool":{"name":"","generation":0,"resourceSliceCount":0}}}}\n'
@@ -300,24 +321,130 @@ def test_the_row_of_the_marker_always_keeps_its_metadata(include: str) -> None:
     assert table["metadata"] == {"resourceVersion": "12746"}
     [row] = table["rows"]
     assert row["cells"] == ["", "pending", "<unknown>"]
-    assert row["object"]["metadata"]["annotations"] == {as_table.INITIAL_EVENTS_END: "true"}
+    assert row["object"]["metadata"]["annotations"] == {forms.INITIAL_EVENTS_END: "true"}
 
 
 STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "<x>", "code": 404}
 
 
 def test_an_error_is_written_as_negotiated_or_indented() -> None:
-    compact = representation.status(rep(), STATUS)
+    compact = forms.status(rep(), STATUS).make()
     assert compact == (
         b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"\\u003cx\\u003e","code":404}\n'
     )
-    assert representation.status(None, STATUS) == as_json.pretty(STATUS)
-    assert yaml.safe_load(representation.status(rep("application/yaml"), STATUS)) == STATUS
+    assert forms.status(negotiation.INDENTED, STATUS).make() == as_json.pretty(STATUS)
+    assert yaml.safe_load(forms.status(rep("application/yaml"), STATUS).make()) == STATUS
 
 
 def test_an_error_event_is_a_status_in_every_form() -> None:
     for accept in ("", TABLE, PARTIAL):
-        assert json.loads(representation.error_frame(rep(accept), STATUS)) == {"type": "ERROR", "object": STATUS}
+        assert json.loads(form(accept).error(STATUS)) == {"type": "ERROR", "object": STATUS}
+
+
+ALL = [
+    (accept, query)
+    for accept in ("application/json", "application/yaml", TABLE, PARTIALS, TABLE.replace("json", "yaml", 1))
+    for query in ("", "pretty=1")
+]
+
+
+@pytest.mark.parametrize(("accept", "query"), ALL)
+def test_a_list_is_the_same_when_its_elements_are_remembered(accept: str, query: str) -> None:
+    cache = EncodingCache()
+    entries = [entry(stored(f"o{i}", labels={"a": "é<"})) for i in range(70)]
+
+    def listing() -> bytes:
+        asked = form(accept, query=query, cache=cache).listing(entries, revision=9)
+        return b"".join(piece.make() for piece in asked.pieces)
+
+    first, held = listing(), cache.size
+    assert listing() == first
+    assert cache.size == held
+
+
+def test_a_remembered_row_tells_the_age_of_now() -> None:
+    cache, one = EncodingCache(), entry(stored("a"))
+    for now, age in ((NOW, "60s"), (NOW + 600, "11m")):
+        [piece] = form(TABLE, now=now, cache=cache).listing([one], revision=9).pieces
+        assert json.loads(piece.make())["rows"][0]["cells"] == ["a", age]
+    assert one.encodings is not None
+    assert len(one.encodings) == 1
+
+
+def test_two_versions_of_a_kind_and_two_forms_never_share_what_is_remembered() -> None:
+    other = dataclasses.replace(CLASSES, version="v1beta1")
+    elsewhere = dataclasses.replace(CLASSES, group="other.example.com")
+    accepts = ["", "application/yaml", TABLE, PARTIAL, PARTIALS, TABLE.replace("v=v1", "v=v1beta1")]
+    made = [form(accept, resource) for accept in accepts for resource in (CLASSES, other, elsewhere)]
+    made += [form(TABLE, query=f"includeObject={what}") for what in ("None", "Object")]
+    made += [form("", query="pretty=1")]
+    assert len({one.key for one in made}) == len(made)
+    assert form(TABLE).key is form(TABLE).key
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/yaml", TABLE, PARTIAL])
+@pytest.mark.parametrize("query", ["", "pretty=1"])
+def test_what_takes_long_is_for_a_thread_and_stands_alone_in_a_list(accept: str, query: str) -> None:
+    small, large = stored("a"), stored("b", annotations={"x": "y" * (3 << 20)})
+    asked = form(accept, query=query)
+    assert not asked.heavy(small)
+    verbatim = (accept, query) == ("application/json", "")
+    assert asked.heavy(large) is not verbatim
+    if accept == PARTIAL or verbatim:
+        return
+    _, pieces = asked.listing([entry(body) for body in (small, small, large, small)], revision=9)
+    assert [piece.heavy for piece in pieces] == [False, True, False]
+
+
+@pytest.mark.parametrize(("accept", "query"), ALL)
+def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
+    accept: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = form(accept, query=query)
+    entries = [entry(stored(f"o{i}", annotations={"x": "y" * (i % 40) * 97})) for i in range(600)]
+    seen: list[Sequence[Entry]] = []
+    piece = asked._piece
+
+    def watched(part: Sequence[Entry]) -> Piece:
+        seen.append(part)
+        return piece(part)
+
+    monkeypatch.setattr(asked, "_piece", watched)
+    list(asked.listing(entries, revision=9).pieces)
+    verbatim = (accept, query) == ("application/json", "")
+    assert [one for part in seen for one in part] == ([] if verbatim else entries)
+    for part in seen:
+        assert len(part) <= forms.MOST_ELEMENTS
+        assert len(part) == 1 or sum(len(one.body) for one in part) <= asked.reach
+
+
+class Lines(Syntax):
+    """A syntax as another file would add it: each document a line that begins with its kind."""
+
+    step, costly, separator = 1 << 20, True, b""
+
+    def document(self, type_: DocumentType, members: bytes) -> bytes:
+        return type_.kind.encode() + b" " + members + b"\n"
+
+    def untyped(self, compact: bytes) -> bytes:
+        return compact + b"\n"
+
+    def element(self, compact: bytes) -> bytes:
+        return compact + b"\n"
+
+    def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
+        head = self.document(type_, members)
+        return Brackets(head, b"", head, head)
+
+
+def test_a_syntax_is_a_class_and_a_line_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(media, "_SYNTAXES", {**media._SYNTAXES, ("text/lines", False): Lines()})
+    lines = Representation("text/lines")
+    asked = choice.form(lines, CLASSES, query=Query(""), clock=lambda: NOW, cache=EncodingCache())
+    body = stored("a")
+    assert asked.single(body) == b"DeviceClass " + body + b"\n"
+    data = b"".join(piece.make() for piece in asked.listing([entry(body), entry(body)], revision=9).pieces)
+    assert data == b'DeviceClassList {"metadata":{"resourceVersion":"9"}}\n' + (body + b"\n") * 2
 
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[4] / "shared" / "differential" / "golden.json"
@@ -329,5 +456,5 @@ def test_errors_have_the_bytes_that_a_kube_apiserver_sent() -> None:
     steps = [s for name in ("bytes.json", "format.pretty") for s in scenarios[name] if "bytes" in s]
     assert steps
     for step in steps:
-        form = negotiation.INDENTED if "pretty" in step["format"] else rep()
-        assert representation.status(form, step["body"]).decode() == step["bytes"]
+        chosen = negotiation.INDENTED if "pretty" in step["format"] else rep()
+        assert forms.status(chosen, step["body"]).make().decode() == step["bytes"]

@@ -1,0 +1,199 @@
+"""One form of an answer: what of an object is shown, written in one syntax. A request has one, and verbs ask nothing else.
+
+    Form ─ what is shown          Syntax ─ how it is written
+    whole.py    Whole             json_text.py   Compact, Indented
+    table.py    Table             yaml_text.py   Yaml
+    partial.py  Partial, PartialList
+
+Whatever takes longer than a step of the event loop may is marked: `heavy` objects and heavy pieces are for a thread.
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from apiserver.apimachinery.request import Query
+from apiserver.schema import canonical, conversion
+from apiserver.schema.resource import Resource
+from apiserver.schema.types import Struct
+from apiserver.watchcache.encodings import EncodingCache
+from apiserver.watchcache.entry import Entry
+from apiserver.wire import as_json
+from apiserver.wire.forms import media
+from apiserver.wire.forms.syntax import DocumentType, Piece, Streamed, document_type
+from apiserver.wire.representation import Representation
+
+MOST_ELEMENTS = 256
+"""Elements of one piece of a list: small objects cost time too."""
+CONVERSION_STEP = 64 << 10
+"""Bytes of objects that are turned into another version of their kind in one step."""
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark behind the initial events."""
+
+
+class NoFrame(Exception):
+    """The form has no event form (a list of partial metadata): the stream ends at its first event, as upstream's does."""
+
+
+class Listing(NamedTuple):
+    """A list to be sent; its length in bytes if that is known before it is made."""
+
+    length: int | None
+    pieces: Iterator[Piece]
+
+
+class Form(ABC):
+    """The answers to one request. Bodies are stored bytes of `resource`; all methods but `listing` take their time at once.
+
+    `step`: as `Syntax.step`, for finding out what is shown. Raises 400 when it is made, for a query that does not fit.
+    """
+
+    step: int
+
+    def __init__(
+        self,
+        representation: Representation,
+        resource: Resource,
+        *,
+        query: Query,
+        clock: Callable[[], float],
+        cache: EncodingCache,
+    ) -> None:
+        self.media = representation.media
+        self.clock = clock
+        self.resource = resource
+        self.cache = cache
+        self._representation = representation
+        self.query = query
+        self.syntax = media.syntax(representation.media, pretty=representation.pretty)
+        converted = CONVERSION_STEP if resource.conversion is not None else self.step
+        self.reach = min(self.step, self.syntax.step, converted)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """What an encoding in this form is remembered under, beside objects of all served versions of a kind."""
+        resource, rep = self.resource, self._representation
+        target = f"{rep.target.kind}.{rep.target.version}" if rep.target is not None else ""
+        served = f"{resource.group}/{resource.version}/{resource.plural}"
+        return sys.intern(f"{served} {rep.media} {rep.pretty} {target} {self._variant()}")
+
+    def _variant(self) -> str:
+        """What else tells two forms apart."""
+        return ""
+
+    def served(self, body: bytes) -> bytes:
+        """A stored object in the version that is asked for."""
+        return conversion.body(self.resource, body)
+
+    def heavy(self, body: bytes) -> bool:
+        """Whether this object takes too long for a step of the event loop."""
+        return len(body) > self.reach
+
+    @abstractmethod
+    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+        """The type and the JSON members of what one object is shown as; `first` of its stream."""
+
+    def single(self, body: bytes) -> bytes:
+        """One object. Raises 406 for a form that only lists have."""
+        return self.syntax.document(*self.shown(body))
+
+    @abstractmethod
+    def listing(
+        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+    ) -> Listing:
+        """Many objects. Raises 406 for a form that only single objects have, at once."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether the first frame of a stream differs from the others."""
+        return False
+
+    def frame(self, event_type: str, body: bytes, *, first: bool = False) -> bytes:
+        """One event of a watch. Raises NoFrame."""
+        assert isinstance(self.syntax, Streamed)
+        return self.syntax.event(event_type, *self.shown(body, first=first))
+
+    def bookmark(self, revision: int, *, marker: bool, first: bool = False) -> bytes:
+        """The zero object of the kind at `revision`. `marker` tells that the initial events are complete."""
+        return self.frame("BOOKMARK", _zero_at(self.resource.stored.shape, revision, marker=marker), first=first)
+
+    def error(self, status: dict[str, Any]) -> bytes:
+        """An ERROR event. Its Status passes every conversion unchanged."""
+        assert isinstance(self.syntax, Streamed)
+        return self.syntax.untyped_event("ERROR", as_json.dumps(status))
+
+    @abstractmethod
+    def element(self, entry: Entry) -> bytes:
+        """An object as it stands in a list."""
+
+    def _remembered(self, entry: Entry) -> Any:
+        """What was made for this entry in this form before, None when there is nothing."""
+        held = entry.encodings
+        if held is None:
+            return None
+        held.used = True
+        return held.get(self.key)
+
+    def _collection(
+        self, type_: DocumentType, members: bytes, name: str, entries: Sequence[Entry], *, null: bool = False
+    ) -> Listing:
+        """A list that is made element by element. `null`: an empty one is no array."""
+        pieces = None if null and not entries else self._pieces(entries)
+        return Listing(None, self.syntax.collection(type_, members, name, pieces))
+
+    def _pieces(self, entries: Sequence[Entry]) -> Iterator[Piece]:
+        """As many objects as one step allows; one that is heavy by itself stands alone."""
+        start, size = 0, 0
+        for end, entry in enumerate(entries):
+            size += len(entry.body)
+            if end > start and (size > self.reach or end - start == MOST_ELEMENTS):
+                yield self._piece(entries[start:end])
+                start, size = end, len(entry.body)
+        if start < len(entries):
+            yield self._piece(entries[start:])
+
+    def _piece(self, entries: Sequence[Entry]) -> Piece:
+        def make() -> bytes:
+            return self.syntax.separator.join(map(self.element, entries))
+
+        return Piece(make, len(entries) == 1 and self.heavy(entries[0].body))
+
+
+def status(representation: Representation, value: dict[str, Any]) -> Piece:
+    """An error's Status."""
+    syntax = media.syntax(representation.media, pretty=representation.pretty)
+    compact = as_json.dumps(value)
+    return Piece(lambda: syntax.untyped(compact), len(compact) > syntax.step)
+
+
+def list_metadata(revision: int, continue_token: str, remaining: int | None) -> bytes:
+    """The JSON of a list's metadata."""
+    members: dict[str, Any] = {"resourceVersion": str(revision)}
+    if continue_token:
+        members["continue"] = continue_token
+    if remaining is not None:
+        members["remainingItemCount"] = remaining
+    return as_json.dumps(members)
+
+
+def list_type(resource: Resource) -> DocumentType:
+    return document_type(resource.list_kind, resource.api_version)
+
+
+_EMPTY = b'{"metadata":{}'
+
+
+def _zero_at(shape: Struct, revision: int, *, marker: bool) -> bytes:
+    annotation = b',"annotations":{"%b":"true"}' % INITIAL_EVENTS_END.encode() if marker else b""
+    return b'{"metadata":{"resourceVersion":"%d"%b}%b' % (revision, annotation, _zero(shape)[len(_EMPTY) :])
+
+
+@functools.lru_cache(maxsize=64)
+def _zero(shape: Struct) -> bytes:
+    zero = canonical.zero(shape)
+    return as_json.dumps({"metadata": {}, **{name: x for name, x in zero.items() if name != "metadata"}})

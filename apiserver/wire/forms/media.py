@@ -1,0 +1,46 @@
+"""The media types of objects, in this server's order of preference. What can be negotiated follows from this table alone.
+
+Upstream: kubernetes/apimachinery `pkg/runtime/serializer/codec_factory.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apiserver.wire.forms import json_text, yaml_text
+from apiserver.wire.forms.syntax import Syntax
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """One media type. `syntax` is None for one that error texts list, as upstream's do, and that is not written; `indented` is how
+    it is written for humans, if there is a difference. `streams`: watches can be written in it."""
+
+    name: str
+    syntax: Syntax | None = None
+    indented: Syntax | None = None
+    streams: bool = False
+
+
+MEDIA = (
+    Media(name=JSON, syntax=json_text.COMPACT, indented=json_text.INDENTED, streams=True),
+    Media(name=YAML, syntax=yaml_text.YAML),
+    Media(name=PROTOBUF, streams=True),
+)
+"""Clients that want protobuf name JSON as their second choice."""
+
+_SYNTAXES = {
+    (media.name, pretty): media.indented if pretty and media.indented is not None else media.syntax
+    for media in MEDIA
+    if media.syntax is not None
+    for pretty in (False, True)
+}
+
+
+def syntax(media: str, *, pretty: bool) -> Syntax:
+    """How a written media type is written."""
+    found = _SYNTAXES[media, pretty]
+    assert found is not None
+    return found

@@ -1,0 +1,166 @@
+"""Objects as rows of a meta.k8s.io Table: the kind's columns, or name and creation time for a kind that declares none.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go` asTable, `pkg/registry/rest/table.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from apiserver.apimachinery import errors, meta
+from apiserver.apimachinery.request import Query
+from apiserver.schema import shapes
+from apiserver.schema.resource import Column, Object, Resource
+from apiserver.watchcache.entry import Entry
+from apiserver.wire import as_json
+from apiserver.wire.forms import partial
+from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, list_metadata
+from apiserver.wire.forms.syntax import DocumentType, document_type
+from apiserver.wire.representation import TABLE
+
+NONE, METADATA, OBJECT = "None", "Metadata", "Object"
+_ROW_BYTES = 256
+"""What a remembered row costs beside its texts."""
+
+
+def include_object(query: Query) -> str:
+    """What a row carries besides its cells. Raises 400."""
+    asked = query.text("includeObject") or METADATA
+    if asked not in (NONE, METADATA, OBJECT):
+        raise errors.bad_request(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{asked}": '
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return asked
+
+
+def _documented(name: str) -> str:
+    return next((field.doc for field in shapes.OBJECT_META.fields if field.name == name), "")
+
+
+def _name(obj: Object, _: float) -> str:
+    return str(obj["metadata"].get("name", ""))
+
+
+def _created(obj: Object, _: float) -> str:
+    return str(obj["metadata"].get("creationTimestamp", ""))
+
+
+DEFAULT_COLUMNS = (
+    Column(name="Name", cell=_name, format="name", description=_documented("name")),
+    Column(name="Created At", cell=_created, type="date", description=_documented("creationTimestamp")),
+)
+
+
+def columns_of(resource: Resource) -> Sequence[Column]:
+    return resource.columns or DEFAULT_COLUMNS
+
+
+@functools.lru_cache(maxsize=64)
+def _definitions(columns: tuple[Column, ...]) -> bytes:
+    """The JSON of the column definitions."""
+    return as_json.dumps(
+        [
+            {"name": c.name, "type": c.type, "format": c.format, "description": c.description, "priority": c.priority}
+            for c in columns
+        ]
+    )
+
+
+class _Row(NamedTuple):
+    """A row's JSON, cut where an age stands: `texts` has one more than `since`."""
+
+    texts: tuple[bytes, ...]
+    since: tuple[float | None, ...]
+
+    def at(self, now: float) -> bytes:
+        parts = [self.texts[0]]
+        for since, text in zip(self.since, self.texts[1:], strict=True):
+            parts += as_json.dumps(meta.age_at(since, now)), text
+        return b"".join(parts)
+
+    @property
+    def size(self) -> int:
+        return _ROW_BYTES + sum(map(len, self.texts))
+
+
+class Table(Form):
+    """Rows with what `includeObject` asks for. A row without the whole object is remembered; its ages are told anew each time."""
+
+    step = 64 << 10
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        target = self._representation.target
+        assert target is not None
+        self._api_version = target.api_version
+        self._include = include_object(self.query)
+
+    def _variant(self) -> str:
+        return self._include
+
+    @property
+    def varies(self) -> bool:
+        """Columns are named in the first frame of a stream only."""
+        return True
+
+    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+        """One object as a Table at the object's version (an object that was only tried out has none)."""
+        body = self.served(body)
+        obj: Object = as_json.loads(body)
+        version = obj["metadata"].get("resourceVersion")
+        metadata = as_json.dumps({"resourceVersion": version} if version else {})
+        head = self._head(metadata, _definitions(tuple(columns_of(self.resource))) if first else b"null")
+        return self._type, b'%b,"rows":[%b]}' % (head, self._row(body, obj).at(self.clock()))
+
+    def listing(
+        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+    ) -> Listing:
+        metadata = list_metadata(revision, continue_token, remaining)
+        members = self._head(metadata, _definitions(tuple(columns_of(self.resource)))) + b"}"
+        return self._collection(self._type, members, "rows", entries, null=not self.resource.columns)
+
+    @property
+    def _type(self) -> DocumentType:
+        return document_type(TABLE, self._api_version)
+
+    def _head(self, metadata: bytes, columns: bytes) -> bytes:
+        """A Table's members up to its rows."""
+        return b'{"metadata":%b,"columnDefinitions":%b' % (metadata, columns)
+
+    def element(self, entry: Entry) -> bytes:
+        return self.syntax.element(self._row_of(entry).at(self.clock()))
+
+    def _row_of(self, entry: Entry) -> _Row:
+        row: _Row | None = self._remembered(entry) if self._include != OBJECT else None
+        if row is None:
+            body = self.served(entry.body)
+            row = self._row(body, as_json.loads(body))
+            if self._include != OBJECT:
+                self.cache.remember(entry, self.key, row, size=row.size)
+        return row
+
+    def _row(self, body: bytes, obj: Object) -> _Row:
+        texts, since, text = [], [], b'{"cells":['
+        now = self.clock()
+        for at, column in enumerate(columns_of(self.resource)):
+            text += b"," if at else b""
+            if column.since is not None:
+                texts.append(text)
+                since.append(column.since(obj))
+                text = b""
+            else:
+                text += as_json.dumps(column.cell(obj, now))
+        texts.append(b'%b],"object":%b}' % (text, self._attached(body, obj)))
+        return _Row(tuple(texts), tuple(since))
+
+    def _attached(self, body: bytes, obj: Object) -> bytes:
+        """What the row carries; the marker behind the initial events keeps its metadata whatever the client asked for."""
+        if self._include == OBJECT:
+            return document_type(self.resource.kind, self.resource.api_version).head + body[1:]
+        marked = obj["metadata"].get("annotations", {}).get(INITIAL_EVENTS_END) == "true"
+        if self._include == METADATA or marked:
+            return partial.partial(self._api_version, body)
+        return b"null"

@@ -1,0 +1,69 @@
+"""Objects as they are. In compact JSON a list is a join of stored bytes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+from apiserver.watchcache.entry import Entry
+from apiserver.wire.forms import json_text
+from apiserver.wire.forms.form import Form, Listing, list_metadata, list_type
+from apiserver.wire.forms.syntax import DocumentType, Piece, document_type
+
+PIECE = 256 << 10
+"""Bytes after which a piece of a list of stored bytes is handed on."""
+
+
+class Whole(Form):
+    """Every member of the object. `_verbatim`: answers are made of the stored bytes themselves."""
+
+    step = 1 << 62
+
+    @functools.cached_property
+    def _verbatim(self) -> bool:
+        return self.syntax is json_text.COMPACT and self.resource.conversion is None
+
+    def heavy(self, body: bytes) -> bool:
+        return not self._verbatim and super().heavy(body)
+
+    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+        return document_type(self.resource.kind, self.resource.api_version), self.served(body)
+
+    def listing(
+        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+    ) -> Listing:
+        members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining)
+        type_ = list_type(self.resource)
+        if not self._verbatim:
+            return self._collection(type_, members, "items", entries)
+        around = self.syntax.brackets(type_, members, "items")
+        bodies = [entry.body for entry in entries]
+        length = len(around.opening) + sum(map(len, bodies)) + max(len(bodies) - 1, 0) + len(around.closing)
+        return Listing(length, _joined(around.opening, bodies, around.closing))
+
+    def element(self, entry: Entry) -> bytes:
+        if not self.syntax.costly and self.resource.conversion is None:
+            return self.syntax.element(entry.body)
+        element: bytes | None = self._remembered(entry)
+        if element is None:
+            element = self.syntax.element(self.served(entry.body))
+            self.cache.remember(entry, self.key, element, size=len(element))
+        return element
+
+
+def _joined(opening: bytes, bodies: Sequence[bytes], closing: bytes) -> Iterator[Piece]:
+    """Joins as many stored objects as make up a piece, never all of them."""
+    start, size, before = 0, 0, opening
+    for end, body in enumerate(bodies, 1):
+        size += len(body)
+        if size >= PIECE:
+            yield Piece(functools.partial(_join, before, bodies[start:end], b""))
+            start, size, before = end, 0, b","
+    if start < len(bodies):
+        yield Piece(functools.partial(_join, before, bodies[start:], closing))
+    else:
+        yield Piece(lambda: (opening if not bodies else b"") + closing)
+
+
+def _join(before: bytes, bodies: Sequence[bytes], behind: bytes) -> bytes:
+    return b"".join((before, b",".join(bodies), behind))

@@ -1,0 +1,42 @@
+"""YAML. Members stand sorted, so some of a list's stand before its elements and some behind them.
+
+Upstream: kubernetes/apimachinery `pkg/runtime/serializer/json`, which writes YAML too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver.wire import as_json, as_yaml
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Syntax
+
+
+class Yaml(Syntax):
+    """Block style."""
+
+    step = 4 << 10
+    costly = True
+    separator = b""
+
+    def document(self, type_: DocumentType, members: bytes) -> bytes:
+        return self.untyped(type_.head + members[1:])
+
+    def untyped(self, compact: bytes) -> bytes:
+        return as_yaml.dumps(as_json.loads(compact))
+
+    def element(self, compact: bytes) -> bytes:
+        return as_yaml.dumps([as_json.loads(compact)])
+
+    def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
+        others: dict[str, Any] = as_json.loads(type_.head + members[1:])
+        order = as_yaml.in_order({**others, name: None})
+        at = order.index(name)
+        opening = as_yaml.dumps({other: others[other] for other in order[:at]})
+        behind = order[at + 1 :]
+        closing = as_yaml.dumps({other: others[other] for other in behind}) if behind else b""
+        empty = opening + as_yaml.dumps({name: []}) + closing
+        null = opening + as_yaml.dumps({name: None}) + closing
+        return Brackets(opening + f"{name}:\n".encode(), closing, empty, null)
+
+
+YAML = Yaml()

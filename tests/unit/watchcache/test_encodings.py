@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+from apiserver.watchcache.encodings import LARGEST_SHARE, PLACE_BYTES, VALUE_BYTES, EncodingCache
+from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
+
+ONE = PLACE_BYTES + VALUE_BYTES
+
+
+def entry(body: bytes = b"{}") -> Entry:
+    return Entry(Key("a"), Revision(1), body, NO_LABELS, ())
+
+
+def test_what_was_made_is_found_beside_its_entry() -> None:
+    cache, one = EncodingCache(), entry()
+    cache.remember(one, "yaml", b"a: 1", size=4)
+    cache.remember(one, "row", b"[1]", size=3)
+    assert one.encodings == {"yaml": b"a: 1", "row": b"[1]"}
+    assert cache.size == PLACE_BYTES + 2 * VALUE_BYTES + 7
+
+
+def test_the_bytes_of_all_entries_together_stay_within_the_budget_and_the_oldest_go_first() -> None:
+    cache = EncodingCache(100 * (ONE + 100))
+    entries = [entry() for _ in range(250)]
+    for one in entries:
+        cache.remember(one, "form", b"x" * 100, size=100)
+        assert cache.size <= 100 * (ONE + 100)
+    assert [bool(one.encodings) for one in entries] == [False] * 150 + [True] * 100
+
+
+def test_many_forms_of_one_entry_count_too() -> None:
+    cache, one = EncodingCache(1 << 20), entry()
+    for form in range(1000):
+        cache.remember(one, form, b"x" * 50_000, size=50_000)
+        assert cache.size <= 1 << 20
+
+
+def test_what_was_used_since_it_was_put_there_stays_longer() -> None:
+    cache = EncodingCache(20 * ONE)
+    used, unused = entry(), entry()
+    for one in (used, unused):
+        cache.remember(one, "form", b"", size=0)
+    assert used.encodings is not None
+    used.encodings.used = True
+    for _ in range(19):
+        cache.remember(entry(), "form", b"", size=0)
+    assert (bool(used.encodings), bool(unused.encodings)) == (True, False)
+    for _ in range(20):
+        cache.remember(entry(), "form", b"", size=0)
+    assert not used.encodings
+
+
+def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
+    cache = EncodingCache(500 * ONE)
+    for _ in range(1500):
+        one = entry()
+        cache.remember(one, "form", b"", size=0)
+        assert one.encodings is not None
+        one.encodings.used = True
+        assert cache.size <= 500 * ONE
+
+
+def test_one_that_is_very_large_is_not_remembered() -> None:
+    cache, one = EncodingCache(1 << 20), entry()
+    cache.remember(one, "form", b"", size=(1 << 20) // LARGEST_SHARE + 1)
+    assert (one.encodings, cache.size) == (None, 0)
+
+
+def test_forgetting_gives_the_bytes_back_once() -> None:
+    cache, one, other = EncodingCache(), entry(), entry()
+    for each in (one, other):
+        cache.remember(each, "form", b"xx", size=2)
+    assert one.encodings is not None
+    one.encodings.forget()
+    one.encodings.forget()
+    assert (one.encodings, cache.size) == ({}, ONE + 2)
+    cache.remember(one, "form", b"xx", size=2)
+    assert cache.size == 2 * (ONE + 2)
+
+
+def test_an_entry_is_let_go_of_although_something_is_remembered() -> None:
+    class Watched(Entry):
+        __slots__ = ("__weakref__",)
+
+    cache = EncodingCache()
+    one = Watched(Key("a"), Revision(1), b"{}", NO_LABELS, ())
+    gone = weakref.ref(one)
+    cache.remember(one, "form", b"x", size=1)
+    del one
+    gc.collect()
+    assert gone() is None
+
+
+def test_threads_remember_at_the_same_time_without_miscounting() -> None:
+    cache = EncodingCache(200 * ONE)
+
+    def work() -> None:
+        for _ in range(2000):
+            one = entry()
+            cache.remember(one, "form", b"", size=0)
+            if one.encodings:
+                one.encodings.forget()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cache.size == 0
