@@ -7,7 +7,7 @@ kubernetes/kubernetes `pkg/apis/core/validation/validation.go` (ValidateObjectMe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -172,29 +172,47 @@ def validate_object_meta(
     errors += _finalizer_errors(meta.get("finalizers") or ())
     errors += _managed_field_errors(meta.get("managedFields") or ())
     if qualified_finalizers:
-        errors += _unqualified_finalizer_errors(meta)
+        errors += _unqualified_finalizer_errors(meta.get("finalizers") or ())
     return errors
 
 
 def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finalizers: bool = True) -> FieldErrors:
     """The update-check, with `qualified_finalizers` as in the kinds' own checks."""
-    meta, before = metadata(new), metadata(old)
-    errors = FieldErrors()
-    if before.get("deletionTimestamp") is not None:
-        errors += _new_finalizer_errors(meta.get("finalizers") or (), before.get("finalizers") or ())
-    if not meta.get("resourceVersion"):
-        errors.append(fieldpath.invalid("metadata.resourceVersion", "", "must be specified for an update"))
-    generation = meta.get("generation") or 0
-    if generation < (before.get("generation") or 0):
-        errors.append(fieldpath.invalid("metadata.generation", generation, "must not be decremented"))
-    errors += _immutable_errors(meta, before)
+    meta = metadata(new)
+    errors = FieldErrors(_change_errors(meta, metadata(old)))
     errors += label_errors(meta.get("labels"), "metadata.labels")
     errors += _annotation_errors(meta.get("annotations"))
     errors += _owner_errors(meta.get("ownerReferences") or ())
     errors += _managed_field_errors(meta.get("managedFields") or ())
     if qualified_finalizers:
-        errors += _unqualified_finalizer_errors(meta)
+        errors += _unqualified_finalizer_errors(meta.get("finalizers") or ())
     return errors
+
+
+def is_acceptable(
+    new: _Object, old: _Object | None, *, namespaced: bool, name_checks: Iterable[NameCheck] = (names.subdomain_name,)
+) -> bool:
+    """Whether none of these checks has anything to say, with qualified finalizers. What several of them ask is asked once."""
+    meta = metadata(new)
+    parts = [_name_errors(meta, check) for check in name_checks]
+    parts.append(_namespace_errors(meta.get("namespace") or "", namespaced=namespaced))
+    if old is not None:
+        parts.append(_change_errors(meta, metadata(old)))
+    for member, check in _PARTS:
+        if meta.get(member):
+            parts.append(check(meta[member]))
+    return (meta.get("generation") or 0) >= 0 and all(next(part, None) is None for part in parts)
+
+
+def _change_errors(meta: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[FieldError]:
+    if before.get("deletionTimestamp") is not None:
+        yield from _new_finalizer_errors(meta.get("finalizers") or (), before.get("finalizers") or ())
+    if not meta.get("resourceVersion"):
+        yield fieldpath.invalid("metadata.resourceVersion", "", "must be specified for an update")
+    generation = meta.get("generation") or 0
+    if generation < (before.get("generation") or 0):
+        yield fieldpath.invalid("metadata.generation", generation, "must not be decremented")
+    yield from _immutable_errors(meta, before)
 
 
 def _name_errors(meta: Mapping[str, Any], check: NameCheck) -> Iterator[FieldError]:
@@ -289,9 +307,9 @@ def _finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
         yield fieldpath.invalid(path, list(found), detail)
 
 
-def _unqualified_finalizer_errors(meta: Mapping[str, Any]) -> Iterator[FieldError]:
+def _unqualified_finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
     detail = "name is neither a standard finalizer name nor is it fully qualified"
-    for i, finalizer in enumerate(meta.get("finalizers") or ()):
+    for i, finalizer in enumerate(found):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             yield fieldpath.invalid(f"metadata.finalizers[{i}]", finalizer, detail)
 
@@ -333,3 +351,14 @@ def _managed_field_errors(entries: Sequence[Mapping[str, Any]]) -> Iterator[Fiel
         yield from options.field_manager_errors(entry.get("manager") or "", f"{path}.manager")
         if names.byte_length(entry.get("subresource") or "") > SUBRESOURCE_BYTES:
             yield fieldpath.too_long(f"{path}.subresource", SUBRESOURCE_BYTES)
+
+
+_PARTS: Sequence[tuple[str, Callable[[Any], Iterator[FieldError]]]] = (
+    ("labels", lambda labels: label_errors(labels, "metadata.labels")),
+    ("annotations", _annotation_errors),
+    ("ownerReferences", _owner_errors),
+    ("finalizers", _finalizer_errors),
+    ("finalizers", _unqualified_finalizer_errors),
+    ("managedFields", _managed_field_errors),
+)
+"""The checks of members that are asked whatever is written, and how."""

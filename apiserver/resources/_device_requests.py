@@ -347,12 +347,14 @@ def references(
                 yield from request_reference(name, path.index(i).child("requests").index(j), known)
 
 
-def _constraint_attribute(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+def _constraint_attribute(context: Context, value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     """With both members set only the first one is looked at; the text for neither speaks of several. Both as upstream does."""
     if value.get("matchAttribute") is not None:
         yield from _formats.fully_qualified_name(value["matchAttribute"], path.child("matchAttribute"))
     elif value.get("distinctAttribute") is not None:
         yield from _formats.fully_qualified_name(value["distinctAttribute"], path.child("distinctAttribute"))
+    elif not context.enabled(_features.CONSUMABLE_CAPACITY):
+        yield fieldpath.required(path.child("matchAttribute"))
     else:
         yield fieldpath.required(
             path,
@@ -360,14 +362,17 @@ def _constraint_attribute(value: Mapping[str, Any], path: Path) -> Iterator[Fiel
         )
 
 
-def _claim(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+def _claim(
+    context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
+) -> Iterator[FieldError]:
     """What constraints and settings say of the claim's requests. A list over its limit has been refused as a whole."""
     known = requests_of(value)
     constraints, configs = value.get("constraints") or (), value.get("config") or ()
     if len(constraints) <= CONSTRAINTS:
         at = path.child("constraints")
         yield from references(constraints, at, known)
-        yield from _formats.each(_constraint_attribute)(constraints, at)
+        for i, constraint in enumerate(constraints):
+            yield from _constraint_attribute(context, constraint, at.index(i))
     if len(configs) <= _configuration.CONFIGS:
         yield from references(configs, path.child("config"), known)
 
@@ -398,7 +403,7 @@ DEVICE_CLAIM = Struct(
             doc="Settings for the drivers of the chosen devices, at most 32. They do not influence the choice.",
         ),
     ),
-    check=_claim,
+    rule=_claim,
 )
 
 RESOURCE_CLAIM_SPEC = Struct(

@@ -5,7 +5,7 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, quantity
@@ -147,6 +147,12 @@ NODE_ALLOCATABLE_MAPPING = Struct(
     ),
 )
 
+
+def _effect(value: str, path: Path) -> Iterator[FieldError]:
+    if value not in _formats.EFFECTS:
+        yield fieldpath.not_supported(path, fieldpath.Typed(value), _formats.EFFECTS)
+
+
 DEVICE_TAINT = Struct(
     name="DeviceTaint",
     model=MODEL,
@@ -155,21 +161,22 @@ DEVICE_TAINT = Struct(
         Field(
             name="key",
             number=1,
-            type=String(),
+            type=String(check=_formats.label_key),
             presence=Presence.ALWAYS,
             doc="What the taint is about. Has the form of a label key.",
         ),
         Field(
             name="value",
             number=2,
-            type=String(),
+            type=String(check=_formats.label_value),
             doc="More about it, in the form of a label value.",
         ),
         Field(
             name="effect",
             number=3,
-            type=String(go="v1.DeviceTaintEffect"),
+            type=String(go="v1.DeviceTaintEffect", check=_effect),
             presence=Presence.ALWAYS,
+            required=True,
             doc="What happens to claims that do not tolerate the taint: NoSchedule keeps new ones away, NoExecute also stops the "
             "pods that use the device already, None does nothing and only informs. There may be more effects later; "
             "consumers should treat those that they do not know as None.",
@@ -305,7 +312,8 @@ DEVICE = Struct(
         Field(
             name="taints",
             number=8,
-            type=ListOf(DEVICE_TAINT),
+            type=ListOf(DEVICE_TAINT, max_items=TAINTS),
+            ratchets=True,
             doc="The taints that the driver puts on the device, at most 16. A slice in which any device has taints can have no more "
             "than 64 devices.",
         ),
@@ -346,21 +354,3 @@ DEVICE = Struct(
     ),
     check=_device,
 )
-
-
-def taint_errors(taints: Sequence[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
-    if len(taints) > TAINTS:
-        yield fieldpath.too_many(path, len(taints), TAINTS)
-        return
-    for i, taint in enumerate(taints):
-        yield from _taint(taint, path.index(i))
-
-
-def _taint(taint: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    yield from _formats.label_key(taint.get("key", ""), path.child("key"))
-    yield from _formats.label_value(taint.get("value", ""), path.child("value"))
-    effect = taint.get("effect", "")
-    if not effect:
-        yield fieldpath.required(path.child("effect"))
-    elif effect not in _formats.EFFECTS:
-        yield fieldpath.not_supported(path.child("effect"), fieldpath.Typed(effect), _formats.EFFECTS)

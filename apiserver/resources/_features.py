@@ -5,12 +5,13 @@ Upstream: kubernetes/kubernetes `pkg/features/kube_features.go`, `pkg/registry/r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from apiserver.schema.context import Context
-from apiserver.schema.featuregate import Gate
+from apiserver.schema.featuregate import Gate, Gates
 from apiserver.schema.resource import Object, Prepare
 
 PRIORITIZED_LIST = Gate("DRAPrioritizedList", default=True)
@@ -52,12 +53,16 @@ def gates_of(features: Iterable[Feature]) -> tuple[Gate, ...]:
     return tuple(dict.fromkeys(gate for feature in features for gate in feature.gates))
 
 
-def dropping(features: Iterable[Feature]) -> Prepare:
+def dropping(features: Sequence[Feature]) -> Prepare:
     """The hook that takes out what is not to be there. Clients are not told."""
 
+    @functools.lru_cache(maxsize=1)
+    def disabled(gates: Gates) -> list[Feature]:
+        return [feature for feature in features if not all(map(gates.enabled, feature.gates))]
+
     def prepare(context: Context, new: Object, old: Object | None) -> None:
-        for feature in features:
-            if not context.enabled(*feature.gates) and not (old is not None and feature.used_in(old)):
+        for feature in disabled(context.gates):
+            if old is None or not feature.used_in(old):
                 feature.drop_from(new)
 
     return prepare

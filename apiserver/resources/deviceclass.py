@@ -6,14 +6,17 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from apiserver.apimachinery import fieldpath, names
-from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _configuration, _features, _formats
 from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
-from apiserver.schema import columns, shapes
+from apiserver.schema import canonical, columns, shapes
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Object, Resource
+from apiserver.schema.resource import Resource
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
 
 _EXTENDED_PREFIX = "requests."
@@ -33,12 +36,36 @@ CLASS_CONFIGURATION = Struct(
     model=MODEL,
     doc="Settings for the devices of a class.",
     fields=(
-        # The parameters are checked in a hook: those that are stored already may be longer than new ones.
+        # The parameters are checked by the rule of the spec: those that are stored already may be longer than new ones.
         _configuration.inlined(
             1, _configuration.device_configuration(_configuration.opaque_configuration(checked=False))
         ),
     ),
 )
+
+_CONFIG = Field(
+    name="config",
+    number=2,
+    type=ListOf(CLASS_CONFIGURATION, max_items=_configuration.CONFIGS),
+    doc="Settings for the drivers of devices that are allocated through this class, at most 32. A claim can add its own. "
+    "They do not influence which device is chosen.",
+)
+_same_config = canonical.comparison(_CONFIG)
+
+
+def _parameters(
+    context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
+) -> Iterator[FieldError]:
+    """The limit on the length of parameters came late: a list that is stored like this keeps what it has."""
+    config = value.get("config") or []
+    if len(config) > _configuration.CONFIGS:
+        return
+    stored = old is not None and _same_config(config, old.get("config"))
+    for i, item in enumerate(config):
+        if "parameters" in item.get("opaque", {}):
+            at = path.child("config").index(i).child("opaque").child("parameters")
+            yield from _formats.opaque(item["opaque"]["parameters"], at, stored=stored)
+
 
 DEVICE_CLASS_SPEC = Struct(
     name="DeviceClassSpec",
@@ -51,13 +78,7 @@ DEVICE_CLASS_SPEC = Struct(
             type=_configuration.SELECTOR_LIST,
             doc="Conditions that a device has to meet, all of them, to belong to the class. At most 32; none means every device.",
         ),
-        Field(
-            name="config",
-            number=2,
-            type=ListOf(CLASS_CONFIGURATION, max_items=_configuration.CONFIGS),
-            doc="Settings for the drivers of devices that are allocated through this class, at most 32. A claim can add its own. "
-            "They do not influence which device is chosen.",
-        ),
+        _CONFIG,
         Field(
             name="extendedResourceName",
             number=4,
@@ -67,6 +88,7 @@ DEVICE_CLASS_SPEC = Struct(
             "without a claim of their own. Unique among the classes; of several with one name the youngest is used.",
         ),
     ),
+    rule=_parameters,
 )
 
 DEVICE_CLASS = Struct(
@@ -103,21 +125,6 @@ _EXTENDED_RESOURCE = frozenset(("extendedResourceName",))
 FEATURES = (Feature(gates=(_features.EXTENDED_RESOURCE,), places=lambda obj: ((obj["spec"], _EXTENDED_RESOURCE),)),)
 
 
-def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
-    """The limit on the length of parameters came late: a list that is stored like this keeps what it has."""
-    config = new["spec"].get("config") or []
-    if len(config) > _configuration.CONFIGS:
-        return []
-    stored = old is not None and config == (old["spec"].get("config") or [])
-    found: list[FieldError] = []
-    path = ROOT.child("spec").child("config")
-    for i, item in enumerate(config):
-        if "parameters" in item.get("opaque", {}):
-            at = path.index(i).child("opaque").child("parameters")
-            found += _formats.opaque(item["opaque"]["parameters"], at, stored=stored)
-    return found
-
-
 RESOURCE = Resource(
     kind="DeviceClass",
     plural="deviceclasses",
@@ -129,5 +136,4 @@ RESOURCE = Resource(
     name_check=_name_check,
     gates=_features.gates_of(FEATURES),
     prepare=_features.dropping(FEATURES),
-    validate=_validate,
 )

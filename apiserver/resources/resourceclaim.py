@@ -309,24 +309,21 @@ def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
         del status["devices"]
 
 
-def _validate_status(context: Context, new: Object, old: Object | None) -> list[FieldError]:
+def _validate_status(context: Context, new: Object, old: Object | None) -> Iterator[FieldError]:
     status, stored, path = _status(new), _status(old), ROOT.child("status")
-    found = declared.validate(_ALWAYS_CHECKED, new)
-    found += _granted(context, new, status, stored)
-    found += _unallocated(status, path.child("devices"))
-    found += _reservations(new, status, stored, path.child("reservedFor"))
+    yield from _granted(context, new, status, stored)
+    yield from declared.validate(context, _ALWAYS_CHECKED, new, old)
+    yield from _unallocated(status, path.child("devices"))
+    yield from _reservations(new, status, stored, path.child("reservedFor"))
     allocation, former = status.get("allocation"), stored.get("allocation")
     if allocation is None:
-        return found
+        return
     at = path.child("allocation")
     if former is None:
-        found += declared.validate(_CHECKED_WHEN_NEW, new)
-        found += _references(allocation.get("devices") or {}, at.child("devices"), new)
+        yield from declared.validate(context, _CHECKED_WHEN_NEW, new, old)
+        yield from _references(allocation.get("devices") or {}, at.child("devices"), new)
     elif not canonical.equal(_allocation.ALLOCATION, allocation, former):
-        found.append(
-            fieldpath.invalid(at, _immutability.as_go(_allocation.ALLOCATION, allocation), "field is immutable")
-        )
-    return found
+        yield fieldpath.invalid(at, _immutability.as_go(_allocation.ALLOCATION, allocation), "field is immutable")
 
 
 def _granted(

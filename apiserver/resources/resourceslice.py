@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, names
-from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _devices, _features, _formats
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
@@ -320,20 +320,6 @@ FEATURES = (
 )
 
 
-def _validate(context: Context, new: Object, old: Object | None) -> list[FieldError]:
-    """Taints stand here because those that a stored device of the same name has already are not judged again."""
-    stored: dict[str, Any] = {}
-    for device in _listed(old):
-        stored.setdefault(by_name(device), device.get("taints"))
-    path = ROOT.child("spec").child("devices")
-    found: list[FieldError] = []
-    for i, device in enumerate(_listed(new)):
-        taints = device.get("taints")
-        if taints and taints != stored.get(by_name(device)):
-            found += _devices.taint_errors(taints, path.index(i).child("taints"))
-    return found
-
-
 def _warnings(context: Context, new: Object, old: Object | None) -> list[str]:
     driver = new["spec"].get("driver", "")
     if driver == driver.lower():
@@ -400,6 +386,5 @@ RESOURCE = Resource(
     name_check=names.subdomain_name,
     gates=_features.gates_of(FEATURES),
     prepare=_features.dropping(FEATURES),
-    validate=_validate,
     warnings=_warnings,
 )

@@ -32,6 +32,6 @@ class Context:
     namespace_labels: Callable[[], Mapping[str, str] | None] = _unknown
     cel: Compiler | None = None
 
-    def enabled(self, *gates: Gate) -> bool:
-        """Whether all of them are on."""
-        return all(map(self.gates.enabled, gates))
+    def enabled(self, gate: Gate) -> bool:
+        """Whether the feature is on."""
+        return self.gates.enabled(gate)

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.schema.context import Context
 
 Check = Callable[[Any, Path], Iterable[FieldError]]
 """A rule for one value: yields what is wrong with it, nothing when it is fine.
@@ -20,6 +21,13 @@ Check = Callable[[Any, Path], Iterable[FieldError]]
 Runs only when there is a value: not for an absent pointer, nor where empty and absent are the same. A member that is always written is
 always there, with Go's zero value if need be. A pure function; what it said about short texts is remembered. It is asked twice when
 something is wrong, the first time with a path that goes nowhere.
+"""
+
+Rule = Callable[[Context, Any, Any, Path], Iterable[FieldError]]
+"""A check of a struct that needs more than its value: `rule(context, value, stored, path)`.
+
+`stored` is what stands at the same place of the stored object, None on create and where nothing stands there. Elements of a list are the
+same when their `unique` identity is; without one they have no stored value.
 """
 
 
@@ -133,6 +141,7 @@ class Field:
     `number` is the protobuf field number. `required` reports an absent or empty value (of a pointer: an absent one) as `Required value`,
     and nothing else about it; `default` fills an absent or empty one (of a pointer: an absent one) and is a value, or a function of the
     struct it is in and the request's time that may return None; `immutable` refuses a change on update.
+    `ratchets`: what is stored already, with the same meaning, is not judged again.
     `inline` puts the members of a struct field directly into the parent's JSON, while protobuf nests it.
     `doc` is the description in OpenAPI, in our own words. `expected` is OpenAPI's `required` where that does not follow from the rest.
     """
@@ -145,6 +154,7 @@ class Field:
     required: bool = False
     default: Any = UNSET
     immutable: bool = False
+    ratchets: bool = False
     inline: bool = False
     patch_strategy: str = ""
     patch_merge_key: str = ""
@@ -158,7 +168,8 @@ class Struct:
 
     `name` is the Go type name, `model` the OpenAPI package it lives in (definition name = `<model>.<name>`),
     `go` the package prefix that decoding errors print. `atomic` is `x-kubernetes-map-type: atomic`.
-    `check` holds rules over several members; it runs after the members' own rules.
+    `check` holds what spans several members, and `rule` what cannot be said of the value alone; they run after the members' own
+    checks, in this order.
     """
 
     name: str
@@ -168,6 +179,7 @@ class Struct:
     go: str = "v1"
     atomic: bool = False
     check: Check | None = None
+    rule: Rule | None = None
 
 
 Type = String | Integer | Boolean | Quantity | Time | RawJSON | ListOf | MapOf | Struct

@@ -1,106 +1,130 @@
 """Checks what a shape declares: required members, limits, enumerations, formats, uniqueness, immutability.
 
-Errors come in declared order: per struct its members, then its own check; per list its items, then repeated identities. Rules over
-several members of different structs, and rules that need the stored object, are the kind's.
+Errors come in declared order: per struct its members, then its own check and rule; per list its items, then repeated identities. They are
+found one by one, as far as somebody asks for them. Rules over several members of different structs are the kind's.
 Upstream: kubernetes/kubernetes `pkg/apis/resource/validation/validation.go` (validateSlice, validateSet, validateMap).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import fieldpath
-from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors, Path
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.schema import canonical, types, verdict
+from apiserver.schema.context import Context
 from apiserver.schema.resource import Object
-from apiserver.schema.types import Boolean, Check, Field, Integer, ListOf, MapOf, String, Struct, Type
+from apiserver.schema.types import Boolean, Check, Field, Integer, ListOf, MapOf, Rule, String, Struct, Type
 
 IMMUTABLE = "field is immutable"
 ELLIPSIS = "..."
 MIN_SHOWN_KEY_BYTES = 16
 
 
-def validate(shape: Struct, obj: Object) -> FieldErrors:
-    """Everything that is wrong with a decoded and defaulted object."""
-    passes, report = verdict.test(shape), _reporter(shape)
-    found = FieldErrors()
-    if passes is not None and report is not None and not passes(obj):
-        report(obj, ROOT, found)
-    return found
+def validate(context: Context, shape: Struct, new: Object, old: Object | None) -> Iterator[FieldError]:
+    """Everything that is wrong with a decoded and defaulted object. `old` is the stored one, None on create."""
+    passes, rules, reader = verdict.test(shape), _rules(shape), _reader(shape)
+    if reader is None:
+        return
+    fine = passes is None or passes(new)
+    if not fine or (rules is not None and next(rules(context, new, old, ROOT), None) is not None):
+        yield from reader(context, new, old, ROOT)
 
 
-def validate_update(shape: Struct, new: Object, old: Object) -> FieldErrors:
+def validate_update(shape: Struct, new: Object, old: Object) -> Iterator[FieldError]:
     """Refuses changes of members that are declared immutable, also between set and unset."""
-    report = _change_reporter(shape)
-    found = FieldErrors()
-    if report is not None:
-        report(new, old, ROOT, found)
-    return found
+    reader = _change_reader(shape)
+    return iter(()) if reader is None else reader(new, old, ROOT)
 
 
-_Reporter = Callable[[Any, Path, FieldErrors], None]
-"""Looks at one value, which is not None, and adds what is wrong with it."""
+_Reader = Callable[[Context, Any, Any, Path], Iterator[FieldError]]
+"""Looks at one value, which is not None, and finds what is wrong with it; with what is stored at its place, or None."""
 
 
 @functools.cache
-def _reporter(type_: Type) -> _Reporter | None:
-    """None when nothing is declared here or below."""
+def _reader(type_: Type, *, rules_only: bool = False) -> _Reader | None:
+    """None when nothing is declared here or below. `rules_only`: what a value alone decides is left out."""
     match type_:
         case Struct():
-            return _struct_reporter(type_)
+            return _struct_reader(type_, rules_only=rules_only)
         case ListOf():
-            return _list_reporter(type_)
+            return _list_reader(type_, rules_only=rules_only)
         case MapOf():
-            return _map_reporter(type_)
-        case String():
-            return _string_reporter(type_)
-        case Integer() | Boolean() if type_.check is not None:
-            return _check_reporter(type_.check)
+            return _map_reader(type_, rules_only=rules_only)
+        case String() if not rules_only:
+            return _string_reader(type_)
+        case Integer() | Boolean() if type_.check is not None and not rules_only:
+            return _check_reader(type_.check)
     return None
 
 
-def _check_reporter(check: Check) -> _Reporter:
-    return lambda value, path, found: found.extend(check(value, path))
+def _rules(type_: Type) -> _Reader | None:
+    """Asks what `verdict` cannot answer."""
+    return _reader(type_, rules_only=True)
 
 
-def _string_reporter(type_: String) -> _Reporter | None:
+@functools.cache
+def _compares(type_: Type) -> bool:
+    """Whether anything here or below looks at what is stored."""
+    match type_:
+        case Struct():
+            return type_.rule is not None or any(f.ratchets or _compares(f.type) for f in types.members(type_))
+        case ListOf():
+            return _compares(type_.item)
+        case MapOf():
+            return _compares(type_.value)
+    return False
+
+
+def _check_reader(check: Check) -> _Reader:
+    return lambda context, value, old, path: iter(check(value, path))
+
+
+def _string_reader(type_: String) -> _Reader | None:
     if not type_.enum and not type_.max_bytes and type_.check is None:
         return None
 
-    def report(value: str, path: Path, found: FieldErrors) -> None:
+    def read(context: Context, value: str, old: Any, path: Path) -> Iterator[FieldError]:
         if type_.enum and value not in type_.enum:
-            found.append(fieldpath.not_supported(path, value, type_.enum))
+            yield fieldpath.not_supported(path, value, type_.enum)
         if type_.max_bytes and verdict.too_long(value, type_.max_bytes):
-            found.append(fieldpath.too_long(path, type_.max_bytes))
+            yield fieldpath.too_long(path, type_.max_bytes)
         if type_.check is not None:
-            found.extend(type_.check(value, path))
+            yield from type_.check(value, path)
 
-    return report
+    return read
 
 
-def _list_reporter(type_: ListOf) -> _Reporter | None:
-    inner, max_items, unique = _reporter(type_.item), type_.max_items, type_.unique
-    if inner is None and not max_items and unique is None:
+def _list_reader(type_: ListOf, *, rules_only: bool) -> _Reader | None:
+    inner, max_items, unique = _reader(type_.item, rules_only=rules_only), type_.max_items, type_.unique
+    if inner is None and (rules_only or (not max_items and unique is None)):
         return None
+    identity, repeated = unique if _compares(type_) else None, None if rules_only else unique
 
-    def report(value: list[Any], path: Path, found: FieldErrors) -> None:
+    def read(context: Context, value: list[Any], old: Any, path: Path) -> Iterator[FieldError]:
         if max_items and len(value) > max_items:
-            found.append(fieldpath.too_many(path, len(value), max_items))
+            yield fieldpath.too_many(path, len(value), max_items)
             return
         if inner is not None:
+            stored = _by_identity(identity, old)
             for i, x in enumerate(value):
-                inner(x, path.index(i), found)
-                if found.full:
-                    return
-        if unique is not None:
-            found.extend(_repeated(map(unique, value), path))
+                former = stored.get(identity(x)) if identity is not None else None
+                yield from inner(context, x, former, path.index(i))
+        if repeated is not None:
+            yield from _repeated(map(repeated, value), path)
 
-    return report
+    return read
 
 
-def _repeated(identities: Iterable[Any], path: Path) -> Iterable[FieldError]:
+def _by_identity(identity: Callable[[Any], Hashable] | None, items: list[Any] | None) -> Mapping[Hashable, Any]:
+    """The stored items; of several that are the same the first one."""
+    return {} if identity is None or not items else {identity(x): x for x in reversed(items)}
+
+
+def _repeated(identities: Iterable[Any], path: Path) -> Iterator[FieldError]:
     seen: set[Any] = set()
     for i, identity in enumerate(identities):
         if identity in seen:
@@ -108,24 +132,24 @@ def _repeated(identities: Iterable[Any], path: Path) -> Iterable[FieldError]:
         seen.add(identity)
 
 
-def _map_reporter(type_: MapOf) -> _Reporter | None:
-    inner, max_items, key_check = _reporter(type_.value), type_.max_items, type_.key_check
-    if inner is None and not max_items and key_check is None:
+def _map_reader(type_: MapOf, *, rules_only: bool) -> _Reader | None:
+    inner, max_items = _reader(type_.value, rules_only=rules_only), type_.max_items
+    key_check = None if rules_only else type_.key_check
+    if inner is None and (rules_only or (not max_items and key_check is None)):
         return None
 
-    def report(value: Object, path: Path, found: FieldErrors) -> None:
+    def read(context: Context, value: Object, old: Any, path: Path) -> Iterator[FieldError]:
         if max_items and len(value) > max_items:
-            found.append(fieldpath.too_many(path, len(value), max_items))
+            yield fieldpath.too_many(path, len(value), max_items)
             return
+        stored = old or {}
         for key, x in value.items():
             if key_check is not None:
-                found.extend(key_check(key, path))
+                yield from key_check(key, path)
             if inner is not None:
-                inner(x, path.key(_shown_key(key, type_.shown_key_bytes)), found)
-            if found.full:
-                return
+                yield from inner(context, x, stored.get(key), path.key(_shown_key(key, type_.shown_key_bytes)))
 
-    return report
+    return read
 
 
 def _shown_key(key: str, limit: int) -> str:
@@ -138,43 +162,79 @@ def _shown_key(key: str, limit: int) -> str:
     return (text[: (kept + 1) // 2] + ELLIPSIS.encode() + text[len(text) - kept // 2 :]).decode(errors="replace")
 
 
-def _struct_reporter(struct: Struct) -> _Reporter | None:
-    steps = [(f, reporters) for f in types.members(struct) if (reporters := _member_reporters(f)) or f.required]
-    checks = verdict.struct_checks(struct)
-    if not steps and not checks:
+def _struct_reader(struct: Struct, *, rules_only: bool) -> _Reader | None:
+    steps = [_step(field, rules_only=rules_only) for field in types.members(struct)]
+    steps = [step for step in steps if step.readers or step.required]
+    checks = [] if rules_only else verdict.struct_checks(struct)
+    rules = _struct_rules(struct)
+    if not steps and not checks and not rules:
         return None
 
-    def report(value: Object, path: Path, found: FieldErrors) -> None:
-        for field, reporters in steps:
-            x = value.get(field.name)
-            x = verdict.absent_value(field) if x is None else x
-            if x is not verdict.ABSENT and (x or verdict.may_be_empty(field)):
-                at = path.child(field.name)
-                for inner in reporters:
-                    inner(x, at, found)
-            elif field.required:
-                found.append(fieldpath.required(path.child(field.name)))
+    def read(context: Context, value: Object, old: Any, path: Path) -> Iterator[FieldError]:
+        stored = old or {}
+        for step in steps:
+            x, former = value.get(step.name), stored.get(step.name)
+            if step.same is not None and old is not None and step.same(x, former):
+                continue
+            x = step.absent if x is None else x
+            if x is not verdict.ABSENT and (x or step.may_be_empty):
+                for inner in step.readers:
+                    yield from inner(context, x, former, path.child(step.name))
+            elif step.required:
+                yield fieldpath.required(path.child(step.name))
         for check in checks:
-            found.extend(check(value, path))
+            yield from check(value, path)
+        for rule in rules:
+            yield from rule(context, value, old, path)
 
-    return report
+    return read
 
 
-def _member_reporters(field: Field) -> list[_Reporter]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """One member, as it is read. `same` is there when a stored value is not judged again."""
+
+    name: str
+    readers: Sequence[_Reader]
+    required: bool
+    absent: Any
+    may_be_empty: bool
+    same: Callable[[Any, Any], bool] | None
+
+
+def _step(field: Field, *, rules_only: bool) -> _Step:
     """First what the type declares, then the member."""
-    own = None if field.check is None else _check_reporter(field.check)
-    return [reporter for reporter in (_reporter(field.type), own) if reporter is not None]
+    readers = [reader for reader in [_reader(field.type, rules_only=rules_only)] if reader is not None]
+    if field.check is not None and not rules_only:
+        readers.append(_check_reader(field.check))
+    return _Step(
+        name=field.name,
+        readers=readers,
+        required=field.required and not rules_only,
+        absent=verdict.absent_value(field),
+        may_be_empty=verdict.may_be_empty(field),
+        same=canonical.comparison(field) if field.ratchets else None,
+    )
 
 
-_ChangeReporter = Callable[[Object, Object, Path, FieldErrors], None]
+def _struct_rules(struct: Struct) -> list[Rule]:
+    """The struct's own rule, after those of the structs that stand inline in it."""
+    rules: list[Rule] = []
+    for field in struct.fields:
+        if field.inline and isinstance(field.type, Struct):
+            rules += _struct_rules(field.type)
+    return rules if struct.rule is None else [*rules, struct.rule]
+
+
+_ChangeReader = Callable[[Object, Object, Path], Iterator[FieldError]]
 
 
 @functools.cache
-def _change_reporter(struct: Struct) -> _ChangeReporter | None:
+def _change_reader(struct: Struct) -> _ChangeReader | None:
     """None when nothing below is immutable. Elements of lists and maps have no identity here, so their members are not looked at."""
     steps = []
     for field in types.members(struct):
-        inner = _change_reporter(field.type) if isinstance(field.type, Struct) else None
+        inner = _change_reader(field.type) if isinstance(field.type, Struct) else None
         same = canonical.comparison(field) if field.immutable else None
         if inner is not None or same is not None:
             unset = None if types.is_pointer(field) else verdict.zero_value(field.type)
@@ -182,12 +242,12 @@ def _change_reporter(struct: Struct) -> _ChangeReporter | None:
     if not steps:
         return None
 
-    def report(new: Object, old: Object, path: Path, found: FieldErrors) -> None:
+    def read(new: Object, old: Object, path: Path) -> Iterator[FieldError]:
         for name, unset, same, inner in steps:
             x, y = new.get(name), old.get(name)
             if same is not None and not same(x, y):
-                found.append(fieldpath.invalid(path.child(name), unset if x is None else x, IMMUTABLE))
+                yield fieldpath.invalid(path.child(name), unset if x is None else x, IMMUTABLE)
             if inner is not None:
-                inner(x or {}, y or {}, path.child(name), found)
+                yield from inner(x or {}, y or {}, path.child(name))
 
-    return report
+    return read

@@ -7,13 +7,15 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from apiserver.apimachinery import errors, meta, names
-from apiserver.apimachinery.fieldpath import FieldErrors
+from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import canonical, validate
 from apiserver.schema.context import Context
@@ -44,7 +46,7 @@ DUPLICATE_OWNERS_LATER = (
     "duplicate UID(s) observed: {}"
 )
 
-LARGE = 16 << 10
+LARGE = 32 << 10
 """Objects whose JSON is longer than this many bytes are prepared and checked in a thread."""
 
 
@@ -129,13 +131,10 @@ async def check_update(services: Services, call: Call, new: Object, old: Object,
 
 async def _check(services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None) -> None:
     resource, context = call.resource.stored, _context(services, call)
-    if _large(new, old):
-        found, warnings = await asyncio.to_thread(settle, context, resource, new, old, sub=sub)
-    else:
-        found, warnings = settle(context, resource, new, old, sub=sub)
-    if found:
-        raise errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
-    for text in warnings:
+    judge = functools.partial(settle, context, resource, new, old, sub=sub)
+    if not (await asyncio.to_thread(judge) if _large(new) else judge()):
+        raise await asyncio.to_thread(refusal, context, resource, new, old, sub=sub)
+    for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
 
 
@@ -146,24 +145,48 @@ def _context(services: Services, call: Call) -> Context:
     return Context(gates=services.gates, namespace_labels=labels)
 
 
-def _large(new: Object, old: Object | None) -> bool:
+def _large(new: Object) -> bool:
     try:
-        return len(orjson.dumps((new, old))) > LARGE
+        return len(orjson.dumps(new)) > LARGE
     except TypeError:
         return True  # deeper, or with longer numbers, than it writes
 
 
-def settle(
-    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
-) -> tuple[FieldErrors, list[str]]:
-    """Prepares `new` and checks it, once: (what is wrong with it, what to warn of). `old` is None on create."""
+def settle(context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None) -> bool:
+    """Prepares `new` and says whether it may be stored. Each check runs once. `old` is None on create."""
     if old is None:
         prepare_create(context, resource, new)
-        found = creation_errors(context, resource, new)
     else:
         prepare_update(context, resource, new, old, sub=sub)
-        found = update_errors(context, resource, new, old, sub=sub)
-    return found, [] if found else list(resource.warnings(context, new, old))
+    return _acceptable(context, resource, new, old, sub=sub)
+
+
+def _acceptable(
+    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
+) -> bool:
+    by_rule = old is None or (sub is None and resource.rechecks_metadata)
+    checks = (names.path_segment_name, _name_rule(resource)) if by_rule else (names.path_segment_name,)
+    if not meta.is_acceptable(new, old, namespaced=resource.namespaced, name_checks=checks):
+        return False
+    return next(_own_errors(context, resource, new, old, sub=sub), None) is None
+
+
+def _name_rule(resource: Resource) -> meta.NameCheck:
+    return resource.name_check or names.subdomain_name
+
+
+def _own_errors(
+    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
+) -> Iterator[FieldError]:
+    """What the kind has to say beside the metadata."""
+    if sub is not None:
+        yield from sub.validate(context, new, old)
+        return
+    if old is None or resource.validate_shape_on_update:
+        yield from validate.validate(context, resource.shape, new, old)
+    if old is not None:
+        yield from validate.validate_update(resource.shape, new, old)
+    yield from resource.validate(context, new, old)
 
 
 def prepare_create(context: Context, resource: Resource, obj: Object) -> None:
@@ -222,12 +245,20 @@ def restore(new: dict[str, Any], old: dict[str, Any], name: str) -> None:
         new.pop(name, None)
 
 
+def refusal(
+    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
+) -> StatusError:
+    """422 with everything that is wrong with an object that may not be stored."""
+    found = (
+        creation_errors(context, resource, new) if old is None else update_errors(context, resource, new, old, sub=sub)
+    )
+    return errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
+
+
 def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldErrors:
     """The strategy's check of a new object; only if it passes, the generic check of metadata."""
-    rule = resource.name_check or names.subdomain_name
-    found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=rule)
-    found += validate.validate(resource.shape, obj)
-    found += resource.validate(context, obj, None)
+    found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=_name_rule(resource))
+    found += _own_errors(context, resource, obj, None, sub=None)
     return found or _generic_errors(resource, obj)
 
 
@@ -245,14 +276,7 @@ def update_errors(
     found = _generic_errors(resource, new)
     found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
     found += meta.validate_object_meta_update(new, old)
-    if sub is not None:
-        found += sub.validate(context, new, old)
-        return found
-    if resource.rechecks_metadata:
-        rule = resource.name_check or names.subdomain_name
-        found += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=rule)
-    if resource.validate_shape_on_update:
-        found += validate.validate(resource.shape, new)
-    found += validate.validate_update(resource.shape, new, old)
-    found += resource.validate(context, new, old)
+    if sub is None and resource.rechecks_metadata:
+        found += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=_name_rule(resource))
+    found += _own_errors(context, resource, new, old, sub=sub)
     return found

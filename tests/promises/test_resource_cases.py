@@ -18,7 +18,7 @@ from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.schema import canonical, defaults, strict
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.resource import Object, Resource
+from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.verbs import lifecycle
 from tests.promises import resource_table
 from tests.promises.resource_table import Case, Expected
@@ -72,12 +72,23 @@ def run(resource: Resource, case: Case) -> tuple[Object, list[FieldError], list[
         base = new["metadata"].get("generateName")
         if base and not new["metadata"].get("name"):
             new["metadata"]["name"] = f"{base}x7k2p"
-        return new, *lifecycle.settle(context, resource, new, None, sub=None)
+        return judged(context, resource, new, None)
     old = stored(resource, case)
     for name in ("resourceVersion", "uid", "creationTimestamp", "generation"):
         lifecycle.restore(new["metadata"], old["metadata"], name)
     sub = resource.subresource("status") if case.operation == "status" else None
-    return new, *lifecycle.settle(context, resource, new, old, sub=sub)
+    return judged(context, resource, new, old, sub=sub)
+
+
+def judged(
+    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None = None
+) -> tuple[Object, list[FieldError], list[str]]:
+    """The verdict that a write waits for, and the words that it is told when that was no."""
+    if lifecycle.settle(context, resource, new, old, sub=sub):
+        return new, [], list(resource.warnings(context, new, old))
+    if old is None:
+        return new, lifecycle.creation_errors(context, resource, new), []
+    return new, lifecycle.update_errors(context, resource, new, old, sub=sub), []
 
 
 def matches(error: FieldError, expected: Expected) -> bool:

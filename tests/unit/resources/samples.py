@@ -48,7 +48,8 @@ def created(resource: Resource, sent: dict[str, Any]) -> tuple[Object, list[str]
     obj = decoded(resource, sent)
     context = context_of(resource)
     resource.prepare(context, obj, None)
-    return obj, [str(e) for e in (*validate.validate(resource.shape, obj), *resource.validate(context, obj, None))]
+    errors = (*validate.validate(context, resource.shape, obj, None), *resource.validate(context, obj, None))
+    return obj, [str(e) for e in errors]
 
 
 def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tuple[Object, list[str]]:
@@ -56,7 +57,7 @@ def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tu
     new, stored = decoded(resource, sent), decoded(resource, old)
     context = context_of(resource)
     resource.prepare(context, new, stored)
-    errors = validate.validate(resource.shape, new) if resource.validate_shape_on_update else []
+    errors = list(validate.validate(context, resource.shape, new, stored)) if resource.validate_shape_on_update else []
     errors += validate.validate_update(resource.shape, new, stored)
     errors += resource.validate(context, new, stored)
     return new, [str(e) for e in errors]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gate, Gates
 
 OLD, YOUNG, FOREIGN = Gate("Old", default=True), Gate("Young", default=False), Gate("Foreign", default=True)
@@ -19,9 +18,3 @@ def test_a_gate_that_nobody_declares_can_be_neither_switched_nor_asked_about() -
         Gates((OLD,), {"Foreign": True})
     with pytest.raises(KeyError):
         Gates((OLD,)).enabled(FOREIGN)
-
-
-def test_a_feature_of_several_gates_needs_all_of_them() -> None:
-    context = Context(gates=Gates((OLD, YOUNG)))
-    assert context.enabled(OLD)
-    assert not context.enabled(OLD, YOUNG)

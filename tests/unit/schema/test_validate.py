@@ -1,20 +1,33 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apimachinery.fieldpath import ROOT, FieldErrors
+from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.schema import shapes, validate, verdict
-from tests.unit.schema.gadget import GADGET, SPEC
+from apiserver.schema.context import Context
+from apiserver.schema.featuregate import Gate, Gates
+from apiserver.schema.types import Field, Integer, ListOf, MapOf, Quantity, String, Struct
+from tests.unit.schema.gadget import GADGET, SPEC, no_x
 
 FINE: dict[str, Any] = {"owner": "o", "pool": {"rank": 1}, "raw": {}}
 
 
+GATE = Gate("Heavy", default=False)
+CONTEXT = Context(gates=Gates((GATE,)))
+
+
+def found(shape: Struct, new: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
+    return list(validate.validate(CONTEXT, shape, new, old))
+
+
 def errors(spec: dict[str, Any]) -> list[str]:
-    return [str(e) for e in validate.validate(GADGET, {"metadata": {}, "spec": {**FINE, **spec}})]
+    return [str(e) for e in found(GADGET, {"metadata": {}, "spec": {**FINE, **spec}})]
 
 
 def test_an_object_in_order_has_no_errors() -> None:
@@ -95,12 +108,11 @@ def test_errors_come_in_declared_order_members_before_the_structs_own_check() ->
 
 
 def test_an_absent_spec_is_an_empty_one() -> None:
-    found = [e.field for e in validate.validate(GADGET, {"metadata": {}})]
-    assert found == ["spec.owner", "spec.pool.rank", "spec.raw"]
+    assert [e.field for e in found(GADGET, {"metadata": {}})] == ["spec.owner", "spec.pool.rank", "spec.raw"]
 
 
 def test_a_shape_that_declares_nothing_is_always_in_order() -> None:
-    assert validate.validate(shapes.NODE_SELECTOR, {"nodeSelectorTerms": [{}]}) == []
+    assert found(shapes.NODE_SELECTOR, {"nodeSelectorTerms": [{}]}) == []
     assert verdict.test(shapes.NODE_SELECTOR) is None
 
 
@@ -141,12 +153,10 @@ SPECS = st.fixed_dictionaries(
 
 @given(SPECS | SPECS.map(lambda spec: FINE | spec))
 def test_the_verdict_agrees_with_the_report(spec: dict[str, Any]) -> None:
-    passes, report = verdict.test(SPEC), validate._reporter(SPEC)
+    passes, reader = verdict.test(SPEC), validate._reader(SPEC)
     assert passes is not None
-    assert report is not None
-    found = FieldErrors()
-    report(spec, ROOT, found)
-    assert passes(spec) is (not found)
+    assert reader is not None
+    assert passes(spec) is (next(reader(CONTEXT, spec, None, ROOT), None) is None)
 
 
 def changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
@@ -179,4 +189,88 @@ def test_only_immutable_members_refuse_a_change(new: dict[str, Any], old: dict[s
 
 
 def test_a_shape_without_immutable_members_allows_every_update() -> None:
-    assert validate.validate_update(shapes.CONDITION, {"type": "a"}, {"type": "b"}) == []
+    assert list(validate.validate_update(shapes.CONDITION, {"type": "a"}, {"type": "b"})) == []
+
+
+def not_heavier(context: Context, value: Any, old: Any, path: Path) -> Iterator[FieldError]:
+    if not context.enabled(GATE) and value.get("grams", 0) > (old or {}).get("grams", 0) > 0:
+        yield fieldpath.forbidden(path, "must not get heavier")
+
+
+LEVEL = Struct(name="Level", fields=[Field(name="of", number=1, type=String(check=no_x))])
+BOX = Struct(
+    name="Box",
+    fields=[
+        Field(name="name", number=1, type=String()),
+        Field(name="size", number=2, type=Quantity(), ratchets=True),
+        Field(name="levels", number=3, type=ListOf(LEVEL, max_items=2), ratchets=True),
+        Field(name="maker", number=4, type=String(), required=True, ratchets=True),
+        Field(name="grams", number=5, type=Integer()),
+    ],
+    rule=not_heavier,
+)
+SHELF = Struct(
+    name="Shelf",
+    fields=[
+        Field(name="boxes", number=1, type=ListOf(BOX, unique=lambda box: box.get("name", ""))),
+        Field(name="loose", number=2, type=ListOf(BOX)),
+        Field(name="named", number=3, type=MapOf(BOX)),
+        Field(name="best", number=4, type=BOX, inline=True),
+    ],
+)
+OLD_BOX = {"name": "a", "size": "1Ki", "levels": [{"of": "x"}], "grams": 5}
+"""With levels that are not in order, and without a maker."""
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "expected"),
+    [
+        ({"boxes": [OLD_BOX]}, None, ["boxes[0].levels[0].of", "boxes[0].maker"]),
+        ({"boxes": [OLD_BOX]}, {"boxes": []}, ["boxes[0].levels[0].of", "boxes[0].maker"]),
+        ({"boxes": [OLD_BOX]}, {"boxes": [OLD_BOX]}, []),
+        ({"boxes": [{**OLD_BOX, "size": "1024"}]}, {"boxes": [{"name": "b"}, OLD_BOX]}, []),
+        ({"boxes": [{**OLD_BOX, "name": "b"}]}, {"boxes": [OLD_BOX]}, ["boxes[0].levels[0].of", "boxes[0].maker"]),
+        ({"boxes": [{**OLD_BOX, "levels": [{"of": "xx"}]}]}, {"boxes": [OLD_BOX]}, ["boxes[0].levels[0].of"]),
+        ({"loose": [OLD_BOX]}, {"loose": [OLD_BOX]}, ["loose[0].levels[0].of", "loose[0].maker"]),
+        ({"named": {"k": OLD_BOX}}, {"named": {"k": OLD_BOX}}, []),
+        ({"named": {"k": OLD_BOX}}, {"named": {"j": OLD_BOX}}, ["named[k].levels[0].of", "named[k].maker"]),
+        ({"levels": [{"of": "x"}]}, {"levels": [{"of": "x"}]}, []),
+        ({"levels": [{"of": "x"}]}, {"levels": []}, ["levels[0].of"]),
+    ],
+)
+def test_what_is_stored_already_is_not_judged_again_where_the_shape_says_so(
+    new: dict[str, Any], old: dict[str, Any] | None, expected: list[str]
+) -> None:
+    assert [e.field for e in found(SHELF, {"maker": "m", **new}, old)] == expected
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        ({"grams": 5}, []),
+        ({"grams": 6}, ["boxes[0]", "named[k]", ""]),
+    ],
+)
+def test_a_rule_sees_what_is_stored_at_its_place(new: dict[str, int], expected: list[str]) -> None:
+    box, old = {"name": "a", "maker": "m", **new}, {"name": "a", "maker": "m", "grams": 5}
+    shelf = {"boxes": [box], "named": {"k": box}, **box}
+    assert [e.field for e in found(SHELF, shelf, {"boxes": [old], "named": {"k": old}, **old})] == expected
+    assert found(SHELF, shelf) == []
+
+
+def test_a_rule_sees_the_context() -> None:
+    box, old = {"maker": "m", "grams": 6}, {"maker": "m", "grams": 5}
+    for on in (False, True):
+        context = Context(gates=Gates((GATE,), {"Heavy": on}))
+        assert bool(list(validate.validate(context, BOX, box, old))) is not on
+
+
+def test_errors_are_looked_for_one_by_one() -> None:
+    def never(value: Any, path: Path) -> Iterator[FieldError]:
+        if value != "fine":
+            yield fieldpath.invalid(path, value, "the first")
+            raise AssertionError("nobody asked for a second")
+
+    shape = Struct(name="Row", fields=[Field(name="texts", number=1, type=ListOf(String(check=never)))])
+    row = {"texts": ["fine", "bad", "worse"]}
+    assert str(next(validate.validate(CONTEXT, shape, row, None))) == 'texts[1]: Invalid value: "bad": the first'
