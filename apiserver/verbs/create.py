@@ -9,7 +9,6 @@ from typing import Any
 
 from apiserver.apimachinery import errors, meta, names, options
 from apiserver.apimachinery.options import CreateOptions
-from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists
 from apiserver.storage.store import Write
@@ -46,11 +45,11 @@ async def create(services: Services, call: Call) -> Any:
 async def new_object(services: Services, call: Call, obj: Object, wanted: CreateOptions) -> bytes:
     """Commits `obj` under its own name or a generated one; its body."""
     lifecycle.wipe_system_metadata(obj)
-    lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
+    await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
     given = obj["metadata"].get("name", "")
     step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None)
     obj = await step.mutate(obj)
-    lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=True)
+    await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=True)
     metadata = obj["metadata"]
     metadata["creationTimestamp"] = meta.rfc3339(services.now())
     metadata["uid"] = services.new_uid()
@@ -72,7 +71,7 @@ async def _commit(services: Services, call: Call, obj: Object, step: admit.Step,
     stated = _stated_version(obj)
     if stated and not dry_run:
         raise errors.raw("resourceVersion should not be set on objects to be created")
-    value = canonical.encode(call.resource.stored.shape, obj)
+    value = await lifecycle.encoded(call.resource.stored, obj)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     with failures.translated(call.info):
         entry = await call.store.commit(write, dry_run=dry_run)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import orjson
 
@@ -24,6 +24,8 @@ from apiserver.schema.types import Struct
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key
+
+Result = TypeVar("Result")
 
 KEPT_BY_STATUS = (
     "deletionTimestamp",
@@ -47,7 +49,9 @@ DUPLICATE_OWNERS_LATER = (
 )
 
 LARGE = 32 << 10
-"""Objects whose JSON is longer than this many bytes are prepared and checked in a thread."""
+"""Objects whose JSON is longer than this many bytes are prepared, checked and encoded in threads."""
+MANY_OWNERS = 1000
+"""More owner references than these are compared in a thread."""
 
 
 def key_of(call: Call, name: str) -> Key:
@@ -88,9 +92,10 @@ def check_name(call: Call, obj: Object) -> None:
         raise errors.bad_request(f"the name of the object ({stated}) does not match the name on the URL ({wanted})")
 
 
-def dedup_owners(obj: Object, warnings: Warnings, *, after_admission: bool) -> None:
+async def dedup_owners(obj: Object, warnings: Warnings, *, after_admission: bool) -> None:
     """Repeated owner references go, with a warning."""
-    uids = meta.dedup_owner_references(obj)
+    many = len(meta.metadata(obj).get("ownerReferences") or ()) > MANY_OWNERS
+    uids = await _worked(functools.partial(meta.dedup_owner_references, obj), in_thread=many)
     if uids:
         text = DUPLICATE_OWNERS_LATER if after_admission else DUPLICATE_OWNERS
         warnings.add(text.format(", ".join(uids)))
@@ -132,10 +137,19 @@ async def check_update(services: Services, call: Call, new: Object, old: Object,
 async def _check(services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None) -> None:
     resource, context = call.resource.stored, _context(services, call)
     judge = functools.partial(settle, context, resource, new, old, sub=sub)
-    if not (await asyncio.to_thread(judge) if _large(new) else judge()):
+    if not await _worked(judge, in_thread=_large(new)):
         raise await asyncio.to_thread(refusal, context, resource, new, old, sub=sub)
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
+
+
+async def encoded(resource: Resource, obj: Object) -> bytes:
+    """The object as it is stored."""
+    return await _worked(functools.partial(canonical.encode, resource.shape, obj), in_thread=_large(obj))
+
+
+async def _worked(work: Callable[[], Result], *, in_thread: bool) -> Result:
+    return await asyncio.to_thread(work) if in_thread else work()
 
 
 def _context(services: Services, call: Call) -> Context:

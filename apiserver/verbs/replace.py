@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import UpdateOptions
-from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Subresource
 from apiserver.storage.errors import Moved
 from apiserver.storage.store import Write
@@ -54,14 +53,14 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     new = await order.change(live)
     if order.preconditioned:
         _check_uid(call, live.key, new, old)
-    lifecycle.dedup_owners(new, warnings, after_admission=False)
+    await lifecycle.dedup_owners(new, warnings, after_admission=False)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old)
     new = await step.mutate(new)
-    lifecycle.dedup_owners(new, warnings, after_admission=True)
+    await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
     await lifecycle.check_update(services, call, new, old, sub=order.sub)
     await step.validate(new)
-    value = canonical.encode(resource.shape, new)
+    value = await lifecycle.encoded(resource, new)
     if _finished(new, old):
         return await _remove(call, order, live, value)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
