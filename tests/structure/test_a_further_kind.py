@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.fixtures import example_kind
+
 TESTS = (
     "tests/structure/test_kinds.py",
     "tests/unit/discovery",
@@ -27,29 +27,17 @@ TESTS = (
 SECONDS = 300
 
 
-def example() -> str:
-    """The module of docs/kinds.md."""
-    found = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "kinds.md").read_text(), re.DOTALL)
-    assert found is not None
-    return found.group(1)
-
-
-def in_the_house(module: str) -> str:
-    """As the page says: `RESOURCE = Resource(…)` instead of the list. The group is the operator's."""
-    head, _, declaration = module.partition("RESOURCES = [\n")
-    inside = declaration.rpartition("]")[0]
-    return f"{head}RESOURCE = {inside.strip()}\n".replace('        group="harbour.example.com",\n', "")
-
-
 @pytest.mark.timeout(SECONDS)
 def test_a_kind_of_two_fields_is_one_file_and_no_other_changes(tmp_path: pathlib.Path) -> None:
     tree = tmp_path / "sluice"
     tree.mkdir()
     for folder in ("apiserver", "tests", "docs", "manifests", "certs"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "results", ".*"))
+        shutil.copytree(
+            example_kind.ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__", "results", ".*")
+        )
     for file in ("pyproject.toml", "README.md", "Makefile"):
-        shutil.copy(ROOT / file, tree)
-    (tree / "apiserver" / "resources" / "ship.py").write_text(in_the_house(example()))
+        shutil.copy(example_kind.ROOT / file, tree)
+    (tree / "apiserver" / "resources" / "ship.py").write_text(example_kind.in_the_house())
     environ = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
 

@@ -1,0 +1,153 @@
+"""The package of docs/kinds.md, built and installed, served by `sluice dev --kinds` and used with kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tests.e2e.conftest import Kubectl
+from tests.e2e.controlplane import kubectl as real_kubectl
+from tests.fixtures import example_kind
+from tests.fixtures.example_kind import GROUP
+from tests.fixtures.server import DevServer
+from tests.fixtures.valkey import Server
+
+HOUSE = "/apis/resource.sluice.dev/v1"
+SHIPS = f"/apis/{GROUP}/v1/namespaces/default/ships"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Where the package is installed."""
+    return example_kind.installed(tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture(scope="module")
+def server(site: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """On a folder that was used without the package before."""
+    data = tmp_path_factory.mktemp("harbour") / "data"
+    environ = {"PYTHONPATH": str(site)}
+    with DevServer(data, environ=environ) as without:
+        assert without.request("GET", SHIPS).status == 404
+        without.request("POST", f"{HOUSE}/deviceclasses", {"metadata": {"name": "kept"}, "spec": {}})
+    with DevServer(data, "--kinds", "harbour", environ=environ) as running:
+        yield running
+
+
+@pytest.fixture
+def emptied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A store in which nothing was ever made."""
+    server = Server(tmp_path_factory.mktemp("v"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def kubectl(server: DevServer, tmp_path: pathlib.Path) -> Kubectl:
+    def run(*words: str, stdin: str = "", check: bool = True, **environ: str) -> subprocess.CompletedProcess[str]:
+        return real_kubectl.run(
+            *words, kubeconfig=server.kubeconfig, home=tmp_path, stdin=stdin, check=check, **environ
+        )
+
+    return run
+
+
+def manifest(name: str, **spec: object) -> str:
+    document = yaml.safe_load(example_kind.manifest())
+    document["metadata"]["name"] = name
+    document["spec"] |= spec
+    return str(yaml.safe_dump(document))
+
+
+def test_a_folder_that_was_used_without_the_package_goes_on_with_it(server: DevServer) -> None:
+    assert server.request("GET", f"{HOUSE}/deviceclasses/kept").status == 200
+    assert server.request("GET", SHIPS).json["items"] == []
+    assert server.request("GET", "/readyz").status == 200
+
+
+def test_the_object_of_the_page_is_created_and_shown(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=example_kind.manifest())
+
+    ship = json.loads(kubectl("get", "sh/argo", "-o", "json").stdout)
+    assert (ship["apiVersion"], ship["kind"]) == (f"{GROUP}/v1", "Ship")
+    assert ship["spec"] == {"captain": "jason", "crew": 1}
+    header, row = kubectl("get", "ships").stdout.splitlines()
+    assert (header.split(), row.split()[0]) == (["NAME", "AGE"], "argo")
+    kubectl("delete", "ship", "argo")
+    assert "No resources found" in kubectl("get", "ships").stderr
+
+
+def test_apply_patch_and_label_work_as_for_any_kind(kubectl: Kubectl) -> None:
+    assert "created" in kubectl("apply", "-f", "-", stdin=manifest("applied")).stdout
+    assert "unchanged" in kubectl("apply", "-f", "-", stdin=manifest("applied")).stdout
+    assert "configured" in kubectl("apply", "-f", "-", stdin=manifest("applied", crew=50)).stdout
+    kubectl("patch", "ship", "applied", "--type", "merge", "-p", '{"spec":{"captain":"medea"}}')
+    kubectl("label", "ship", "applied", "sea=black")
+    shown = kubectl("get", "ships", "-l", "sea=black", "--field-selector", "spec.captain=medea", "-o", "name").stdout
+    assert shown == f"ship.{GROUP}/applied\n"
+    assert kubectl("get", "ship", "applied", "-o", "jsonpath={.spec.crew}").stdout == "50"
+    kubectl("delete", "ship", "applied")
+
+
+def test_what_the_shape_forbids_is_refused_in_upstreams_words(kubectl: Kubectl) -> None:
+    wrong = kubectl("create", "-f", "-", stdin=manifest("wrong", captain=""), check=False)
+    assert 'The Ship "wrong" is invalid: spec.captain: Required value' in wrong.stderr
+    strict = kubectl("create", "-f", "-", stdin=manifest("wrong", sails=3), check=False)
+    assert 'unknown field "spec.sails"' in strict.stderr
+
+
+def test_discovery_and_explain_know_the_kind(kubectl: Kubectl) -> None:
+    (row,) = kubectl("api-resources", f"--api-group={GROUP}", "--no-headers").stdout.splitlines()
+    assert row.split() == ["ships", "sh", f"{GROUP}/v1", "true", "Ship"]
+    explained = kubectl("explain", "ship.spec").stdout
+    assert "What a ship is meant to be." in explained
+    assert "captain\t<string> -required-" in explained
+
+
+def test_a_watch_sees_what_happens(server: DevServer) -> None:
+    before = server.request("GET", SHIPS).json["metadata"]["resourceVersion"]
+    ship = {"metadata": {"name": "watched"}, "spec": {"captain": "jason"}}
+    assert server.request("POST", SHIPS, ship).status == 201
+    assert server.request("DELETE", f"{SHIPS}/watched").status == 200
+
+    seen = server.request("GET", f"{SHIPS}?watch=1&resourceVersion={before}&timeoutSeconds=1").text
+
+    events = [json.loads(line) for line in seen.splitlines()]
+    assert [(e["type"], e["object"]["kind"]) for e in events] == [("ADDED", "Ship"), ("DELETED", "Ship")]
+
+
+def test_the_store_gets_a_place_for_kinds_that_come_later(site: pathlib.Path, emptied: Server) -> None:
+    def sluice(*words: str) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "PYTHONPATH": str(site), "SLUICE_REDIS_URL": emptied.url}
+        command = [sys.executable, "-m", "apiserver", "store", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ, check=False)
+
+    assert sluice("init").returncode == 0
+    missing = sluice("check", "--kinds", "harbour")
+    assert missing.returncode == 1
+    assert f"{GROUP}/ships" in missing.stdout
+    added = sluice("init", "--kinds", "harbour").stdout
+    assert f"{GROUP}/ships: created" in added
+    assert "resource.sluice.dev/resourceslices: already there" in added
+    assert sluice("check", "--kinds", "harbour").returncode == 0
+    assert f"{GROUP}/ships: epoch" in sluice("info", "--kinds", "harbour").stdout
+
+
+def test_a_package_that_cannot_be_served_ends_the_start_with_code_2(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "broken.py").write_text("RESOURCES = ['ships']\n")
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "apiserver", "dev", "--data-dir", str(tmp_path / "data"), "--kinds", "broken"]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[0] == "sluice: --kinds: broken: RESOURCES[0] is not a Resource"
+    assert not (tmp_path / "data").exists()
