@@ -13,14 +13,12 @@ from typing import Any
 from apiserver import metrics
 from apiserver.storage import functions
 from apiserver.storage.errors import Unavailable
-from apiserver.storage.functions import Lost
+from apiserver.storage.functions import Foreign, Lost
 from apiserver.storage.lineage import Link, Session
 from apiserver.storage.replica import Replica
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
 from apiserver.watchcache.errors import StorageError
-
-FOREIGN = "the log belongs to another server process"
 
 
 class _Round:
@@ -83,16 +81,17 @@ class Barrier:
             if isinstance(reply, StorageError):
                 raise reply
             head = functions.found(reply)
+            if head[4] != b"1":
+                raise Foreign
         except StorageError as error:
             if isinstance(error, Lost):
                 self._replica.lost(str(error))
+            elif isinstance(error, Foreign):
+                session.give_up(str(error))
             self._fail(round_, Unavailable(str(error)))
             return
         last = keys.revision(head[2])
-        if head[4].decode() != session.run_id:
-            session.give_up(FOREIGN)
-            self._fail(round_, Unavailable(FOREIGN))
-        elif self._replica.filled and self._replica.applied >= last:
+        if self._replica.filled and self._replica.applied >= last:
             self._pass(round_)
         elif round_.waiters:
             round_.number = self._replica.progress.wait(last, partial(self._pass, round_))

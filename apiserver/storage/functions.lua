@@ -2,21 +2,38 @@
 -- The ten functions of the store, schema 1. Names carry the version, so that sl2_* can be loaded beside them.
 --
 -- KEYS (all functions): 1 objects (hash)  2 revisions (hash: "<id> <token> <uid>")  3 log (stream)  4 meta (hash)  5 epochs (hash)
---   meta: epoch, last, floor, owner, schema, init, count, bytes, raised
+--   meta: epoch, last, floor, schema, init, count, bytes, raised
 --   log:  k key, t type (0 create, 1 update, 2 delete, 9 fence), m previous ID of the object, p previous ID of the log,
 --         w writer token, v new value (not on delete), o old value (not on create, not when it is long)
 -- A function that fails midway is not rolled back: everything is checked first, and XADD, the only write that may be refused
 -- (OOM, MISCONF, NOREPLICAS, an epoch that has passed), comes before all others. IDs stay strings: a Lua number holds 53 bits.
--- Answers start with a word. {'LOST', why}: the resource's keys are not (all) there, nothing was done.
+-- Answers start with a word. {'LOST', why}: the resource's keys are not (all) there, nothing was done. {'FOREIGN', last}: the log does
+-- not end where this process has left it, nothing was done; `fence` first.
+--
+-- Who may write. A process goes on only with a log that it has left as it is: `left` remembers in the process's own memory, which no
+-- restart, replication, restore or reload brings back, the last ID that this process gave out. A process that was started, promoted
+-- or synchronised from another has no memory of the log; one whose data were replaced under it remembers another end. Both refuse
+-- every write until `fence` has started an epoch of their own. So an ID is never given out twice, whoever has not noticed yet.
+--
+-- An epoch is a moment in 65536ths of a second since EPOCH_ZERO. `fence` takes the highest of the stored one, the highest that its
+-- caller has met, and now; and goes on from there by a random step that the caller draws (docs/storage.md).
 
 local OLD_VALUE_LIMIT = 262144          -- a longer old value is left out of the log; the floor rises to that entry instead
-local N_LIMIT = 4294967296 - 1048576    -- n must stay below 2^32: past this the epoch is raised, which continues the log
-local EPOCH_ZERO = 1735689600           -- 2025-01-01T00:00:00Z
+local N_LIMIT = 65536 - 1024            -- n must stay below 2^16: past this the epoch is raised, which continues the log
+local EPOCH_ZERO = 1735689600000        -- 2025-01-01T00:00:00Z in ms
+local EPOCHS_PER_MS = 65.536
 local TRIM_STEP = 5000                  -- entries removed by one call of floor
+
+-- init marker of a log -> the last ID that this process gave out there
+local left = {}
 
 local function now_ms()
   local t = redis.call('TIME')
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+
+local function clock_epoch()
+  return math.floor((now_ms() - EPOCH_ZERO) * EPOCHS_PER_MS)
 end
 
 local function int(number)
@@ -37,28 +54,30 @@ end
 
 -- The state that a write starts from, or nil and the reason why there is none.
 local function open(keys)
-  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'count', 'bytes')
+  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'count', 'bytes', 'init')
   if not m[1] then return nil, 'no meta' end
   local count = tonumber(m[3])
   if redis.call('HLEN', keys[2]) ~= count then return nil, 'revisions do not match the count' end
   if redis.call('HLEN', keys[1]) ~= count then return nil, 'objects do not match the count' end
-  return { epoch = m[1], last = m[2], count = count, bytes = tonumber(m[4]) }
+  return { epoch = m[1], last = m[2], count = count, bytes = tonumber(m[4]), init = m[5] }
 end
 
 -- Appends the entry that starts a new epoch. Returns nil when the log is gone, an error table when XADD was refused.
-local function start_epoch(keys, state, epoch, owner)
+local function start_epoch(keys, state, epoch, starter)
   local id = redis.pcall('XADD', keys[3], 'NOMKSTREAM', int(epoch) .. '-*',
-    'k', '', 't', '9', 'm', '-', 'p', state.last, 'w', owner)
+    'k', '', 't', '9', 'm', '-', 'p', state.last, 'w', starter)
   if not id then return nil end
   if type(id) == 'table' then return id end
   local _, n = split(state.last)
   redis.call('HSET', keys[5], state.epoch, int(n))
-  redis.call('HSET', keys[4], 'epoch', int(epoch), 'owner', owner, 'last', id)
+  redis.call('HSET', keys[4], 'epoch', int(epoch), 'last', id)
   state.epoch, state.last = int(epoch), id
+  left[state.init] = id
   return id
 end
 
 -- One put or delete; `settle` must follow. The answer is a table whose first member is a word, or an error table.
+-- A deletion takes 'old' for `uid` when its caller wants to be told the value that it deleted.
 local function change(keys, state, kind, key, expected, token, uid, value)
   local row = redis.call('HGET', keys[2], key)
   local id, old
@@ -105,6 +124,7 @@ local function change(keys, state, kind, key, expected, token, uid, value)
     redis.call('HDEL', keys[2], key)
     state.bytes = state.bytes - #old
     state.count = state.count - 1
+    if uid == 'old' then return { 'OK', new, old } end
   end
   return { 'OK', new }
 end
@@ -113,13 +133,16 @@ end
 local function settle(keys, state)
   if not state.changed then return end
   redis.call('HSET', keys[4], 'last', state.last, 'count', int(state.count), 'bytes', int(state.bytes))
+  left[state.init] = state.last
   if state.floor then redis.call('HSET', keys[4], 'floor', state.floor) end
 end
 
--- What must hold before a write: the log is there, the writer's epoch is the current one, its time has not passed.
+-- What must hold before a write: the log is there and as this process left it, the writer's epoch is the current one, its time
+-- has not passed.
 local function admit(keys, epoch, deadline)
   local state, why = open(keys)
   if not state then return nil, { 'LOST', why } end
+  if left[state.init] ~= state.last then return nil, { 'FOREIGN', state.last } end
   if state.epoch ~= epoch then return nil, { 'EPOCH', state.epoch } end
   local now = now_ms()
   if now > tonumber(deadline) then return nil, { 'LATE', int(now) } end
@@ -129,16 +152,13 @@ end
 -- Raises the epoch when n is about to leave its 32 bits: writers get EPOCH next, readers see an ordinary fence entry.
 local function roll_over(keys, state)
   local epoch, n = split(state.last)
-  if n < N_LIMIT then return end
-  local now = math.floor(now_ms() / 1000) - EPOCH_ZERO
-  local owner = redis.call('HGET', keys[4], 'owner')
-  start_epoch(keys, state, math.max(epoch + 1, now), owner)
+  if n >= N_LIMIT then start_epoch(keys, state, epoch + 1, '-') end
 end
 
 -- put
 --   ARGV    epoch, deadline (ms of the server's clock), key, expected ('-' absent, an ID, '*' anything), token, uid, value
 --   returns {'OK', id} | {'DUP', id} (this token's write is the current one) | {'EXISTS', id, value} | {'CONFLICT', id, value}
---           | {'NOTFOUND'} | {'EPOCH', current} | {'LATE', now ms} | {'LOST', why}
+--           | {'NOTFOUND'} | {'EPOCH', current} | {'LATE', now ms} | {'FOREIGN', last} | {'LOST', why}
 local function put(keys, args)
   local state, refusal = admit(keys, args[1], args[2])
   if not state then return refusal end
@@ -149,20 +169,22 @@ local function put(keys, args)
 end
 
 -- del: allowed when memory is full, so that operators can dig themselves out
---   ARGV    epoch, deadline, key, expected (an ID, '*' anything), token
---   returns {'OK', id} | {'CONFLICT', id, value} | {'NOTFOUND'} | {'EPOCH', current} | {'LATE', now ms} | {'LOST', why}
+--   ARGV    epoch, deadline, key, expected (an ID, '*' anything), token, 'old' or '-'
+--   returns {'OK', id} or, asked for 'old', {'OK', id, value} | {'CONFLICT', id, value} | {'NOTFOUND'}
+--           | {'EPOCH', current} | {'LATE', now ms} | {'FOREIGN', last} | {'LOST', why}
 local function del(keys, args)
   local state, refusal = admit(keys, args[1], args[2])
   if not state then return refusal end
-  local answer = change(keys, state, 'del', args[3], args[4], args[5])
+  local answer = change(keys, state, 'del', args[3], args[4], args[5], args[6])
   settle(keys, state)
   roll_over(keys, state)
   return answer
 end
 
 -- batch: up to 64 changes, each with its own entry and its own answer
---   ARGV    epoch, deadline, then per change: 'put'|'del', key, expected, token, uid, value ('' for del)
---   returns {'OK', answer, answer, …} with the answers of put and del | {'EPOCH', current} | {'LATE', now ms} | {'LOST', why}
+--   ARGV    epoch, deadline, then per change: 'put'|'del', key, expected, token, uid (of del: 'old' or '-'), value ('' for del)
+--   returns {'OK', answer, answer, …} with the answers of put and del
+--           | {'EPOCH', current} | {'LATE', now ms} | {'FOREIGN', last} | {'LOST', why}
 local function batch(keys, args)
   if (#args - 2) % 6 ~= 0 or #args > 2 + 64 * 6 then return redis.error_reply('ERR sl1_batch takes up to 64 changes') end
   local state, refusal = admit(keys, args[1], args[2])
@@ -184,17 +206,19 @@ end
 
 -- head: the barrier
 --   ARGV    epoch (optional): one that the caller knows
---   returns {'OK', epoch, last, floor, owner, count, bytes, now ms, n at which the given epoch was fenced ('' if it was not), init, schema}
+--   returns {'OK', epoch, last, floor, '1' if this process may write else '0', count, bytes, now ms,
+--           n at which the given epoch was fenced ('' if it was not), init, schema}
 --           | {'LOST', why}
 local function head(keys, args)
-  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'floor', 'owner', 'count', 'bytes', 'init', 'schema')
+  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'floor', 'count', 'bytes', 'init', 'schema')
   if not m[1] then return { 'LOST', 'no meta' } end
   if redis.call('EXISTS', keys[3]) == 0 then return { 'LOST', 'no log' } end
-  local count = tonumber(m[5])
+  local count = tonumber(m[4])
   if redis.call('HLEN', keys[2]) ~= count then return { 'LOST', 'revisions do not match the count' } end
   if redis.call('HLEN', keys[1]) ~= count then return { 'LOST', 'objects do not match the count' } end
+  local own = left[m[6]] == m[2] and '1' or '0'
   local fenced = args[1] and redis.call('HGET', keys[5], args[1]) or ''
-  return { 'OK', m[1], m[2], m[3], m[4], m[5], m[6], int(now_ms()), fenced, m[7], m[8] }
+  return { 'OK', m[1], m[2], m[3], own, m[4], m[5], int(now_ms()), fenced, m[6], m[7] }
 end
 
 -- range: log entries in order
@@ -264,17 +288,16 @@ local function digest(keys, args)
   return { 'OK', found[1], last, rows }
 end
 
--- fence: a server process that never owned this log takes it over under a new epoch
---   ARGV    run_id that the caller observed, highest epoch that it has seen
+-- fence: this process takes the log over under a new epoch, unless the log is its own and no lower than what the caller has met
+--   ARGV    a name for this process, the highest epoch of this log that the caller has met, a random step (at least 1)
 --   returns {'OK', epoch, last, '1' if a new epoch was started else '0'} | {'LOST', why}
 local function fence(keys, args)
-  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'owner')
+  local m = redis.call('HMGET', keys[4], 'epoch', 'last', 'init')
   if not m[1] then return { 'LOST', 'no meta' } end
-  if m[3] == args[1] then return { 'OK', m[1], m[2], '0' } end
-  local state = { epoch = m[1], last = m[2] }
-  local now = math.floor(now_ms() / 1000) - EPOCH_ZERO
-  local epoch = math.max(tonumber(m[1]) + 1, tonumber(args[2]) + 1, now)
-  local id = start_epoch(keys, state, epoch, args[1])
+  local stored, met = tonumber(m[1]), tonumber(args[2])
+  if left[m[3]] == m[2] and stored >= met then return { 'OK', m[1], m[2], '0' } end
+  local state = { epoch = m[1], last = m[2], init = m[3] }
+  local id = start_epoch(keys, state, math.max(stored, met, clock_epoch()) + tonumber(args[3]), args[1])
   if not id then return { 'LOST', 'no log' } end
   if type(id) == 'table' then return id end
   return { 'OK', state.epoch, id, '1' }
@@ -349,7 +372,7 @@ local function floor(keys, args)
 end
 
 -- init: the explicit first install of one resource
---   ARGV    run_id of the server, schema, a marker that names this installation
+--   ARGV    a name for this process, schema, a marker that names this installation, a random step (at least 1)
 --   returns {'OK', id} | {'EXISTS', init marker, schema} | {'HALF', key, key, …}: these are there although others are not
 local function init(keys, args)
   local there = {}
@@ -364,11 +387,12 @@ local function init(keys, args)
     table.insert(there, 1, 'HALF')
     return there
   end
-  local epoch = int(math.max(1, math.floor(now_ms() / 1000) - EPOCH_ZERO))
+  local epoch = int(math.max(0, clock_epoch()) + tonumber(args[4]))
   local id = redis.pcall('XADD', keys[3], epoch .. '-*', 'k', '', 't', '9', 'm', '-', 'p', '-', 'w', args[1])
   if type(id) == 'table' then return id end
-  redis.call('HSET', keys[4], 'epoch', epoch, 'last', id, 'floor', id, 'owner', args[1], 'schema', args[2], 'init', args[3],
+  redis.call('HSET', keys[4], 'epoch', epoch, 'last', id, 'floor', id, 'schema', args[2], 'init', args[3],
     'count', '0', 'bytes', '0', 'raised', '0')
+  left[args[3]] = id
   return { 'OK', id }
 end
 

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import math
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -40,6 +41,9 @@ NAMES = tuple(
 BATCH_CHANGES = 64
 """`sl1_batch` takes so many."""
 
+EPOCH_STEPS = 1 << 20
+"""At most 16 seconds of epochs (docs/storage.md says what they are for)."""
+
 _KEY_COUNT = 5
 
 
@@ -49,6 +53,13 @@ class Lost(Unavailable):
 
 class Rejected(Unavailable):
     """The server answered, or was never asked: nothing was executed."""
+
+
+class Foreign(Rejected):
+    """The log does not end where the server process has left it, or below what was told: it must be taken over first."""
+
+    def __init__(self) -> None:
+        super().__init__("the log is not the one that this server process has left")
 
 
 class Disconnected(StorageError):
@@ -281,6 +292,7 @@ class Mutation(NamedTuple):
     """`-`: must be absent; an ID."""
     token: bytes
     uid: bytes
+    """Of a delete: `old` asks for the value that is deleted."""
     value: bytes | None
 
 
@@ -291,7 +303,7 @@ class Commands:
         self.keys = RedisKeys.of(resource)
         self.log = self.keys.log.encode()
         self._put = self._call("sl1_put", arguments=7)
-        self._del = self._call("sl1_del", arguments=5)
+        self._del = self._call("sl1_del", arguments=6)
         self._batch = self._call("sl1_batch", arguments=0).partition(b"\r\n")[2]
         self.head = self._call("sl1_head", arguments=0, read=True)
 
@@ -305,9 +317,9 @@ class Commands:
     def change(self, epoch: bytes, deadline: bytes, change: Mutation) -> bytes:
         key, expected, token, uid, value = change
         if value is None:
-            return b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            return b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
                 self._del, len(epoch), epoch, len(deadline), deadline, len(key), key, len(expected), expected,
-                len(token), token,
+                len(token), token, len(uid), uid,
             )  # fmt: skip
         return (
             b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
@@ -346,13 +358,19 @@ class Commands:
         return self._with("sl1_digest", cursor, count, read=True)
 
     def fence(self, run_id: str, highest_epoch: int) -> bytes:
-        return self._with("sl1_fence", run_id, highest_epoch)
+        """`highest_epoch`: of this log, that the caller has ever met."""
+        return self._with("sl1_fence", run_id, highest_epoch, _step())
 
     def floor(self, wanted: Revision, *, least_ms: int, keep: int) -> bytes:
         return self._with("sl1_floor", keys.stream_id(wanted), least_ms, keep)
 
     def init(self, run_id: str, marker: str) -> bytes:
-        return self._with("sl1_init", run_id, SCHEMA, marker)
+        return self._with("sl1_init", run_id, SCHEMA, marker, _step())
+
+
+def _step() -> int:
+    """How far an epoch that is about to begin lies above all that is known: who knows nothing of another takeover draws another."""
+    return 1 + secrets.randbelow(EPOCH_STEPS)
 
 
 # ----------------------------------------------------------------------------------------------------------------- answers
@@ -362,7 +380,8 @@ class Head(NamedTuple):
     epoch: int
     last: Revision
     floor: Revision
-    owner: str
+    own: bool
+    """The server process has left the log as it is, and may write to it."""
     objects: int
     size: int
     """Bytes of all stored values."""
@@ -406,11 +425,19 @@ def found(reply: list[Any]) -> list[Any]:
 
 
 def head(reply: list[Any]) -> Head:
-    _, epoch, last, floor_, owner, count, size, now, fenced, marker, schema = found(reply)
+    _, epoch, last, floor_, own, count, size, now, fenced, marker, schema = found(reply)
     return Head(
-        int(epoch), keys.revision(last), keys.revision(floor_), owner.decode(), int(count), int(size), int(now),
+        int(epoch), keys.revision(last), keys.revision(floor_), own == b"1", int(count), int(size), int(now),
         int(fenced) if fenced else None, marker.decode(), schema.decode(),
     )  # fmt: skip
+
+
+def own_head(reply: list[Any]) -> Head:
+    """Raises Foreign when nothing must be believed of what the head says."""
+    answer = head(reply)
+    if not answer.own:
+        raise Foreign
+    return answer
 
 
 def range_(reply: list[Any]) -> Range:

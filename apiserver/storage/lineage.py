@@ -1,9 +1,9 @@
-"""Whose log is this: preflight, the owner check and fence on every new connection, what old connections may still do, and the
-administrator's three commands.
+"""Whose log is this: preflight, the takeover on every new connection, what old connections may still do, and the administrator's
+three commands.
 
-A server process is known by its run_id. The log names the process that may be written to (`owner`); a process that is not it was
-restarted or promoted, and takes the log over under a new, higher epoch before anything is written or read through it. So no
-revision ever names two changes, and writers that still hold the old epoch are refused.
+A server process goes on only with a log that it has left as it is (`functions.lua`, docs/storage.md). Any other it takes over under
+a new, higher epoch, before anything is written or read through it. So no revision ever names two changes, and writers that still hold
+the old epoch are refused.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class ServerClock:
 
 @dataclass(slots=True)
 class Session:
-    """Connections to one server process that owns the logs. When one of them breaks, all are given up and made anew."""
+    """Connections to one server process whose own the logs are. When one of them breaks, all are given up and made anew."""
 
     run_id: str
     clock: ServerClock
@@ -264,9 +264,10 @@ class Link:
 
 
 async def open_session(
-    options: StoreOptions, commands: Mapping[str, Commands], *, highest_epoch: int, first: bool
+    options: StoreOptions, commands: Mapping[str, Commands], *, epochs: dict[str, int], first: bool
 ) -> Session:
-    """Connect, look at everything, take the logs over if their owner is another process.
+    """Connect, look at everything, take over the logs that the server process has not left as they are, or that are older than
+    what was met before: `epochs` holds the highest epoch that was ever met of each resource's log, and is kept so.
 
     `first` (nothing was served from memory yet): any finding refuses. Later only a server that is no primary does; the rest is
     for the session's user to heed, who goes on reading. Raises Rejected, Disconnected, Failed.
@@ -277,7 +278,7 @@ async def open_session(
             opened.append(await Connection.open(options, "sluice-reads"))
             opened.append(await Connection.open(options, "sluice-writes"))
             opened.append(await Connection.open(options, "sluice-bulk"))
-            return await _verified(options, commands, opened, highest_epoch=highest_epoch, first=first)
+            return await _verified(options, commands, opened, epochs=epochs, first=first)
         except BaseException:
             for connection in opened:
                 await connection.close("not used")
@@ -291,7 +292,7 @@ async def _verified(
     commands: Mapping[str, Commands],
     opened: Sequence[Connection],
     *,
-    highest_epoch: int,
+    epochs: dict[str, int],
     first: bool,
 ) -> Session:
     reads, writes, bulk = opened
@@ -308,7 +309,7 @@ async def _verified(
         raise Rejected("; ".join(refusals))
     clock = ServerClock(asyncio.get_running_loop())
     session = Session(run_id, clock, reads, writes, bulk, found.heads, refusals, found.missing)
-    await _take_over(session, commands, highest_epoch)
+    await _take_over(session, commands, epochs)
     return session
 
 
@@ -318,14 +319,15 @@ def check_same_server(info_text: bytes, run_id: str) -> None:
         raise Rejected("the store's address leads to different servers")
 
 
-async def _take_over(session: Session, commands: Mapping[str, Commands], highest_epoch: int) -> None:
+async def _take_over(session: Session, commands: Mapping[str, Commands], epochs: dict[str, int]) -> None:
     for resource, head in list(session.heads.items()):
         session.clock.heard(head.now_ms)
-        if head.owner == session.run_id:
-            continue
-        fence = functions.fence(await session.reads.call(commands[resource].fence(session.run_id, highest_epoch)))
-        session.fenced = True
-        session.heads[resource] = head._replace(epoch=fence.epoch, last=fence.last, owner=session.run_id)
+        highest = epochs.get(resource, 0)
+        if not head.own or head.epoch < highest:
+            fence = functions.fence(await session.reads.call(commands[resource].fence(session.run_id, highest)))
+            session.fenced = session.fenced or fence.started
+            head = session.heads[resource] = head._replace(epoch=fence.epoch, last=fence.last, own=True)
+        epochs[resource] = max(highest, head.epoch)
 
 
 async def rule_out(session: Session, suspects: set[tuple[str, int]], deadline: int) -> None:

@@ -21,7 +21,7 @@ from apiserver.storage.log import RawEntry, Record
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, IndexFunc, Key, Revision, splice
-from apiserver.watchcache.hub import Hub
+from apiserver.watchcache.hub import Hub, Watcher
 from apiserver.watchcache.mvcc import Diverged, Index
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 MARKS = 32
 """Parts of the retention time in which the floor moves."""
 
+EPOCHS_AHEAD = keys.epoch_at(86_400_000) - keys.epoch_at(0)
+"""An epoch may begin that much ahead of the store's clock: that is a day, for takeovers in quick succession and clocks that are off."""
 SPARE = 64
 SILENT_SECONDS = 2 * log.BLOCK_MS / 1000
 
@@ -85,6 +87,8 @@ class Replica:
         self.hub = Hub(self.index, clock=clock)
         self.progress = Progress()
         self.epoch = b"0"
+        self.highest_epoch = 0
+        """Of all that this process may have told anybody, whichever server showed it."""
         self.marker = ""
         self.fault: str | None = None
         self.filled = False
@@ -141,6 +145,7 @@ class Replica:
 
     def acknowledged(self, revision: Revision) -> None:
         self._acknowledged = max(self._acknowledged, revision)
+        self.highest_epoch = max(self.highest_epoch, keys.parts(revision)[0])
 
     # Filling and giving up
 
@@ -154,7 +159,7 @@ class Replica:
         self.filled = self.ever_filled = True
         self.installed.set()
         self.wants_filling.clear()
-        self.epoch = b"%d" % keys.parts(filled.applied)[0]
+        self._go_on_in(keys.parts(filled.applied)[0])
         self.marker = filled.head.marker
         self.seen_from = filled.head.floor
         self._last = keys.stream_id(filled.applied).encode()
@@ -163,6 +168,10 @@ class Replica:
         for token, entry in filled.tokens:
             self._seen(token, entry)
         self.progress.reached(filled.applied)
+
+    def _go_on_in(self, epoch: int) -> None:
+        self.epoch = b"%d" % epoch
+        self.highest_epoch = max(self.highest_epoch, epoch)
 
     def rebuild(self, reason: str, detail: str) -> None:
         """What is held cannot be followed on: end all watches cleanly, and ask to be filled anew."""
@@ -183,10 +192,12 @@ class Replica:
             logger.error("the store lost its data", extra={"resource": self.resource, "detail": reason})
             self.fault = f"the store lost its data: {reason}"
 
-    def meet(self, head: Head, *, known: Revision) -> None:
-        """A head from a server that owns the log: at the start of a session, when data came back, and now and then.
+    def meet(self, head: Head, *, known: Revision, ahead: Sequence[Watcher] = ()) -> None:
+        """A head from a process whose own the log is: at the start of a session, when data came back, and now and then.
 
-        `known` is what was applied when it was asked for: the log may have brought more meanwhile.
+        `known` is what was applied when it was asked for: the log may have brought more meanwhile. `ahead` are the watches that
+        waited for versions to come at that moment. One whose epoch lies above the store's, and could have begun by now, was told
+        by a server that is no part of this lineage: whatever anybody may be told is in the log before.
         """
         self.fault = None
         if not self.filled:
@@ -197,8 +208,10 @@ class Replica:
             self._count_lost(head.last)
             self.rebuild("lineage", f"the store ends at {keys.stream_id(head.last)}, before {keys.stream_id(known)}")
         else:
-            self.epoch = b"%d" % max(head.epoch, int(self.epoch))
+            self._go_on_in(max(head.epoch, int(self.epoch)))
             self.raise_floor(head.floor)
+            latest = keys.epoch_at(head.now_ms) + EPOCHS_AHEAD
+            self.hub.expire(w for w in ahead if head.epoch < keys.parts(w.start)[0] <= latest)
             self._notice_silence(head.last)
 
     def _notice_silence(self, last: Revision) -> None:
@@ -239,8 +252,10 @@ class Replica:
     def _apply(self, record: Record) -> None:
         kind, revision = record.kind, record.revision
         if kind == log.FENCE:
+            ended = self.index.applied
             self.index.advance(revision)
-            self.epoch = b"%d" % keys.parts(revision)[0]
+            self.hub.fenced(ended, revision)
+            self._go_on_in(keys.parts(revision)[0])
             return
         held = self.index.get(record.key)
         if held is not None and keys.stream_id(held.revision).encode() != record.previous:

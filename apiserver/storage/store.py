@@ -28,7 +28,6 @@ from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
 from apiserver.turnstile import Turnstile
-from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice
 from apiserver.watchcache.errors import Future, StorageError
 from apiserver.watchcache.hub import Sink, Watcher
@@ -195,6 +194,8 @@ class Stores(Mapping[str, Store]):
         self._boot_id = boot_id
         self._rng = rng
         self._link = Link()
+        self._epochs: dict[str, int] = {}
+        """The highest epoch ever met of each resource's log, whichever server showed it."""
         self._writer = Writer(options, boot_id=boot_id, loop=loop)
         self._replicas = {
             name: Replica(name, index_func, options=options, clock=loop.time, seen=self._writer.seen)
@@ -291,10 +292,11 @@ class Stores(Mapping[str, Store]):
             await session.close(reason)
 
     async def _open(self) -> Session:
-        highest = max(keys.parts(replica.applied)[0] for replica in self._replicas.values())
+        for name, replica in self._replicas.items():
+            self._epochs[name] = max(self._epochs.get(name, 0), replica.highest_epoch)
         commands = {name: replica.commands for name, replica in self._replicas.items()}
         first = not all(replica.ever_filled for replica in self._replicas.values())
-        return await lineage.open_session(self._options, commands, highest_epoch=highest, first=first)
+        return await lineage.open_session(self._options, commands, epochs=self._epochs, first=first)
 
     def _down(self, reason: str) -> None:
         if reason != STOPPING and (self._link.session is not None or self._link.reason != reason):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from apiserver import metrics
 from apiserver.storage import functions, lineage
 from apiserver.storage.errors import Initializing
-from apiserver.storage.functions import Disconnected, Lost, Rejected
+from apiserver.storage.functions import Disconnected, Foreign, Lost, Rejected
 from apiserver.storage.lineage import MEMORY_HEADROOM, Link, Session
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Replica
@@ -79,18 +79,18 @@ class Upkeep:
 
     async def look(self, session: Session) -> None:
         """Ask where all logs are now. Raises what ends a session."""
-        asked = [(replica, replica.applied) for replica in self._replicas.values()]
-        replies = await asyncio.gather(*(session.reads.call(replica.commands.head) for replica, _ in asked))
-        for (replica, known), reply in zip(asked, replies, strict=True):
+        asked = [(replica, replica.applied, replica.hub.ahead()) for replica in self._replicas.values()]
+        replies = await asyncio.gather(*(session.reads.call(replica.commands.head) for replica, *_ in asked))
+        for (replica, known, ahead), reply in zip(asked, replies, strict=True):
             try:
-                head = functions.head(reply)
+                head = functions.own_head(reply)
             except Lost as lost:
                 replica.lost(str(lost))
                 continue
-            if head.owner != session.run_id:
-                raise Disconnected("the log belongs to another server process")
+            if head.epoch < replica.highest_epoch:
+                raise Foreign  # an older log, or one that was installed anew: it must be raised above what was told
             session.clock.heard(head.now_ms)
-            replica.meet(head, known=known)
+            replica.meet(head, known=known, ahead=ahead)
 
     async def care(self, session: Session) -> None:
         """Everything that is due, one after the other, for ever."""

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from apiserver import metrics
 from apiserver.storage import functions, lineage
 from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, Unavailable
-from apiserver.storage.functions import Commands, Disconnected, Failed, Lost, Mutation, Rejected
+from apiserver.storage.functions import Commands, Disconnected, Failed, Foreign, Lost, Mutation, Rejected
 from apiserver.storage.lineage import Session
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache import keys
@@ -81,7 +81,7 @@ class Pending:
     """One write on its way."""
 
     __slots__ = (
-        "acked", "acked_at", "alone", "attempts", "born", "change", "deadline", "doubtful", "future", "lane", "since", "write",
+        "acked", "acked_at", "alone", "attempts", "born", "change", "deadline", "deleted", "doubtful", "future", "lane", "since", "write",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +101,8 @@ class Pending:
         self.acked: Revision | None = None
         self.acked_at = 0.0
         self.doubtful = False
+        self.deleted: Entry | None = None
+        """Of a deletion: what it expects to delete, from memory or as the store tells it."""
 
 
 class Lane:
@@ -172,9 +174,15 @@ class Writer:
         self._sequence += 1
         token = b"%b.%d" % (self._boot_id, self._sequence)
         expected = keys.stream_id(write.expected).encode() if write.expected else b"-"
-        change = Mutation(write.key.encode(), expected, token, write.uid.encode() or b"-", write.value)
+        uid, held = write.uid.encode() or b"-", None
+        if write.value is None:
+            held = lane.log.current(write.key)
+            if held is None or held.revision != write.expected:
+                uid, held = b"old", None  # this memory is behind: what is deleted is asked for
+        change = Mutation(write.key.encode(), expected, token, uid, write.value)
         future: asyncio.Future[Entry] = self._loop.create_future()
         pending = Pending(lane, write, change=change, future=future, born=self._loop.time())
+        pending.deleted = held
         self._waiting[token] = pending
         self._enqueue(pending)
         return pending.future
@@ -264,6 +272,8 @@ class Writer:
         word = answer[0]
         lane, write = pending.lane, pending.write
         if word in (b"OK", b"DUP"):
+            if len(answer) > 2:
+                pending.deleted = lane.log.entry(write.key, write.expected, answer[2])
             self._acknowledged(pending, keys.revision(answer[1]))
         elif word == b"EXISTS":
             self._fail(pending, KeyExists(lane.log.entry(write.key, keys.revision(answer[1]), answer[2])))
@@ -276,6 +286,10 @@ class Writer:
             self._again(pending, "the store's clock moved")
         elif word == b"EPOCH":
             self._stalled(session, pending)
+        elif word == b"FOREIGN":
+            foreign = Foreign()
+            session.give_up(str(foreign))
+            self._fail(pending, foreign)
         elif word == b"LOST":
             lane.log.lost(answer[1].decode())
             self._fail(pending, Lost(f"the store lost its data: {answer[1].decode()}"))
@@ -321,7 +335,7 @@ class Writer:
     # The epoch
 
     def _stalled(self, session: Session, pending: Pending) -> None:
-        """Somebody raised the epoch. When the owner is still our server, the new one is ours too."""
+        """Somebody raised the epoch. While the log is the server process's own, the new one is ours too."""
         lane = pending.lane
         lane.stalled.append(pending)
         if len(lane.stalled) == 1:
@@ -332,9 +346,7 @@ class Writer:
         try:
             if isinstance(reply, StorageError):
                 raise reply
-            head = functions.head(reply)
-            if head.owner != session.run_id:
-                raise Rejected("the log belongs to another server process")
+            head = functions.own_head(reply)
         except StorageError as error:
             for pending in stalled:
                 self._fail(pending, Unavailable(str(error)))
@@ -381,7 +393,7 @@ class Writer:
         for lane in {pending.lane for pending in doubtful}:
             mine = [pending for pending in doubtful if pending.lane is lane]
             try:
-                head = functions.head(await session.reads.call(lane.log.commands.head))
+                head = functions.own_head(await session.reads.call(lane.log.commands.head))
             except Lost as error:
                 lane.log.lost(str(error))
                 self._give_up(mine, str(error))
@@ -425,8 +437,7 @@ class Writer:
         assert revision is not None
         if write.value is not None:
             return pending.lane.log.entry(write.key, revision, write.value)
-        last = pending.lane.log.current(write.key)
-        return last.at(revision) if last is not None else None
+        return pending.deleted.at(revision) if pending.deleted is not None else None
 
     def _give_up(self, doubtful: Iterable[Pending], reason: str) -> None:
         for pending in doubtful:

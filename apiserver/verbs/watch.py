@@ -101,15 +101,20 @@ async def _start(call: Call, wanted: ListOptions) -> Start:
 
 
 async def _run(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadline: float) -> None:
+    try:
+        await _serve(call, sink, start, bookmarks=bookmarks, deadline=deadline)
+    except Compacted as e:
+        refusal = errors.expired(f"too old resource version: {e.revision} ({e.floor})")
+        await sink.stream.write(sink.encoder.error(refusal))
+
+
+async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadline: float) -> None:
+    """Raises Compacted, at once or once it is known, when the start names no state."""
     time = asyncio.get_running_loop().time
     try:
         watcher = call.store.watch(
             after=start.after, scope=sink.chosen.scope, sink=sink, bookmarks=bookmarks, deadline=deadline
         )
-    except Compacted as e:
-        refusal = errors.expired(f"too old resource version: {e.revision} ({e.floor})")
-        await sink.stream.write(sink.encoder.error(refusal))
-        return
     except Initializing:
         return  # memory was given up since the headers went out: a clean end, as for every running watch
     try:

@@ -10,7 +10,7 @@ from typing import NewType
 from apiserver.watchcache.encodings import Encodings
 
 Revision = NewType("Revision", int)
-"""`epoch << 32 | n`; the resourceVersion on the wire. 0 names no revision."""
+"""`epoch << 16 | n`; the resourceVersion on the wire. 0 names no revision."""
 
 Key = NewType("Key", str)
 """`namespace/name`, or `name` for cluster-scoped objects."""

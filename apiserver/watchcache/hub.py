@@ -7,6 +7,7 @@ The ring of `mvcc.Index` is the only queue. A watcher is a position in it, and i
        ▲                                                     │
        └─────────── its sink says False: buffer full ────────┘
     any state ── close(), end_all() ──► ENDED        BEHIND ── left the ring, or 30 s without a pull ──► DROPPED
+    any state ── fenced(), expire() ──► EXPIRED
 
 - BEHIND: the watcher's own task pulls events and sends them, with its client's backpressure. The hub does nothing for it.
 - In step: the task sleeps in `wait()`. The pump, one task for all, calls `sink.event` for each event, synchronously.
@@ -26,6 +27,8 @@ it belong to the ring, events above it to the pump:
 5. One round ends before the next begins, and rounds are taken from the ring in order.
 6. A watch may start above the horizon: at a state that the pump has not reached, or in the future. It has nothing to pull and may
    join, but is `early`: it becomes a candidate when a round begins whose event is above its start.
+7. A start in the future is a promise that the log has to keep. When an epoch begins, every start between its beginning and the end
+   of the one before names a state that was lost, or never was: that watch is EXPIRED.
 
 Slices. The pump hands over until SLICE_SECONDS have passed, then lets the loop run; a round may take many slices. All moves above
 happen between two awaits, so a slice's end is the only moment at which other tasks can see the hub.
@@ -40,7 +43,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -77,6 +80,7 @@ class Wake(Enum):
 
     BEHIND = "behind"
     ENDED = "ended"
+    EXPIRED = "expired"
     DROPPED = "dropped"
 
 
@@ -98,6 +102,8 @@ class Watcher:
                 ... send them, awaiting the client ...
             if watcher.join() and await watcher.wait() is not Wake.BEHIND:
                 return                                  # ENDED or DROPPED: close the stream cleanly
+
+    `pull` and `wait` raise Compacted when the version that the watch started from turned out to name no state.
 
     `wake`, `mark` and the others are the hub's to write.
     """
@@ -139,7 +145,8 @@ class Watcher:
     def pull(self, limit: int = 256) -> Sequence[Event]:
         """The next events of the scope, fewer when they are large. Empty: nothing found so far; `join()` says whether all is seen.
 
-        Raises Dropped when the hub has given the watcher up, or does so now because the ring does not reach back to its position.
+        Raises Dropped when the hub has given the watcher up, or does so now because the ring does not reach back to its position;
+        Compacted when the watch turned out to start from no state.
         """
         return self.hub.pull(self, limit)
 
@@ -148,13 +155,15 @@ class Watcher:
         return self.hub.join(self)
 
     async def wait(self) -> Wake:
-        """Sleeps while in step."""
+        """Sleeps while in step. Raises Compacted when the watch turned out to start from no state."""
         while self.wake is None:
             self.waiter = asyncio.get_running_loop().create_future()
             try:
                 await self.waiter
             finally:
                 self.waiter = None
+        if self.wake is Wake.EXPIRED:
+            raise self.hub.compacted(self)
         return self.wake
 
     def close(self) -> None:
@@ -184,6 +193,9 @@ class Hub:
         self._behind: dict[Watcher, None] = {}
         self._early: dict[Watcher, None] = {}
         self._early_low = _NEVER  # not above the lowest mark among them
+        self._ahead: dict[
+            Watcher, None
+        ] = {}  # in whatever state: those whose start the log had not reached, when last looked at
         self._in_step: dict[Route, dict[Watcher, None]] = {}
         # The pump.
         self._pumped = index.applied
@@ -232,6 +244,8 @@ class Hub:
         watcher = Watcher(self, after, scope=scope, sink=sink, deadline=deadline)
         self._watchers[watcher] = None
         self._behind[watcher] = None
+        if after > self._index.applied:
+            self._ahead[watcher] = None
         if bookmarks:
             self._schedule(watcher, self._clock())
         return watcher
@@ -239,6 +253,8 @@ class Hub:
     def pull(self, watcher: Watcher, limit: int) -> Sequence[Event]:
         if watcher.wake is Wake.DROPPED:
             raise Dropped("the watch was given up")
+        if watcher.wake is Wake.EXPIRED:
+            raise self.compacted(watcher)
         if watcher.wake is not Wake.BEHIND:
             return ()
         watcher.pulled = self._clock()
@@ -270,7 +286,25 @@ class Hub:
         if watcher in self._watchers:
             self._leave(watcher, Wake.ENDED)
 
+    def compacted(self, watcher: Watcher) -> Compacted:
+        return Compacted(watcher.start, self._index.floor)
+
     # For the store
+
+    def ahead(self) -> list[Watcher]:
+        """Watches that wait for a version which the log has not reached."""
+        return [watcher for watcher in self._ahead if watcher.start > self._index.applied]
+
+    def fenced(self, ended: Revision, begun: Revision) -> None:
+        """The index has advanced from `ended`, the end of an epoch, to `begun`, the beginning of the next."""
+        self.expire(watcher for watcher in self._ahead if ended < watcher.start < begun)
+        self._ahead = {watcher: None for watcher in self._ahead if watcher.start > begun}
+
+    def expire(self, watchers: Iterable[Watcher]) -> None:
+        """These start from no state of this log, and will be told so."""
+        for watcher in list(watchers):
+            if watcher in self._watchers:
+                self._leave(watcher, Wake.EXPIRED)
 
     def publish(self, event: Event) -> None:
         """The index has applied `event`: let the pump know. With nobody to tell, it is told already."""
@@ -429,6 +463,7 @@ class Hub:
         watcher.mark = watcher.position
         self._detach(watcher)
         del self._watchers[watcher]
+        self._ahead.pop(watcher, None)
         if watcher.bucket is not None:
             del self._buckets[watcher.bucket][watcher]
             watcher.bucket = None

@@ -78,12 +78,12 @@ def assert_agreement(server: Server, *stores: Store) -> None:
 class Watch:
     """A client that watches for ever: it resumes where it was told of something last, and fails on a 410."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, after: Revision | None = None) -> None:
         self.store = store
-        self.position = store.applied
+        self.position = store.applied if after is None else after
         self.told: list[tuple[Revision, EventType, str]] = []
         self.resumed = 0
-        self._task = asyncio.create_task(self._run())
+        self.task = asyncio.create_task(self._run())
 
     def event(self, event: Event) -> bool:
         assert event.revision > self.position
@@ -115,10 +115,10 @@ class Watch:
                 return
 
     async def stop(self) -> None:
-        if self._task.done():
-            self._task.result()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        if self.task.done():
+            self.task.result()
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
 
 
 async def create(store: Store, name: str, text: str = "") -> Revision:
@@ -507,7 +507,7 @@ async def test_a_store_that_is_installed_anew_ends_watches_and_names_none_of_the
     with pytest.raises(Compacted):
         store.view_at(revision)
     with pytest.raises(Compacted):
-        await watch._task
+        await watch.task
     assert watch.told == []
     assert await create(store, "new") > revision
 
@@ -542,7 +542,7 @@ async def test_lost_writes_are_counted_and_their_revisions_never_come_again(own_
     assert store.view_at(kept).get("kept") is not None
     assert await create(store, "lost0") > max(lost)
     with pytest.raises(Compacted):
-        await watch._task
+        await watch.task
     assert_agreement(own_server, store)
 
 
@@ -626,7 +626,7 @@ async def test_a_library_that_is_gone_stops_writes_until_it_is_loaded_again(own_
     assert store.view().count() == 1
     await install(own_server, THINGS)
     await eventually(lambda: stores.store_state() is None)
-    await create(store, "b")
+    await create_patiently(store, "b")
     assert_agreement(own_server, store)
 
 

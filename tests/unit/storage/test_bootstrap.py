@@ -47,7 +47,9 @@ class Source:
 
     async def fence(self) -> Revision:
         self.count += 1
-        reply = functions.fence(await self.connection.call(self.commands.fence(f"run {self.count}", 0)))
+        reply = functions.fence(
+            await self.connection.call(self.commands.fence(f"run {self.count}", int(self.epoch) + 1))
+        )
         self.epoch = b"%d" % reply.epoch
         return reply.last
 

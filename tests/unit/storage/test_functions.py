@@ -14,14 +14,14 @@ import pytest_asyncio
 from redis._parsers.base import BaseParser
 
 from apiserver.serving import pki
-from apiserver.storage import functions, log
+from apiserver.storage import functions, lineage, log
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Connection, Disconnected, Failed, Lost, Mutation, Rejected, pack
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.proxy import Proxy
-from tests.fixtures.valkey import Server, eventually, install
+from tests.fixtures.valkey import Server, eventually, forget, install
 
 LATE = b"99999999999999"
 
@@ -135,6 +135,18 @@ async def test_a_deletion_leaves_its_last_value_in_the_log_and_nothing_else(
     assert shared_server("EXISTS", library.commands.keys.objects, library.commands.keys.revisions) == 0
 
 
+async def test_a_deletion_tells_what_it_deleted_when_it_is_asked_to(library: Library) -> None:
+    for batch in (False, True):
+        _, first = await library.put("a", b"one")
+        change = Mutation(b"a", first, library.token(), b"old", None)
+        if batch:
+            command = library.commands.batch(library.epoch, LATE, [change])
+            word, _, value = (await library.connection.call(command))[1]
+        else:
+            word, _, value = await library.connection.call(library.commands.change(library.epoch, LATE, change))
+        assert (word, value) == (b"OK", b"one")
+
+
 async def test_a_create_of_what_exists_is_answered_with_it(library: Library) -> None:
     _, first = await library.put("a", b"one")
     assert await library.put("a", b"two") == [b"EXISTS", first, b"one"]
@@ -242,9 +254,15 @@ async def test_a_batch_of_too_many_changes_is_rejected(library: Library) -> None
 # ------------------------------------------------------------------------------------------------------------- fence, epochs
 
 
-async def test_a_fence_starts_a_higher_epoch_once_and_ends_the_one_before(library: Library) -> None:
+async def test_a_fence_starts_a_higher_epoch_once_and_ends_the_one_before(
+    library: Library, shared_server: Server
+) -> None:
     _, first = await library.put("a", b"one")
     old = int(library.epoch)
+    forget(shared_server)
+    assert not (await library.head()).own
+    assert await library.put("b", b"one") == [b"FOREIGN", first]
+    assert await library.delete("a", first) == [b"FOREIGN", first]
     fence = functions.fence(await library.connection.call(library.commands.fence("another process", 0)))
     assert fence.started
     assert fence.epoch > old
@@ -254,25 +272,80 @@ async def test_a_fence_starts_a_higher_epoch_once_and_ends_the_one_before(librar
     record = (await library.entries(first))[0]
     assert (record.kind, record.predecessor) == (log.FENCE, first)
     asked = functions.head(await library.connection.call(library.commands.head_of(old)))
-    assert (asked.owner, asked.fenced) == ("another process", keys.parts(keys.revision(first))[1])
+    assert (asked.own, asked.fenced) == (True, keys.parts(keys.revision(first))[1])
     assert functions.head(await library.connection.call(library.commands.head_of(old + 1_000_000))).fenced is None
     assert await library.put("b", b"one") == [b"EPOCH", b"%d" % fence.epoch]
 
 
 async def test_a_fence_rises_above_what_the_caller_has_seen(library: Library) -> None:
-    highest = int(library.epoch) + 1_000_000
+    """Also when the process may write: somebody was told of an epoch that this log knows nothing of."""
+    highest = int(library.epoch) + (1 << 30)
     fence = functions.fence(await library.connection.call(library.commands.fence("another process", highest)))
-    assert fence.epoch == highest + 1
+    assert highest < fence.epoch <= highest + functions.EPOCH_STEPS
 
 
-async def test_the_epoch_rises_by_itself_before_n_leaves_its_32_bits(library: Library, shared_server: Server) -> None:
+async def test_what_was_put_in_the_place_of_a_log_is_not_written_to(library: Library, shared_server: Server) -> None:
+    """The same process, the same connections, an older state: by whatever means it came there."""
+    await library.put("a", b"one")
+    names = library.commands.keys
+    older = {key: shared_server("DUMP", key) for key in names.all}
+    _, lost = await library.put("b", b"two")
+    for key, dump in older.items():
+        if dump is None:
+            shared_server("DEL", key)
+        else:
+            shared_server("RESTORE", key, 0, dump, "REPLACE")
+    assert (await library.put("c", b"three"))[0] == b"FOREIGN"
+    assert not (await library.head()).own
+    fence = functions.fence(await library.connection.call(library.commands.fence("run", 0)))
+    assert (fence.started, fence.last > keys.revision(lost)) == (True, True)
+
+
+async def test_two_databases_of_one_process_do_not_mix_up_their_logs(
+    library: Library, shared_server: Server, resource: str
+) -> None:
+    url = f"{shared_server.url}&db=5"
+    await lineage.init(StoreOptions(url=url), [resource])
+    other = await Connection.open(StoreOptions(url=url), "test")
+    beside = Library(other, resource)
+    await beside.begin()
+    for at in range(3):
+        assert (await library.put(f"k{at}", b"one"))[0] == b"OK"
+        assert (await beside.put(f"k{at}", b"one"))[0] == b"OK"
+    await other.close()
+
+
+@pytest.mark.parametrize("ahead", [0, 1 << 40])
+async def test_epochs_never_repeat_although_takeovers_know_nothing_of_each_other(
+    library: Library, shared_server: Server, ahead: int
+) -> None:
+    """Each starts from the same state, within the same moments, and is lost; also when the clock is far behind that state."""
+    start = int(library.epoch) + ahead
+    functions.fence(await library.connection.call(library.commands.fence("run", start)))
+    older = {key: shared_server("DUMP", key) for key in library.commands.keys.all}
+    epochs = set()
+    for _ in range(50):
+        shared_server("DEL", *older)
+        for key, dump in older.items():
+            if dump is not None:
+                shared_server("RESTORE", key, 0, dump)
+        forget(shared_server)
+        fence = functions.fence(await library.connection.call(library.commands.fence("run", 0)))
+        assert fence.epoch > start
+        epochs.add(fence.epoch)
+    assert len(epochs) == 50
+
+
+async def test_the_epoch_rises_by_itself_before_n_leaves_its_16_bits(library: Library) -> None:
     """The log goes on without a gap: readers see an ordinary fence entry, writers are told the new epoch."""
-    edge = b"%b-%d" % (library.epoch, (1 << 32) - (1 << 20) - 1)
-    last = keys.stream_id((await library.head()).last)
-    shared_server("XADD", library.commands.keys.log, edge, "k", "", "t", "9", "m", "-", "p", last, "w", "test")
-    shared_server("HSET", library.commands.keys.meta, "last", edge)
-    word, id_ = await library.put("a", b"one")
-    assert (word, keys.parts(keys.revision(id_))) == (b"OK", (int(library.epoch), (1 << 32) - (1 << 20)))
+    limit = (1 << 16) - (1 << 10)
+    id_ = b""
+    for first in range(0, limit, 64):
+        changes = [Mutation(b"a", b"*", library.token(), b"u", b"x") for _ in range(min(64, limit - first))]
+        reply = await library.connection.call(library.commands.batch(library.epoch, LATE, changes))
+        id_ = reply[-1][1]
+        assert first + 64 >= limit or (await library.head()).epoch == int(library.epoch)
+    assert keys.parts(keys.revision(id_)) == (int(library.epoch), limit)
     head = await library.head()
     assert head.epoch > int(library.epoch)
     assert head.last == keys.revision(f"{head.epoch}-0")
@@ -314,7 +387,7 @@ async def test_the_floor_never_takes_the_newest_entries(library: Library) -> Non
 
 async def test_the_newest_entries_are_counted_across_epochs(library: Library) -> None:
     ids = [(await library.put(f"k{at}", b"v"))[1] for at in range(4)]
-    fence = functions.fence(await library.connection.call(library.commands.fence("another", 0)))
+    fence = functions.fence(await library.connection.call(library.commands.fence("another", int(library.epoch) + 1)))
     library.epoch = b"%d" % fence.epoch
     newest = (await library.put("x", b"v"))[1]
     # Kept: the newest, the fence, and the last of the epoch before.
@@ -326,7 +399,7 @@ async def test_a_floor_that_names_a_lost_write_is_the_last_entry_that_survived(l
     """A replica may ask for what it had seen and the store lost. The floor must be an entry, or nobody could read on from it."""
     last = (await library.put("a", b"v"))[1]
     epoch = int(library.epoch)
-    functions.fence(await library.connection.call(library.commands.fence("another", 0)))
+    functions.fence(await library.connection.call(library.commands.fence("another", int(library.epoch) + 1)))
     assert (await raise_floor(library, b"%d-77" % epoch)).floor == keys.revision(last)
     assert not (await raise_floor(library, b"%d-0" % (epoch + 10**6))).raised
     unknown = await raise_floor(library, b"%d-0" % (epoch - 1))
@@ -340,7 +413,7 @@ async def test_a_floor_ahead_of_the_log_is_its_end(library: Library) -> None:
 
 async def test_epochs_below_the_floor_are_forgotten(library: Library) -> None:
     old = int(library.epoch)
-    fence = functions.fence(await library.connection.call(library.commands.fence("another", 0)))
+    fence = functions.fence(await library.connection.call(library.commands.fence("another", int(library.epoch) + 1)))
     library.epoch = b"%d" % fence.epoch
     newest = (await library.put("x", b"v"))[1]
     while (await raise_floor(library, newest)).more:
@@ -406,9 +479,9 @@ async def test_a_new_resource_starts_with_a_fence_that_is_its_floor(library: Lib
     head = await library.head()
     assert (head.objects, head.size, head.schema) == (0, 0, functions.SCHEMA)
     assert head.last == head.floor == keys.revision(f"{head.epoch}-0")
-    assert head.owner == shared_server.info("run_id")
+    assert head.own
     (record,) = await library.entries()
-    assert (record.kind, record.predecessor) == (log.FENCE, b"-")
+    assert (record.kind, record.predecessor, record.token) == (log.FENCE, b"-", shared_server.info("run_id").encode())
 
 
 async def test_init_leaves_what_is_there_and_refuses_what_is_half_there(
@@ -473,7 +546,7 @@ async def test_a_full_server_refuses_puts_and_takes_deletions(own_server: Server
     assert (await library.head()).objects == 1
     assert (await library.delete("a", first))[0] == b"OK"
     assert (await raise_floor(library, first)).raised
-    assert functions.fence(await connection.call(library.commands.fence("another", 0))).started
+    assert functions.fence(await connection.call(library.commands.fence("another", int(library.epoch) + 1))).started
     await connection.close()
 
 

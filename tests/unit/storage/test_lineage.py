@@ -12,8 +12,9 @@ from apiserver.storage.functions import Commands, Connection, Head, Lost, Reject
 from apiserver.storage.lineage import InitRefused
 from apiserver.storage.lineage import Server as Described
 from apiserver.storage.options import StoreOptions
+from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
-from tests.fixtures.valkey import Server, eventually, install
+from tests.fixtures.valkey import Server, eventually, forget, install
 
 OPTIONS = StoreOptions(url="unix:///none")
 GOOD = Described(
@@ -97,7 +98,7 @@ def test_a_clock_that_is_off_is_said() -> None:
 
 
 def test_a_resource_of_another_schema_is_refused() -> None:
-    head = Head(7, Revision(1), Revision(1), "run", 0, 0, 0, None, "marker", "2")
+    head = Head(7, Revision(1), Revision(1), True, 0, 0, 0, None, "marker", "2")
     assert "schema 2" in lineage.head_refusals("g/things", head)[0]
     assert "is not there" in lineage.head_refusals("g/things", Lost("no meta"))[0]
 
@@ -113,12 +114,15 @@ def test_the_library_is_known_by_its_code() -> None:
 # ----------------------------------------------------------------------------------------------------------------- sessions
 
 
-async def open_session(server: Server, *resources: str, highest: int = 0, first: bool = True) -> lineage.Session:
+async def open_session(
+    server: Server, *resources: str, epochs: dict[str, int] | None = None, first: bool = True
+) -> lineage.Session:
+    epochs = {} if epochs is None else epochs
     commands = {resource: Commands(resource) for resource in resources}
-    return await lineage.open_session(StoreOptions(url=server.url), commands, highest_epoch=highest, first=first)
+    return await lineage.open_session(StoreOptions(url=server.url), commands, epochs=epochs, first=first)
 
 
-async def test_the_owner_of_a_log_is_recognised(shared_server: Server, resource: str) -> None:
+async def test_a_log_that_its_process_has_left_as_it_is_is_gone_on_with(shared_server: Server, resource: str) -> None:
     await install(shared_server, resource)
     session = await open_session(shared_server, resource)
     assert not session.fenced
@@ -133,18 +137,32 @@ async def test_a_log_of_another_process_is_taken_over_under_a_higher_epoch(
 ) -> None:
     other = f"other.{resource}"
     await install(shared_server, resource, other)
-    shared_server("HSET", Commands(resource).keys.meta, "owner", "a process that is gone")
+    forget(shared_server)
     before = int(shared_server("HGET", Commands(resource).keys.meta, "epoch"))
-    session = await open_session(shared_server, resource, other, highest=before + 1000)
+    epochs = {resource: before + (1 << 30)}
+    session = await open_session(shared_server, resource, other, epochs=epochs)
     assert session.fenced
-    assert session.heads[resource].epoch == before + 1001
-    assert session.heads[resource].last == session.heads[resource].epoch << 32
-    assert session.heads[other].epoch < before + 1000
-    assert shared_server("HGET", Commands(resource).keys.meta, "owner").decode() == session.run_id
+    epoch = session.heads[resource].epoch
+    assert before + (1 << 30) < epoch
+    assert session.heads[resource].last == keys.revision(f"{epoch}-0")
+    assert session.heads[other].epoch < before + (1 << 30)
+    assert epochs == {resource: epoch, other: session.heads[other].epoch}
     await session.close("done")
-    again = await open_session(shared_server, resource, highest=before + 5000)
+    again = await open_session(shared_server, resource, epochs=epochs)
     assert not again.fenced
     await again.close("done")
+
+
+async def test_a_log_below_an_epoch_that_was_met_elsewhere_is_raised_above_it(
+    shared_server: Server, resource: str
+) -> None:
+    """A second primary was followed for a while: what it told lies above all that this log would tell."""
+    await install(shared_server, resource)
+    met = int(shared_server("HGET", Commands(resource).keys.meta, "epoch")) + 5
+    session = await open_session(shared_server, resource, epochs={resource: met})
+    assert session.fenced
+    assert session.heads[resource].epoch > met
+    await session.close("done")
 
 
 async def test_the_first_session_is_refused_for_what_is_missing_and_later_ones_are_not(
@@ -188,8 +206,8 @@ async def test_a_user_with_the_documented_rights_alone_can_do_everything(own_ser
     rights = [f"+{command}" for command in commands.split()]
     own_server("ACL", "SETUSER", "sluice", "reset", "on", ">pw", "~{sl:*", *rights)
     options = StoreOptions(url=own_server.url, username="sluice", password="pw")
-    own_server("HSET", Commands(resource).keys.meta, "owner", "a process that is gone")
-    session = await lineage.open_session(options, {resource: Commands(resource)}, highest_epoch=0, first=True)
+    forget(own_server)
+    session = await lineage.open_session(options, {resource: Commands(resource)}, epochs={}, first=True)
     library, epoch = Commands(resource), b"%d" % session.heads[resource].epoch
     change = functions.Mutation(b"a", b"-", b"t.1", b"u", b"{}")
     assert (await session.writes.call(library.change(epoch, b"99999999999999", change)))[0] == b"OK"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver.storage import log
+from apiserver.watchcache import keys
 
 
 def entry(*fields: bytes, id_: bytes = b"7-3") -> log.RawEntry:
@@ -17,7 +18,7 @@ HEAD = (b"k", b"ns/a", b"t", b"1", b"m", b"7-1", b"p", b"7-2", b"w", b"boot.1")
 def test_an_update_has_both_values() -> None:
     record = log.decode(entry(*HEAD, b"v", b"new", b"o", b"old"))
     assert record == log.Record(b"7-3", log.UPDATE, record.key, b"7-1", b"7-2", b"boot.1", b"new", b"old")
-    assert (record.key, record.revision, record.cut) == ("ns/a", 7 << 32 | 3, False)
+    assert (record.key, record.revision, record.cut) == ("ns/a", keys.revision("7-3"), False)
 
 
 def test_an_update_without_its_old_value_is_cut() -> None:

@@ -31,7 +31,7 @@ def rev(epoch: int, n: int) -> Revision:
 
 
 def head(last: Revision, *, marker: str = "marker", floor: Revision | None = None) -> Head:
-    return Head(keys.parts(last)[0], last, floor or rev(7, 0), "run", 0, 0, 1000, None, marker, "1")
+    return Head(keys.parts(last)[0], last, floor or rev(7, 0), True, 0, 0, 1000, None, marker, "1")
 
 
 class Fed:

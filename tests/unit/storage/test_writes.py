@@ -112,7 +112,7 @@ class FakeLog:
         self.faults.append(reason)
 
 
-HEAD = [b"OK", b"7", b"7-10", b"7-0", b"run", b"0", b"0", b"1000000", b"", b"marker", b"1"]
+HEAD = [b"OK", b"7", b"7-10", b"7-0", b"1", b"0", b"0", b"1000000", b"", b"marker", b"1"]
 
 
 class Stage:
@@ -179,7 +179,7 @@ async def test_one_write_is_a_put_and_several_of_one_turn_are_a_batch() -> None:
     batch = await stage.sent()
     assert batch.name == "sl1_batch"
     assert batch.tokens == [b"boot.2", b"boot.3", b"boot.4", b"boot.5"]
-    assert batch.arguments[-6:] == [b"del", b"e", b"7-11", b"boot.5", b"u", b""]
+    assert batch.arguments[-6:] == [b"del", b"e", b"7-11", b"boot.5", b"old", b""]
 
 
 async def test_writes_gather_while_enough_batches_are_under_way() -> None:
@@ -271,6 +271,20 @@ async def test_a_log_that_lags_is_not_waited_for_for_ever(word: bytes) -> None:
     assert (last.revision, last.body) == (R12 + 1, splice(value("gone"), R12 + 1))
 
 
+async def test_a_late_deletion_is_answered_with_what_was_deleted_however_old_memory_is() -> None:
+    """This replica's log is late: it holds an older state than the one that was deleted, or none."""
+    stage = Stage()
+    stage.log.held[Key("a")] = stage.log.entry(Key("a"), R11, value("a", "older"))
+    gone = [stage.commit("a", None, R12), stage.commit("b", None, R12)]
+    sent = await stage.sent()
+    assert sent.arguments[-8] == sent.arguments[-2] == b"old"
+    sent.answer([b"OK", [b"OK", b"7-13", value("a", "newer")], [b"OK", b"7-14", value("b", "newer")]])
+    stage.log.held[Key("a")] = stage.log.entry(Key("a"), keys.revision("7-15"), value("a", "another"))
+    stage.writer.sweep(stage.loop.time() + OPTIONS.lag_seconds + 0.1)
+    for name, future, revision in zip("ab", gone, (keys.revision("7-13"), keys.revision("7-14")), strict=True):
+        assert (await future).body == splice(value(name, "newer"), revision)
+
+
 async def test_refusals_carry_what_is_there() -> None:
     stage = Stage()
     futures = [stage.commit("a"), stage.commit("b", b"{}", R11), stage.commit("c", None, R11)]
@@ -334,7 +348,7 @@ async def test_a_late_write_is_sent_again_by_the_servers_clock() -> None:
         await future
 
 
-async def test_a_new_epoch_of_the_same_owner_is_taken_over_and_the_write_sent_again() -> None:
+async def test_a_new_epoch_of_the_same_process_is_taken_over_and_the_write_sent_again() -> None:
     stage = Stage()
     futures = [stage.commit("a"), stage.commit("b")]
     (await stage.sent()).answer([b"EPOCH", b"8"])
@@ -346,13 +360,23 @@ async def test_a_new_epoch_of_the_same_owner_is_taken_over_and_the_write_sent_ag
     assert (await futures[0]).revision == R11
 
 
-async def test_a_log_of_another_owner_ends_the_session() -> None:
+async def test_a_log_that_is_to_be_taken_over_ends_the_session() -> None:
     stage = Stage()
     future = stage.commit("a")
     (await stage.sent()).answer([b"EPOCH", b"8"])
-    stage.reads.sent.popleft().answer([*HEAD[:4], b"another run", *HEAD[5:]])
-    with pytest.raises(Unavailable, match="another server process"):
+    stage.reads.sent.popleft().answer([*HEAD[:4], b"0", *HEAD[5:]])
+    with pytest.raises(Unavailable, match="not the one that this server process has left"):
         await future
+    assert stage.session._given_up.done()
+
+
+async def test_a_write_to_a_log_that_is_to_be_taken_over_was_not_executed_and_ends_the_session() -> None:
+    stage = Stage()
+    futures = [stage.commit("a"), stage.commit("b")]
+    (await stage.sent()).answer([b"FOREIGN", b"7-5"])
+    for future in futures:
+        with pytest.raises(Unavailable, match="not the one that this server process has left"):
+            await future
     assert stage.session._given_up.done()
 
 

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from apiserver.watchcache import hub, ring
+from apiserver.watchcache import hub, keys, ring
 from apiserver.watchcache.entry import Event, Key, Revision
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.hub import Dropped, Hub, Scope, Wake
@@ -175,14 +175,45 @@ def test_a_watch_from_the_future_is_silent_until_the_log_passes_it(stage: Stage)
     assert client.got == client.owed(stage.log, stage.log.head)
 
 
-def test_a_watch_from_a_future_that_another_epoch_skips_gets_what_comes_after(stage: Stage) -> None:
-    client = stage.client(Revision(stage.log.head + 500))
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_watch_from_a_version_that_an_epoch_ended_without_is_compacted(stage: Stage, joined: bool) -> None:
+    start = Revision(stage.log.head + 500)
+    client = stage.client(start) if joined else Client(stage.hub, start)
+    kept = stage.client(stage.log.head)
     stage.put()
     stage.fence()
     stage.put()
     stage.pump()
-    assert client.got == client.owed(stage.log, stage.log.head)
-    assert len(client.got) == 1
+    assert client.watcher.wake is Wake.EXPIRED
+    with pytest.raises(Compacted) as gone:
+        client.watcher.pull()
+    assert gone.value.revision == start
+    assert client.watcher.join(), "what is over has nothing left to pull"
+    assert (client.got, len(kept.got), len(stage.hub)) == ([], 2, 1)
+
+
+async def test_a_watch_that_sleeps_is_woken_with_what_it_waited_for_in_vain(stage: Stage) -> None:
+    client = stage.client(Revision(stage.log.head + 500))
+    waiting = asyncio.create_task(client.watcher.wait())
+    await turns(lambda: client.watcher.waiter is not None)
+    stage.fence()
+    with pytest.raises(Compacted):
+        await waiting
+
+
+def test_versions_that_the_log_reached_outlive_the_epoch_and_the_floor(stage: Stage) -> None:
+    reached, last = (stage.client(Revision(stage.log.head + ahead)) for ahead in (1, 2))
+    stage.put()
+    stage.put()
+    stage.index.compact(stage.log.head)
+    begun = revision(stage.log.head // (1 << keys.N_BITS) + 1, 0)
+    first, later = stage.client(begun), stage.client(Revision(begun + 3))
+    stage.fence()
+    stage.put()
+    stage.pump()
+    assert wakes(reached, last, first, later) == [None] * 4
+    assert [len(client.got) for client in (reached, last, first, later)] == [2, 1, 1, 0]
+    assert stage.hub.ahead() == [later.watcher]
 
 
 def test_each_early_watcher_starts_behind_its_own_revision(stage: Stage) -> None:

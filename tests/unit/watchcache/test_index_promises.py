@@ -106,7 +106,14 @@ class IndexAndHub(RuleBasedStateMachine):
         rare[which % len(rare)](which // len(rare))
 
     def fence(self, which: int) -> None:
-        self.stage.index.advance(self.log.fence(keys.parts(self.log.head)[0] + 1 + which % 3))
+        ended = self.log.head
+        self.stage.fence(keys.parts(ended)[0] + 1 + which % 3)
+        for watch in [watch for watch in self.watches if watch.watcher.wake is Wake.EXPIRED]:
+            assert ended < watch.after < self.log.head, "it waited for what this epoch has ended without"
+            assert watch.got == []
+            with pytest.raises(Compacted):
+                watch.pull()
+            self.watches.remove(watch)
 
     def hear_something_again(self, which: int) -> None:
         """Invariant 3: a revision never names a second change. Invariant 12: what is refused changes nothing."""
@@ -316,6 +323,10 @@ class IndexAndHub(RuleBasedStateMachine):
             due = watch.owed(self.log, min(watch.watcher.position, self.log.head))
             assert watch.got[: len(due)] == due
             assert len(watch.got) <= len(due) + 1
+
+    @invariant()
+    def every_watch_starts_from_a_state_or_waits_for_one(self) -> None:
+        assert all(watch.after > self.log.head or self.log.names_state(watch.after) for watch in self.watches)
 
     @invariant()
     def every_watcher_is_in_one_place(self) -> None:
