@@ -8,7 +8,7 @@ import os
 import platform
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain
@@ -36,8 +36,9 @@ from apiserver.serving.health import Check
 from apiserver.storage.store import Stores
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
+from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.encodings import EncodingCache
-from apiserver.wire import body, negotiation
+from apiserver.wire import negotiation
 from apiserver.workers import Workers
 
 VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
@@ -50,6 +51,8 @@ VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.Str
     "list": read.list_,
     "watch": watch.watch,
 }
+
+PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH)
 
 
 @dataclass(slots=True)
@@ -118,6 +121,8 @@ def build(
         workers=workers,
         encodings=encodings,
         admission=Chain(admission(delegates)),
+        patch_types={kind.media: kind for kind in PATCH_TYPES},
+        allowed=partial(authorize.require, delegates.authorizer),
         gates=Gates(gate for resource in served for gate in resource.gates),
         namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: None,
     )
@@ -186,7 +191,7 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
     shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
     openapi = openapi_docs.OpenAPI(
         served,
-        patch_types=body.PATCH_TYPES,
+        patch_types=[kind.media for kind in PATCH_TYPES],
         version=f"v{'.'.join(groups.KUBERNETES)}",
         built=BUILT,
         media_types=negotiation.WRITTEN,
@@ -214,7 +219,7 @@ def _others(served: Kinds, documents: Mapping[str, Document]) -> Document:
 
 def _dispatch(services: Services, *, documents: Mapping[str, Document], others: Document) -> Handler:
     """One router: the value that authorization judged decides what is called."""
-    router = request_info.Router(services.kinds)
+    router = request_info.Router(services.kinds, patches=list(services.patch_types))
 
     async def dispatching(request: Request) -> web.StreamResponse:
         info, exchange = request.info, request.exchange

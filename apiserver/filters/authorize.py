@@ -66,6 +66,17 @@ def authorize(handler: Handler, *, authorizer: Authorizer, clock: Callable[[], f
     return authorizing
 
 
+async def require(authorizer: Authorizer, user: User, info: RequestInfo) -> None:
+    """Raises 403 unless the user may do that too, and 500 when nobody can say (upstream's withAuthorization in
+    `pkg/endpoints/handlers/create.go`)."""
+    try:
+        decision = await authorizer.authorize(user, info)
+    except ClusterError as e:
+        raise errors.internal(str(e)) from e
+    if not decision.allowed:
+        raise forbidden(user, info, decision.reason)
+
+
 def _count(children: tuple[metrics.Value, metrics.Distribution], seconds: float) -> None:
     attempts, latency = children
     attempts.inc()

@@ -7,7 +7,7 @@ not match as it was sent does not exist. Upstream: kubernetes/apiserver `pkg/end
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Container, Mapping
+from collections.abc import Awaitable, Collection, Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, Literal, TypeVar
@@ -22,7 +22,8 @@ from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.filters.state import Handler, Request
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
-from apiserver.wire import body, negotiation
+from apiserver.wire import negotiation
+from apiserver.wire.patches import media_type
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _HEX = frozenset("0123456789abcdefABCDEF")
@@ -231,8 +232,10 @@ PLAIN = frozenset({"", "*/*", "application/json"})
 class Router:
     """Finds the endpoint of a request among what is served."""
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, *, patches: Collection[str]) -> None:
+        """`patches` are the media types that PATCH takes."""
         self._kinds = kinds
+        self._patches = patches
         self.found: Remembered[Endpoint] = Remembered()
 
     def route(self, info: RequestInfo, *, accept: str, content_type: str) -> Endpoint | None:
@@ -243,7 +246,7 @@ class Router:
                 return None
             endpoint = self.found.keep(info, find(info, self._kinds))
         if endpoint.action == "patch":
-            body.patch_type(content_type)
+            media_type(content_type, self._patches)
         if accept not in PLAIN:
             negotiation.check_route(accept, watchable=endpoint.action in ("list", "watch"))
         if endpoint.nameless:

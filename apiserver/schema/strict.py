@@ -39,16 +39,16 @@ class DecodeError(Exception):
     """The value does not fit the shape; the text is Go's."""
 
 
-def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> Decoded:
+def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"", managed_fields: bool = False) -> Decoded:
     """Reads `value` into a new object; only raw JSON below may be shared with it.
 
     null is an empty object, and a null member an absent one. Quantities and times become canonical. Structs that are no pointers are
-    always there. `metadata.managedFields` is checked and dropped: the server decides who owns what.
+    always there. `metadata.managedFields` is checked, and dropped unless `managed_fields` says that somebody keeps it.
     `root` is the Go type that errors name for the outermost struct, if it is not the shape's own name. `raw`, the JSON text of the
     value, keeps the spelling of numbers (`1e3`, integers beyond 64 bits) where it shows; it is read again only in that case.
     Raises DecodeError.
     """
-    read = _reader(shape)
+    read = _reader(shape, managed_fields=managed_fields)
     value = {} if value is None else value
     try:
         try:
@@ -104,9 +104,9 @@ def _plain(value: Any) -> Any:
 
 
 @functools.cache
-def _reader(shape: Struct) -> Callable[[Any], Object]:
+def _reader(shape: Struct, *, managed_fields: bool) -> Callable[[Any], Object]:
     class_, settle = typed.reading(shape), _settler(shape)
-    drop = _managed_fields_dropper(shape)
+    drop = _nothing_dropped if managed_fields else _managed_fields_dropper(shape)
 
     def read(value: Any) -> Object:
         checked = msgspec.convert(value, class_)
@@ -117,6 +117,10 @@ def _reader(shape: Struct) -> Callable[[Any], Object]:
         return found
 
     return read
+
+
+def _nothing_dropped(_: Any) -> None:
+    return None
 
 
 def _managed_fields_dropper(shape: Struct) -> Callable[[Any], None]:
@@ -133,7 +137,7 @@ def _managed_fields_dropper(shape: Struct) -> Callable[[Any], None]:
         setattr(holder, entries, None)
 
     has_metadata = any(f.name == "metadata" and f.type is shapes.OBJECT_META for f in types.members(shape))
-    return drop if has_metadata else lambda _: None
+    return drop if has_metadata else _nothing_dropped
 
 
 _Settler = Callable[[Any], Any]

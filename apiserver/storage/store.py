@@ -159,6 +159,19 @@ class Store:
             return await self._rehearse(write)
         return await self._writer.submit(self._lane, write)
 
+    async def confirm(self, entry: Entry) -> Entry:
+        """The entry, once it is certain to be the newest of its key: what a change ends with that changes nothing.
+
+        Raises Moved and Unavailable.
+        """
+        if (trouble := self.store_state()) is not None:
+            raise Unavailable(trouble)
+        await self.barrier()
+        held = self._replica.current(entry.key)
+        if held is None or held.revision != entry.revision:
+            raise Moved(entry.key, held)
+        return held
+
     def _is_present(self, write: Write) -> bool:
         if write.value is None or not write.expected:
             return False

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from apiserver.apimachinery.errors import StatusError
-from apiserver.storage.errors import Moved
+from apiserver.storage.errors import KeyExists, Moved
 from apiserver.verbs import failures
 from apiserver.verbs.context import Call
 from apiserver.watchcache.entry import Entry, Key
@@ -26,7 +26,7 @@ async def until_settled(call: Call, key: Key, attempt: Callable[[Entry | None], 
         while True:
             try:
                 return await attempt(live)
-            except Moved as e:
+            except (Moved, KeyExists) as e:
                 live, fresh = e.entry, True
             except StatusError:
                 if fresh:

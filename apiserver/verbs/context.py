@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from apiserver.admission.chain import Chain
 from apiserver.apimachinery.request import RequestInfo, User
@@ -15,6 +16,10 @@ from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire.response import Exchange
 from apiserver.workers import Workers
 
+if TYPE_CHECKING:
+    from apiserver.verbs.ownership import Ownership
+    from apiserver.verbs.patch_type import PatchType
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
@@ -22,7 +27,8 @@ class Services:
 
     `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
     that names none; `workers` make what would hold the loop, `encodings` remembers what was made; `namespace_labels`
-    are None where the namespace is not known.
+    are None where the namespace is not known. `patch_types` are by media type. `allowed` raises when the user may not do something
+    beyond the request that was authorized. `ownership` keeps managedFields, None where nobody does.
     """
 
     kinds: Kinds
@@ -34,6 +40,9 @@ class Services:
     workers: Workers
     encodings: EncodingCache
     admission: Chain
+    patch_types: Mapping[str, PatchType]
+    allowed: Callable[[User, RequestInfo], Awaitable[None]]
+    ownership: Ownership | None = None
     gates: Gates = field(default_factory=Gates)
     namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
 

@@ -5,6 +5,7 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/create.go`, `pkg/registry
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from apiserver.apimachinery import errors, meta, names, options
@@ -12,7 +13,7 @@ from apiserver.apimachinery.options import CreateOptions
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists
 from apiserver.storage.store import Write
-from apiserver.verbs import admit, failures, lifecycle, rendering
+from apiserver.verbs import admit, failures, lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Revision, splice
 from apiserver.wire import body
@@ -36,16 +37,33 @@ async def create(services: Services, call: Call) -> Any:
         now=meta.rfc3339(services.now()),
         validation=wanted.field_validation,
         warnings=exchange.warnings,
+        managed_fields=services.ownership is not None,
     )
     lifecycle.settle_namespace(call, obj)
-    stored = await new_object(services, call, obj, wanted)
+    try:
+        stored = await insert(services, call, obj, wanted)
+    except KeyExists as clash:
+        raise _exists(call, clash.entry) from clash
     return await answer.single(stored, code=201)
 
 
-async def new_object(services: Services, call: Call, obj: Object, wanted: CreateOptions) -> bytes:
-    """Commits `obj` under its own name or a generated one; its body."""
+async def insert(
+    services: Services,
+    call: Call,
+    obj: Object,
+    wanted: CreateOptions,
+    *,
+    owned: bool = False,
+    allowed: Callable[[], Awaitable[None]] | None = None,
+) -> bytes:
+    """Commits `obj` under its own name or a generated one; its body. Raises StatusError, and KeyExists when its own name is taken.
+
+    `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where nobody asked yet.
+    """
     lifecycle.wipe_system_metadata(obj)
     await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
+    if not owned:
+        obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager)
     given = obj["metadata"].get("name", "")
     step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None)
     obj = await step.mutate(obj)
@@ -58,14 +76,26 @@ async def new_object(services: Services, call: Call, obj: Object, wanted: Create
         if base:
             metadata["name"] = names.generate_name(base, services.choose)
         try:
-            return await _commit(services, call, obj, step, dry_run=wanted.dry_run)
+            return await _commit(services, call, obj, step, dry_run=wanted.dry_run, allowed=allowed)
         except KeyExists as e:
+            if not base:
+                raise
             clash = e
-    raise _exists(call, metadata["name"], clash.entry, generated=bool(base)) from clash
+    raise errors.generate_name_conflict(call.resource.group_resource, metadata["name"]) from clash
 
 
-async def _commit(services: Services, call: Call, obj: Object, step: admit.Step, *, dry_run: bool) -> bytes:
+async def _commit(
+    services: Services,
+    call: Call,
+    obj: Object,
+    step: admit.Step,
+    *,
+    dry_run: bool,
+    allowed: Callable[[], Awaitable[None]] | None,
+) -> bytes:
     await lifecycle.check_create(services, call, obj)
+    if allowed is not None:
+        await allowed()
     await step.validate(obj)
     key = lifecycle.key_of(call, obj["metadata"].get("name", ""))
     stated = _stated_version(obj)
@@ -86,10 +116,8 @@ def _stated_version(obj: Object) -> int:
         return 0
 
 
-def _exists(call: Call, name: str, entry: Entry, *, generated: bool) -> errors.StatusError:
-    resource = call.resource.group_resource
-    if generated:
-        return errors.generate_name_conflict(resource, name)
+def _exists(call: Call, entry: Entry) -> errors.StatusError:
+    metadata = rendering.decoded(entry)["metadata"]
     return errors.already_exists(
-        resource, name, being_deleted="deletionTimestamp" in rendering.decoded(entry)["metadata"]
+        call.resource.group_resource, metadata["name"], being_deleted="deletionTimestamp" in metadata
     )

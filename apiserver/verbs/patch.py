@@ -5,7 +5,6 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from apiserver.apimachinery import meta, options
@@ -13,59 +12,72 @@ from apiserver.apimachinery.options import PatchOptions
 from apiserver.patching import json_patch, merge_patch
 from apiserver.schema import conversion
 from apiserver.schema.resource import Object
-from apiserver.verbs import lifecycle, rendering, replace
+from apiserver.verbs import lifecycle, ownership, rendering, replace
 from apiserver.verbs.context import Call, Services
+from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import body
+from apiserver.wire import body, patches
+
+JSON_PATCH = PatchType(
+    media="application/json-patch+json",
+    read=patches.read_json_patch,
+    apply=lambda operations, live, _: json_patch.apply(json_patch.parse(operations), live),
+)
+MERGE_PATCH = PatchType(
+    media="application/merge-patch+json",
+    read=patches.read_merge_patch,
+    apply=lambda members, live, _: merge_patch.apply(members, live),
+)
 
 
 async def patch(services: Services, call: Call) -> Any:
-    """The stored object becomes what the patch makes of it; an absent object is 404 before the patch is even read."""
+    """The stored object becomes what the patch makes of it; one that is absent is 404 before the patch is even read, or created."""
     exchange = call.exchange
-    kind = body.patch_type(exchange.content_type)
+    kind = services.patch_types[patches.media_type(exchange.content_type, services.patch_types)]
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
-    wanted = options.parse_patch(exchange.query, apply=False)
+    wanted = options.parse_patch(exchange.query, apply=kind.applies)
+    sub = replace.subresource(call)
     order = replace.Order(
         name=call.info.name,
         change=_change(services, call, kind=kind, raw=raw, wanted=wanted),
-        sub=replace.subresource(call),
+        sub=sub,
         options=wanted.as_update(),
         preconditioned=False,
+        creates=kind.creates and sub is None,
+        owned=kind.applies,
     )
-    stored = await replace.replace(services, call, order)
-    return await answer.single(stored)
+    outcome = await replace.replace(services, call, order)
+    return await answer.single(outcome.body, code=201 if outcome.created else 200)
 
 
-def _change(services: Services, call: Call, *, kind: str, raw: bytes, wanted: PatchOptions) -> replace.ChangeFunction:
+def _change(
+    services: Services, call: Call, *, kind: PatchType, raw: bytes, wanted: PatchOptions
+) -> replace.ChangeFunction:
     resource, warnings = call.resource, call.exchange.warnings
+    writer = ownership.writer(services, call, wanted.field_manager, force=bool(wanted.force))
 
-    def compute(live: Entry) -> Object:
-        sent = body.decode_patch(kind, raw, validation=wanted.field_validation)
-        shown = conversion.served(resource, rendering.decoded(live))
+    def compute(live: Entry | None) -> Object:
+        sent = kind.read(raw, wanted.field_validation)
+        shown = conversion.served(resource, rendering.decoded(live)) if live is not None else {}
         document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
         new = body.decode_patched(
             resource,
-            _applied(kind, sent.value, document),
+            kind.apply(sent.value, document, writer),
             kinds=services.kinds,
             now=meta.rfc3339(services.now()),
             validation=wanted.field_validation,
             warnings=warnings,
             found_in_patch=sent.complaints,
+            managed_fields=kind.applies or services.ownership is not None,
         )
         lifecycle.settle_namespace(call, new)
         lifecycle.check_name(call, new)
         return new
 
-    async def change(live: Entry) -> Object:
-        large = len(raw) + len(live.body) > body.LARGE
-        return await asyncio.to_thread(compute, live) if large else compute(live)
+    async def change(live: Entry | None) -> Object:
+        size = len(raw) + (len(live.body) if live is not None else 0)
+        large = len(raw) > body.STRANGE or size > body.LARGE
+        return await services.workers.run(compute, live) if large else compute(live)
 
     return change
-
-
-def _applied(kind: str, sent: Any, document: Object) -> Any:
-    """The document after the patch; StatusError 413 or 422 when it cannot be applied."""
-    if kind == body.JSON_PATCH:
-        return json_patch.apply(json_patch.parse(sent), document)
-    return merge_patch.apply(sent, document)

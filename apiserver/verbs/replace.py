@@ -1,37 +1,55 @@
 """One round of PUT and PATCH: live -> change -> own -> admit -> validate -> admit -> commit if the revision is still the same.
 
-A value that is the present one is not written.
+A value that is the present one is not written. Where nothing is stored, a patch that creates goes the way of a new object; when somebody
+else was first, the next round finds theirs.
 Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Update.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import UpdateOptions
-from apiserver.schema.resource import Object, Subresource
+from apiserver.schema import canonical
+from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.storage.errors import Moved
 from apiserver.storage.store import Write
-from apiserver.verbs import admit, attempts, lifecycle, rendering
+from apiserver.verbs import admit, attempts, create, lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Key, splice
+from apiserver.wire import body
 
-ChangeFunction = Callable[[Entry], Awaitable[Object]]
+ChangeFunction = Callable[[Entry | None], Awaitable[Object]]
 """`live -> new`, pure, and called again on every round; awaited because a large one is computed in a thread. The caller owns the
 result. A PUT does not look at what is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What one PUT or PATCH wants done. `preconditioned` makes a foreign uid in the new object a 409, as PUT does."""
+    """What one PUT or PATCH wants done.
+
+    `preconditioned` makes a foreign uid in the new object a 409, as PUT does. `creates`: an object that is absent is made. `owned`: the
+    change says itself who owns which field.
+    """
 
     name: str
     change: ChangeFunction
     sub: Subresource | None
     options: UpdateOptions
     preconditioned: bool
+    creates: bool = False
+    owned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The body of the object as it is then (or would be), and whether it is new."""
+
+    body: bytes
+    created: bool = False
 
 
 def subresource(call: Call) -> Subresource | None:
@@ -39,32 +57,63 @@ def subresource(call: Call) -> Subresource | None:
     return call.resource.subresource(call.info.subresource) if call.info.subresource else None
 
 
-async def replace(services: Services, call: Call, order: Order) -> bytes:
-    """The body of the object as it is then (or would be). Raises StatusError."""
+async def replace(services: Services, call: Call, order: Order) -> Outcome:
+    """Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
     return await attempts.until_settled(call, key, lambda live: _round(services, call, order, live))
 
 
-async def _round(services: Services, call: Call, order: Order, live: Entry | None) -> bytes:
+async def _round(services: Services, call: Call, order: Order, live: Entry | None) -> Outcome:
     if live is None:
-        raise rendering.gone(call, order.name)
+        return await _create(services, call, order)
     resource, warnings = call.resource.stored, call.exchange.warnings
     old = rendering.decoded(live)
     new = await order.change(live)
     if order.preconditioned:
         _check_uid(call, live.key, new, old)
     await lifecycle.dedup_owners(new, warnings, after_admission=False)
+    if not order.owned:
+        new = await ownership.owned(services, call, new, old, manager=order.options.field_manager)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old)
     new = await step.mutate(new)
     await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
     await lifecycle.check_update(services, call, new, old, sub=order.sub)
     await step.validate(new)
-    value = await lifecycle.encoded(resource, new)
     if _finished(new, old):
-        return await _remove(call, order, live, value)
+        return await _remove(call, order, live, await lifecycle.encoded(resource, new))
+    if await _unchanged(services, resource, new, old, size=len(live.body)):
+        return Outcome((await call.store.confirm(live)).body)
+    value = await lifecycle.encoded(resource, new)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
-    return (await call.store.commit(write, dry_run=order.options.dry_run)).body
+    return Outcome((await call.store.commit(write, dry_run=order.options.dry_run)).body)
+
+
+async def _unchanged(services: Services, resource: Resource, new: Object, old: Object, *, size: int) -> bool:
+    if size > body.LARGE:
+        return await services.workers.run(canonical.same, resource.shape, new, old)
+    return canonical.same(resource.shape, new, old)
+
+
+async def _create(services: Services, call: Call, order: Order) -> Outcome:
+    if not order.creates:
+        raise rendering.gone(call, order.name)
+    new = await order.change(None)
+    metadata = new["metadata"]
+    if uid := metadata.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise errors.conflict(call.resource.group_resource, order.name, why)
+    metadata.pop("resourceVersion", None)
+    info = dataclasses.replace(call.info, verb="create")
+    made = await create.insert(
+        services,
+        call,
+        new,
+        order.options.as_create(),
+        owned=order.owned,
+        allowed=lambda: services.allowed(call.user, info),
+    )
+    return Outcome(made, created=True)
 
 
 def _check_uid(call: Call, key: Key, new: Object, old: Object) -> None:
@@ -101,7 +150,7 @@ def _finished(new: Object, old: Object) -> bool:
     )
 
 
-async def _remove(call: Call, order: Order, live: Entry, value: bytes) -> bytes:
+async def _remove(call: Call, order: Order, live: Entry, value: bytes) -> Outcome:
     """Deletes instead of updating; the answer is the object as submitted. A concurrent winner is not an error."""
     write = Write(live.key, None, live.revision, "")
     try:
@@ -109,4 +158,4 @@ async def _remove(call: Call, order: Order, live: Entry, value: bytes) -> bytes:
     except Moved as e:
         if e.entry is not None:
             raise
-    return splice(value, live.revision)
+    return Outcome(splice(value, live.revision))

@@ -30,11 +30,12 @@ async def update(services: Services, call: Call) -> Any:
         now=meta.rfc3339(services.now()),
         validation=wanted.field_validation,
         warnings=exchange.warnings,
+        managed_fields=services.ownership is not None,
     )
     lifecycle.settle_namespace(call, sent)
     lifecycle.check_name(call, sent)
 
-    async def change(_: Entry) -> Object:
+    async def change(_: Entry | None) -> Object:
         return _private(sent)
 
     order = replace.Order(
@@ -44,8 +45,8 @@ async def update(services: Services, call: Call) -> Any:
         options=wanted,
         preconditioned=True,
     )
-    stored = await replace.replace(services, call, order)
-    return await answer.single(stored)
+    outcome = await replace.replace(services, call, order)
+    return await answer.single(outcome.body)
 
 
 def _private(sent: Object) -> Object:

@@ -23,13 +23,6 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.wire import as_json, as_yaml, complaints, json_syntax, negotiation, type_meta
 from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
 
-JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH, APPLY_PATCH = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
-PATCH_TYPES = (JSON_PATCH, MERGE_PATCH)
-"""What PATCH takes; routing and OpenAPI go by it."""
-_NAMED_PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
-"""What the error text lists, as upstream's does."""
-
 LARGE = 128 << 10
 """Bodies above this many bytes are decoded in a thread."""
 STRANGE = 8 << 10
@@ -37,17 +30,8 @@ STRANGE = 8 << 10
 LEVELS = 300
 """Of a body that nests too deep to be handled, so much is read. Only a member without a shape of its own can go deeper: an unknown one,
 which is dropped, or parameters that are kept as they are, and then the body is refused."""
-PATCH_DEPTH = 500
-"""Levels of nesting in a patch that this server takes: room enough for anybody, and for what it is put into."""
 _SUMMARY = 30
 _SYNTAX = "couldn't get version/kind; json parse error: "
-
-_PATCH_OPERATION = complaints.elements(
-    complaints.members(
-        {"op": complaints.opaque, "path": complaints.opaque, "from": complaints.opaque, "value": complaints.anything}
-    )
-)
-
 
 # Media types.
 
@@ -58,16 +42,6 @@ def check_content_type(content_type: str) -> str:
     if media not in (negotiation.JSON, negotiation.YAML):
         raise errors.unsupported_media_type(negotiation.ACCEPTED)
     return media
-
-
-def patch_type(content_type: str) -> str:
-    """The type of a patch. Raises the router's 415, or the handler's when only the router can make sense of the header."""
-    if not any(part.partition(";")[0].strip(" ") in PATCH_TYPES for part in content_type.split(",")):
-        raise errors.unsupported_media_type_route()
-    exact = content_type.partition(";")[0]
-    if exact not in PATCH_TYPES:
-        raise errors.unsupported_media_type(_NAMED_PATCH_TYPES)
-    return exact
 
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -121,15 +95,25 @@ async def decode_object(
     now: str,
     validation: str,
     warnings: Warnings,
+    managed_fields: bool = False,
 ) -> Object:
     """The object of a POST or PUT in its stored form, defaults filled in, without kind and apiVersion. Raises 415 and 400.
 
-    `kinds` are all served kinds. `validation` is Strict, Warn or Ignore.
+    `kinds` are all served kinds. `validation` is Strict, Warn or Ignore. `managed_fields` keeps metadata.managedFields.
     """
     media = check_content_type(content_type)
     quick = as_json.plain(raw) if media == negotiation.JSON and len(raw) <= LARGE else None
     decode = functools.partial(
-        _object, resource, media, raw, quick, kinds=kinds, now=now, validation=validation, warnings=warnings
+        _object,
+        resource,
+        media,
+        raw,
+        quick,
+        kinds=kinds,
+        now=now,
+        validation=validation,
+        warnings=warnings,
+        managed_fields=managed_fields,
     )
     if quick is not None or len(raw) <= STRANGE:
         return decode()
@@ -146,6 +130,7 @@ def _object(
     now: str,
     validation: str,
     warnings: Warnings,
+    managed_fields: bool,
 ) -> Object:
     try:
         document = _read(media, raw, quick)
@@ -153,7 +138,9 @@ def _object(
     except Unreadable as e:
         raise _unrecognized(resource, raw, e) from e
     try:
-        decoded = _decode(resource, meta, document, kinds, now=now, judged=validation != "Ignore")
+        decoded = _decode(
+            resource, meta, document, kinds, now=now, judged=validation != "Ignore", managed_fields=managed_fields
+        )
         if decoded.complaints and validation == "Strict":
             raise Unfit(_strict_text(decoded.complaints))
     except (Unfit, strict.DecodeError) as e:
@@ -198,7 +185,14 @@ def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError
 
 
 def _decode(
-    resource: Resource, meta: TypeMeta, document: _Document, kinds: Kinds, *, now: str, judged: bool
+    resource: Resource,
+    meta: TypeMeta,
+    document: _Document,
+    kinds: Kinds,
+    *,
+    now: str,
+    judged: bool,
+    managed_fields: bool,
 ) -> _Decoded:
     """The document as an object of the endpoint's kind. Raises Unfit and strict.DecodeError.
 
@@ -212,7 +206,7 @@ def _decode(
         raise type_meta.unregistered(meta, kinds, into)
     value = document.value or {}
     members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
-    found = strict.decode(claimed.shape, members, raw=document.text)
+    found = strict.decode(claimed.shape, members, raw=document.text, managed_fields=managed_fields)
     if document.cut and as_json.deeper_than(found.object, LEVELS - 1):
         raise strict.DecodeError(strict.TOO_DEEP)
     if (claimed.group, claimed.kind) != (resource.group, resource.kind):
@@ -250,64 +244,6 @@ def _warn(found: Sequence[str], warnings: Warnings) -> None:
 # Patches.
 
 
-@dataclass(frozen=True, slots=True)
-class PatchDocument:
-    """A decoded patch, and what strict decoding has against it."""
-
-    value: Any
-    complaints: Sequence[str] = ()
-
-
-def decode_patch(kind: str, raw: bytes, *, validation: str) -> PatchDocument:
-    """The operations of a JSON patch, or the members of a merge patch. Raises 400."""
-    lenient = validation == "Ignore"
-    read = _json_patch if kind == JSON_PATCH else _merge_patch
-    try:
-        found = as_json.read(raw)
-        wrong = read(found.value, lenient=lenient)
-        if found.suspicious and as_json.deeper_than(found.value, PATCH_DEPTH):
-            raise as_json.SyntaxProblem("exceeded max depth")
-    except as_json.SyntaxProblem as e:
-        found, wrong = as_json.Reading(None), str(e)
-    if wrong and not lenient:
-        raise errors.bad_request(f"error decoding patch: {wrong}")
-    if wrong or (found.value is None and kind == MERGE_PATCH):
-        raise errors.bad_request(wrong if kind == JSON_PATCH else "Invalid JSON Patch")
-    rule = _PATCH_OPERATION if kind == JSON_PATCH else complaints.anything
-    return PatchDocument(found.value, () if lenient else _patch_complaints(kind, raw, found, rule))
-
-
-def _patch_complaints(kind: str, raw: bytes, found: as_json.Reading, rule: complaints.Rule) -> Sequence[str]:
-    if kind == MERGE_PATCH:
-        return complaints.find(raw, rule) if found.suspicious else ()
-    known = {"op", "path", "from", "value"}
-    clean = not found.suspicious and all(known.issuperset(operation or ()) for operation in found.value or ())
-    return () if clean else [f"json patch {text}" for text in complaints.find(raw, rule)]
-
-
-def _json_patch(value: Any, *, lenient: bool) -> str:
-    """What Go says to a value that is no list of operations; "" when it is one."""
-    whole, single = (
-        ("jsonpatch.Patch", "jsonpatch.Operation") if lenient else ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
-    )
-    if value is not None and not isinstance(value, list):
-        return f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type {whole}"
-    for operation in value or ():
-        if operation is not None and not isinstance(operation, dict):
-            return f"json: cannot unmarshal {type_meta.json_kind(operation)} into Go value of type {single}"
-        for name, x in () if lenient else (operation or {}).items():
-            if name in ("op", "path", "from") and x is not None and not isinstance(x, str):
-                return f"json: cannot unmarshal {type_meta.json_kind(x)} into Go struct field jsonPatchOp.{name} of type string"
-    return ""
-
-
-def _merge_patch(value: Any, *, lenient: bool) -> str:
-    """The same for a merge patch; without strict decoding a list passes, and takes the object's place."""
-    if value is None or isinstance(value, dict) or (lenient and isinstance(value, list)):
-        return ""
-    return f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type map[string]interface {{}}"
-
-
 def decode_patched(
     resource: Resource,
     value: Any,
@@ -317,13 +253,16 @@ def decode_patched(
     validation: str,
     warnings: Warnings,
     found_in_patch: Sequence[str] = (),
+    managed_fields: bool = False,
 ) -> Object:
     """The object that a patch resulted in, as `decode_object` does it; what is wrong with it is a 422 about `patch` here.
 
     `found_in_patch` are the complaints about the patch itself.
     """
     try:
-        decoded = _patched(resource, value, kinds, now=now, judged=validation != "Ignore")
+        decoded = _patched(
+            resource, value, kinds, now=now, judged=validation != "Ignore", managed_fields=managed_fields
+        )
         found = [*found_in_patch, *decoded.complaints]
         if found and validation == "Strict":
             raise Unfit(_strict_text(found))
@@ -334,19 +273,20 @@ def decode_patched(
 
 
 def _shown(value: Any) -> str:
-    """The JSON of a patched document; nothing of one that the patch made too deep to print."""
+    """The JSON of a patched document; nothing of one that cannot be printed: too deep, or with numbers too long."""
     try:
         return as_json.dumps(value).decode()
-    except RecursionError:
+    except (RecursionError, ValueError):
         return ""
 
 
-def _patched(resource: Resource, value: Any, kinds: Kinds, *, now: str, judged: bool) -> _Decoded:
+def _patched(resource: Resource, value: Any, kinds: Kinds, *, now: str, judged: bool, managed_fields: bool) -> _Decoded:
     meta = type_meta.read(value)
     if not meta.version and not meta.group:
         return _without_version(resource, meta, value or {}, now=now)
-    source = b"" if meta.version else as_json.dumps(value)
-    return _decode(resource, meta.completed(resource), _Document(value, source), kinds, now=now, judged=judged)
+    document = _Document(value, b"" if meta.version else _shown(value).encode())
+    completed = meta.completed(resource)
+    return _decode(resource, completed, document, kinds, now=now, judged=judged, managed_fields=managed_fields)
 
 
 def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: str) -> _Decoded:

@@ -25,13 +25,14 @@ def kind(name: str, *, namespaced: bool, status: bool = False) -> Resource:
     )  # fmt: skip
 
 
+PATCHES = "application/json-patch+json", "application/merge-patch+json"
 KINDS = Kinds([kind("node", namespaced=False), kind("claim", namespaced=True, status=True)])
 
 
 def reach(
     method: str, target: str, *, accept: str = "", content_type: str = "application/merge-patch+json"
 ) -> Endpoint:
-    endpoint = Router(KINDS).route(parse(method, target), accept=accept, content_type=content_type)
+    endpoint = Router(KINDS, patches=PATCHES).route(parse(method, target), accept=accept, content_type=content_type)
     assert endpoint is not None
     return endpoint
 
@@ -154,7 +155,7 @@ def test_a_doubled_first_slash_is_parsed_but_belongs_to_no_group() -> None:
     assert info.is_resource
     assert info.resource == "nodes"
     assert not claimed(info.path, {G})
-    assert Router(KINDS).route(info, accept="", content_type="") is None
+    assert Router(KINDS, patches=PATCHES).route(info, accept="", content_type="") is None
 
 
 @pytest.mark.parametrize("path", ["/watch", "/watch/", "/proxy", "/watch?x=<1>"])
@@ -271,7 +272,9 @@ def test_what_is_no_route_is_404_whatever_the_method(method: str, path: str) -> 
 
 def test_another_version_of_the_group_is_404() -> None:
     assert refused("GET", f"/apis/{G}/v9/nodes") == 404
-    assert Router(KINDS).route(parse("GET", f"/apis/{G}x/v1/nodes"), accept="", content_type="") is None
+    assert (
+        Router(KINDS, patches=PATCHES).route(parse("GET", f"/apis/{G}x/v1/nodes"), accept="", content_type="") is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +314,7 @@ TARGETS = st.lists(
 QUERIES = st.sampled_from(
     ["", "?watch=1", "?watch=0", "?fieldSelector=metadata.name%3Dx", "?fieldSelector=metadata.name%3Dx&watch"]
 )
-ROUTER = Router(KINDS)
+ROUTER = Router(KINDS, patches=PATCHES)
 METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 
 
@@ -335,7 +338,7 @@ def test_what_is_dispatched_is_exactly_what_was_authorized(method: str, below: b
 
 
 def test_what_is_remembered_stays_right_and_bounded() -> None:
-    router = Router(KINDS)
+    router = Router(KINDS, patches=PATCHES)
     for i in range(2 * REMEMBERED + 5):
         info = parse("GET" if i % 2 else "DELETE", f"{V1}/nodes/n{i}")
         for _ in range(2):
@@ -346,6 +349,6 @@ def test_what_is_remembered_stays_right_and_bounded() -> None:
 
 
 def test_long_paths_are_not_remembered() -> None:
-    router = Router(KINDS)
+    router = Router(KINDS, patches=PATCHES)
     assert router.route(parse("GET", f"{V1}/nodes/{'x' * 1000}"), accept="", content_type="") is not None
     assert not len(router.found)

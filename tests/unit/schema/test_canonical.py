@@ -45,10 +45,10 @@ def test_zero_objects_are_not_shared() -> None:
     assert canonical.zero(GADGET)["spec"]["pool"] == {"rank": 0}
 
 
-def test_kind_version_and_managed_fields_are_not_stored() -> None:
+def test_kind_and_versions_are_not_stored_and_managed_fields_are() -> None:
     metadata = {"managedFields": [{"manager": "m"}], "resourceVersion": "7", "name": "n", "uid": "u"}
     stored = canonical.encode(GADGET, {"kind": "Gadget", "apiVersion": "v1", "metadata": metadata, "spec": {}})
-    assert json.loads(stored)["metadata"] == {"name": "n", "uid": "u"}
+    assert json.loads(stored)["metadata"] == {"name": "n", "uid": "u", "managedFields": [{"manager": "m"}]}
     assert b"kind" not in stored
     assert b"apiVersion" not in stored
 
@@ -168,3 +168,23 @@ def test_zero_and_absent_times_are_equal_unless_they_are_pointers() -> None:
 def test_an_object_equals_what_is_stored_of_it(sample: Sample) -> None:
     stored = strict.decode(sample.shape, json.loads(canonical.encode(sample.shape, sample.value))).object
     assert canonical.equal(sample.shape, sample.value, stored)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ({"spec": {"raw": {"a": 1, "b": [1.0]}}}, {"spec": {"raw": {"a": 1, "b": [1.0]}}}, True),
+        ({"metadata": {"name": "a", "uid": "u"}}, {"metadata": {"uid": "u", "name": "a"}}, True),
+        ({"spec": {"labels": {"b": "1", "a": "2"}}}, {"spec": {"labels": {"a": "2", "b": "1"}}}, True),
+        ({"spec": {"raw": {"a": 1}}}, {"spec": {"raw": {"a": 1.0}}}, False),
+        ({"spec": {"raw": {"a": 1}}}, {"spec": {"raw": {"a": True}}}, False),
+        ({"spec": {"raw": {"a": 1, "b": 2}}}, {"spec": {"raw": {"b": 2, "a": 1}}}, False),
+        ({"spec": {"raw": {"a": 1 << 70}}}, {"spec": {"raw": {"a": 1 << 70}}}, False),
+        ({"spec": {}}, {"spec": {"own": 1}}, False),
+        ({"metadata": {"managedFields": [{"fieldsV1": {"x": 1}}]}}, {"metadata": {"managedFields": [{"fieldsV1": {"x": 1.0}}]}}, False),
+    ],
+)  # fmt: skip
+def test_what_is_the_same_for_certain_is_known_without_encoding(a: Object, b: Object, same: bool) -> None:
+    assert canonical.same(GADGET, a, b) is same
+    if same:
+        assert canonical.encode(GADGET, a) == canonical.encode(GADGET, b)

@@ -159,10 +159,12 @@ def test_nothing_is_unknown_inside_raw_json() -> None:
     assert strict.decode(SPEC, {"raw": {"anything": {"goes": 1}}}).unknown == []
 
 
-def test_managed_fields_are_checked_and_dropped() -> None:
+def test_managed_fields_are_checked_and_dropped_unless_somebody_keeps_them() -> None:
     entry = {"manager": "m", "operation": "Update", "time": "2024-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}}}
     decoded = strict.decode(GADGET, {"metadata": {"name": "n", "managedFields": [entry]}})
     assert decoded.object["metadata"] == {"name": "n"}
+    kept = strict.decode(GADGET, {"metadata": {"name": "n", "managedFields": [entry]}}, managed_fields=True)
+    assert kept.object["metadata"] == {"name": "n", "managedFields": [entry]}
     for wrong in ({**entry, "manager": 1}, {**entry, "time": ""}):
         with pytest.raises(strict.DecodeError):
             strict.decode(GADGET, {"metadata": {"managedFields": [wrong]}})

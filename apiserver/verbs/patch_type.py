@@ -1,0 +1,29 @@
+"""What a patch type is: one entry of the table that `app` composes. Routing, errors, OpenAPI and the write loop follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.schema.resource import Object
+from apiserver.verbs.ownership import Writer
+from apiserver.wire.patches import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchType:
+    """One media type of PATCH. All functions are pure, and called again in every round of the write.
+
+    `read(raw, validation)` decodes a body; it raises 400, `validation` is Strict, Warn or Ignore.
+    `apply(patch, live, writer)` makes the new object, whole, with kind and apiVersion, of the decoded patch and the live object as clients
+    of this version see it, which it leaves as it is. It raises 413, 422, and whatever else a client is to be told.
+    `creates`: an object that is absent is created, of a live one that has nothing but kind and apiVersion.
+    `applies`: it is server-side apply. It needs a fieldManager, may use force, and keeps metadata.managedFields itself.
+    """
+
+    media: str
+    read: Callable[[bytes, str], Document]
+    apply: Callable[[Any, Object, Writer], Any]
+    creates: bool = False
+    applies: bool = False

@@ -1,0 +1,102 @@
+"""What PATCH brings: the media type that says what kind of patch it is, and the bodies of JSON patch and merge patch.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{patch,rest}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.apimachinery import errors
+from apiserver.wire import as_json, complaints, type_meta
+
+UPSTREAM = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+"""What an error lists first, as upstream's does."""
+DEPTH = 500
+"""Levels of nesting in a patch that this server takes: room enough for anybody, and for what it is put into."""
+
+_OPERATION = complaints.elements(
+    complaints.members(
+        {"op": complaints.opaque, "path": complaints.opaque, "from": complaints.opaque, "value": complaints.anything}
+    )
+)
+_MEMBERS = frozenset({"op", "path", "from", "value"})
+
+
+def media_type(content_type: str, served: Collection[str]) -> str:
+    """Which of the served types a patch is. Raises the router's 415, or the handler's when only the router can make sense of the header."""
+    if not any(part.partition(";")[0].strip(" ") in served for part in content_type.split(",")):
+        raise errors.unsupported_media_type_route()
+    exact = content_type.partition(";")[0]
+    if exact not in served:
+        raise errors.unsupported_media_type([*UPSTREAM, *(media for media in served if media not in UPSTREAM)])
+    return exact
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A decoded patch, and what strict decoding has against it."""
+
+    value: Any
+    complaints: Sequence[str] = ()
+
+
+def read_json_patch(raw: bytes, validation: str) -> Document:
+    """The operations, checked to be some; null is none. `validation` is Strict, Warn or Ignore. Raises 400."""
+    lenient = validation == "Ignore"
+    found, wrong = _read(raw)
+    wrong = wrong or _not_operations(found.value, lenient=lenient)
+    if wrong:
+        raise errors.bad_request(wrong if lenient else f"error decoding patch: {wrong}")
+    if lenient or not (found.suspicious or any(not _MEMBERS.issuperset(o or ()) for o in found.value or ())):
+        return Document(found.value)
+    return Document(found.value, [f"json patch {text}" for text in complaints.find(raw, _OPERATION)])
+
+
+def read_merge_patch(raw: bytes, validation: str) -> Document:
+    """The members; without strict decoding a list passes too, and takes the object's place. Raises 400."""
+    lenient = validation == "Ignore"
+    found, wrong = _read(raw)
+    if not wrong and found.value is not None and not isinstance(found.value, (dict, list) if lenient else dict):
+        wrong = (
+            f"json: cannot unmarshal {type_meta.json_kind(found.value)} into Go value of type map[string]interface {{}}"
+        )
+    if wrong and not lenient:
+        raise errors.bad_request(f"error decoding patch: {wrong}")
+    if wrong or found.value is None:
+        raise errors.bad_request("Invalid JSON Patch")
+    return Document(found.value, complaints.find(raw, complaints.anything) if found.suspicious and not lenient else ())
+
+
+def _read(raw: bytes) -> tuple[as_json.Reading, str]:
+    """The value, or what is wrong with the text."""
+    try:
+        found = as_json.read(raw)
+        if found.suspicious and as_json.deeper_than(found.value, DEPTH):
+            raise as_json.SyntaxProblem("exceeded max depth")
+    except as_json.SyntaxProblem as e:
+        return as_json.Reading(None), str(e)
+    return found, ""
+
+
+def _not_operations(value: Any, *, lenient: bool) -> str:
+    """What Go says to a value that is no list of operations; "" when it is one."""
+    whole, single = (
+        ("jsonpatch.Patch", "jsonpatch.Operation") if lenient else ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
+    )
+    if value is not None and not isinstance(value, list):
+        return f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type {whole}"
+    for operation in value or ():
+        if operation is not None and not isinstance(operation, dict):
+            return f"json: cannot unmarshal {type_meta.json_kind(operation)} into Go value of type {single}"
+        for name, x in () if lenient else (operation or {}).items():
+            if name in ("op", "path", "from") and x is not None and not isinstance(x, str):
+                return f"json: cannot unmarshal {type_meta.json_kind(x)} into Go struct field jsonPatchOp.{name} of type string"
+    return ""

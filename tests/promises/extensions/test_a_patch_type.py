@@ -1,0 +1,212 @@
+"""A patch type is one entry of the table in `app`; field ownership is one more service. Both have their places in the write loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from apiserver import app
+from apiserver.admission.attributes import Attributes
+from apiserver.apimachinery.options import CreateOptions, UpdateOptions
+from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.patching import merge_patch
+from apiserver.schema.resource import Object
+from apiserver.verbs.context import Services
+from apiserver.verbs.ownership import Writer
+from apiserver.verbs.patch_type import PatchType
+from apiserver.wire.patches import read_merge_patch
+from tests.fixtures.composed import JANE, MERGE_PATCH, Composed, composed
+from tests.fixtures.valkey import Server
+
+FILL, APPLY = "application/vnd.example.fill+json", "application/vnd.example.apply+json"
+
+
+def fill(patch: Any, live: Object, _: Writer) -> Any:
+    """Sets what is not there yet, and leaves the rest: the patch merged the other way round."""
+    return merge_patch.apply(live, patch)
+
+
+def apply(patch: Any, live: Object, writer: Writer) -> Any:
+    """Merges, and names the writer as the only owner."""
+    merged = merge_patch.apply(patch, live)
+    return {**merged, "metadata": {**merged["metadata"], "managedFields": [entry(writer, "Apply")]}}
+
+
+def entry(writer: Writer, operation: str) -> Object:
+    return {
+        "manager": writer.manager,
+        "operation": operation,
+        "apiVersion": writer.resource.api_version,
+        "time": writer.now,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {}},
+        **({"subresource": writer.subresource} if writer.subresource else {}),
+    }
+
+
+class Watching:
+    """A plugin that remembers what was asked of admission."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, object]] = []
+
+    async def validate(self, attributes: Attributes) -> None:
+        self.seen.append((attributes.operation, attributes.options))
+
+
+class Keeper:
+    """Field ownership that only remembers who wrote last, and what clients sent as managedFields."""
+
+    def __init__(self) -> None:
+        self.sent: list[object] = []
+
+    async def own(self, new: Object, live: Object | None, writer: Writer) -> Object:
+        self.sent.append(new["metadata"].get("managedFields"))
+        before = [] if live is None else live["metadata"].get("managedFields", [])
+        others = [x for x in before if x["manager"] != writer.manager]
+        return {**new, "metadata": {**new["metadata"], "managedFields": [*others, entry(writer, "Update")]}}
+
+
+@pytest.fixture
+def admitted(monkeypatch: pytest.MonkeyPatch) -> Watching:
+    """The two types in the table that `app` composes, and who watches."""
+    watching = Watching()
+    types = [
+        PatchType(media=FILL, read=read_merge_patch, apply=fill, creates=True),
+        PatchType(media=APPLY, read=read_merge_patch, apply=apply, creates=True, applies=True),
+    ]
+    monkeypatch.setattr(app, "PATCH_TYPES", [*app.PATCH_TYPES, *types])
+    monkeypatch.setattr(app, "admission", lambda delegates: [watching])
+    return watching
+
+
+@pytest_asyncio.fixture
+async def server(shared_server: Server, admitted: Watching) -> AsyncIterator[Composed]:
+    async with composed(shared_server) as made:
+        yield made
+
+
+def device_class(name: str, **metadata: Any) -> Object:
+    return {"metadata": {"name": name, **metadata}, "spec": {}}
+
+
+async def test_an_entry_of_the_table_is_routed_documented_and_named(server: Composed) -> None:
+    path = f"{server.classes}/a"
+    made = (await server.ask("POST", server.classes, device_class("a", labels={"l": "1"}))).json
+    filled = await server.ask("PATCH", path, {"metadata": {"labels": {"l": "2", "m": "3"}}}, kind=FILL)
+    assert (filled.status, filled.json["metadata"]["labels"]) == (200, {"l": "1", "m": "3"})
+    assert filled.json["metadata"]["uid"] == made["metadata"]["uid"]
+    assert (await server.ask("PATCH", path, {}, kind="application/x+json")).status == 415
+    named = (await server.ask("PATCH", path, {}, kind=f"{FILL},x")).json["message"]
+    assert named.endswith(f", {FILL}, {APPLY}")
+    document = (await server.ask("GET", f"/openapi/v3{server.v1}")).json
+    consumed = document["paths"][f"{server.classes}/{{name}}"]["patch"]["requestBody"]["content"]
+    assert list(consumed) == ["application/json-patch+json", "application/merge-patch+json", FILL, APPLY]
+
+
+async def test_a_patch_that_creates_does_so_where_nothing_is(server: Composed, admitted: Watching) -> None:
+    path = f"{server.classes}/a"
+    made = await server.ask("PATCH", f"{path}?fieldManager=me", device_class("a"), kind=FILL)
+    assert (made.status, made.json["metadata"]["generation"]) == (201, 1)
+    assert (await server.ask("GET", path)).json == made.json
+    again = await server.ask("PATCH", path, device_class("a"), kind=FILL)
+    assert (again.status, again.json) == (200, made.json)
+    assert admitted.seen == [("CREATE", CreateOptions(field_manager="me")), ("UPDATE", UpdateOptions())]
+    dry = await server.ask("PATCH", f"{server.classes}/b?dryRun=All", device_class("b"), kind=FILL)
+    assert (dry.status, "resourceVersion" in dry.json["metadata"]) == (201, False)
+    assert (await server.ask("GET", f"{server.classes}/b")).status == 404
+
+
+async def test_other_patches_and_parts_of_objects_are_not_created(server: Composed) -> None:
+    assert (await server.ask("PATCH", f"{server.classes}/a", device_class("a"), kind=MERGE_PATCH)).status == 404
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {}}}
+    assert (await server.ask("PATCH", f"{server.claims}/c/status", claim, kind=FILL)).status == 404
+
+
+async def test_what_is_created_is_what_the_path_says_and_nobody_elses(server: Composed) -> None:
+    path = f"{server.classes}/a"
+    nameless = await server.ask("PATCH", path, {"spec": {}}, kind=FILL)
+    assert (nameless.status, "name must be provided" in nameless.json["message"]) == (400, True)
+    foreign = await server.ask("PATCH", path, device_class("a", uid="u-1"), kind=FILL)
+    assert foreign.status == 409
+    assert foreign.json["message"].endswith(
+        '"a": uid mismatch: the provided object specified uid u-1, and no existing object was found'
+    )
+    versioned = await server.ask("PATCH", path, device_class("a", resourceVersion="77"), kind=FILL)
+    assert versioned.status == 201
+
+
+async def test_of_many_that_would_create_one_does_and_all_are_applied(server: Composed) -> None:
+    async def one(i: int) -> int:
+        answer = await server.ask("PATCH", f"{server.classes}/a", device_class("a", labels={f"l{i}": "x"}), kind=FILL)
+        return answer.status
+
+    codes = await asyncio.gather(*map(one, range(20)))
+    assert sorted(codes) == [200] * 19 + [201]
+    labels = (await server.ask("GET", f"{server.classes}/a")).json["metadata"]["labels"]
+    assert labels == {f"l{i}": "x" for i in range(20)}
+
+
+class Patchers:
+    """Everybody may patch, and nothing else."""
+
+    async def authorize(self, user: User, info: RequestInfo) -> Decision:
+        return Decision(allowed=info.verb == "patch", reason="" if info.verb == "patch" else "no role says so")
+
+
+async def test_who_may_only_patch_creates_nothing(shared_server: Server, admitted: Watching) -> None:
+    async with composed(shared_server, authorizer=Patchers()) as server:
+        answer = await server.ask("PATCH", f"{server.classes}/a", device_class("a"), kind=FILL, peer=JANE.peer)
+    assert answer.status == 403
+    assert answer.json["message"].endswith(
+        'User "jane" cannot create resource "deviceclasses" in API group '
+        f'"{server.v1.split("/")[2]}" at the cluster scope: no role says so'
+    )
+    assert admitted.seen == []
+
+
+async def test_what_clients_say_about_owners_is_dropped_where_nobody_keeps_them(server: Composed) -> None:
+    fields = [{"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {}}]
+    for method, path in (("POST", server.classes), ("PUT", f"{server.classes}/a")):
+        answer = await server.ask(method, path, device_class("a", managedFields=fields))
+        assert "managedFields" not in answer.json["metadata"]
+    patch = {"metadata": {"managedFields": fields}}
+    answer = await server.ask("PATCH", f"{server.classes}/a", patch, kind=MERGE_PATCH)
+    assert "managedFields" not in answer.json["metadata"]
+
+
+async def test_owners_are_kept_through_every_write_and_stored(
+    shared_server: Server, admitted: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = Keeper()
+    monkeypatch.setattr(app, "Services", partial(Services, ownership=keeper))
+    sent: list[Object] = [{"manager": "client", "operation": "Update"}]
+
+    def managers(answer: Any) -> list[tuple[str, str, str]]:
+        entries = answer.json["metadata"]["managedFields"]
+        assert all(e["fieldsV1"] == {"f:spec": {}} and e["time"] for e in entries)
+        return [(e["manager"], e["operation"], e.get("subresource", "")) for e in entries]
+
+    async with composed(shared_server) as server:
+        claim = {"metadata": {"name": "c", "managedFields": sent}, "spec": {"devices": {}}}
+        path = f"{server.claims}/c"
+        made = await server.ask("POST", f"{server.claims}?fieldManager=one", claim)
+        assert managers(made) == [("one", "Update", "")]
+        put = await server.ask("PUT", path, {**claim, "metadata": {"name": "c"}}, User_Agent="kubectl/v1 (linux)")
+        assert managers(put) == [("one", "Update", ""), ("kubectl", "Update", "")]
+        status: Object = {"metadata": {"managedFields": []}}
+        patched = await server.ask("PATCH", f"{path}/status", status, kind=MERGE_PATCH)
+        assert managers(patched)[2:] == [("unknown", "Update", "status")]
+        assert (await server.ask("GET", path)).json == patched.json
+        assert keeper.sent == [sent, None, []]
+        applied = await server.ask("PATCH", f"{path}?fieldManager=a&force=true", {}, kind=APPLY)
+        assert managers(applied) == [("a", "Apply", "")]
+        assert len(keeper.sent) == 3
+        assert (await server.ask("GET", path)).json == applied.json
+        nobody = await server.ask("PATCH", path, {}, kind=APPLY)
+        assert (nobody.status, nobody.json["details"]["causes"][0]["field"]) == (422, "fieldManager")

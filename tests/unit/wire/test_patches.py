@@ -1,0 +1,137 @@
+"""Which patch a media type means, and what is said of a body that is none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from apiserver.apimachinery.errors import StatusError
+from apiserver.wire import patches
+
+JSON = "application/json"
+UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: "
+SERVED = JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+READ = {JSON_PATCH: patches.read_json_patch, MERGE_PATCH: patches.read_merge_patch}
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/merge-patch+json", "application/merge-patch+json; charset=utf-8", "application/merge-patch+json;"],
+)
+def test_a_patch_type_is_compared_up_to_its_parameters(content_type: str) -> None:
+    assert patches.media_type(content_type, SERVED) == MERGE_PATCH
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        JSON,
+        "text/plain",
+        "application/Merge-Patch+json",
+        "application/apply-patch+cbor",
+        "application/apply-patch+yaml",
+        "application/strategic-merge-patch+json",
+    ],
+)
+def test_the_router_refuses_other_patches(content_type: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        patches.media_type(content_type, SERVED)
+    assert (refused.value.code, refused.value.message, refused.value.details) == (
+        415,
+        "415: Unsupported Media Type",
+        {},
+    )
+
+
+def test_what_only_the_router_understands_is_refused_by_the_handler() -> None:
+    with pytest.raises(StatusError) as refused:
+        patches.media_type("application/json-patch+json,x", [*SERVED, "application/x-patch"])
+    assert refused.value.message == UNKNOWN_FORMAT + (
+        "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml, "
+        "application/x-patch"
+    )
+    assert refused.value.details is None
+
+
+def patch_refusal(kind: str, raw: bytes, validation: str = "Warn") -> str:
+    with pytest.raises(StatusError) as refused:
+        READ[kind](raw, validation)
+    assert (refused.value.code, refused.value.reason, refused.value.details) == (400, "BadRequest", None)
+    return refused.value.message
+
+
+NOT_OPS = "json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp"
+NO_OPERATION = "json: cannot unmarshal number into Go value of type "
+
+
+@pytest.mark.parametrize(
+    ("raw", "strictly", "leniently"),
+    [
+        (b"", "unexpected end of JSON input", "unexpected end of JSON input"),
+        (b"{", "unexpected end of JSON input", "unexpected end of JSON input"),
+        (
+            b"abc",
+            "invalid character 'a' looking for beginning of value",
+            "invalid character 'a' looking for beginning of value",
+        ),
+        (b'"x"', NOT_OPS.format("string"), "json: cannot unmarshal string into Go value of type jsonpatch.Patch"),
+        (b"{}", NOT_OPS.format("object"), "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+        (b"[5]", f"{NO_OPERATION}handlers.jsonPatchOp", f"{NO_OPERATION}jsonpatch.Operation"),
+        (b'[{"op":5}]', "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string", ""),
+        (b'[{"path":{}}]', "json: cannot unmarshal object into Go struct field jsonPatchOp.path of type string", ""),
+    ],
+)
+def test_an_undecodable_json_patch_is_400(raw: bytes, strictly: str, leniently: str) -> None:
+    for validation in ("Warn", "Strict"):
+        assert patch_refusal(JSON_PATCH, raw, validation) == f"error decoding patch: {strictly}"
+    if leniently:
+        assert patch_refusal(JSON_PATCH, raw, "Ignore") == leniently
+    else:
+        assert READ[JSON_PATCH](raw, "Ignore").value == json.loads(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"", "unexpected end of JSON input"),
+        (b"{", "unexpected end of JSON input"),
+        (b"abc", "invalid character 'a' looking for beginning of value"),
+        (b'"x"', "json: cannot unmarshal string into Go value of type map[string]interface {}"),
+        (b"[]", "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+    ],
+)
+def test_an_undecodable_merge_patch_is_400(raw: bytes, text: str) -> None:
+    assert patch_refusal(MERGE_PATCH, raw) == f"error decoding patch: {text}"
+    if raw != b"[]":
+        assert patch_refusal(MERGE_PATCH, raw, "Ignore") == "Invalid JSON Patch"
+
+
+def test_null_is_no_operation_but_no_merge_patch() -> None:
+    assert READ[JSON_PATCH](b"null", "Warn").value is None
+    for validation in ("Warn", "Strict", "Ignore"):
+        assert patch_refusal(MERGE_PATCH, b"null", validation) == "Invalid JSON Patch"
+
+
+def test_what_is_strange_about_a_patch_is_noted() -> None:
+    raw = b'[{"op":"add","op":"add","path":"/a","value":{"x":1,"x":2},"foo":1},{"op":"test","path":"/a"}]'
+    assert READ[JSON_PATCH](raw, "Warn").complaints == [
+        'json patch duplicate field "[0].op"',
+        'json patch duplicate field "[0].value.x"',
+        'json patch unknown field "[0].foo"',
+    ]
+    assert READ[JSON_PATCH](raw, "Ignore").complaints == ()
+    merge = b'{"metadata":{"name":"a","name":"b"},"anything":1}'
+    assert READ[MERGE_PATCH](merge, "Strict").complaints == ['duplicate field "metadata.name"']
+
+
+@pytest.mark.parametrize("kind", [JSON_PATCH, MERGE_PATCH])
+def test_too_deep_a_patch_is_refused_and_does_not_fail(kind: str) -> None:
+    for depth in (400, 600, 5000, 9990):
+        raw = b"[" * depth + b"]" * depth
+        raw = b'[{"op":"add","path":"/a","value":%b}]' % raw if kind == JSON_PATCH else b'{"a":%b}' % raw
+        if depth < patches.DEPTH:
+            READ[kind](raw, "Strict")
+        else:
+            assert patch_refusal(kind, raw).endswith("exceeded max depth")
