@@ -167,7 +167,9 @@ def filters(
         partial(
             inflight.inflight, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches
         ),
+        partial(request_info.naming_selectors, workers=workers),
         partial(authorize.authorize, authorizer=authorizer, clock=clock),
+        partial(request_info.large_selectors, workers=workers),
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from apiserver import __version__
+from apiserver.apimachinery import durations
 
 MAX_REQUEST_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's MaxRequestBodyBytes."""
@@ -152,54 +153,9 @@ class ConfigError(Exception):
 
 # ---------------------------------------------------------------------------------------------------------------- values
 
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
-_MAX_NANOSECONDS = (1 << 63) - 1
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of a duration as Go writes it (`1m30s`, `300ms`, `0`). The ValueError's text is that of Go's `time.ParseDuration`."""
-    rest, sign = text, 1
-    if rest[:1] in ("-", "+"):
-        sign, rest = (-1 if rest[0] == "-" else 1), rest[1:]
-    if rest == "0":
-        return 0.0
-    if not rest:
-        raise ValueError(f"time: invalid duration {_time_quote(text)}")
-    total = 0
-    while rest:
-        match = _TERM.match(rest)
-        whole, fraction, unit = match.groups() if match else ("", None, "")
-        if not whole and len(fraction or "") < 2:
-            raise ValueError(f"time: invalid duration {_time_quote(text)}")
-        if not unit:
-            raise ValueError(f"time: missing unit in duration {_time_quote(text)}")
-        if unit not in _UNITS:
-            raise ValueError(f"time: unknown unit {_time_quote(unit)} in duration {_time_quote(text)}")
-        total += int(whole or 0) * _UNITS[unit]
-        if digits := (fraction or ".")[1:]:
-            total += int(digits) * _UNITS[unit] // 10 ** len(digits)
-        if total > _MAX_NANOSECONDS:
-            raise ValueError(f"time: invalid duration {_time_quote(text)}")
-        rest = rest[match.end() :] if match else ""
-    return sign * total / 10**9
-
-
-def _time_quote(text: str) -> str:
-    """Quoting as Go's package time does it: only printable ASCII stays."""
-    out = []
-    for c in text:
-        if c in '"\\':
-            out.append("\\" + c)
-        elif " " <= c < "\x7f":
-            out.append(c)
-        else:
-            out += [f"\\x{byte:02x}" for byte in c.encode("utf-8", "surrogateescape")]
-    return f'"{"".join(out)}"'
-
 
 def _seconds(text: str) -> float:
-    value = parse_duration(text)
+    value = durations.parse(text)
     if value < 0:
         raise ValueError("must not be negative")
     return value

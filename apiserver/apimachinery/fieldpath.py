@@ -190,12 +190,12 @@ _ESCAPES = MappingProxyType(
 
 
 def go_quote(text: str) -> str:
-    """`%q` of Go: double quotes, printable characters as they are, the rest escaped."""
+    """`%q` of Go: double quotes, printable characters as they are, the rest escaped, as far as that costs little."""
     if text.isprintable():
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     out: list[str] = []
-    for c in text:
+    for c in text[: SHOWN_CHARACTERS + 1]:
         code = ord(c)
         if code in _ESCAPES:
             out.append(_ESCAPES[code])
@@ -209,7 +209,8 @@ def go_quote(text: str) -> str:
             out.append(f"\\u{code:04x}")
         else:
             out.append(f"\\U{code:08x}")
-    return f'"{"".join(out)}"'
+    more = len(text) - SHOWN_CHARACTERS - 1
+    return f'"{"".join(out)}… {more} more characters' if more > 0 else f'"{"".join(out)}"'
 
 
 def _with(prefix: str, detail: str) -> str:

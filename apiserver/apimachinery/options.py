@@ -18,6 +18,8 @@ from apiserver.apimachinery.selectors import FieldSelector, LabelSelector
 
 META_GROUP = "meta.k8s.io"
 FIELD_MANAGER_BYTES = 128
+FIELD_MANAGER_READ = 1024
+"""Characters of a manager's name that are looked at one by one; so many are wrong with any longer one."""
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 IGNORE, STRICT, WARN = "Ignore", "Strict", "Warn"
@@ -123,8 +125,8 @@ def parse_list(query: Query, *, watch: bool) -> ListOptions:
     options = ListOptions(
         timeout_seconds=timeout_seconds,
         limit=_integer(query, "limit") or 0,
-        label_selector=selectors.parse_labels(query.text("labelSelector")),
-        field_selector=selectors.parse_fields(query.text("fieldSelector")),
+        label_selector=query.selectors.labels,
+        field_selector=query.selectors.fields,
         watch=watch or parameter,
         allow_bookmarks=_boolean(query, "allowWatchBookmarks") or False,
         resource_version=query.text("resourceVersion"),
@@ -309,7 +311,7 @@ def field_manager_errors(manager: str, path: fieldpath.Path | str) -> Iterator[F
     if manager.isprintable():
         return
     shown, position = fieldpath.Shown(fieldpath.show(manager)), 0
-    for c in manager:
+    for c in manager[:FIELD_MANAGER_READ]:
         if not c.isprintable():
             yield fieldpath.invalid(path, shown, f"invalid character U+{ord(c):04X} (at position {position})")
         position += names.byte_length(c)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import accumulate
 from types import MappingProxyType
-from urllib.parse import unquote_to_bytes
 
 from apiserver.apimachinery.errors import GroupResource
+from apiserver.apimachinery.selectors import NONE_GIVEN, Given
 
 _NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -21,7 +21,7 @@ class RequestInfo:
 
     `path` is the decoded URL path. For a non-resource request `verb` is the lower-case method and only `path` counts.
     `parts` are the path segments from the resource on (resource, name, subresource and, if any, surplus ones).
-    `forced_watch` marks the deprecated `/watch/` form. Selectors are the raw query values, for authorization only.
+    `forced_watch` marks the deprecated `/watch/` form. `selectors` are those that authorization may look at.
     Upstream: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go`.
     """
 
@@ -38,8 +38,7 @@ class RequestInfo:
     name: str = ""
     parts: tuple[str, ...] = ()
     forced_watch: bool = False
-    field_selector: str = ""
-    label_selector: str = ""
+    selectors: Given = NONE_GIVEN
 
     @property
     def group_resource(self) -> GroupResource:
@@ -86,46 +85,73 @@ class Query:
     Bytes that are no UTF-8 become U+FFFD here, where Go keeps them until it writes JSON.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_raw", "_selectors", "_values")
 
     def __init__(self, raw: str) -> None:
-        self._values: dict[str, list[str]] = {}
-        for pair in raw.split("&") if raw and raw.count("&") < MAX_PARAMETERS else ():
+        self._raw: dict[str, list[str]] = {}
+        """Values as they were sent: nobody asks for most of a long query."""
+        self._values: dict[str, Sequence[str]] = {}
+        self._selectors: Given | None = None
+        if not raw or raw.count("&") >= MAX_PARAMETERS:
+            return
+        sound = _BAD_ESCAPE.search(raw) is None
+        for pair in raw.split("&"):
             if not pair or ";" in pair:
                 continue
             name, _, value = pair.partition("=")
-            key, text = _unescape(name), _unescape(value)
-            if key is not None and text is not None:
-                self._values.setdefault(key, []).append(text)
+            key = name if name.isascii() and name.isalnum() else _unescape(name)
+            if key is not None and (sound or _BAD_ESCAPE.search(value) is None):
+                self._raw.setdefault(key, []).append(value)
 
     def first(self, name: str) -> str | None:
         """The first value, or None when the parameter is absent."""
-        values = self._values.get(name)
+        values = self.all(name)
         return values[0] if values else None
 
     def text(self, name: str) -> str:
         return self.first(name) or ""
 
     def all(self, name: str) -> Sequence[str]:
-        return self._values.get(name, ())
+        values = self._values.get(name)
+        if values is None:
+            values = ()
+            if name in self._raw:
+                values = [text for raw in self._raw[name] if (text := _unescape(raw)) is not None]
+            self._values[name] = values
+        return values
+
+    @property
+    def selectors(self) -> Given:
+        """`labelSelector` and `fieldSelector`, each read once for all who ask."""
+        if self._selectors is None:
+            self._selectors = Given(self.text("labelSelector"), self.text("fieldSelector")) if self._raw else NONE_GIVEN
+        return self._selectors
 
     def __contains__(self, name: str) -> bool:
-        return name in self._values
+        return name in self._raw
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(self._raw)
 
 
-_HEX = frozenset("0123456789abcdefABCDEF")
+_BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
+
+
+def percent_decoded(text: str) -> bytes | None:
+    """Every escape replaced by its byte, in one pass over any number of them; None when one is malformed."""
+    if _BAD_ESCAPE.search(text):
+        return None
+    # What `%41` is in a URL, `\x41` is to Python's own reader of escapes.
+    raw = text.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"%", b"\\x")
+    return raw.decode("unicode_escape").encode("latin-1")
 
 
 def _unescape(text: str) -> str | None:
     text = text.replace("+", " ")
     if "%" not in text:
         return text if text.isascii() else _readable(text.encode("utf-8", "surrogateescape"))
-    if any(len(part) < 2 or not _HEX.issuperset(part[:2]) for part in text.split("%")[1:]):
-        return None
-    return _readable(unquote_to_bytes(text.encode("utf-8", "surrogateescape")))
+    raw = percent_decoded(text)
+    return None if raw is None else _readable(raw)
 
 
 def _readable(raw: bytes) -> str:

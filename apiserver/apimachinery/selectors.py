@@ -6,11 +6,14 @@ Upstream: kubernetes/apimachinery `pkg/labels/selector.go`, `pkg/fields/selector
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
 
 from apiserver.apimachinery import fieldpath, names, strconv
-from apiserver.apimachinery.errors import bad_request
+from apiserver.apimachinery.errors import StatusError, bad_request
 from apiserver.apimachinery.fieldpath import FieldError
 
 IN, NOT_IN, EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "in", "notin", "=", "==", "!="
@@ -52,7 +55,7 @@ class LabelSelector:
 
     __slots__ = ("matches", "requirements")
 
-    def __init__(self, requirements: Sequence[Requirement] = ()) -> None:
+    def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda r: r.key))
         self.matches: Predicate = _compiled(self.requirements)
 
@@ -77,20 +80,69 @@ class LabelSelector:
 def _compiled(requirements: Sequence[Requirement]) -> Predicate:
     if not requirements:
         return lambda labels: True
-    predicates = tuple(map(_predicate, requirements))
-    if len(predicates) == 1:
-        return predicates[0]
-    if len(predicates) == 2:
-        first, second = predicates
+    if len(requirements) == 1:
+        return _predicate(requirements[0])
+    if len(requirements) == 2:
+        first, second = map(_predicate, requirements)
         return lambda labels: first(labels) and second(labels)
+    return _Table(requirements).matches
 
-    def every(labels: Labels) -> bool:
-        for predicate in predicates:  # noqa: SIM110 - a generator would cost more than the predicates
-            if not predicate(labels):
+
+class _Table:
+    """Many requirements by key, so that a match costs what the object's labels cost, however long the selector is."""
+
+    def __init__(self, requirements: Sequence[Requirement]) -> None:
+        self._wanted: dict[str, frozenset[str] | None] = {}
+        """Keys that an object must have, with the values that they may have; None is any."""
+        self._unwanted: dict[str, frozenset[str] | None] = {}
+        """Keys that an object must not have with these values; None is any."""
+        self._bounds: dict[str, tuple[int, int]] = {}
+        """Between which numbers, both exclusive, the value of a key must be."""
+        unwanted: dict[str, set[str]] = {}
+        for requirement in requirements:
+            key, values = requirement.key, requirement.values
+            match requirement.operator:
+                case "exists":
+                    self._wanted.setdefault(key, None)
+                case "!":
+                    self._unwanted[key] = None
+                case "gt" | "lt":
+                    self._bound(key, strconv.parse_int(values[0]), greater=requirement.operator == GREATER)
+                case "notin" | "!=":
+                    unwanted.setdefault(key, set()).update(values)
+                case _:
+                    before = self._wanted.get(key)
+                    self._wanted[key] = frozenset(values) if before is None else before.intersection(values)
+        for key, excluded in unwanted.items():
+            self._unwanted.setdefault(key, frozenset(excluded))
+
+    def _bound(self, key: str, number: int, *, greater: bool) -> None:
+        self._wanted.setdefault(key, None)
+        low, high = self._bounds.get(key, (strconv.MIN_INT64 - 1, strconv.MAX_INT64 + 1))
+        self._bounds[key] = (max(low, number), high) if greater else (low, min(high, number))
+
+    def matches(self, labels: Labels) -> bool:
+        if len(self._wanted) > len(labels):
+            return False
+        for key, allowed in self._wanted.items():
+            value = labels.get(key)
+            if value is None or (allowed is not None and value not in allowed):
+                return False
+            if key in self._bounds and not _between(value, *self._bounds[key]):
+                return False
+        if not self._unwanted:
+            return True
+        for key, value in labels.items():
+            if key in self._unwanted and ((excluded := self._unwanted[key]) is None or value in excluded):
                 return False
         return True
 
-    return every
+
+def _between(text: str, low: int, high: int) -> bool:
+    try:
+        return low < strconv.parse_int(text) < high
+    except ValueError:
+        return False
 
 
 def _predicate(requirement: Requirement) -> Predicate:
@@ -158,24 +210,28 @@ class _LabelParser:
     """Upstream's recursive descent over the tokens of one selector; a NUL ends the text, as it does there."""
 
     def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        at, kind = 0, ""
-        while kind != _END:
-            match = _TOKEN.match(text, at)
-            kind = match.lastgroup or _END if match else _END
-            self._tokens.append((kind, match.group(kind) if match and kind != _END else ""))
-            at = match.end() if match else at
+        self._text = text
         self._at = 0
+        self._token = self._read()
 
-    def selector(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def _read(self) -> tuple[str, str]:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            return _END, ""
+        self._at = match.end()
+        kind = match.lastgroup
+        return (kind, match.group(kind)) if kind else (_END, "")
+
+    def selector(self) -> Iterable[Requirement]:
+        """Each once: who repeats one a thousand times asks for no more."""
+        found: dict[Requirement, None] = {}
         while True:
             kind, literal = self._peek()
             if kind == _END:
                 return found
             if kind != _WORD and literal != "!":
                 raise _SyntaxError(f"found '{literal}', expected: !, identifier, or 'end of string'")
-            found.append(self._requirement())
+            found[self._requirement()] = None
             kind, literal = self._next()
             if kind == _END:
                 return found
@@ -186,11 +242,12 @@ class _LabelParser:
                 raise _SyntaxError(f"found '{literal}', expected: identifier after ','")
 
     def _peek(self) -> tuple[str, str]:
-        return self._tokens[self._at]
+        return self._token
 
     def _next(self) -> tuple[str, str]:
-        token = self._tokens[self._at]
-        self._at += 1
+        token = self._token
+        if token[0] != _END:
+            self._token = self._read()
         return token
 
     def _requirement(self) -> Requirement:
@@ -281,6 +338,19 @@ def _value_errors(requirement: Requirement) -> list[FieldError]:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldTest:
+    """What the terms of one label ask of its value: to be `equal`, unless that is None, and none of `others`. `never`: they contradict
+    each other."""
+
+    equal: str | None = None
+    others: frozenset[str] = frozenset()
+    never: bool = False
+
+    def __call__(self, value: str) -> bool:
+        return not self.never and (self.equal is None or self.equal == value) and value not in self.others
+
+
+@dataclass(frozen=True)
 class FieldSelector:
     """A conjunction of `(label, operator, value)`, operator `=` or `!=`, sorted as upstream sorts the terms' texts."""
 
@@ -291,17 +361,35 @@ class FieldSelector:
         """Whether everything matches."""
         return not self.terms
 
+    @cached_property
+    def tests(self) -> Mapping[str, FieldTest]:
+        """By label, in the order of their first terms: as many as there are labels, however long the selector is."""
+        equal: dict[str, str] = {}
+        others: dict[str, set[str]] = {}
+        never: set[str] = set()
+        for label, operator, value in self.terms:
+            excluded = others.setdefault(label, set())
+            if operator == NOT_EQUALS:
+                excluded.add(value)
+            elif equal.setdefault(label, value) != value:
+                never.add(label)
+        return {
+            label: FieldTest(equal.get(label), frozenset(excluded), label in never)
+            for label, excluded in others.items()
+        }
+
     def requires(self, label: str) -> str | None:
-        """The value that `label` must have, if a term says so."""
-        return next((value for name, operator, value in self.terms if name == label and operator == EQUALS), None)
+        """The value that `label` must have, if a term says so; the first one."""
+        test = self.tests.get(label)
+        return None if test is None else test.equal
 
     def unsupported(self, supported: Collection[str]) -> str | None:
         """The first label that is not among the supported ones."""
-        return next((name for name, _, _ in self.terms if name not in supported), None)
+        return next((label for label in self.tests if label not in supported), None)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether the fields' values satisfy every term; an absent field is empty."""
-        return all((fields.get(name, "") == value) == (operator == EQUALS) for name, operator, value in self.terms)
+        return all(test(fields.get(label, "")) for label, test in self.tests.items())
 
     def __str__(self) -> str:
         return ",".join(f"{name}{operator}{escape_value(value)}" for name, operator, value in self.terms)
@@ -333,7 +421,9 @@ def parse_fields(text: str) -> FieldSelector:
         # Upstream's transformation step drops a term without label and value.
         if label or value:
             terms.append((label, NOT_EQUALS if operator == NOT_EQUALS else EQUALS, value))
-    return FieldSelector(tuple(terms))
+    selector = FieldSelector(tuple(terms))
+    selector.tests  # noqa: B018 - made where the selector is read, which may be in a thread
+    return selector
 
 
 def _split_terms(text: str) -> list[str]:
@@ -371,3 +461,75 @@ def _unescape(value: str) -> str:
     if escaped:
         raise bad_request("invalid field selector: invalid escape sequence: \\")
     return "".join(out)
+
+
+class Given:
+    """The two selectors of a request as they were sent. Each is read once, however often it is asked for; StatusError 400 included."""
+
+    __slots__ = ("_fields", "_labels", "field_text", "label_text")
+
+    def __init__(self, label_text: str = "", field_text: str = "") -> None:
+        self.label_text, self.field_text = label_text, field_text
+        self._labels: LabelSelector | StatusError | None = None if label_text else EVERYTHING
+        self._fields: FieldSelector | StatusError | None = None if field_text else ALL_FIELDS
+
+    @property
+    def large(self) -> bool:
+        """Whether reading them would hold the event loop for long: that is for a thread."""
+        return len(self.label_text) + len(self.field_text) > AT_ONCE
+
+    @property
+    def known(self) -> bool:
+        """Whether both were read."""
+        return self._labels is not None and self._fields is not None
+
+    @property
+    def labels(self) -> LabelSelector:
+        if self._labels is None:
+            self._labels = _attempt(parse_labels, self.label_text)
+        return _result(self._labels)
+
+    @property
+    def fields(self) -> FieldSelector:
+        if self._fields is None:
+            self._fields = _attempt(parse_fields, self.field_text)
+        return _result(self._fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and self._texts == other._texts
+
+    def __hash__(self) -> int:
+        return hash(self._texts)
+
+    def __repr__(self) -> str:
+        return f"Given({self.label_text!r}, {self.field_text!r})"
+
+    @property
+    def _texts(self) -> tuple[str, str]:
+        return self.label_text, self.field_text
+
+    def read(self) -> None:
+        """Now, so that asking costs nothing later."""
+        for selector in ("labels", "fields"):
+            with suppress(StatusError):
+                getattr(self, selector)
+
+
+AT_ONCE = 4096
+"""Characters of selectors that are read on the event loop: some milliseconds."""
+NONE_GIVEN = Given()
+
+_Read = TypeVar("_Read")
+
+
+def _attempt(parse: Callable[[str], _Read], text: str) -> _Read | StatusError:
+    try:
+        return parse(text)
+    except StatusError as error:
+        return error
+
+
+def _result(found: _Read | StatusError) -> _Read:
+    if isinstance(found, StatusError):
+        raise found.with_traceback(None)
+    return found

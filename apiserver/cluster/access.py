@@ -15,6 +15,7 @@ from apiserver import metrics
 from apiserver.apimachinery import names, selectors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.apimachinery.selectors import Given
 from apiserver.cluster.answers import Answers
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError, Unreadable
@@ -24,7 +25,8 @@ PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 REMEMBERED = 8192
 ATTEMPT_SECONDS = 10.0
 REMEMBERED_BYTES = 10_000
-"""Longer attributes are not remembered: they are the requester's, and could fill the memory."""
+"""Longer attributes are not remembered: they are the requester's, and could fill the memory. Selectors that are longer are not told: what
+is asked is then whether everything may be seen, which nobody who may only see a part is allowed."""
 
 _FIELD_OPERATORS = {selectors.EQUALS: "In", selectors.NOT_EQUALS: "NotIn"}
 _LABEL_OPERATORS = {
@@ -72,7 +74,7 @@ class Access:
         key = (
             (
                 user.name, user.uid, user.groups, extra, info.verb, info.group, info.version, info.resource,
-                info.subresource, info.namespace, info.name, info.field_selector, info.label_selector,
+                info.subresource, info.namespace, info.name, info.selectors,
             )
             if info.is_resource
             else (user.name, user.uid, user.groups, extra, info.verb, info.path)
@@ -114,6 +116,9 @@ def spec(user: User, info: RequestInfo) -> dict[str, Any]:
     """A SubjectAccessReviewSpec: every attribute, empty ones left out as Go does."""
     found: dict[str, Any] = {"user": user.name, "uid": user.uid, "groups": user.groups, "extra": dict(user.extra)}
     if info.is_resource:
+        given = info.selectors
+        if len(given.field_text) + len(given.label_text) > REMEMBERED_BYTES:
+            given = selectors.NONE_GIVEN
         found["resourceAttributes"] = _filled(
             {
                 "namespace": info.namespace,
@@ -123,8 +128,8 @@ def spec(user: User, info: RequestInfo) -> dict[str, Any]:
                 "resource": info.resource,
                 "subresource": info.subresource,
                 "name": info.name,
-                "fieldSelector": _selector(_field_requirements(info.field_selector)),
-                "labelSelector": _selector(_label_requirements(info.label_selector)),
+                "fieldSelector": _selector(_field_requirements(given)),
+                "labelSelector": _selector(_label_requirements(given)),
             }
         )
     else:
@@ -140,19 +145,19 @@ def _selector(requirements: list[dict[str, Any]]) -> dict[str, Any]:
     return {"requirements": requirements} if requirements else {}
 
 
-def _field_requirements(text: str) -> list[dict[str, Any]]:
+def _field_requirements(given: Given) -> list[dict[str, Any]]:
     """Nothing for a selector that cannot be read: selectors only narrow, and the verb refuses this one later."""
     try:
-        terms = selectors.parse_fields(text).terms
+        terms = given.fields.terms
     except StatusError:
         return []
     return [{"key": key, "operator": _FIELD_OPERATORS[operator], "values": [value]} for key, operator, value in terms]
 
 
-def _label_requirements(text: str) -> list[dict[str, Any]]:
+def _label_requirements(given: Given) -> list[dict[str, Any]]:
     """Without the comparisons, which SubjectAccessReview has no words for; the question is then the broader one."""
     try:
-        requirements = selectors.parse_labels(text).requirements
+        requirements = given.labels.requirements
     except StatusError:
         return []
     return [
@@ -169,7 +174,7 @@ def _size(info: RequestInfo) -> int:
             names.byte_length,
             (
                 info.namespace, info.verb, info.group, info.version, info.resource, info.subresource, info.name, info.path,
-                info.field_selector, info.label_selector,
+                info.selectors.field_text, info.selectors.label_text,
             ),
         )
     )  # fmt: skip

@@ -13,9 +13,14 @@ from email.utils import formatdate, parsedate_to_datetime
 from functools import cached_property
 from typing import NamedTuple, Self
 
+from apiserver.apimachinery import strconv
+
 Headers = list[tuple[str, str]]
 
-_RANGE = re.compile(r"bytes=\s*([0-9]*)\s*-\s*([0-9]*)\s*")
+READ = 4096
+"""Characters of a header that are read."""
+TIME_READ = 64
+"""The same of a time."""
 _TAG = re.compile(r'\s*(\*|(?:W/)?"[^"]*")\s*(?:,|$)')
 
 
@@ -60,8 +65,8 @@ class Content:
         if self._unchanged(headers):
             return Reply(304, [(name, value) for name, value in own if name != "Content-Type"], b"")
         if "Range" in headers and self._range_applies(headers):
-            return self._part(headers["Range"], own)
-        if compressible and _accepts_gzip(headers.get("Accept-Encoding", "")):
+            return self._part(headers["Range"][:READ], own)
+        if compressible and _accepts_gzip(headers.get("Accept-Encoding", "")[:READ]):
             return Reply(200, [*own, ("Content-Encoding", "gzip")], self._compressed)
         return Reply(200, [*own, ("Accept-Ranges", "bytes")], self.body)
 
@@ -87,33 +92,58 @@ class Content:
 
     def _part(self, text: str, own: Headers) -> Reply:
         """One range of bytes. Several are answered with everything, as HTTP allows."""
-        whole = Reply(200, [*own, ("Accept-Ranges", "bytes")], self.body)
         size = len(self.body)
-        match = _RANGE.fullmatch(text)
-        if match is None:
-            return whole if "," in text else self._unsatisfiable(size)
-        first, last = match.groups()
-        if not first and not last:
-            return self._unsatisfiable(size)
-        start = int(first) if first else max(size - int(last), 0)
-        end = min(int(last), size - 1) if first and last else size - 1
-        if start >= size:
-            return self._unsatisfiable(size)
-        if end < start:
-            return self._unsatisfiable(size)
-        part = [*own, ("Accept-Ranges", "bytes"), ("Content-Range", f"bytes {start}-{end}/{size}")]
-        return Reply(206, part, self.body[start : end + 1])
+        try:
+            asked = _ranges(text, size)
+        except ValueError:
+            return Reply(416, list(_PLAIN), b"invalid range\n")
+        ranges = [(start, end) for start, end in asked if start <= end]
+        if asked and not ranges:
+            return Reply(416, [*_PLAIN, ("Content-Range", f"bytes */{size}")], b"invalid range: failed to overlap\n")
+        if len(ranges) != 1:
+            return Reply(200, [*own, ("Accept-Ranges", "bytes")], self.body)
+        ((start, end),) = ranges
+        part = [*own, ("Accept-Ranges", "bytes"), ("Content-Range", f"bytes {start}-{end - 1}/{size}")]
+        return Reply(206, part, self.body[start:end])
 
-    def _unsatisfiable(self, size: int) -> Reply:
-        headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
-        return Reply(416, [*headers, ("Content-Range", f"bytes */{size}")], b"invalid range\n")
+
+_PLAIN = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
+
+
+def _ranges(text: str, size: int) -> list[tuple[int, int]]:
+    """Each range's first byte and the one behind its last, less for one that begins behind the end. Raises ValueError."""
+    unit, _, rest = text.partition("=")
+    if unit != "bytes":
+        raise ValueError(text)
+    found = []
+    for part in rest.split(","):
+        if not part.strip():
+            continue
+        first, dash, last = (word.strip() for word in part.partition("-"))
+        if not dash:
+            raise ValueError(text)
+        if first:
+            start = _number(first)
+            if last and start < size and _number(last) < start:
+                raise ValueError(text)
+            found.append((start, min(_number(last) + 1, size) if last and start < size else size - (start == size)))
+        else:
+            found.append((size - min(_number(last), size), size))
+    return found
+
+
+def _number(digits: str) -> int:
+    value = strconv.parse_int(digits)
+    if value < 0:
+        raise ValueError(digits)
+    return value
 
 
 def _tags(header: str | None) -> Sequence[str] | None:
     """The entity tags of a condition, up to the first that is none; None without the header."""
     if not header:
         return None
-    found, at = [], 0
+    found, at, header = [], 0, header[:READ]
     while match := _TAG.match(header, at):
         found.append(match.group(1))
         at = match.end()
@@ -121,7 +151,7 @@ def _tags(header: str | None) -> Sequence[str] | None:
 
 
 def _seconds(header: str | None) -> float | None:
-    if not header:
+    if not header or len(header) > TIME_READ:
         return None
     try:
         return parsedate_to_datetime(header).timestamp()

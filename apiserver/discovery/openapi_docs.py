@@ -24,7 +24,7 @@ from apiserver.discovery.openapi_paths import Operation, Parameter, Path
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.openapi import Definitions, Dialect, Kind, Schema
 from apiserver.schema.resource import Resource
-from apiserver.wire import as_json
+from apiserver.wire import as_json, negotiation
 
 TITLE = "Kubernetes"
 """What clients know such documents by."""
@@ -70,7 +70,7 @@ class OpenAPI:
     def v2(self, headers: Mapping[str, str]) -> Reply:
         """`/openapi/v2`."""
         vary = [("Vary", "Accept-Encoding"), ("Vary", "Accept")]
-        if not _accepts_json(headers.get("Accept", "")):
+        if not _accepts_json(negotiation.readable(headers.get("Accept", ""))):
             return Reply.empty(406, vary)
         return self._v2.reply(headers, extra=[("Content-Type", "application/json"), *vary], compressible=True)
 
@@ -88,7 +88,7 @@ class OpenAPI:
         if key not in self._v3:
             return Reply.empty(404)
         vary = [("Vary", "Accept")]
-        if not _accepts_json(headers.get("Accept", "")):
+        if not _accepts_json(negotiation.readable(headers.get("Accept", ""))):
             return Reply.empty(406, vary)
         content = self._v3[key]
         extra = [("Content-Type", "application/json"), *vary]

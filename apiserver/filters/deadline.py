@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from aiohttp import web
 
 from apiserver import config
-from apiserver.apimachinery import errors
+from apiserver.apimachinery import durations, errors
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.filters.state import Handler, Request
@@ -129,7 +129,7 @@ def seconds_for(query: Query, *, most: float) -> float:
     if not text:
         return most
     try:
-        wanted = config.parse_duration(text)
+        wanted = durations.parse(text)
     except ValueError as e:
         raise errors.bad_request(f"invalid timeout specified in the request URL - {e}") from None
     return wanted if 0 < wanted < most else most

@@ -7,26 +7,25 @@ not match as it was sent does not exist. Upstream: kubernetes/apiserver `pkg/end
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, Literal, TypeVar
-from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
 from apiserver.apimachinery import errors, names, selectors, strconv
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.apimachinery.request import Query, RequestInfo
+from apiserver.apimachinery.request import Query, RequestInfo, percent_decoded
 from apiserver.filters.state import Handler, Request
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.wire import negotiation
 from apiserver.wire.patches import media_type
+from apiserver.workers import Workers
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_HEX = frozenset("0123456789abcdefABCDEF")
 NAME = "metadata.name"
 
 
@@ -45,11 +44,41 @@ def request_info(handler: Handler) -> Handler:
         method, target = request.method, request.raw_path
         if "Upgrade" in request.headers or method == "CONNECT":
             raise bare("400 Bad Request: upgrades are not supported")
-        request.info = known(method, target) if len(target) <= REMEMBERED_LENGTH else parse(method, target)
+        if len(target) <= REMEMBERED_LENGTH:
+            request.info = known(method, target)
+        else:
+            request.info = parse(method, target, request.exchange.query)
         return handler(request)
 
     known = lru_cache(REMEMBERED)(parse)
     return parsing
+
+
+def naming_selectors(handler: Handler, *, workers: Workers) -> Handler:
+    """Which one object a list is about, where finding out takes long: for requests whose sender is known and that have their place among
+    those being served, and before anybody is asked whether they are allowed."""
+    return _with_selectors(handler, workers, lambda given: NAME in given.field_text)
+
+
+def large_selectors(handler: Handler, *, workers: Workers) -> Handler:
+    """Reads the other selectors that take long, of requests that are allowed."""
+    return _with_selectors(handler, workers, lambda given: True)
+
+
+def _with_selectors(handler: Handler, workers: Workers, concerns: Callable[[selectors.Given], bool]) -> Handler:
+    def looking(request: Request) -> Awaitable[web.StreamResponse]:
+        if len(request.raw_path) > selectors.AT_ONCE:
+            given = request.exchange.query.selectors
+            if given.large and not given.known and concerns(given):
+                return reading(request, given)
+        return handler(request)
+
+    async def reading(request: Request, given: selectors.Given) -> web.StreamResponse:
+        await workers.run(given.read)
+        request.info = narrowed(request.info, request.exchange.query)
+        return await handler(request)
+
+    return looking
 
 
 _Found = TypeVar("_Found")
@@ -69,7 +98,8 @@ class Remembered(Generic[_Found]):
 
     def keep(self, info: RequestInfo, found: _Found) -> _Found:
         """Holds the info too, so that its id names nothing else as long as it is a key here."""
-        if len(info.path) <= REMEMBERED_LENGTH:
+        given = info.selectors
+        if len(info.path) + len(given.label_text) + len(given.field_text) <= REMEMBERED_LENGTH:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[id(info)] = info, found
@@ -97,9 +127,10 @@ def decode_path(raw: str) -> str:
     """Percent-decoded once, nothing else; Go's server answers a malformed escape with its bare 400 and closes the connection."""
     if "%" not in raw:
         return raw
-    if any(len(part) < 2 or not _HEX.issuperset(part[:2]) for part in raw.split("%")[1:]):
+    decoded = percent_decoded(raw)
+    if decoded is None:
         raise bare("400 Bad Request")
-    return unquote_to_bytes(raw.encode("utf-8", "surrogateescape")).decode("utf-8", "replace")
+    return decoded.decode("utf-8", "replace")
 
 
 def bare(text: str) -> TextError:
@@ -107,8 +138,9 @@ def bare(text: str) -> TextError:
     return TextError(400, text, headers={"Connection": "close"}, nosniff=False)
 
 
-def parse(method: str, target: str) -> RequestInfo:
-    """Where a request points. Raises TextError for a target that yields no RequestInfo."""
+def parse(method: str, target: str, query: Query | None = None) -> RequestInfo:
+    """Where a request points. `query` is that of the target, if it was read already. Raises TextError for a target that yields no
+    RequestInfo."""
     raw_path, raw_query = split_target(target)
     path = decode_path(raw_path)
     trimmed = path.strip("/")
@@ -133,16 +165,13 @@ def parse(method: str, target: str) -> RequestInfo:
             rest = rest[2:]
     count = len(rest)
     name = rest[1] if count > 1 else ""
-    field_selector = label_selector = ""
+    given = selectors.NONE_GIVEN
     if not name and verb in ("get", "delete"):
-        query = Query(raw_query) if raw_query else None
-        if verb == "delete":
-            verb = "deletecollection"
-        else:
-            verb, name = _list_or_watch(query)
-        if query is not None:
-            field_selector, label_selector = query.text("fieldSelector"), query.text("labelSelector")
-    return RequestInfo(
+        if query is None:
+            query = Query(raw_query)
+        given = query.selectors
+        verb = "deletecollection" if verb == "delete" else _list_or_watch(query)
+    info = RequestInfo(
         path,
         verb,
         method,
@@ -156,9 +185,9 @@ def parse(method: str, target: str) -> RequestInfo:
         name=name,
         parts=tuple(rest),
         forced_watch=forced and verb == "watch",
-        field_selector=field_selector,
-        label_selector=label_selector,
+        selectors=given,
     )
+    return info if query is None or given.large else narrowed(info, query)
 
 
 def _unparsable(target: str) -> TextError:
@@ -176,20 +205,20 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _list_or_watch(query: Query | None) -> tuple[str, str]:
-    """The verb of a nameless get, and the one name that its field selector allows. Undecodable options lose the selector, not the watch."""
-    if query is None:
-        return "list", ""
+def _list_or_watch(query: Query) -> str:
+    """The verb of a nameless get."""
     watch = query.first("watch")
-    verb = "list" if watch is None or watch.lower() in ("false", "0") else "watch"
-    selector = query.text("fieldSelector")
-    if NAME not in selector or not _decodable(query):
-        return verb, ""
-    try:
-        name = selectors.parse_fields(selector).requires(NAME) or ""
-    except StatusError:
-        return verb, ""
-    return verb, name if not names.path_segment(name) else ""
+    return "list" if watch is None or watch.lower() in ("false", "0") else "watch"
+
+
+def narrowed(info: RequestInfo, query: Query) -> RequestInfo:
+    """A list or a watch of the one name that its field selector allows is about that object. Undecodable options lose the selector, not
+    the watch."""
+    given = info.selectors
+    if info.verb == "deletecollection" or info.name or NAME not in given.field_text or not _decodable(query):
+        return info
+    name = given.fields.requires(NAME) or ""
+    return replace(info, name=name) if name and not names.path_segment(name) else info
 
 
 def _decodable(query: Query) -> bool:
@@ -198,7 +227,7 @@ def _decodable(query: Query) -> bool:
         for option in ("timeoutSeconds", "limit"):
             if option in query:
                 strconv.parse_int(query.text(option))
-        selectors.parse_labels(query.text("labelSelector"))
+        _ = query.selectors.labels, query.selectors.fields
     except (ValueError, StatusError):
         return False
     return True

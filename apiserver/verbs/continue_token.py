@@ -17,6 +17,8 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 
 VERSION = "meta.k8s.io/v1"
+READ = 1 << 16
+"""Characters of a token that are read: no key makes a longer one."""
 INCONSISTENT = -1
 """The revision of a token that goes on in the newest state, because its own snapshot is gone."""
 
@@ -45,6 +47,8 @@ def after(name: str, *, revision: int) -> Token:
 
 def decode(text: str) -> Token:
     """The token of a request; StatusError 400 with upstream's words when it is none."""
+    if len(text) > READ:
+        raise _bad(f"it has more than {READ} characters")
     fields = _fields(text)
     version, revision, start = _text(fields, "v"), _version(fields), _text(fields, "start")
     if version != VERSION:

@@ -5,8 +5,11 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/get.go`, `pkg/storage/cac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from time import perf_counter
 from typing import Any
 
 from apiserver.apimachinery import errors, options
@@ -88,9 +91,9 @@ async def page(call: Call, wanted: ListOptions, chosen: Selection, *, exact: boo
     limit = 0 if wanted.resource_version and not revision else max(wanted.limit, 0)
     if token is not None:
         view = await _token_state(call, token)
-        return _cut(view, chosen, limit, start=token.key)
+        return await _cut(view, chosen, limit, start=token.key)
     view = await _state(call, wanted, revision, exact=exact or (bool(limit) and not wanted.match))
-    return _cut(view, chosen, limit, start="")
+    return await _cut(view, chosen, limit, start="")
 
 
 def _list_version(wanted: ListOptions) -> Revision:
@@ -126,34 +129,63 @@ async def _token_state(call: Call, token: continue_token.Token) -> View:
         raise errors.expired(TOKEN_TOO_OLD, continue_token=onward.encode()) from e
 
 
-def matching(view: View, chosen: Selection) -> Iterator[Entry]:
-    """Every selected object of a state, in key order."""
-    if chosen.key is not None:
+SLICE = 256
+"""Objects that are looked at before it is asked whether others wait."""
+SLICE_SECONDS = 0.005
+
+
+async def slices(entries: Iterator[Entry]) -> AsyncIterator[list[Entry]]:
+    """The objects of a state, some at a time. Others get their turn in between: a state stays as it is."""
+    began = perf_counter()
+    while seen := list(islice(entries, SLICE)):
+        yield seen
+        if perf_counter() - began > SLICE_SECONDS:
+            await asyncio.sleep(0)
+            began = perf_counter()
+
+
+async def matching(view: View, chosen: Selection, *, start: str = "") -> AsyncIterator[list[Entry]]:
+    """Every selected object of a state in key order, the first not before `start`: those of each slice."""
+    if chosen.key is not None and not start:
         only = view.get(chosen.key)
         entries = iter((only,) if only is not None else ())
     else:
-        entries = view.scan(chosen.prefix)
-    return entries if chosen.test is None else filter(chosen.test, entries)
+        entries = view.scan(chosen.prefix, start=chosen.prefix + start)
+    async for seen in slices(entries):
+        yield seen if chosen.test is None else list(filter(chosen.test, seen))
 
 
-def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
+async def each(view: View, chosen: Selection) -> AsyncIterator[Entry]:
+    """The same one by one."""
+    async for found in matching(view, chosen):
+        for entry in found:
+            yield entry
+
+
+async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
     """The selected objects from `start` on, at most `limit` of them."""
-    if not start and (chosen.key is not None or not limit):
-        return Page(list(matching(view, chosen)), view.revision)
-    entries = view.scan(chosen.prefix, start=chosen.prefix + start)
-    if not limit:
-        return Page(list(filter(chosen.test, entries) if chosen.test else entries), view.revision)
-    return _first(view, chosen, entries, limit, start=start)
-
-
-def _first(view: View, chosen: Selection, entries: Iterator[Entry], limit: int, *, start: str) -> Page:
+    if limit and (start or chosen.key is None):
+        return await _first(view, chosen, limit, start=start)
     taken: list[Entry] = []
-    for entry in entries:
-        if len(taken) == limit:
+    async for found in matching(view, chosen, start=start):
+        taken += found
+    return Page(taken, view.revision)
+
+
+async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
+    """Whether more are selected is not known: there is a next chunk when there are more objects."""
+    taken: list[Entry] = []
+    seen_all = True
+    async for seen in slices(view.scan(chosen.prefix, start=chosen.prefix + start)):
+        for entry in seen:
+            if len(taken) == limit:
+                seen_all = False
+                break
+            if chosen.test is None or chosen.test(entry):
+                taken.append(entry)
+        if not seen_all:
             break
-        if chosen.test is None or chosen.test(entry):
-            taken.append(entry)
-    else:
+    if seen_all:
         return Page(taken, view.revision)
     last = taken[-1].key[len(chosen.prefix) :]
     remaining = view.count(chosen.prefix, start=chosen.prefix + start) - limit if chosen.unfiltered else None

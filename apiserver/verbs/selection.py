@@ -45,7 +45,7 @@ def select(call: Call, options: ListOptions) -> Selection:
     """Raises StatusError 400 for field labels that the kind does not know and for names that contradict each other."""
     resource, info = call.resource, call.info
     fields = options.field_selector
-    for label, _, _ in fields.terms:
+    for label in fields.tests:
         _check_label(resource, label)
     unfiltered = fields.empty and options.label_selector.empty
     if info.name:
@@ -104,14 +104,17 @@ def _getter(resource: Resource, label: str) -> Callable[[Entry], str]:
 
 
 def _test(resource: Resource, fields: selectors.FieldSelector, labels: selectors.LabelSelector) -> Test | None:
-    """One function for all terms; None when there is nothing to test."""
-    terms = [(_getter(resource, label), op == "=", value) for label, op, value in fields.terms]
-    if not terms:
-        return None if labels.empty else lambda entry: labels.matches(entry.labels)
+    """One function for all that is asked; None when there is nothing to test. What it costs depends on the object, not on the selectors."""
+    tests = [_field_test(_getter(resource, label), test) for label, test in fields.tests.items()]
+    matches = labels.matches
+    if not labels.empty:
+        tests.append(lambda entry: matches(entry.labels))
+    if len(tests) < 2:
+        return tests[0] if tests else None
+    return lambda entry: all(test(entry) for test in tests)
 
-    def test(entry: Entry) -> bool:
-        if any((get(entry) == value) is not equal for get, equal, value in terms):
-            return False
-        return labels.empty or labels.matches(entry.labels)
 
-    return test
+def _field_test(value_of: Callable[[Entry], str], test: selectors.FieldTest) -> Test:
+    if test == selectors.FieldTest(test.equal) and test.equal is not None:
+        return lambda entry: value_of(entry) == test.equal
+    return lambda entry: test(value_of(entry))

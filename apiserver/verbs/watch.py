@@ -132,7 +132,7 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     """The state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
     batch: list[bytes] = []
     size = 0
-    for entry in read.matching(view, sink.chosen):
+    async for entry in read.each(view, sink.chosen):
         if batch and (len(batch) == BATCH_EVENTS or size + len(entry.body) > BATCH_BYTES):
             await _write(sink, batch)
             batch, size = [], 0

@@ -33,6 +33,11 @@ WRITTEN = tuple(m.name for m in table.MEDIA if m.syntax is not None)
 """What this server writes, in its order of preference."""
 STREAMED = frozenset(m.name for m in table.MEDIA if m.syntax is not None and m.streams)
 
+READ, REMEMBERED_LENGTH = 4096, 512
+"""Characters of an Accept header that are read, and up to which what it means is remembered. Those of real clients have about 200."""
+INSERTED = 12
+"""Up to how many clauses Go sorts by insertion (golang/go `src/sort/zsortinterface.go`)."""
+
 _TARGETS = {(kind, v): Target(kind, v) for kind in (TABLE, PARTIAL, PARTIAL_LIST) for v in META_VERSIONS}
 _FORMS = {
     (media, pretty, target): Representation(media, pretty, target)
@@ -122,8 +127,18 @@ class _Clause:
         return self.kind == kind and self.subkind == subkind
 
 
-@functools.lru_cache(maxsize=256)
+def readable(accept: str) -> str:
+    """As much of an Accept header as is read: the clauses that end within its first READ characters, and none is acceptable to nobody."""
+    if len(accept) <= READ:
+        return accept
+    return accept[: max(accept.rfind(",", 0, READ + 1), 0)] or ","
+
+
 def _winner(accept: str, rules: Rules) -> Representation | None:
+    return _remembered_winner(accept, rules) if len(accept) <= REMEMBERED_LENGTH else _found_winner(accept, rules)
+
+
+def _found_winner(accept: str, rules: Rules) -> Representation | None:
     """The first clause that some written type satisfies, with that type."""
     if not accept:
         return _FORMS[JSON, False, None]
@@ -134,6 +149,9 @@ def _winner(accept: str, rules: Rules) -> Representation | None:
                 if found is not None:
                     return found
     return None
+
+
+_remembered_winner = functools.lru_cache(maxsize=256)(_found_winner)
 
 
 def _accepted(parameters: dict[str, str], media: str, rules: Rules) -> Representation | None:
@@ -152,16 +170,16 @@ def _accepted(parameters: dict[str, str], media: str, rules: Rules) -> Represent
 
 
 def _clauses(accept: str) -> Sequence[_Clause]:
-    """The clauses in the order in which they are tried: sorted by insertion, as Go sorts up to twelve."""
-    found: list[_Clause] = []
-    for part in accept.split(","):
-        clause = _clause(part)
-        if clause is None:
-            continue
-        at = len(found)
+    """The clauses in the order in which they are tried: sorted by insertion, as Go sorts up to twelve. What Go makes of more, in an order
+    that is none, is nothing that a client could count on: they stand by quality, and what has fewer stars is first."""
+    found = [clause for part in accept.split(",") if (clause := _clause(part)) is not None]
+    if len(found) > INSERTED:
+        return sorted(found, key=lambda clause: (-clause.q, clause.kind == "*", clause.subkind == "*"))
+    for i, clause in enumerate(found):
+        at = i
         while at and clause.before(found[at - 1]):
             at -= 1
-        found.insert(at, clause)
+        found.insert(at, found.pop(i))
     return found
 
 

@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Annotations, Query, Warnings
-from apiserver.wire import frames
+from apiserver.wire import frames, negotiation
 
 BODY_LIMIT = 3 << 20
 """Bytes of a request body, as upstream's `--max-request-body-bytes` has it."""
@@ -26,6 +26,8 @@ GZIP_THRESHOLD = 128 << 10
 """Answers above this many bytes are compressed for clients that take it (upstream's `defaultGzipThresholdBytes`)."""
 GZIP_LEVEL = 1
 _GZIP_WINDOW = 31
+HEADER_READ = 4096
+"""Characters of a header that are read. Nobody has shown yet who sent it."""
 LARGE = 256 << 10
 """Bytes above which an answer is written in slices, so that a client that does not take them is noticed."""
 STALL_SECONDS = 30.0
@@ -62,11 +64,11 @@ class Exchange:
 
     @property
     def accept(self) -> str:
-        return self.request.headers.get("Accept", "")
+        return negotiation.readable(self.request.headers.get("Accept", ""))
 
     @property
     def content_type(self) -> str:
-        return self.request.headers.get("Content-Type", "")
+        return self.request.headers.get("Content-Type", "")[:HEADER_READ]
 
     @property
     def user_agent(self) -> str:
@@ -75,7 +77,8 @@ class Exchange:
     @property
     def accepts_gzip(self) -> bool:
         """Upstream's reading of Accept-Encoding: a bare, lower-case `gzip`, without parameters."""
-        return any(token.strip() == "gzip" for token in self.request.headers.get("Accept-Encoding", "").split(","))
+        header = self.request.headers.get("Accept-Encoding", "")[:HEADER_READ]
+        return any(token.strip() == "gzip" for token in header.split(","))
 
     async def body(self, limit: int = BODY_LIMIT) -> bytes:
         """The whole request body, 413 when it is longer."""

@@ -226,35 +226,3 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         config.parse(["--version"], {})
     assert capsys.readouterr().out.startswith("sluice ")
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("0", 0), ("5s", 5), ("1m30s", 90), ("1.5h", 5400), (".5s", 0.5), ("-5s", -5), ("+3ms", 0.003), ("2us", 2e-6), ("2µs", 2e-6),
-     ("1h1m1s1ms1us1ns", 3661.001001001)],
-)  # fmt: skip
-def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
-    assert config.parse_duration(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("abc", 'time: invalid duration "abc"'),
-        ("", 'time: invalid duration ""'),
-        ("+", 'time: invalid duration "+"'),
-        (".s", 'time: invalid duration ".s"'),
-        ("10", 'time: missing unit in duration "10"'),
-        ("1s2", 'time: missing unit in duration "1s2"'),
-        ("10x", 'time: unknown unit "x" in duration "10x"'),
-        ("1e3s", 'time: unknown unit "e" in duration "1e3s"'),
-        ("3s ", 'time: unknown unit "s " in duration "3s "'),
-        ("9999999999h", 'time: invalid duration "9999999999h"'),
-        ('"\\', 'time: invalid duration "\\"\\\\"'),
-        ("1ä", 'time: unknown unit "\\xc3\\xa4" in duration "1\\xc3\\xa4"'),
-    ],
-)
-def test_what_is_no_duration_is_refused_in_gos_words(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match="time:") as caught:
-        config.parse_duration(text)
-    assert str(caught.value) == message

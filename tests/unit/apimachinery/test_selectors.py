@@ -1,10 +1,14 @@
 """Label and field selectors; texts and results of k8s.io/apimachinery v0.36.3."""
 
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apiserver.apimachinery import selectors
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.selectors import Requirement
+from apiserver.apimachinery.selectors import LabelSelector, Requirement
 
 KEY = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
@@ -230,3 +234,69 @@ def test_a_field_selector_takes_an_absent_field_for_an_empty_one() -> None:
 
 def test_a_field_selector_is_printed_with_its_escapes() -> None:
     assert str(selectors.parse_fields(r"b==1,a=x\,y")) == r"a=x\,y,b=1"
+
+
+# ---------------------------------------------------------------------------------------------------------------- long ones
+
+KEYS, VALUES = st.sampled_from("abc"), st.sampled_from(["", "1", "2", "30", "x"])
+REQUIREMENTS = st.one_of(
+    st.builds(Requirement, KEYS, st.sampled_from(["exists", "!"])),
+    st.builds(Requirement, KEYS, st.sampled_from(["=", "==", "!="]), st.tuples(VALUES)),
+    st.builds(
+        Requirement, KEYS, st.sampled_from(["in", "notin"]), st.sets(VALUES, min_size=1).map(lambda v: tuple(sorted(v)))
+    ),
+    st.builds(Requirement, KEYS, st.sampled_from(["gt", "lt"]), st.tuples(st.sampled_from(["0", "1", "7", "-3"]))),
+)
+
+
+@given(st.lists(REQUIREMENTS, max_size=8), st.dictionaries(KEYS, VALUES))
+def test_many_requirements_together_ask_what_each_asks(requirements: list[Requirement], labels: dict[str, str]) -> None:
+    every = all(LabelSelector([requirement]).matches(labels) for requirement in requirements)
+    assert LabelSelector(requirements).matches(labels) is every
+
+
+@given(st.lists(st.tuples(KEYS, st.sampled_from(["=", "!="]), VALUES), max_size=8), st.dictionaries(KEYS, VALUES))
+def test_many_terms_together_ask_what_each_asks(terms: list[tuple[str, str, str]], fields: dict[str, str]) -> None:
+    every = all((fields.get(name, "") == value) == (operator == "=") for name, operator, value in terms)
+    assert selectors.FieldSelector(tuple(terms)).matches(fields) is every
+
+
+@pytest.mark.parametrize(
+    "piece", ["a{n}", "a{n}=b", "!a{n}", "a{n}!=b", "a in (v{n})", "a notin (v{n})", "a>{n}", "a{n}>1"]
+)
+def test_matching_a_long_label_selector_costs_what_the_object_costs(piece: str) -> None:
+    selector = selectors.parse_labels(",".join(piece.replace("{n}", str(n)) for n in range(20_000)))
+    labels = {"a": "30000", "b": "x"}
+    selector.matches(labels)
+    begun = time.thread_time()
+    for _ in range(1000):
+        selector.matches(labels)
+    assert time.thread_time() - begun < 0.1
+
+
+@pytest.mark.parametrize("piece", ["metadata.name=a{n}", "metadata.name!=a{n}", "f{n}=a"])
+def test_matching_a_long_field_selector_costs_what_its_labels_cost(piece: str) -> None:
+    selector = selectors.parse_fields(",".join(piece.replace("{n}", str(n)) for n in range(20_000)))
+    begun = time.thread_time()
+    for _ in range(1000):
+        assert not selector.matches({"metadata.name": "a1"})
+    assert time.thread_time() - begun < 0.1
+
+
+@pytest.mark.parametrize("unit", ["a,", "a=b,", "!a,", "a in (b,c),", "a>1,"])
+def test_a_requirement_that_is_repeated_is_kept_once(unit: str) -> None:
+    assert len(selectors.parse_labels((unit * 10_000)[:-1]).requirements) == 1
+
+
+def test_selectors_are_read_once_and_their_errors_told_each_time() -> None:
+    good, bad = selectors.Given("a=b", "c=d"), selectors.Given("a in", "b")
+    assert good.labels is good.labels
+    assert good.fields is good.fields
+    bad.read()
+    for _ in range(2):
+        with pytest.raises(StatusError, match="unable to parse requirement"):
+            _ = bad.labels
+        with pytest.raises(StatusError, match="can't understand"):
+            _ = bad.fields
+    assert not good.large
+    assert selectors.Given("a" * 5000).large

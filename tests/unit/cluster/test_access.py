@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from apiserver import metrics
 from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.apimachinery.selectors import Given
 from apiserver.cluster import access
 from apiserver.cluster.access import Access, spec
 from apiserver.cluster.client import Client, ClusterError
@@ -92,7 +93,7 @@ def test_other_paths_are_asked_about_by_path_and_method() -> None:
     ],
 )
 def test_field_selectors_become_requirements(text: str, requirements: list[tuple[str, str, list[str]]] | None) -> None:
-    found = spec(JANE, dataclasses.replace(LIST, field_selector=text))["resourceAttributes"]
+    found = spec(JANE, dataclasses.replace(LIST, selectors=Given(field_text=text)))["resourceAttributes"]
     expected = requirements and {"requirements": [{"key": k, "operator": o, "values": v} for k, o, v in requirements]}
     assert found.get("fieldSelector") == expected
 
@@ -118,7 +119,7 @@ def test_field_selectors_become_requirements(text: str, requirements: list[tuple
 def test_label_selectors_become_requirements(
     text: str, requirements: list[tuple[str, str, tuple[str, ...] | None]] | None
 ) -> None:
-    found = spec(JANE, dataclasses.replace(LIST, label_selector=text))["resourceAttributes"]
+    found = spec(JANE, dataclasses.replace(LIST, selectors=Given(text)))["resourceAttributes"]
     expected = requirements and {
         "requirements": [
             {"key": k, "operator": o} | ({"values": v} if v is not None else {}) for k, o, v in requirements
@@ -129,7 +130,7 @@ def test_label_selectors_become_requirements(
 
 async def test_the_review_is_sent_as_one(plane: Plane, access_: Access) -> None:
     plane.on(PATH, YES)
-    await access_.authorize(JANE, dataclasses.replace(LIST, field_selector="a=b", label_selector="c"))
+    await access_.authorize(JANE, dataclasses.replace(LIST, selectors=Given("c", "a=b")))
     (seen,) = plane.seen
     assert (seen.method, seen.query) == ("POST", {"timeout": "10s"})
     assert seen.body == {
@@ -269,9 +270,9 @@ INFOS = [
     altered(LIST, resource="others"),
     altered(LIST, subresource="status"),
     altered(LIST, name="n"),
-    altered(LIST, field_selector="a=b"),
-    altered(LIST, label_selector="a=b"),
-    altered(LIST, field_selector="a=c", label_selector="a=b"),
+    altered(LIST, selectors=Given(field_text="a=b")),
+    altered(LIST, selectors=Given("a=b")),
+    altered(LIST, selectors=Given("a=b", "a=c")),
 ]
 PATHS = [METRICS, dataclasses.replace(METRICS, path="/metrics/slis"), dataclasses.replace(METRICS, verb="post")]
 
@@ -320,13 +321,15 @@ async def test_very_long_attributes_are_not_remembered(plane: Plane, access_: Ac
         assert len(plane.seen) == asked
 
 
-@pytest.mark.parametrize("part", ["field_selector", "label_selector"])
+@pytest.mark.parametrize("part", ["field_text", "label_text"])
 async def test_very_long_selectors_are_not_remembered_either(plane: Plane, access_: Access, part: str) -> None:
     plane.on(PATH, YES)
-    info = altered(LIST, **{part: ",".join(f"a{n}=b" for n in range(2000))})
+    info = altered(LIST, selectors=Given(**{part: ",".join(f"a{n}=b" for n in range(2000))}))
     await access_.authorize(JANE, info)
     await access_.authorize(JANE, info)
     assert len(plane.seen) == 2
+    asked = plane.seen[0].body["spec"]["resourceAttributes"]
+    assert not asked.keys() & {"fieldSelector", "labelSelector"}  # the broader question
 
 
 async def test_the_memory_is_bounded(

@@ -1,6 +1,7 @@
 """Constant content is served as Go's file server serves it."""
 
 import gzip
+import time
 
 import pytest
 
@@ -79,11 +80,48 @@ def test_a_range_of_bytes_is_a_206(text: str, place: str, part: bytes) -> None:
     assert dict(reply.headers)["Content-Range"] == place
 
 
-@pytest.mark.parametrize("text", ["bytes=100-", "bytes=9-5", "bytes=-", "lines=1-2", "bytes=a-b"])
-def test_a_range_that_is_none_is_a_416(text: str) -> None:
+@pytest.mark.parametrize("text", ["bytes=100-", f"bytes={1 << 62}-", "bytes=100-5", "bytes=100-x"])
+def test_a_range_behind_the_end_is_a_416_that_tells_the_size(text: str) -> None:
     reply = ask(Range=text)
-    assert reply.status == 416
+    assert (reply.status, reply.body) == (416, b"invalid range: failed to overlap\n")
     assert dict(reply.headers)["Content-Range"] == "bytes */100"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bytes=9-5",
+        "bytes=-",
+        "lines=1-2",
+        "bytes=a-b",
+        "bytes=5",
+        "bytes=--5",
+        f"bytes={1 << 63}-",
+        "bytes=0-1,x",
+        f"bytes={'9' * 5000}-",
+        f"bytes=0-{'9' * 5000}",
+        f"bytes=-{'9' * 900_000}",
+        f"bytes=1{' ' * 4000}x",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_range_that_is_none_is_a_416(text: str) -> None:
+    assert (ask(Range=text).status, ask(Range=text).body) == (416, b"invalid range\n")
+
+
+@pytest.mark.parametrize("text", ["bytes=", "bytes=,", "bytes=" + " " * 900_000], ids=lambda text: text[:8])
+def test_no_range_at_all_is_answered_with_everything(text: str) -> None:
+    assert ask(Range=text).status == 200
+
+
+@pytest.mark.parametrize(
+    "header", ["If_None_Match", "If_Match", "If_Range", "If_Modified_Since", "Accept_Encoding", "Range"]
+)
+@pytest.mark.parametrize("piece", ['"x",', 'W/"', " ", ",", "(", "bytes=", "1-2,", "9"])
+def test_a_header_of_any_length_costs_little(header: str, piece: str) -> None:
+    begun = time.thread_time()
+    ask(**{header: piece * (1_000_000 // len(piece))})
+    assert time.thread_time() - begun < 0.1
 
 
 def test_several_ranges_are_answered_with_everything() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import RequestInfo
+from apiserver.apimachinery.selectors import Given
 from apiserver.filters.request_info import REMEMBERED, Endpoint, Router, claimed, parse, split_target
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
@@ -213,9 +214,9 @@ def test_selectors_are_kept_raw_for_authorization_except_on_the_deprecated_path(
     query = "fieldSelector=bogus(&labelSelector=a%3Db&labelSelector=c"
     for method, path in (("GET", "/nodes"), ("GET", "/namespaces/n/claims"), ("DELETE", "/nodes")):
         info = parse(method, f"{V1}{path}?{query}")
-        assert (info.field_selector, info.label_selector) == ("bogus(", "a=b")
-    assert parse("GET", f"{V1}/watch/nodes?{query}").field_selector == ""
-    assert parse("GET", f"{V1}/nodes/x?{query}").field_selector == ""
+        assert info.selectors == Given("a=b", "bogus(")
+    assert parse("GET", f"{V1}/watch/nodes?{query}").selectors == Given()
+    assert parse("GET", f"{V1}/nodes/x?{query}").selectors == Given()
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_what_is_dispatched_is_exactly_what_was_authorized(method: str, below: b
     assert endpoint.resource.plural == info.resource
     assert (endpoint.subresource.name if endpoint.subresource else "") == info.subresource
     assert len(info.parts) <= 3
-    if not info.field_selector:
+    if not info.selectors.field_text:
         assert info.name == (info.parts[1] if len(info.parts) > 1 else "")
     assert info.path.startswith(f"{V1}/")
 

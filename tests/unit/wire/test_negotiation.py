@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -190,3 +192,44 @@ def test_the_router_refuses_everything_else_letter_by_letter(accept: str) -> Non
     assert refusal.value.message.endswith(
         ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
     )
+
+
+# ---------------------------------------------------------------------------------------------------------------- long headers
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "*," * 400_000 + "a/b," * 100_000,
+        "a/b;q=0.1," * 100_000,
+        "application/json;" + "a=b;" * 250_000,
+        "," * 1_000_000,
+        ";" * 1_000_000,
+        " " * 1_000_000 + JSON,
+        f"{JSON};q=" + "9" * 1_000_000,
+        "*/*;q=0.5," * 400,
+    ],
+    ids=lambda accept: accept[:12],
+)
+def test_a_header_of_any_length_costs_little_and_nothing_of_it_is_kept(accept: str) -> None:
+    begun = time.thread_time()
+    read = negotiation.readable(accept)
+    negotiation.for_error(read, NOTHING, "")
+    with contextlib.suppress(StatusError):
+        negotiation.check_route(read, watchable=True)
+    assert time.thread_time() - begun < 0.05
+    assert len(read) <= negotiation.READ
+    kept = negotiation._remembered_winner.cache_info().currsize
+    negotiation.for_error("a/b," * 300 + JSON, NOTHING, "")
+    assert negotiation._remembered_winner.cache_info().currsize == kept
+
+
+def test_clauses_are_read_as_far_as_a_header_is_and_none_when_the_first_is_longer() -> None:
+    assert form(negotiation.readable(YAML + "," + "a/b," * 10_000))[0] == YAML
+    assert form(negotiation.readable(JSON)) == (JSON, False, None)
+    refused(negotiation.readable("a/b," * 10_000 + JSON))
+    refused(negotiation.readable(f"{JSON};a=" + "b" * 10_000))
+
+
+def test_of_very_many_clauses_the_one_of_the_best_quality_wins() -> None:
+    assert form("a/b;q=0.9," * 20 + f"{JSON};q=0.1," + f"{YAML};q=0.2")[0] == YAML
