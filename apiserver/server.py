@@ -25,6 +25,7 @@ from apiserver.serving.chains import BadCertificates, Chains
 from apiserver.serving.connections import Connections, check_parser
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
+from apiserver.serving.steps import METER
 from apiserver.storage.store import StoreOptions, Stores, open_stores
 from apiserver.turnstile import Turnstile
 
@@ -103,6 +104,7 @@ class Server:
         return self._listener.address
 
     def open(self) -> None:
+        METER.serving = True
         self._listener.open()
 
     async def _renew(self) -> None:

@@ -1,8 +1,9 @@
 """The event loop of the process, and how long each of its steps holds it.
 
 A step is one call that the loop makes: a task until its next await, a callback, a timer, the data of a connection. While it runs nobody
-else is served, so the budget is 20 ms of CPU, whatever a client sends. Every step counts, from the first one on, with the garbage
-collections that fall into it. uvloop's own work between two steps (TLS, system calls) is bounded by the size of its buffers and not seen.
+else is served, so the budget is 20 ms of CPU, whatever a client sends. Every step counts from the moment the port is open (before that
+nobody waits: a store is started, certificates are made), with the garbage collections that fall into it. uvloop's own work between two
+steps (TLS, system calls) is bounded by the size of its buffers and not seen.
 
 Reading the CPU clock is a system call. Only steps that last a millisecond are worth two of them: the first is made at the beginning of a
 step when the last one was made more than a millisecond before, and so tells a step's CPU time up to that millisecond, never too little.
@@ -50,12 +51,14 @@ class Run(Protocol):
 class Meter:
     """Measures the steps of one thread's event loop, one at a time. `run(callback, *args)` calls, as one step."""
 
-    __slots__ = ("_collected", "_collecting", "_cpu", "_seconds", "_thread", "run")
+    __slots__ = ("_collected", "_collecting", "_cpu", "_seconds", "_thread", "run", "serving")
 
     def __init__(self, seconds: metrics.Distribution) -> None:
         self._seconds = seconds
         self._cpu = self._collected = self._collecting = self._thread = 0
         self.run = self._runner()
+        self.serving = False
+        """Whether somebody may be waiting, so that a long step is told."""
 
     def start(self) -> None:
         """This thread's loop is the one that is measured from now on."""
@@ -87,7 +90,7 @@ class Meter:
     def _judge(self, callback: Callable[..., object], wall: float) -> None:
         seconds = min(wall, (thread_time_ns() - self._cpu) * 1e-9)
         self._seconds.observe(seconds)
-        if seconds > BUDGET_SECONDS:
+        if self.serving and seconds > BUDGET_SECONDS:
             figures = {"cpu_seconds": seconds, "wall_seconds": wall, "collector_seconds": self._collected * 1e-9}
             logger.warning(MESSAGE, extra={k: round(v, 4) for k, v in figures.items()} | {"step": described(callback)})
 
