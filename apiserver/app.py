@@ -39,7 +39,7 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire import negotiation
-from apiserver.workers import Workers
+from apiserver.workers import RENDERING, Workers
 
 VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
     "create": create.create,
@@ -109,7 +109,7 @@ def build(
 ) -> App:
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
-    workers, encodings = Workers(), EncodingCache()
+    workers, encodings = RENDERING, EncodingCache()
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,

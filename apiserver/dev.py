@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import datetime as dt
 import http.client
@@ -22,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from apiserver import delegation, server
+from apiserver import delegation, server, workers
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config import Config
 from apiserver.schema.kinds import Kinds
@@ -37,6 +36,7 @@ logger = logging.getLogger(__name__)
 USER = "kubernetes-admin"
 NAME = "sluice-dev"
 SAMPLE_SECONDS = 10.0
+_SAMPLES = workers.Workers("samples", threads=1, waiting=0)
 
 
 async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     async def ready(port: int, stores: Stores) -> None:
         _write_kubeconfig(config, kit, port)
         if config.dev.samples and _is_empty(stores):
-            await asyncio.to_thread(_create_samples, config, kinds, kit, port)
+            await _SAMPLES.run(_create_samples, config, kinds, kit, port)
         _announce(config.dev.kubeconfig)
 
     try:

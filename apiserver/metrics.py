@@ -404,6 +404,12 @@ STORE_WRITABLE = Gauge(
 TASK_FAILURES = Counter(
     "sluice_task_failures_total", "Times that a task which must not end failed and was begun again.", "task"
 )
+THREAD_POOL_CALLS = Gauge("sluice_thread_pool_calls", "Calls that run or wait, by purpose of the threads.", "pool")
+THREAD_POOL_REFUSALS = Counter(
+    "sluice_thread_pool_refusals_total",
+    "Calls refused because enough of them waited, by purpose of the threads.",
+    "pool",
+)
 OBJECT_BYTES = Gauge("sluice_object_bytes", "Bytes of served JSON held in memory.", "resource")
 ENCODING_BYTES = Gauge(
     "sluice_encoding_bytes", "Bytes of watch frames, table rows and other forms of objects remembered in memory."

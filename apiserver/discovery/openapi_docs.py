@@ -7,7 +7,6 @@ Upstream: kubernetes/kube-openapi `pkg/{builder,builder3,handler,handler3}/`.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from apiserver import workers
 from apiserver.apimachinery.request import Query
 from apiserver.discovery import openapi_paths
 from apiserver.discovery.content import Content, Reply
@@ -315,12 +315,12 @@ def respond(reply: Reply) -> web.Response:
 
 async def serve_v2(openapi: OpenAPI, request: web.Request) -> web.Response:
     """The handler of `/openapi/v2`."""
-    return respond(await asyncio.to_thread(openapi.v2, request.headers))
+    return respond(await workers.DOCUMENTS.run(openapi.v2, request.headers))
 
 
 async def serve_v3_root(openapi: OpenAPI) -> web.Response:
     """The handler of `/openapi/v3`."""
-    return respond(await asyncio.to_thread(openapi.v3_root))
+    return respond(await workers.DOCUMENTS.run(openapi.v3_root))
 
 
 async def serve_v3_group(
@@ -328,4 +328,4 @@ async def serve_v3_group(
 ) -> web.Response:
     """The handler of everything below `/openapi/v3/`; `path` is the decoded path."""
     key = path.removeprefix("/openapi/v3/")
-    return respond(await asyncio.to_thread(openapi.v3_group, key, query, request.headers, now=now))
+    return respond(await workers.DOCUMENTS.run(openapi.v3_group, key, query, request.headers, now=now))

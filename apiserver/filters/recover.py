@@ -11,17 +11,20 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.filters.state import Handler, Request
 from apiserver.wire import negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.response import Exchange
-from apiserver.workers import Workers
+from apiserver.workers import Busy, Workers
 
 logger = logging.getLogger(__name__)
 
 PANIC = "This request caused apiserver to panic. Look in the logs for details.\n"
 NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+BUSY = errors.too_many_requests("Too many requests, please try again later.", retry_after=1)
+"""As much work of this sort as may wait does so already."""
 BROKEN_BODY = StatusError(
     400, "BadRequest", "the request body is not valid in its transfer encoding", headers={"Connection": "close"}
 )
@@ -40,6 +43,8 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
             failure: StatusError | TextError = e
         except TextError as e:
             failure = e
+        except Busy:
+            failure = BUSY
         except ConnectionError:
             raise  # the client is gone; nobody is left to be told
         except web.RequestPayloadError:

@@ -7,14 +7,13 @@ shown and not counted. Upstream: kubernetes/apiserver `pkg/server/healthz/health
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
 
-from apiserver import metrics
+from apiserver import metrics, workers
 from apiserver.apimachinery.errors import TextError
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import Query
@@ -96,5 +95,5 @@ def _one(check: Check) -> web.Response:
 
 async def scrape(_request: Request) -> web.Response:
     """All metrics. Printing them takes longer than the event loop may be held, hence the thread."""
-    text = await asyncio.to_thread(metrics.exposition_text)
+    text = await workers.METRICS.run(metrics.exposition_text)
     return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})

@@ -6,13 +6,13 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
 
+from apiserver import workers
 from apiserver.apimachinery import errors, meta, names
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
@@ -138,7 +138,7 @@ async def _check(services: Services, call: Call, new: Object, old: Object | None
     resource, context = call.resource.stored, _context(services, call)
     judge = functools.partial(settle, context, resource, new, old, sub=sub)
     if not await _worked(judge, in_thread=_large(new)):
-        raise await asyncio.to_thread(refusal, context, resource, new, old, sub=sub)
+        raise await workers.BODIES.run_patiently(refusal, context, resource, new, old, sub=sub)
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
 
@@ -149,7 +149,7 @@ async def encoded(resource: Resource, obj: Object) -> bytes:
 
 
 async def _worked(work: Callable[[], Result], *, in_thread: bool) -> Result:
-    return await asyncio.to_thread(work) if in_thread else work()
+    return await workers.BODIES.run_patiently(work) if in_thread else work()
 
 
 def _context(services: Services, call: Call) -> Context:

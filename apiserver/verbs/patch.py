@@ -17,6 +17,7 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import body, patches
+from apiserver.workers import BODIES
 
 JSON_PATCH = PatchType(
     media="application/json-patch+json",
@@ -78,6 +79,6 @@ def _change(
     async def change(live: Entry | None) -> Object:
         size = len(raw) + (len(live.body) if live is not None else 0)
         large = len(raw) > body.STRANGE or size > body.LARGE
-        return await services.workers.run(compute, live) if large else compute(live)
+        return await BODIES.run(compute, live) if large else compute(live)
 
     return change

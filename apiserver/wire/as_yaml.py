@@ -14,14 +14,19 @@ from typing import Any
 
 import yaml
 
-from apiserver.wire import yaml_scalars
+from apiserver.wire import json_syntax, yaml_scalars
 
 MAX_DEPTH = 10_000
 """Levels of nesting that go-yaml accepts."""
 MOST_EXPANDED = 16 << 20
 """Bytes of scalars that a document may come to when its aliases are followed."""
+MOST_NODES, MOST_STEPS, MOST_DIRECTIVES = 60_000, 110_000_000, 64
+"""Values that are taken from one document, and how many levels all of them together may lie deep: libyaml looks at every level that is
+open for every token. And lines that may be directives: libyaml compares each with all others."""
 MOST_REPEATS = 1_000
 """Repeated keys that are listed."""
+REPEATS_ROOM = 256 << 10
+"""Characters that the texts about them may take."""
 _RATIO_LOW, _RATIO_HIGH = 400_000, 4_000_000
 
 
@@ -39,6 +44,8 @@ class Reading:
 
 def read(raw: bytes) -> Reading:
     """The first document; of repeated keys the last, members sorted by name as upstream's conversion leaves them."""
+    if raw.count(b"\n%") > MOST_DIRECTIVES:
+        raise json_syntax.too_heavy()
     builder = _Builder()
     try:
         for event in _first_document(raw):
@@ -76,10 +83,15 @@ def _where(error: yaml.MarkedYAMLError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Unfit:
-    """Stands for a value that has no JSON form. It counts only if nothing later takes its place."""
+    """Stands for a value that has no JSON form. It counts only if nothing later takes its place. `of` is what it says it of, if that is
+    to be told."""
 
     text: str
     encoding: bool = False
+    of: Any = ...
+
+    def __str__(self) -> str:
+        return self.text if self.of is ... else f"{self.text}{yaml_scalars.go_syntax(self.of)}"
 
 
 @dataclass(slots=True)
@@ -121,6 +133,9 @@ class _Builder:
         self._anchors: dict[str, _Node | None] = {}
         self._decoded = 0
         self._aliased = 0
+        self._nodes = 0
+        self._room = REPEATS_ROOM
+        self._steps = 0
 
     def judge(self) -> None:
         """Raises what decoding failed with, else what the conversion to JSON would, else what its encoder would."""
@@ -129,9 +144,13 @@ class _Builder:
         if self._marked:
             found = sorted(_unfit_in(self.value), key=lambda u: u.encoding)
             if found:
-                raise YAMLProblem(found[0].text)
+                raise YAMLProblem(str(found[0]))
 
     def take(self, event: Any) -> None:
+        self._nodes += 1
+        self._steps += len(self._holders)
+        if self._nodes > MOST_NODES or self._steps > MOST_STEPS:
+            raise json_syntax.too_heavy()
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -226,15 +245,15 @@ class _Builder:
 
     def _set(self, holder: _Holder, key: Any, value: Any, *, line: int) -> None:
         identity = (type(key), key)
-        if identity in holder.seen and len(self.repeats) < MOST_REPEATS:
+        if identity in holder.seen and len(self.repeats) < MOST_REPEATS and self._room > 0:
             self.repeats.append(f"line {line + 1}: key {yaml_scalars.go_syntax(key)} already set in map")
+            self._room -= len(self.repeats[-1])
         holder.seen.add(identity)
         name = yaml_scalars.key_text(key)
         if name is None:
             kind = "uint64" if key is not None else "%!s(<nil>)"
             shown = hex(key) if key is not None else "<nil>"
-            said = yaml_scalars.go_syntax(value)
-            holder.unfit = _Unfit(f"unsupported map key of type: {kind}, key: {shown}, value: {said}")
+            holder.unfit = _Unfit(f"unsupported map key of type: {kind}, key: {shown}, value: ", of=value)
             self._marked = True
             return
         holder.out[name] = self._sayable(value)

@@ -7,13 +7,13 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{create,update,patch,rest
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from apiserver import workers
 from apiserver.apimachinery import errors, fieldpath
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
@@ -23,9 +23,9 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.wire import as_json, as_yaml, complaints, json_syntax, negotiation, type_meta
 from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
 
-LARGE = 128 << 10
+LARGE = 64 << 10
 """Bodies above this many bytes are decoded in a thread."""
-STRANGE = 8 << 10
+STRANGE = 2 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
 LEVELS = 300
 """Of a body that nests too deep to be handled, so much is read. Only a member without a shape of its own can go deeper: an unknown one,
@@ -117,7 +117,7 @@ async def decode_object(
     )
     if quick is not None or len(raw) <= STRANGE:
         return decode()
-    return await asyncio.to_thread(decode)
+    return await workers.BODIES.run(decode)
 
 
 def _object(
@@ -156,6 +156,7 @@ def _object(
 def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Document:
     """`quick` is what was found already."""
     try:
+        json_syntax.weigh(raw)
         if media == negotiation.JSON:
             return _read_json(raw, quick)
         converted = as_yaml.read(raw)

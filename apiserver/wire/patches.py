@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import errors
-from apiserver.wire import as_json, complaints, type_meta
+from apiserver.wire import as_json, complaints, json_syntax, type_meta
 
 UPSTREAM = (
     "application/json-patch+json",
@@ -49,7 +49,7 @@ class Document:
 
 
 def read_json_patch(raw: bytes, validation: str) -> Document:
-    """The operations, checked to be some; null is none. `validation` is Strict, Warn or Ignore. Raises 400."""
+    """The operations, checked to be some; null is none. `validation` is Strict, Warn or Ignore. Raises 400 and 413."""
     lenient = validation == "Ignore"
     found, wrong = _read(raw)
     wrong = wrong or _not_operations(found.value, lenient=lenient)
@@ -61,7 +61,7 @@ def read_json_patch(raw: bytes, validation: str) -> Document:
 
 
 def read_merge_patch(raw: bytes, validation: str) -> Document:
-    """The members; without strict decoding a list passes too, and takes the object's place. Raises 400."""
+    """The members; without strict decoding a list passes too, and takes the object's place. Raises 400 and 413."""
     lenient = validation == "Ignore"
     found, wrong = _read(raw)
     if not wrong and found.value is not None and not isinstance(found.value, (dict, list) if lenient else dict):
@@ -77,6 +77,7 @@ def read_merge_patch(raw: bytes, validation: str) -> Document:
 
 def _read(raw: bytes) -> tuple[as_json.Reading, str]:
     """The value, or what is wrong with the text."""
+    json_syntax.weigh(raw)
     try:
         found = as_json.read(raw)
         if found.suspicious and as_json.deeper_than(found.value, DEPTH):

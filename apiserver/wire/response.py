@@ -16,6 +16,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
+from apiserver import workers
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Annotations, Query, Warnings
 from apiserver.wire import frames, negotiation
@@ -80,6 +81,11 @@ class Exchange:
         header = self.request.headers.get("Accept-Encoding", "")[:HEADER_READ]
         return any(token.strip() == "gzip" for token in header.split(","))
 
+    @property
+    def _compresses(self) -> bool:
+        """Compression is a favour: when much of it waits already, an answer goes out as it is."""
+        return self.accepts_gzip and not workers.COMPRESSION.full
+
     async def body(self, limit: int = BODY_LIMIT) -> bytes:
         """The whole request body, 413 when it is longer."""
         parts: list[bytes] = []
@@ -118,9 +124,9 @@ class Exchange:
         """An answer that is there as a whole."""
         self._tell(body)
         out = self._headers(media, headers)
-        if len(body) > GZIP_THRESHOLD and self.accepts_gzip:
+        if len(body) > GZIP_THRESHOLD and self._compresses:
             _mark_compressed(out)
-            body = await asyncio.to_thread(_gzip, body)
+            body = await workers.COMPRESSION.run_patiently(_gzip, body)
         if len(body) <= LARGE:
             return web.Response(status=code, body=body, headers=out)
         response = web.StreamResponse(status=code, headers=out)
@@ -138,7 +144,7 @@ class Exchange:
         headers: Mapping[str, str] | None = None,
     ) -> web.StreamResponse:
         """An answer in pieces, `length` bytes long if that is known. What turns out to be short is sent as a whole."""
-        compressed = self.accepts_gzip and (length is None or length > GZIP_THRESHOLD)
+        compressed = self._compresses and (length is None or length > GZIP_THRESHOLD)
         first = await _first(pieces, GZIP_THRESHOLD if compressed else 0)
         following = await anext(pieces, None)
         if following is None:
@@ -163,7 +169,7 @@ class Exchange:
             return
         chunked = outlet.chunked and response.content_length is None
         async for piece in pieces:
-            data = await asyncio.to_thread(compressor.compress, piece) if compressor else piece
+            data = await workers.COMPRESSION.run_patiently(compressor.compress, piece) if compressor else piece
             if data:
                 outlet.write(frames.chunk(data) if chunked else data)
             await outlet.settle()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import math
 import re
 import struct
@@ -41,6 +42,8 @@ _DATE = re.compile(
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _EXPONENT_FROM = 1e21
 """From here on Go writes floats with an exponent, below it whole ones without a point."""
+_MOST_SHOWN = 1_000
+"""Elements and members of one value that a message shows."""
 _LONGEST_DIGITS = 4_000
 """More digits than this are no whole number for anybody."""
 
@@ -170,21 +173,25 @@ def json_number(number: float) -> Any:
     return int(literal) if literal.lstrip("-").isdigit() else number
 
 
-def go_syntax(found: Any) -> str:
-    """`%#v` of what go-yaml decodes into."""
+def go_syntax(found: Any, levels: int = 64) -> str:
+    """`%#v` of what go-yaml decodes into, down to so many levels. Long texts are cut."""
     if found is None:
         return "<nil>"
     if isinstance(found, str):
-        return fieldpath.go_quote(found)
+        return fieldpath.show(found)
     if isinstance(found, bool):
         return "true" if found else "false"
+    if isinstance(found, dict | list) and not levels:
+        return "…"
     if isinstance(found, dict):
-        inner = ", ".join(f"{go_syntax(k)}:{_inner(v)}" for k, v in found.items())
+        inner = ", ".join(
+            f"{go_syntax(k)}:{_inner(v, levels)}" for k, v in itertools.islice(found.items(), _MOST_SHOWN)
+        )
         return f"map[interface {{}}]interface {{}}{{{inner}}}"
     if isinstance(found, list):
-        return f"[]interface {{}}{{{', '.join(map(_inner, found))}}}"
+        return f"[]interface {{}}{{{', '.join(_inner(x, levels) for x in found[:_MOST_SHOWN])}}}"
     return shortest(repr(found)) if isinstance(found, float) else str(found)
 
 
-def _inner(found: Any) -> str:
-    return "interface {}(nil)" if found is None else go_syntax(found)
+def _inner(found: Any, levels: int) -> str:
+    return "interface {}(nil)" if found is None else go_syntax(found, levels - 1)

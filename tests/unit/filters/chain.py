@@ -11,7 +11,7 @@ from apiserver.apimachinery.request import User
 from apiserver.filters.recover import recover
 from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Handler, Request
-from apiserver.workers import Workers
+from apiserver.workers import RENDERING
 from tests.fixtures.connection import Connection
 
 V1 = "/apis/things.example.com/v1"
@@ -30,7 +30,7 @@ def ids() -> Callable[[], str]:
 
 def outer(handler: Handler) -> Handler:
     """What stands outside every other filter."""
-    return recover(request_info(handler), new_id=ids(), workers=Workers())
+    return recover(request_info(handler), new_id=ids(), workers=RENDERING)
 
 
 def as_user(handler: Handler, user: User) -> Handler:

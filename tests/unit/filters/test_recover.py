@@ -13,7 +13,7 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import TextError
 from apiserver.filters.recover import recover
 from apiserver.filters.state import Request
-from apiserver.workers import Workers
+from apiserver.workers import RENDERING
 from tests.fixtures.connection import Connection
 from tests.unit.filters.chain import V1, connect, ids, ok
 
@@ -206,7 +206,7 @@ async def test_ids_are_made_only_for_requests_that_bring_none() -> None:
         made.append(1)
         return "fresh"
 
-    connection = Connection(recover(ok, new_id=make, workers=Workers()))
+    connection = Connection(recover(ok, new_id=make, workers=RENDERING))
     await connection.ask("GET", "/", {"Audit-ID": "mine"})
     assert not made
     assert re.fullmatch("id-1", ids()())
