@@ -2,7 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What is installed: enough to run, or everything. The second includes the first.
+RUN := $(VENV)/.run-stamp
 STAMP := $(VENV)/.stamp
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
@@ -16,12 +19,18 @@ venv: $(STAMP) ## make or update the virtual environment from the lock
 # No build isolation: the build backend comes from the lock like everything else. Wheels only: a fresh machine has no compiler.
 $(STAMP): requirements-dev.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $(STAMP)
+	$(PIP) --only-binary :all: --require-hashes -r requirements-dev.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	touch $(RUN) $(STAMP)
 
-run: venv ## a server for this machine: embedded store, own certificates, kubeconfig
-	$(BIN)/sluice dev
+# The checkout itself is run, so nothing has to be built.
+$(RUN): requirements-run.lock
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --only-binary :all: --require-hashes -r requirements-run.lock
+	touch $(RUN)
+
+run: $(RUN) ## a server for this machine: embedded store, own certificates, kubeconfig (ARGS=--help lists its flags)
+	$(BIN)/python -m apiserver dev $(ARGS)
 
 test: lint types binaries ## everything that must hold: lint, types, import contracts, tests
 	$(BIN)/python -m pytest
@@ -61,7 +70,8 @@ binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/co
 
 lock: venv ## renew requirements*.lock from pyproject.toml
 	$(COMPILE) pyproject.toml --output-file requirements.lock
-	$(COMPILE) --constraint requirements.lock pyproject.toml --group dev --output-file requirements-dev.lock
+	$(COMPILE) --constraint requirements.lock pyproject.toml --extra dev --output-file requirements-run.lock
+	$(COMPILE) --constraint requirements-run.lock pyproject.toml --extra dev --group dev --output-file requirements-dev.lock
 	$(COMPILE) --constraint requirements-dev.lock --group build --output-file requirements-build.lock
 
 clean: ## remove what the other targets made here (the cache of Kubernetes programs lies outside)

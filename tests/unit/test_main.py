@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
+import pathlib
 import re
 
 import pytest
@@ -14,3 +17,18 @@ def test_a_misconfiguration_ends_with_two_and_names_every_mistake(capsys: pytest
     told = capsys.readouterr().err
     assert re.search("--secure-port", told)
     assert re.search("--nonsense", told)
+
+
+def test_without_its_store_dev_says_in_one_line_what_to_install(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    try:
+        assert program.run(["dev", "--data-dir", str(tmp_path / "data")], {}) == 1
+    finally:
+        logging.getLogger().handlers[:] = handlers
+        logging.getLogger().setLevel(level)
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "sluice: `sluice dev` needs its own store: pip install 'sluice-apiserver[dev]'"
+    )
