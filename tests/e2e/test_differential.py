@@ -12,11 +12,9 @@ from tests.e2e.corpus import known, ways
 
 
 @pytest.fixture(scope="module")
-def corpus(shared: pathlib.Path) -> pathlib.Path:
-    folder = shared.parent / "differential"
-    if not (folder / "run").exists():
-        pytest.skip("the corpus is not beside this checkout")
-    return folder
+def corpus() -> pathlib.Path:
+    """All of it where it stands beside the checkout, otherwise the project's own excerpt."""
+    return ways.corpus()
 
 
 @pytest.fixture(scope="module")

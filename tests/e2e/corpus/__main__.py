@@ -22,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="make differential", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corpus", type=pathlib.Path, default=ways.CORPUS)
+    parser.add_argument("--corpus", type=pathlib.Path, default=ways.corpus())
     parser.add_argument("--oracle", action="store_true", help="play the server that was recorded")
     chosen = parser.parse_args()
     # Short: a store's socket lies in it, and the path of a socket may have only 107 characters.
