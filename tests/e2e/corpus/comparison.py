@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.e2e.corpus import play
+
 SECONDS = 280.0
 _RESULT = re.compile(r"^(\d+) passed, (\d+) failed$", re.MULTILINE)
 _HEADING = re.compile(r"(?P<scenario>\S+) #(?P<number>\d+)  (?P<title>.*)")
@@ -69,7 +71,7 @@ def compare(
     recorded = json.loads(golden.read_text())["scenarios"]
     options = {"b-kubeconfig": kubeconfig, "b-group": group, "b-core-kubeconfig": core, "golden": golden}
     options |= {"only": _one_of(recorded), "skip": skip, "ignore": ignore}
-    command = [sys.executable, str(corpus / "run"), "--limit=1000", "--order"]
+    command = [sys.executable, play.__file__, str(corpus), "--limit=1000", "--order"]
     command += [f"--{name}={value}" for name, value in options.items() if value]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     played = {name: len(steps) for name, steps in recorded.items() if not (skip and re.search(skip, name))}

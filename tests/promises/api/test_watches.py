@@ -181,7 +181,7 @@ def test_initial_events_of_the_future_are_an_error_event_after_three_seconds(api
 
     assert (kind, status["code"], status["reason"]) == ("ERROR", 504, "Timeout")
     assert status["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-    assert 2.9 < time.monotonic() - begin < 8
+    assert time.monotonic() - begin > 2.9
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: s
         assert told(without.rest()) == [("ADDED", "one")]
         assert future.rest() == []
 
-    assert 3.5 < ended - begin < 9
+    assert ended - begin > 3.5
     assert told(events[:2]) == [("BOOKMARK", ""), ("ADDED", "one")]
     for kind, last in (events[-1], nothing[-1]):
         assert kind == "BOOKMARK"

@@ -1,0 +1,72 @@
+"""Versions, compared within a resource."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+import pytest
+
+from tests.e2e.corpus import play, ways
+
+
+class Answer:
+    """What the harness makes of a response."""
+
+    def __init__(self, *versions: str) -> None:
+        self.status, self.body = 200, b"{}"
+        self.headers: dict[str, str] = {}
+        self.json = {"items": [{"metadata": {"name": "a", "resourceVersion": version}} for version in versions]}
+        self.text, self.rv = "{}", "255959022681718990"
+
+    def __getitem__(self, _: str) -> None:
+        return None
+
+
+class Side:
+    run, group, standalone = "abcdef", "resource.sluice.dev", True
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A scenario of the real harness."""
+    file = ways.corpus() / "harness.py"
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the folder may be somebody else's
+    spec = importlib.util.spec_from_file_location("harness", file)
+    assert spec is not None
+    assert spec.loader is not None
+    harness = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(harness)
+    return play.session(harness)(Side(), "test")
+
+
+def versions(session: Any, path: str, *given: str) -> list[str]:
+    session.record(Answer(*given), "GET", path)
+    return [item["metadata"]["resourceVersion"] for item in session.steps[-1]["body"]["items"]]
+
+
+def test_versions_of_two_resources_are_not_compared(session: Any) -> None:
+    assert versions(session, "/deviceclasses", "900") == ["rv@1.1"]
+    assert versions(session, "/resourceslices?limit=1", "100", "900") == ["rv@2.1", "rv@2.2"]
+
+
+def test_versions_of_one_resource_are(session: Any) -> None:
+    assert versions(session, "/namespaces/n/resourceclaims", "900") == ["rv@1.1"]
+    assert versions(session, "/resourceclaims", "100", "900") == ["<rv@2.1", "rv@1.1"]
+
+
+def test_one_number_of_two_resources_is_two_versions(session: Any) -> None:
+    assert versions(session, "/deviceclasses", "900") == ["rv@1.1"]
+    assert versions(session, "/resourceslices", "900") == ["rv@2.1"]
+    assert versions(session, "/deviceclasses/a", "900") == ["rv@1.1"]
+
+
+async def test_what_is_not_recorded_has_a_resource_too(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fetch(*_: Any, **__: Any) -> Answer:
+        return Answer()
+
+    monkeypatch.setattr(type(session).__base__, "fetch", fetch)
+    assert versions(session, "/deviceclasses", "900") == ["rv@1.1"]
+    await session.quiet("GET", "/resourceslices/a")
+    assert session.versions["resourceslices"] == {Answer().rv: "rv@1.2"}
