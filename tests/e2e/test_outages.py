@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import ssl
 import time
 from collections.abc import Iterator

@@ -19,13 +19,17 @@ def session(harness: Any) -> type:
     """The harness's scenario with a record of versions for each resource."""
 
     class Session(harness.Session):  # type: ignore[misc]
+        plural: str
+
         def __init__(self, side: Any, name: str) -> None:
             self.versions: dict[str, dict[str, str]] = {}
+            self.resource = ""
+            """Of the answer at hand. `plural`, of the last step, is what the harness orders versions by."""
             super().__init__(side, name)
 
         @property
         def rvs(self) -> dict[str, str]:
-            return self.versions.setdefault(self.plural, {})
+            return self.versions.setdefault(self.resource, {})
 
         @rvs.setter
         def rvs(self, _: dict[str, str]) -> None:
@@ -38,13 +42,21 @@ def session(harness: Any) -> type:
             step = f"rv@{len(self.steps)}."
             names = [name.lstrip("<") for known in self.versions.values() for name in known.values()]
             number = 1 + sum(name.startswith(step) for name in names)
-            self.rvs[rv] = f"{'<' if int(rv) < self.maxrv else ''}{step}{number}"
-            self.newest[self.plural] = max(self.maxrv, int(rv))
+            ordered = self.resource == self.plural
+            self.rvs[rv] = f"{'<' if ordered and int(rv) < self.maxrv else ''}{step}{number}"
+            if ordered:
+                self.newest[self.plural] = max(self.maxrv, int(rv))
+
+        def about(self, path: str) -> None:
+            super().about(path)
+            self.resource = self.plural
 
         async def fetch(self, method: str, path: str, *rest: Any, **options: Any) -> Any:
-            """What is not recorded has a resource too."""
+            """What is not recorded has a resource too, and is no step."""
             answer = await super().fetch(method, path, *rest, **options)
+            step = self.plural
             self.about(path)
+            self.plural = step
             return answer
 
     return Session

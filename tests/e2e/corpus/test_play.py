@@ -62,11 +62,16 @@ def test_one_number_of_two_resources_is_two_versions(session: Any) -> None:
     assert versions(session, "/deviceclasses/a", "900") == ["rv@1.1"]
 
 
-async def test_what_is_not_recorded_has_a_resource_too(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fetch(*_: Any, **__: Any) -> Answer:
+async def test_what_is_not_recorded_has_a_resource_too_and_is_no_step(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def request(*_: Any, **__: Any) -> Answer:
         return Answer()
 
-    monkeypatch.setattr(type(session).__base__, "fetch", fetch)
+    monkeypatch.setattr(type(session).__base__, "fetch", request)
     assert versions(session, "/deviceclasses", "900") == ["rv@1.1"]
-    await session.quiet("GET", "/resourceslices/a")
-    assert session.versions["resourceslices"] == {Answer().rv: "rv@1.2"}
+    await session.fetch("GET", "/resourceslices/a")
+    session.note_rv("900")
+    session.note_rv("100")
+    assert session.versions["resourceslices"] == {"900": "rv@1.2", "100": "rv@1.3"}
+    assert versions(session, "/deviceclasses", "899") == ["<rv@2.1"]

@@ -169,7 +169,7 @@ def test_a_version_of_the_past_is_410_and_one_of_the_future_504_after_three_seco
             {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         ]
         assert refusal.reply.headers["Retry-After"] == "1"
-        assert 2.9 < seconds < 8
+        assert seconds > 2.9
     for query in past:
         assert refused(query)[0] == (410, "Expired", LIST_TOO_OLD)
 
