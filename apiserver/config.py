@@ -1,22 +1,24 @@
-"""What the operator decides: one table of flags with environment twins, parsed into frozen values, all mistakes told at once.
+"""What the operator decides: each setting declared once as a field of a frozen value, parsed with all mistakes told at once.
 
 Names are kube-apiserver's where it has one. Knows nothing of the rooms that use the values.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
-from apiserver import __version__
+from apiserver import __version__, flags
 from apiserver.apimachinery import durations
+from apiserver.flags import ConfigError, flag
+
+__all__ = ["Config", "ConfigError", "parse"]
 
 MAX_REQUEST_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's MaxRequestBodyBytes."""
@@ -29,126 +31,13 @@ HEADER_SECONDS = 32.0
 """Upstream's ReadHeaderTimeout (secure_serving.go)."""
 TLS_HANDSHAKE_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 120.0
-"""Must exceed the 90 s after which kube-apiserver's proxy drops idle connections (aggregation trap T8)."""
+"""Must exceed the 90 s after which kube-apiserver's proxy drops idle connections."""
 BACKLOG = 4096
 MAX_WATCHES = 10_000
 
 DEV, SERVE, STORE = "dev", "serve", "store"
 STORE_ACTIONS = ("init", "check", "info")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """Where and as whom the server listens. Empty file names: the command makes its own.
-
-    `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house.
-    """
-
-    bind_address: str
-    secure_port: int
-    group: str
-    kinds: tuple[str, ...]
-    cert_file: str
-    key_file: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestHeader:
-    """Which front proxy is believed, and in which headers it names the user. Header names are lower case."""
-
-    ca_file: str
-    allowed_names: tuple[str, ...]
-    username_headers: tuple[str, ...]
-    group_headers: tuple[str, ...]
-    uid_headers: tuple[str, ...]
-    extra_prefixes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authentication:
-    client_ca_file: str
-    request_header: RequestHeader
-    anonymous: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delegation:
-    """What is asked of the cluster's kube-apiserver, as whom, and for how many seconds an answer is believed.
-
-    `standalone`: nothing is asked. Otherwise an empty kubeconfig is the service account of the pod.
-    """
-
-    standalone: bool
-    authentication_kubeconfig: str
-    authorization_kubeconfig: str
-    skip_lookup: bool
-    tolerate_lookup_failure: bool
-    token_seconds: float
-    allow_seconds: float
-    deny_seconds: float
-    always_allowed: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Seconds and counts. `watch_seconds` is the least life of a watch that names none; the most is twice that."""
-
-    request_seconds: float
-    watch_seconds: float
-    in_flight: int
-    mutating_in_flight: int
-    watches: int = MAX_WATCHES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shutdown:
-    """`delay_seconds`: everything is still served after the signal. `watch_seconds`: the ends of watches are spread over it."""
-
-    delay_seconds: float
-    watch_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    redis_url: str
-    allow_volatile: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logging:
-    format: str
-    verbosity: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dev:
-    data_dir: Path
-    kubeconfig: Path
-    samples: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """All of it. `action` is set for `store` only; `dev` has no meaning for the other commands."""
-
-    command: str
-    action: str
-    serving: Serving
-    authentication: Authentication
-    delegation: Delegation
-    limits: Limits
-    shutdown: Shutdown
-    storage: Storage
-    logging: Logging
-    dev: Dev
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; `mistakes` are all reasons."""
-
-    def __init__(self, mistakes: Sequence[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = list(mistakes)
+EVERYWHERE, SERVERS = (DEV, SERVE, STORE), (DEV, SERVE)
 
 
 # ---------------------------------------------------------------------------------------------------------------- values
@@ -166,6 +55,10 @@ def _count(text: str) -> int:
     if value < 0:
         raise ValueError("must not be negative")
     return value
+
+
+def _whole_seconds(text: str) -> float:
+    return float(_count(text))
 
 
 def _integer(text: str) -> int:
@@ -264,114 +157,158 @@ def _log_format(text: str) -> str:
     return text
 
 
-# ---------------------------------------------------------------------------------------------------------------- the table
+# ---------------------------------------------------------------------------------------------------------------- the settings
 
-_EVERYWHERE = (DEV, SERVE, STORE)
-_SERVERS = (DEV, SERVE)
+
+# Each in two lines: what the program calls it and reads, and what its user reads.
+# fmt: off
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dev:
+    """`sluice dev` alone. Without a name of its own the kubeconfig stands in the data directory."""
+
+    data_dir: Path = flag("data-dir", (DEV,), Path, "./.sluice",
+        text="where the store, the certificates and the kubeconfig are kept", value="DIR")
+    kubeconfig: Path = flag("kubeconfig", (DEV,), Path, "",
+        text="where to write the kubeconfig (default: kubeconfig in the data directory)", value="FILE")
+    samples: bool = flag("samples", (DEV,), _boolean, "true",
+        text="put a few objects of each kind into an empty store", switch=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """One setting. `default` is text in the flag's own syntax, or one per command; None: must be given. `switch`: on without a value."""
+class Serving:
+    """Where and as whom the server listens. Empty file names: the command makes its own.
 
-    name: str
-    parse: Callable[[str], Any]
-    default: str | Mapping[str, str | None] | None
-    text: str
-    commands: tuple[str, ...] = _SERVERS
-    value: str = "TEXT"
-    switch: bool = False
+    `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house.
+    """
 
-    @property
-    def option(self) -> str:
-        return f"-{self.name}" if len(self.name) == 1 else f"--{self.name}"
-
-    @property
-    def variable(self) -> str:
-        return f"SLUICE_{self.name.replace('-', '_').upper()}"
-
-    @property
-    def many(self) -> bool:
-        """May be given several times; the values add up."""
-        return self.parse in (_names, _headers, _paths, _modules)
-
-    def default_for(self, command: str) -> str | None:
-        return self.default.get(command) if isinstance(self.default, Mapping) else self.default
+    bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
+        text="address to listen on", value="IP")
+    secure_port: int = flag("secure-port", SERVERS, _port, "6443",
+        text="port to listen on; 0 takes any free one", value="PORT")
+    group: str = flag("group", EVERYWHERE, _group, "resource.sluice.dev",
+        text="API group of the served kinds that name none", value="GROUP")
+    kinds: tuple[str, ...] = flag("kinds", EVERYWHERE, _modules, "",
+        text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
+    cert_file: str = flag("tls-cert-file", (SERVE,), _file, None,
+        text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
+    key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
+        text="key of the serving certificate", value="FILE")
 
 
-FLAGS: tuple[Flag, ...] = (
-    Flag(name="data-dir", parse=Path, default="./.sluice", commands=(DEV,), value="DIR",
-         text="where the store, the certificates and the kubeconfig are kept"),
-    Flag(name="kubeconfig", parse=str, default="", commands=(DEV,), value="FILE",
-         text="where to write the kubeconfig (default: kubeconfig in the data directory)"),
-    Flag(name="samples", parse=_boolean, default="true", commands=(DEV,), switch=True,
-         text="put a few objects of each kind into an empty store"),
-    Flag(name="bind-address", parse=_address, default={DEV: "127.0.0.1", SERVE: "0.0.0.0"}, value="IP",
-         text="address to listen on"),
-    Flag(name="secure-port", parse=_port, default="6443", value="PORT", text="port to listen on; 0 takes any free one"),
-    Flag(name="group", parse=_group, default="resource.sluice.dev", commands=_EVERYWHERE, value="GROUP",
-         text="API group of the served kinds that name none"),
-    Flag(name="kinds", parse=_modules, default="", commands=_EVERYWHERE, value="PACKAGE",
-         text="installed Python package whose RESOURCES are served too; may be given several times"),
-    Flag(name="tls-cert-file", parse=_file, default=None, commands=(SERVE,), value="FILE",
-         text="serving certificate, followed by its intermediates; read again when it changes"),
-    Flag(name="tls-private-key-file", parse=_file, default=None, commands=(SERVE,), value="FILE",
-         text="key of the serving certificate"),
-    Flag(name="client-ca-file", parse=_file, default="", commands=(SERVE,), value="FILE",
-         text="CAs whose client certificates name users"),
-    Flag(name="requestheader-client-ca-file", parse=_file, default="", commands=(SERVE,), value="FILE",
-         text="CAs of the front proxy, whose requests name users in headers"),
-    Flag(name="requestheader-allowed-names", parse=_names, default="", commands=(SERVE,), value="NAMES",
-         text="common names the front proxy may have; none: any that its CA signed"),
-    Flag(name="requestheader-username-headers", parse=_headers, default="x-remote-user", commands=(SERVE,), value="HEADERS",
-         text="headers with the user's name"),
-    Flag(name="requestheader-group-headers", parse=_headers, default="x-remote-group", commands=(SERVE,), value="HEADERS",
-         text="headers with the user's groups"),
-    Flag(name="requestheader-uid-headers", parse=_headers, default="", commands=(SERVE,), value="HEADERS",
-         text="headers with the user's uid"),
-    Flag(name="requestheader-extra-headers-prefix", parse=_headers, default="x-remote-extra-", commands=(SERVE,), value="PREFIXES",
-         text="beginnings of headers with extra properties of the user"),
-    Flag(name="anonymous-auth", parse=_boolean, default="true", switch=True,
-         text="let requests without credentials in as system:anonymous"),
-    Flag(name="standalone", parse=_boolean, default="false", commands=(SERVE,), switch=True,
-         text="ask no cluster: users come from certificates alone, only system:masters may change anything, every namespace exists"),
-    Flag(name="authentication-kubeconfig", parse=_file, default="", commands=(SERVE,), value="FILE",
-         text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)"),
-    Flag(name="authentication-skip-lookup", parse=_boolean, default="false", commands=(SERVE,), switch=True,
-         text="do not look up in the cluster the CAs that no flag names"),
-    Flag(name="authentication-tolerate-lookup-failure", parse=_boolean, default="false", commands=(SERVE,), switch=True,
-         text="start even when that lookup is refused; everybody may then be anonymous"),
-    Flag(name="authentication-token-webhook-cache-ttl", parse=_seconds, default="10s", commands=(SERVE,), value="DURATION",
-         text="how long an answer about a token is believed"),
-    Flag(name="authorization-kubeconfig", parse=_file, default="", commands=(SERVE,), value="FILE",
-         text="kube-apiserver that is asked who may do what, and which namespaces exist (default: as for authentication)"),
-    Flag(name="authorization-webhook-cache-authorized-ttl", parse=_seconds, default="10s", commands=(SERVE,), value="DURATION",
-         text="how long a permission is believed"),
-    Flag(name="authorization-webhook-cache-unauthorized-ttl", parse=_seconds, default="10s", commands=(SERVE,), value="DURATION",
-         text="how long a refusal is believed"),
-    Flag(name="authorization-always-allow-paths", parse=_paths, default="/healthz,/readyz,/livez", commands=(SERVE,), value="PATHS",
-         text="paths that everybody may ask for; * at the end makes a prefix"),
-    Flag(name="redis-url", parse=_redis_url, default=None, commands=(SERVE, STORE), value="URL",
-         text="the store: redis://, rediss:// or unix://, with user and password where needed"),
-    Flag(name="allow-volatile", parse=_boolean, default="false", commands=(SERVE, STORE), switch=True,
-         text="accept a store without append-only file (everything is lost when it restarts)"),
-    Flag(name="request-timeout", parse=_seconds, default="60s", value="DURATION",
-         text="longest time for a request that is no watch"),
-    Flag(name="min-request-timeout", parse=_count, default="1800", value="SECONDS",
-         text="shortest life of a watch that names none; the longest is twice that"),
-    Flag(name="max-requests-inflight", parse=_count, default="400", value="N",
-         text="reading requests served at a time; 0 is no limit"),
-    Flag(name="max-mutating-requests-inflight", parse=_count, default="200", value="N",
-         text="writing requests served at a time; 0 is no limit"),
-    Flag(name="shutdown-delay-duration", parse=_seconds, default={DEV: "0s", SERVE: "10s"}, value="DURATION",
-         text="how long everything is still served after a stop signal, for load balancers to notice"),
-    Flag(name="shutdown-watch-termination-grace-period", parse=_seconds, default={DEV: "0s", SERVE: "10s"}, value="DURATION",
-         text="how long the ends of open watches are spread"),
-    Flag(name="logging-format", parse=_log_format, default="text", commands=_EVERYWHERE, value="text|json",
-         text="form of log lines"),
-    Flag(name="v", parse=_count, default="0", commands=_EVERYWHERE, value="LEVEL",
-         text="how much to log: 3 adds each request, 4 and more details"),
-)  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """Which front proxy is believed, and in which headers it names the user. Header names are lower case."""
+
+    ca_file: str = flag("requestheader-client-ca-file", (SERVE,), _file, "",
+        text="CAs of the front proxy, whose requests name users in headers", value="FILE")
+    allowed_names: tuple[str, ...] = flag("requestheader-allowed-names", (SERVE,), _names, "",
+        text="common names the front proxy may have; none: any that its CA signed", value="NAMES", many=True)
+    username_headers: tuple[str, ...] = flag("requestheader-username-headers", (SERVE,), _headers, "x-remote-user",
+        text="headers with the user's name", value="HEADERS", many=True)
+    group_headers: tuple[str, ...] = flag("requestheader-group-headers", (SERVE,), _headers, "x-remote-group",
+        text="headers with the user's groups", value="HEADERS", many=True)
+    uid_headers: tuple[str, ...] = flag("requestheader-uid-headers", (SERVE,), _headers, "",
+        text="headers with the user's uid", value="HEADERS", many=True)
+    extra_prefixes: tuple[str, ...] = flag("requestheader-extra-headers-prefix", (SERVE,), _headers, "x-remote-extra-",
+        text="beginnings of headers with extra properties of the user", value="PREFIXES", many=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authentication:
+    client_ca_file: str = flag("client-ca-file", (SERVE,), _file, "",
+        text="CAs whose client certificates name users", value="FILE")
+    request_header: RequestHeader
+    anonymous: bool = flag("anonymous-auth", SERVERS, _boolean, "true",
+        text="let requests without credentials in as system:anonymous", switch=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegation:
+    """What is asked of the cluster's kube-apiserver, as whom, and for how many seconds an answer is believed.
+
+    `standalone`: nothing is asked. Otherwise an empty kubeconfig is the service account of the pod.
+    """
+
+    standalone: bool = flag("standalone", (SERVE,), _boolean, "false",
+        text="ask no cluster: users come from certificates alone, only system:masters may change anything, every namespace exists",
+        switch=True)
+    authentication_kubeconfig: str = flag("authentication-kubeconfig", (SERVE,), _file, "",
+        text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)",
+        value="FILE")
+    skip_lookup: bool = flag("authentication-skip-lookup", (SERVE,), _boolean, "false",
+        text="do not look up in the cluster the CAs that no flag names", switch=True)
+    tolerate_lookup_failure: bool = flag("authentication-tolerate-lookup-failure", (SERVE,), _boolean, "false",
+        text="start even when that lookup is refused; everybody may then be anonymous", switch=True)
+    token_seconds: float = flag("authentication-token-webhook-cache-ttl", (SERVE,), _seconds, "10s",
+        text="how long an answer about a token is believed", value="DURATION")
+    authorization_kubeconfig: str = flag("authorization-kubeconfig", (SERVE,), _file, "",
+        text="kube-apiserver that is asked who may do what, and which namespaces exist (default: as for authentication)", value="FILE")
+    allow_seconds: float = flag("authorization-webhook-cache-authorized-ttl", (SERVE,), _seconds, "10s",
+        text="how long a permission is believed", value="DURATION")
+    deny_seconds: float = flag("authorization-webhook-cache-unauthorized-ttl", (SERVE,), _seconds, "10s",
+        text="how long a refusal is believed", value="DURATION")
+    always_allowed: tuple[str, ...] = flag("authorization-always-allow-paths", (SERVE,), _paths, "/healthz,/readyz,/livez",
+        text="paths that everybody may ask for; * at the end makes a prefix", value="PATHS", many=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
+        text="the store: redis://, rediss:// or unix://, with user and password where needed", value="URL")
+    allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
+        text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds and counts. `watch_seconds` is the least life of a watch that names none; the most is twice that."""
+
+    request_seconds: float = flag("request-timeout", SERVERS, _seconds, "60s",
+        text="longest time for a request that is no watch", value="DURATION")
+    watch_seconds: float = flag("min-request-timeout", SERVERS, _whole_seconds, "1800",
+        text="shortest life of a watch that names none; the longest is twice that", value="SECONDS")
+    in_flight: int = flag("max-requests-inflight", SERVERS, _count, "400",
+        text="reading requests served at a time; 0 is no limit", value="N")
+    mutating_in_flight: int = flag("max-mutating-requests-inflight", SERVERS, _count, "200",
+        text="writing requests served at a time; 0 is no limit", value="N")
+    watches: int = MAX_WATCHES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """`delay_seconds`: everything is still served after the signal. `watch_seconds`: the ends of watches are spread over it."""
+
+    delay_seconds: float = flag("shutdown-delay-duration", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
+        text="how long everything is still served after a stop signal, for load balancers to notice", value="DURATION")
+    watch_seconds: float = flag("shutdown-watch-termination-grace-period", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
+        text="how long the ends of open watches are spread", value="DURATION")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logging:
+    format: str = flag("logging-format", EVERYWHERE, _log_format, "text", text="form of log lines", value="text|json")
+    verbosity: int = flag("v", EVERYWHERE, _count, "0",
+        text="how much to log: 3 adds each request, 4 and more details", value="LEVEL")
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All of it. `action` is set for `store` only; `dev` has no meaning for the other commands."""
+
+    command: str
+    action: str
+    dev: Dev
+    serving: Serving
+    authentication: Authentication
+    delegation: Delegation
+    storage: Storage
+    limits: Limits
+    shutdown: Shutdown
+    logging: Logging
+
+
+FLAGS = tuple(flags.declared(Config))
 
 
 # ---------------------------------------------------------------------------------------------------------------- reading
@@ -383,84 +320,60 @@ _SUMMARY = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse splits the words and prints the help; a mistake is raised, not printed."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError([message])
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> flags.Parser:
+    parser = flags.Parser(
         prog="sluice",
         description="A Kubernetes aggregated API server that keeps its objects in Redis Streams.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"sluice {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=flags.Parser)
     for command, summary in _SUMMARY.items():
         sub = commands.add_parser(
-            command, help=summary, description=summary, allow_abbrev=False,
+            command,
+            help=summary,
+            description=summary,
+            allow_abbrev=False,
             epilog="Each flag also reads the environment variable in brackets; the command line wins.",
-        )  # fmt: skip
+        )
         if command == STORE:
             sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS))
-        for flag in FLAGS:
-            if command in flag.commands:
-                _add(sub, flag, command)
+        for offered in FLAGS:
+            if command in offered.commands:
+                sub.offer(offered, command)
     return parser
 
 
-def _add(parser: argparse.ArgumentParser, flag: Flag, command: str) -> None:
-    default = flag.default_for(command)
-    shown = "required" if default is None else f"default: {default}" if default and not flag.switch else ""
-    text = f"{flag.text}{f' ({shown})' if shown else ''} [{flag.variable}]".replace("%", "%%")
-    if flag.switch:
-        state = "on" if default == "true" else "off"
-        text = f"{flag.text} (default: {state}) [{flag.variable}]"
-        parser.add_argument(flag.option, dest=flag.name, nargs="?", const="true", metavar="true|false", help=text)
-        parser.add_argument(
-            f"--no-{flag.name}", dest=flag.name, action="store_const", const="false", help=argparse.SUPPRESS
-        )
-    else:
-        action = "append" if flag.many else "store"
-        parser.add_argument(flag.option, dest=flag.name, metavar=flag.value, action=action, help=text)
-
-
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
-    """The configuration of this start. Raises ConfigError with every mistake; `--help` and `--version` print and exit."""
-    words, unknown = _parser().parse_known_args(list(argv))
+    """The configuration of this start. Raises ConfigError with every mistake.
+
+    `--help` and `--version` print and exit; so does a command that is not complete, which is a question.
+    """
+    asked = [*argv, "--help"] if list(argv) in ([], [STORE]) else list(argv)
+    words, unknown = _parser().parse_known_args(asked)
     mistakes = [f"unknown argument {word}" for word in unknown]
-    values = _values(words, environ, mistakes)
+    values = flags.values(FLAGS, words.command, words, environ, mistakes=mistakes)
     if words.command == SERVE:
         mistakes += _contradictions(values, environ)
     if mistakes:
         raise ConfigError(mistakes)
-    return _config(words.command, getattr(words, "action", ""), values)
+    return _settled(flags.section(Config, values, command=words.command, action=getattr(words, "action", "")))
 
 
-def _values(words: argparse.Namespace, environ: Mapping[str, str], mistakes: list[str]) -> dict[str, Any]:
-    """Every flag's value: from the command line, else the environment, else its default. Mistakes are collected."""
-    values: dict[str, Any] = {}
-    for flag in FLAGS:
-        if words.command not in flag.commands:
-            values[flag.name] = _unused(flag)
-            continue
-        source, text = flag.option, getattr(words, flag.name)
-        if isinstance(text, list):
-            text = ",".join(text)
-        if text is None and flag.variable in environ:
-            source, text = flag.variable, environ[flag.variable]
-        if text is None:
-            text = flag.default_for(words.command)
-        if text is None:
-            mistakes.append(f"{flag.option} (or {flag.variable}) is required")
-            continue
-        try:
-            values[flag.name] = flag.parse(text)
-        except ValueError as e:
-            mistakes.append(f"{source}: {e}")
-    return values
+def _settled(config: Config) -> Config:
+    """With the values that follow from others."""
+    dev, asked = config.dev, config.delegation
+    unnamed = dev.kubeconfig == Path()
+    return replace(
+        config,
+        dev=replace(dev, kubeconfig=dev.data_dir / "kubeconfig") if unnamed else dev,
+        delegation=replace(
+            asked,
+            standalone=config.command != SERVE or asked.standalone,
+            authentication_kubeconfig=asked.authentication_kubeconfig or asked.authorization_kubeconfig,
+            authorization_kubeconfig=asked.authorization_kubeconfig or asked.authentication_kubeconfig,
+        ),
+    )
 
 
 IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
@@ -478,63 +391,3 @@ def _contradictions(v: Mapping[str, Any], environ: Mapping[str, str]) -> Iterato
     uid_headers = v.get("requestheader-uid-headers")
     if uid_headers and "x-remote-uid" not in uid_headers:
         yield "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"
-
-
-def _unused(flag: Flag) -> Any:
-    """What a flag is worth to a command that does not have it."""
-    default = flag.default_for(flag.commands[0])
-    return "" if default is None else flag.parse(default)
-
-
-def _config(command: str, action: str, v: Mapping[str, Any]) -> Config:
-    return Config(
-        command=command,
-        action=action,
-        serving=Serving(
-            bind_address=v["bind-address"],
-            secure_port=v["secure-port"],
-            group=v["group"],
-            kinds=v["kinds"],
-            cert_file=v["tls-cert-file"],
-            key_file=v["tls-private-key-file"],
-        ),
-        authentication=Authentication(
-            client_ca_file=v["client-ca-file"],
-            request_header=RequestHeader(
-                ca_file=v["requestheader-client-ca-file"],
-                allowed_names=v["requestheader-allowed-names"],
-                username_headers=v["requestheader-username-headers"],
-                group_headers=v["requestheader-group-headers"],
-                uid_headers=v["requestheader-uid-headers"],
-                extra_prefixes=v["requestheader-extra-headers-prefix"],
-            ),
-            anonymous=v["anonymous-auth"],
-        ),
-        delegation=Delegation(
-            standalone=command != SERVE or v["standalone"],
-            authentication_kubeconfig=v["authentication-kubeconfig"] or v["authorization-kubeconfig"],
-            authorization_kubeconfig=v["authorization-kubeconfig"] or v["authentication-kubeconfig"],
-            skip_lookup=v["authentication-skip-lookup"],
-            tolerate_lookup_failure=v["authentication-tolerate-lookup-failure"],
-            token_seconds=v["authentication-token-webhook-cache-ttl"],
-            allow_seconds=v["authorization-webhook-cache-authorized-ttl"],
-            deny_seconds=v["authorization-webhook-cache-unauthorized-ttl"],
-            always_allowed=v["authorization-always-allow-paths"],
-        ),
-        limits=Limits(
-            request_seconds=v["request-timeout"],
-            watch_seconds=float(v["min-request-timeout"]),
-            in_flight=v["max-requests-inflight"],
-            mutating_in_flight=v["max-mutating-requests-inflight"],
-        ),
-        shutdown=Shutdown(
-            delay_seconds=v["shutdown-delay-duration"], watch_seconds=v["shutdown-watch-termination-grace-period"]
-        ),
-        storage=Storage(redis_url=v["redis-url"], allow_volatile=v["allow-volatile"]),
-        logging=Logging(format=v["logging-format"], verbosity=v["v"]),
-        dev=Dev(
-            data_dir=v["data-dir"],
-            kubeconfig=Path(v["kubeconfig"]) if v["kubeconfig"] else Path(v["data-dir"]) / "kubeconfig",
-            samples=v["samples"],
-        ),
-    )

@@ -204,9 +204,9 @@ def test_flags_of_another_command_are_unknown() -> None:
 
 
 def test_a_command_is_required() -> None:
-    assert mistakes()
+    assert mistakes("--nonsense")
     assert mistakes("frobnicate")
-    assert mistakes("store")
+    assert mistakes("store", "--redis-url", "redis://h")
     assert mistakes("store", "frobnicate")
 
 
@@ -226,3 +226,38 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         config.parse(["--version"], {})
     assert capsys.readouterr().out.startswith("sluice ")
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        ([], "usage: sluice [-h]"),
+        (["--help"], "usage: sluice [-h]"),
+        (["dev", "--help"], "usage: sluice dev [-h]"),
+        (["serve", "-h"], "usage: sluice serve [-h]"),
+        (["store"], "usage: sluice store [-h]"),
+        (["store", "--help"], "usage: sluice store [-h]"),
+        (["store", "init", "--help"], "usage: sluice store [-h]"),
+        (["store", "info", "--redis-url", "nonsense", "--help"], "usage: sluice store [-h]"),
+    ],
+)
+def test_who_asks_for_help_gets_it(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        config.parse(words, {"SLUICE_SECURE_PORT": "nonsense"})
+    assert ended.value.code == 0
+    shown = capsys.readouterr()
+    assert (shown.out.startswith(usage), shown.err) == (True, "")
+
+
+def test_help_tells_of_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (config.DEV, config.SERVE, config.STORE):
+        with pytest.raises(SystemExit):
+            config.parse([command, "--help"], {})
+        words = set(capsys.readouterr().out.replace("]", " ").replace("[", " ").split())
+        for flag in config.FLAGS:
+            assert (flag.option in words) == (flag.variable in words) == (command in flag.commands), flag.name
+
+
+def test_no_two_settings_are_called_the_same() -> None:
+    names = [flag.name for flag in config.FLAGS]
+    assert len(set(names)) == len(names) > 30

@@ -1,0 +1,162 @@
+"""Settings as fields of frozen dataclasses, each declared once: parser, help, environment twin and value follow from the declaration.
+
+Knows no setting. All mistakes are told at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+_Value = TypeVar("_Value")
+_Section = TypeVar("_Section")
+_FLAG = "flag"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; `mistakes` are all reasons."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = list(mistakes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: must be given.
+
+    `parse` makes the value of a text, or raises ValueError with what is wrong. `switch`: on without a value. `many`: may be given several
+    times; the texts add up, separated by commas.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    parse: Callable[[str], Any]
+    default: str | Mapping[str, str | None] | None
+    text: str
+    value: str
+    switch: bool
+    many: bool
+
+    @property
+    def option(self) -> str:
+        return f"-{self.name}" if len(self.name) == 1 else f"--{self.name}"
+
+    @property
+    def variable(self) -> str:
+        return f"SLUICE_{self.name.replace('-', '_').upper()}"
+
+    def default_for(self, command: str) -> str | None:
+        return self.default.get(command) if isinstance(self.default, Mapping) else self.default
+
+
+def flag(
+    name: str,
+    commands: tuple[str, ...],
+    parse: Callable[[str], _Value],
+    default: str | Mapping[str, str | None] | None,
+    *,
+    text: str,
+    value: str = "TEXT",
+    switch: bool = False,
+    many: bool = False,
+) -> _Value:
+    """A field of a section whose value is that of this flag. `text` is the help, `value` what it calls the value."""
+    declared = Flag(
+        name=name,
+        commands=commands,
+        parse=parse,
+        default=default,
+        text=text,
+        value=value,
+        switch=switch,
+        many=many,
+    )
+    field: _Value = dataclasses.field(metadata={_FLAG: declared})
+    return field
+
+
+def declared(section: type[Any]) -> Iterator[Flag]:
+    """The flags of a section and of the sections in it, in the order of their fields."""
+    for field, inner in _fields(section):
+        if inner is not None:
+            yield from declared(inner)
+        elif _FLAG in field.metadata:
+            yield field.metadata[_FLAG]
+
+
+def section(made: type[_Section], values: Mapping[str, Any], **others: Any) -> _Section:
+    """A section with the values of its flags, by flag name; `others` are the fields that are no flags."""
+    found = dict(others)
+    for field, inner in _fields(made):
+        if inner is not None:
+            found[field.name] = section(inner, values)
+        elif _FLAG in field.metadata:
+            found[field.name] = values[field.metadata[_FLAG].name]
+    return made(**found)
+
+
+def _fields(section: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], type[Any] | None]]:
+    """Each field, with its type if that is a section."""
+    types = typing.get_type_hints(section)
+    for field in dataclasses.fields(section):
+        yield field, types[field.name] if dataclasses.is_dataclass(types[field.name]) else None
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse splits the words and prints the help; a mistake is raised, not printed."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError([message])
+
+    def offer(self, flag: Flag, command: str) -> None:
+        """Takes this flag of the command."""
+        default = flag.default_for(command)
+        if flag.switch:
+            state = "on" if default == "true" else "off"
+            text = f"{flag.text} (default: {state}) [{flag.variable}]"
+            self.add_argument(flag.option, dest=flag.name, nargs="?", const="true", metavar="true|false", help=text)
+            self.add_argument(
+                f"--no-{flag.name}", dest=flag.name, action="store_const", const="false", help=argparse.SUPPRESS
+            )
+            return
+        shown = "required" if default is None else f"default: {default}" if default else ""
+        text = f"{flag.text}{f' ({shown})' if shown else ''} [{flag.variable}]".replace("%", "%%")
+        action = "append" if flag.many else "store"
+        self.add_argument(flag.option, dest=flag.name, metavar=flag.value, action=action, help=text)
+
+
+def values(
+    flags: Sequence[Flag], command: str, words: argparse.Namespace, environ: Mapping[str, str], *, mistakes: list[str]
+) -> dict[str, Any]:
+    """Every flag's value: from the command line, else the environment, else its default. Mistakes are collected."""
+    found: dict[str, Any] = {}
+    for flag in flags:
+        if command not in flag.commands:
+            found[flag.name] = _unused(flag)
+            continue
+        source, text = flag.option, getattr(words, flag.name)
+        if isinstance(text, list):
+            text = ",".join(text)
+        if text is None and flag.variable in environ:
+            source, text = flag.variable, environ[flag.variable]
+        if text is None:
+            text = flag.default_for(command)
+        if text is None:
+            mistakes.append(f"{flag.option} (or {flag.variable}) is required")
+            continue
+        try:
+            found[flag.name] = flag.parse(text)
+        except ValueError as e:
+            mistakes.append(f"{source}: {e}")
+    return found
+
+
+def _unused(flag: Flag) -> Any:
+    """What a flag is worth to a command that does not have it."""
+    default = flag.default_for(flag.commands[0])
+    return "" if default is None else flag.parse(default)
