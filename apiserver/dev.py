@@ -14,6 +14,7 @@ import json
 import logging
 import socket
 import ssl
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -28,7 +29,7 @@ from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, pki
 from apiserver.storage import lineage
-from apiserver.storage.embedded import Embedded
+from apiserver.storage.embedded import Embedded, keep_private
 from apiserver.storage.store import StoreOptions, Stores
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     stop = server.Stop()
     stop.install()
     folder = config.dev.data_dir
+    _keep_private(folder)
     now = dt.datetime.now(dt.UTC)
     kit = pki.kit(folder / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
     store = Embedded(folder / "store")
@@ -56,7 +58,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
         _announce(config.dev.kubeconfig)
 
     try:
-        await _initialise(store, options, kinds)
+        await _initialise(store, kinds)
         await server.serve(
             config,
             kinds,
@@ -71,14 +73,23 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
         await store.stop()
 
 
-async def _initialise(store: Embedded, options: StoreOptions, kinds: Kinds) -> None:
-    """Makes a place for each kind that never had one in this folder: one that is gone and was there before has lost its objects."""
+async def _initialise(store: Embedded, kinds: Kinds) -> None:
+    """Loads the functions of this version, and makes a place for each kind that never had one in this folder: one that is gone
+    and was there before has lost its objects."""
     missing = [kind.storage_name for kind in kinds.stored if kind.storage_name not in store.initialised]
-    if not missing:
-        return
-    for line in await lineage.init(options, missing):
+    for line in await lineage.init(StoreOptions(url=store.admin_url), missing):
         logger.debug("store", extra={"init": line})
     store.mark_initialised(missing)
+
+
+def _keep_private(folder: Path) -> None:
+    """The folder and what is ours in it are for the user who runs it; a folder that all users share (/tmp) stays as it is."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not folder.stat().st_mode & stat.S_ISVTX:
+        folder.chmod(0o700)
+    for name in ("store", "certs"):
+        if (folder / name).is_dir():
+            keep_private(folder / name)
 
 
 def _hosts(config: Config) -> list[str]:

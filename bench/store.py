@@ -189,7 +189,7 @@ async def main(count: int, objects: int) -> None:
         options = StoreOptions(url=await embedded.start())
         try:
             assert embedded.process is not None
-            await lineage.init(options, [RESOURCE])
+            await lineage.init(StoreOptions(url=embedded.admin_url), [RESOURCE])
             print(f"values of {len(slice_value('x', 1))} bytes")
             if count:
                 stores = await opened(options)

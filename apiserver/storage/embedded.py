@@ -20,12 +20,14 @@ import platform
 import secrets
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 from apiserver import tasks
+from apiserver.storage import rights
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != int(sys.argv[1]):
         sys.exit("nobody is left to serve")
+os.umask(0o077)
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -97,7 +100,7 @@ class Embedded:
         self._marker = self.folder / "initialised"
         self._socket = self.folder / "valkey.sock"
         self._port = 0 if len(os.fsencode(self._socket)) <= LONGEST_SOCKET_PATH else None
-        self._password = ""
+        self._password = self._serving_password = ""
         self._owner: _Lock | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -116,23 +119,33 @@ class Embedded:
 
     @property
     def url(self) -> str:
-        """For StoreOptions; holds the password."""
+        """For StoreOptions of those who serve; holds a password."""
+        return self._url(rights.SERVING_USER, self._serving_password)
+
+    @property
+    def admin_url(self) -> str:
+        """For StoreOptions of the administrator, who may do everything."""
+        return self._url("default", self._password)
+
+    def _url(self, user: str, password: str) -> str:
         if self._port:
-            return f"redis://:{quote(self._password)}@127.0.0.1:{self._port}/0"
-        return f"unix://{quote(str(self._socket))}?password={quote(self._password)}"
+            return f"redis://{user}:{quote(password)}@127.0.0.1:{self._port}/0"
+        return f"unix://{quote(str(self._socket))}?username={user}&password={quote(password)}"
 
     # Life
 
     async def start(self) -> str:
         """The server answers; its URL. Raises EmbeddedError."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        keep_private(self.folder)
         self._owner = _Lock(self.folder / "owner.lock")
         if not self._owner.take():
             self._owner.close()
             self._owner = None
             raise EmbeddedError(f"another process runs the store in {self.folder}")
         try:
-            self._password = self._secret()
+            self._password = self._secret("password")
+            self._serving_password = self._secret("serving-password")
             await self._end_orphan()
             await self._launch()
         except BaseException:
@@ -172,8 +185,8 @@ class Embedded:
 
     # Starting
 
-    def _secret(self) -> str:
-        path = self.folder / "password"
+    def _secret(self, name: str) -> str:
+        path = self.folder / name
         try:
             return path.read_text().strip()
         except FileNotFoundError:
@@ -201,7 +214,8 @@ class Embedded:
         else:
             lines |= {"port": "0", "unixsocket": _quoted(self._socket), "unixsocketperm": "700"}
         lines |= self._settings
-        return "".join(f"{name} {value}\n" for name, value in lines.items())
+        written = [f"{name} {value}\n" for name, value in lines.items()]
+        return "".join([*written, rights.user_line(self._serving_password), "\n"])
 
     async def _launch(self) -> None:
         """Start the process and wait until it has loaded its data."""
@@ -294,6 +308,21 @@ class Embedded:
             raise EmbeddedError(f"a process holds {self.folder / 'server.lock'}: end it by hand")
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def keep_private(folder: Path) -> None:
+    """Nobody but its owner reads what is in there, whoever made it and with whatever modes. Raises EmbeddedError."""
+    try:
+        folder.chmod(0o700)
+        for parent, folders, files in os.walk(folder):
+            for name, mode in [(name, 0o700) for name in folders] + [(name, 0o600) for name in files]:
+                path = Path(parent, name)
+                if not path.is_symlink() and stat.S_IMODE(path.stat().st_mode) != mode:
+                    path.chmod(mode)
+    except FileNotFoundError:
+        return  # something ends and takes its files with it
+    except OSError as error:
+        raise EmbeddedError(f"{folder} cannot be made private: {error}") from None
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -127,11 +127,12 @@ class Replica:
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
         try:
             labels, fields = self._index_func(value)
-        except ValueError:
+            body = splice(value, revision)
+        except Exception:
             # It was written by somebody else. It must not stop the log: reading the object itself says what is wrong with it.
             logger.exception("unreadable object", extra={"resource": self.resource, "key": key, "revision": revision})
-            labels, fields = NO_LABELS, self._no_fields
-        return Entry(key, revision, splice(value, revision), labels, fields)
+            labels, fields, body = NO_LABELS, self._no_fields, value
+        return Entry(key, revision, body, labels, fields)
 
     async def caught_up(self, revision: Revision) -> None:
         if self.filled and self.applied >= revision:

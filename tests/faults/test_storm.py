@@ -40,7 +40,7 @@ async def fill(folder: pathlib.Path) -> Revision:
     embedded = Embedded(folder)
     options = StoreOptions(url=await embedded.start())
     try:
-        await lineage.init(options, KINDS)
+        await lineage.init(StoreOptions(url=embedded.admin_url), KINDS)
         embedded.mark_initialised(KINDS)
         stores = await open_stores(options, {RESOURCE: lambda _: ({}, ("", ""))})
         await stores.ready()

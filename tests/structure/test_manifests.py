@@ -12,6 +12,7 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -21,6 +22,7 @@ from apiserver import config, server
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.cluster import access, client, namespaces, requestheader, tokens
 from apiserver.filters import request_info
+from apiserver.storage import rights
 from tests.e2e.controlplane import binaries
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
@@ -282,7 +284,8 @@ def _secret_keys(objects: list[Object]) -> dict[str, set[str]]:
         keys[certificate["spec"]["secretName"]] = {"tls.crt", "tls.key", "ca.crt"}
     if "sluice-store" not in keys:
         text = (MANIFESTS / "README.md").read_text()
-        keys["sluice-store"] = {name for name in ("password", "auth.conf", "redis-url") if f"certs/out/{name}" in text}
+        names = ("password", "auth.conf", "redis-url", "admin-redis-url")
+        keys["sluice-store"] = {name for name in names if f"certs/out/{name}" in text}
     return keys
 
 
@@ -747,7 +750,12 @@ def test_the_program_understands_its_arguments_and_variables(
     init = _configuration(_one(rendered, "Job", "sluice-store-init"), checkout, tmp_path)
     [store] = [item for item in _of(rendered, "Service") if item["spec"].get("clusterIP") == "None"]
     assert (serve.command, init.command, init.action) == ("serve", "store", "init")
-    assert serve.storage.redis_url == init.storage.redis_url
+    serving, administering = urlsplit(serve.storage.redis_url), urlsplit(init.storage.redis_url)
+    assert (serving.username, administering.username) == (rights.SERVING_USER, "default")
+    assert serving.hostname == administering.hostname
+    assert serving.password != administering.password
+    users = (checkout / "certs" / "out" / "auth.conf").read_text().splitlines()
+    assert users == [f"requirepass {administering.password}", rights.user_line(serving.password or "")]
     assert f"@{store['metadata']['name']}.{store['metadata']['namespace']}.svc:6379/" in serve.storage.redis_url
     assert serve.serving.group == init.serving.group == _of(rendered, "APIService")[0]["spec"]["group"]
     [container] = _containers(deployment)

@@ -17,7 +17,7 @@ import uvloop
 
 from apiserver.storage import embedded
 from apiserver.storage.embedded import Embedded, EmbeddedError
-from apiserver.storage.functions import Connection, pack
+from apiserver.storage.functions import Connection, Rejected, pack
 from apiserver.storage.options import StoreOptions
 from tests.fixtures.valkey import eventually
 
@@ -64,8 +64,9 @@ def pid_of(server: Embedded) -> int:
 
 
 async def test_it_listens_on_a_socket_in_its_folder_and_wants_its_password(running: Embedded, folder: Path) -> None:
-    assert running.url.startswith(f"unix://{folder}/valkey.sock?password=")
-    assert await ask(running.url, "PING") == b"PONG"
+    assert running.url.startswith(f"unix://{folder}/valkey.sock?username=sluice&password=")
+    for url in (running.url, running.admin_url):
+        assert await ask(url, "PING") == b"PONG"
     with pytest.raises(Exception, match=r"NOAUTH|Authentication required"):
         await ask(f"unix://{folder}/valkey.sock", "PING")
 
@@ -77,11 +78,41 @@ async def test_every_write_is_synced_and_nothing_is_ever_evicted(running: Embedd
         "maxmemory-policy": "noeviction",
         "save": "",
     }.items():
-        assert await ask(running.url, "CONFIG", "GET", name) == [name.encode(), wanted.encode()]
+        assert await ask(running.admin_url, "CONFIG", "GET", name) == [name.encode(), wanted.encode()]
+
+
+async def test_who_serves_may_not_administer(running: Embedded) -> None:
+    for command in (["FLUSHALL"], ["CONFIG", "GET", "*"], ["SHUTDOWN"], ["SET", "a", "b"]):
+        with pytest.raises(Rejected, match="NOPERM"):
+            await ask(running.url, *command)
+
+
+def modes(folder: Path) -> dict[Path, int]:
+    """Of everything in there, itself included."""
+    return {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*")) if not path.is_symlink()}
+
+
+async def test_a_folder_that_others_could_read_is_made_private_with_all_that_is_in_it(
+    running: Embedded, folder: Path
+) -> None:
+    await ask(running.admin_url, "SET", "a", "b")
+    await running.stop()
+    outside = folder.parent / "outside"
+    outside.write_text("")
+    outside.chmod(0o644)
+    (folder / "link").symlink_to(outside)
+    for path in modes(folder):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    await running.start()
+    found = modes(folder)
+    assert {path: mode for path, mode in found.items() if mode & 0o077} == {}
+    assert any("appendonly" in path.name for path in found)
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+    assert await ask(running.admin_url, "GET", "a") == b"b"
 
 
 async def test_its_secrets_are_for_its_owner_alone(running: Embedded, folder: Path) -> None:
-    for name in ("password", "valkey.conf"):
+    for name in ("password", "serving-password", "valkey.conf"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
     assert stat.S_IMODE((folder / "valkey.sock").stat().st_mode) & 0o077 == 0
     password = (folder / "password").read_text().strip()
@@ -91,17 +122,17 @@ async def test_its_secrets_are_for_its_owner_alone(running: Embedded, folder: Pa
 
 async def test_a_second_start_has_the_same_data_and_password(running: Embedded, folder: Path) -> None:
     url = running.url
-    await ask(url, "SET", "a", "b")
+    await ask(running.admin_url, "SET", "a", "b")
     await running.stop()
     assert await running.start() == url
-    assert await ask(url, "GET", "a") == b"b"
+    assert await ask(running.admin_url, "GET", "a") == b"b"
 
 
 async def test_a_folder_has_one_owner(running: Embedded, folder: Path) -> None:
     other = Embedded(folder)
     with pytest.raises(EmbeddedError, match="another process"):
         await other.start()
-    assert await ask(running.url, "PING") == b"PONG"
+    assert await ask(running.admin_url, "PING") == b"PONG"
     await running.stop()
     await other.start()
     await other.stop()
@@ -119,13 +150,13 @@ async def test_it_has_ended_when_stop_returns(running: Embedded) -> None:
 
 
 async def test_one_that_dies_is_started_again_with_its_data(running: Embedded) -> None:
-    await ask(running.url, "SET", "a", "b")
+    await ask(running.admin_url, "SET", "a", "b")
     pid = pid_of(running)
     os.kill(pid, signal.SIGKILL)
     await eventually(lambda: pid_of(running) != pid and (running.folder / "valkey.sock").exists())
     for _ in range(200):
         try:
-            assert await ask(running.url, "GET", "a") == b"b"
+            assert await ask(running.admin_url, "GET", "a") == b"b"
             break
         except AssertionError:
             raise
@@ -138,13 +169,15 @@ async def test_one_that_dies_is_started_again_with_its_data(running: Embedded) -
 async def test_a_path_too_long_for_a_socket_means_loopback(tmp_path: Path) -> None:
     server = Embedded(tmp_path / ("long" * 30))
     url = await server.start()
-    assert url.startswith("redis://:")
+    assert url.startswith("redis://sluice:")
     assert "@127.0.0.1:" in url
-    await ask(url, "SET", "a", "b")
-    assert await ask(url, "CONFIG", "GET", "bind") == [b"bind", b"127.0.0.1"]
+    assert await ask(url, "PING") == b"PONG"
+    await ask(server.admin_url, "SET", "a", "b")
+    assert await ask(server.admin_url, "CONFIG", "GET", "bind") == [b"bind", b"127.0.0.1"]
     await server.stop()
     again = Embedded(tmp_path / ("long" * 30))
-    assert await ask(await again.start(), "GET", "a") == b"b"
+    await again.start()
+    assert await ask(again.admin_url, "GET", "a") == b"b"
     await again.stop()
 
 

@@ -1,4 +1,4 @@
-"""Preflight, the owner check, the fence, and the administrator's commands."""
+"""Preflight, the takeover, the rights of the store's users, and the administrator's commands."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import dataclasses
 import re
 
 import pytest
+import pytest_asyncio
 
-from apiserver.storage import functions, lineage
+from apiserver.storage import functions, lineage, rights
 from apiserver.storage.functions import Commands, Connection, Head, Lost, Rejected
 from apiserver.storage.lineage import InitRefused
 from apiserver.storage.lineage import Server as Described
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.store import Write, open_stores
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import Revision
-from tests.fixtures.valkey import Server, eventually, forget, install
+from apiserver.watchcache.entry import Key, Revision
+from tests.fixtures.valkey import Server, eventually, forget, index_func, install, value
 
 OPTIONS = StoreOptions(url="unix:///none")
 GOOD = Described(
@@ -198,18 +200,21 @@ async def test_refused_sessions_leave_no_connections_behind(shared_server: Serve
     await eventually(lambda: connections() <= before)
 
 
-async def test_a_user_with_the_documented_rights_alone_can_do_everything(own_server: Server, resource: str) -> None:
-    """storage.md B6: a function runs with its caller's rights."""
+@pytest_asyncio.fixture
+async def serving(own_server: Server, resource: str) -> StoreOptions:
+    """As the user who serves, on a store that the administrator has installed."""
     await install(own_server, resource)
-    commands = "fcall fcall_ro xread info time wait ping hello auth select function|list client|id client|kill"
-    commands += " client|setname xadd xrange xtrim hget hmget hset hdel hlen hscan exists"
-    rights = [f"+{command}" for command in commands.split()]
-    own_server("ACL", "SETUSER", "sluice", "reset", "on", ">pw", "~{sl:*", *rights)
-    options = StoreOptions(url=own_server.url, username="sluice", password="pw")
+    own_server("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
+    return StoreOptions(url=own_server.url, username=rights.SERVING_USER, password="pw")
+
+
+async def test_the_user_who_serves_may_do_all_that_serving_needs(
+    own_server: Server, resource: str, serving: StoreOptions
+) -> None:
     forget(own_server)
-    session = await lineage.open_session(options, {resource: Commands(resource)}, epochs={}, first=True)
+    session = await lineage.open_session(serving, {resource: Commands(resource)}, epochs={}, first=True)
     library, epoch = Commands(resource), b"%d" % session.heads[resource].epoch
-    change = functions.Mutation(b"a", b"-", b"t.1", b"u", b"{}")
+    change = functions.Mutation(b"a", b"-", b"t.1", b"u", value("a"))
     assert (await session.writes.call(library.change(epoch, b"99999999999999", change)))[0] == b"OK"
     assert (await session.writes.call(library.batch(epoch, b"99999999999999", [change, change])))[0] == b"OK"
     await session.bulk.call(library.floor(session.heads[resource].last, least_ms=0, keep=0))
@@ -219,9 +224,42 @@ async def test_a_user_with_the_documented_rights_alone_can_do_everything(own_ser
         library.digest(b"0", count=1),
     ):
         assert (await session.bulk.call(question))[0] == b"OK"
-    with pytest.raises(Rejected, match="NOPERM"):
-        await session.bulk.call(functions.pack("FLUSHALL"))
+    suspects = {(session.run_id, session.writes.client_id)}
+    await lineage.rule_out(session, suspects, 0)
+    assert not suspects
     await session.close("done")
+    stores = await open_stores(serving, {resource: index_func})
+    await stores.ready()
+    write = Write(Key("b"), value("b"), Revision(0), "uid")
+    assert (await stores[resource].commit(write, dry_run=False)).key == "b"
+    await stores.close()
+    assert await lineage.check(serving, [resource]) == []
+    assert len(await lineage.info(serving, [resource])) == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "FLUSHALL", "FLUSHDB", "CONFIG GET maxmemory", "CONFIG SET appendonly no", "CONFIG REWRITE", "DEBUG RELOAD", "SHUTDOWN NOSAVE",
+        "REPLICAOF NO ONE", "FAILOVER", "SAVE", "BGSAVE", "BGREWRITEAOF", "FUNCTION FLUSH", "FUNCTION DELETE sluice1", "FUNCTION DUMP",
+        "SCRIPT FLUSH", "ACL LIST", "ACL SETUSER sluice +@all", "MONITOR", "KEYS *", "SWAPDB 0 1", "EVAL return(1) 0", "CLIENT LIST",
+        "CLIENT PAUSE 100", "MODULE LIST", "SLOWLOG RESET", "LATENCY RESET", "SUBSCRIBE a", "PUBLISH a b",
+        "DEL OURS", "UNLINK OURS", "EXPIRE OURS 1", "RENAME OURS OURS2", "COPY OURS OURS2", "MOVE OURS 1", "DUMP OURS", "RESTORE OURS 0 x",
+        "SET OURS x", "XDEL OURS 1-1", "XSETID OURS 9-9", "HINCRBY OURS a 1", "HSETNX OURS a 1", "LPUSH OURS a",
+        "SET other x", "HSET other a b", "HGET other a", "XADD other * a b", "XREAD STREAMS other 0", "GET other",
+    ],
+)  # fmt: skip
+async def test_the_user_who_serves_may_do_nothing_else(resource: str, serving: StoreOptions, command: str) -> None:
+    connection = await Connection.open(serving, "test")
+    with pytest.raises(Rejected, match="NOPERM"):
+        await connection.call(functions.pack(*command.replace("OURS", Commands(resource).keys.meta).split()))
+    await connection.close()
+
+
+async def test_init_is_not_for_the_user_who_serves(own_server: Server, resource: str, serving: StoreOptions) -> None:
+    own_server("FUNCTION", "FLUSH")
+    with pytest.raises(Rejected, match="NOPERM"):
+        await lineage.init(serving, [resource])
 
 
 # ---------------------------------------------------------------------------------------------------------- administrator

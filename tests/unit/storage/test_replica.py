@@ -316,10 +316,13 @@ def test_marks_are_few() -> None:
 # --------------------------------------------------------------------------------------------------------------------- values
 
 
-def test_a_value_that_cannot_be_read_has_no_attributes(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "value", [b"{not json", b"[]", b"", b'{"metadata":{"name":"a","uid":"never closed', b"[" * 100_000]
+)
+def test_a_value_that_cannot_be_read_has_no_attributes(caplog: pytest.LogCaptureFixture, value: bytes) -> None:
     fed = Fed()
     with caplog.at_level(logging.ERROR):
-        fed.feed(raw("7-1", "7-0", log.CREATE, "a", b"v", b"{not json"))
+        fed.feed(raw("7-1", "7-0", log.CREATE, "a", b"v", value))
     held = fed.replica.current(Key("a"))
     assert held is not None
     assert (held.labels, held.fields) == ({}, ("",))
