@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import orjson
 
 from apiserver.apimachinery import errors
 from apiserver.patching.members import in_order
+from apiserver.schema import canonical
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20
@@ -117,7 +118,7 @@ class _Run:
                 _sort(container)
         return self.root
 
-    def spend(self, steps: int) -> None:
+    def spend(self, steps: int = 1) -> None:
         """Raises 413 when the patch asks for too much."""
         self.work += steps
         if self.work > MOST_WORK:
@@ -263,7 +264,7 @@ def _test(run: _Run, operation: Operation) -> None:
         found = get(container, step)
     if found is _MISSING:
         found = None
-    if not _same(run, found, _given(operation)):
+    if not canonical.same_json(found, _given(operation), each=run.spend):
         raise _Inapplicable
 
 
@@ -275,35 +276,6 @@ def _size(value: Any) -> int:
         return len(orjson.dumps(value))
     except TypeError:
         return len(json.dumps(value, separators=(",", ":")))
-
-
-def _same(run: _Run, found: Any, given: Any) -> bool:
-    """Upstream compares the text of numbers: 1 and 1.0 differ. Objects are compared by members, lists in order."""
-    open_: list[Iterator[tuple[Any, Any]]] = [iter([(found, given)])]
-    while open_:
-        pair = next(open_[-1], None)
-        if pair is None:
-            open_.pop()
-            continue
-        run.spend(1)
-        a, b = pair
-        if type(a) is not type(b):
-            return False
-        if isinstance(a, dict):
-            if a.keys() != b.keys():
-                return False
-            open_.append(_beside(a, b))
-        elif isinstance(a, list):
-            if len(a) != len(b):
-                return False
-            open_.append(zip(a, b, strict=True))
-        elif a != b:
-            return False
-    return True
-
-
-def _beside(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    return ((x, b[name]) for name, x in a.items())
 
 
 _STEPS: dict[str, Callable[[_Run, Operation], None]] = {

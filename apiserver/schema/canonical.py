@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -272,7 +272,7 @@ def _equality(type_: Type) -> Equality:
         case Quantity():
             return _same_amount
         case RawJSON():
-            return _same_json
+            return same_json
     return _same_plain
 
 
@@ -336,15 +336,33 @@ def _same_amount(a: str | None, b: str | None) -> bool:
     return a == b or quantity.parse(a) == quantity.parse(b)
 
 
-def _same_json(a: Any, b: Any) -> bool:
-    """Upstream compares the bytes; here the spelling of the text does not count, but 1, 1.0 and true are three values."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same_json(x, b[k]) for k, x in a.items())
-    if isinstance(a, list):
-        return len(a) == len(b) and all(map(_same_json, a, b))
-    return bool(a == b)
+def same_json(a: Any, b: Any, *, each: Callable[[], None] | None = None) -> bool:
+    """Upstream compares the bytes; here the spelling of the text does not count, but 1, 1.0 and true are three values.
+
+    Any depth will do. `each` is called for every pair of values and may raise.
+    """
+    open_: list[Iterator[tuple[Any, Any]]] = [iter(((a, b),))]
+    while open_:
+        pair = next(open_[-1], None)
+        if pair is None:
+            open_.pop()
+            continue
+        if each is not None:
+            each()
+        a, b = pair
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, dict):
+            if a.keys() != b.keys():
+                return False
+            open_.append(zip(a.values(), map(b.__getitem__, a), strict=True))
+        elif isinstance(a, list):
+            if len(a) != len(b):
+                return False
+            open_.append(zip(a, b, strict=True))
+        elif a != b:
+            return False
+    return True
 
 
 @functools.cache

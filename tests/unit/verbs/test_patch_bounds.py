@@ -1,0 +1,90 @@
+"""Whatever a patch asks for, it is done or refused, and nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.fixtures.composed import MERGE_PATCH, Composed, composed
+from tests.fixtures.valkey import Server
+
+JSON_PATCH = "application/json-patch+json"
+PARAMETERS = "/spec/devices/config/0/opaque/parameters"
+LISTS, OBJECTS = ("[", "", "]"), ('{"a":', "1", "}")
+
+
+@pytest_asyncio.fixture
+async def server(shared_server: Server) -> AsyncIterator[Composed]:
+    async with composed(shared_server) as made:
+        yield made
+
+
+def nested(sort: tuple[str, str, str], levels: int) -> str:
+    opening, inmost, closing = sort
+    return opening * levels + inmost + closing * levels
+
+
+def claim(parameters: str) -> bytes:
+    opaque = f'{{"opaque":{{"driver":"d.example.com","parameters":{{"x":{parameters}}}}}}}'
+    requests = '[{"name":"r","exactly":{"deviceClassName":"c"}}]'
+    return f'{{"metadata":{{"name":"c"}},"spec":{{"devices":{{"requests":{requests},"config":[{opaque}]}}}}}}'.encode()
+
+
+def patches(inner: str) -> list[tuple[str, str]]:
+    return [
+        (MERGE_PATCH, '{"metadata":{"labels":{"a":"b"}}}'),
+        (JSON_PATCH, '[{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}]'),
+        (JSON_PATCH, f'[{{"op":"copy","from":"{PARAMETERS}","path":"{PARAMETERS}/y"}}]'),
+        (JSON_PATCH, f'[{{"op":"test","path":"{PARAMETERS}/x","value":{inner}}}]'),
+        (JSON_PATCH, f'[{{"op":"add","path":"/unknown","value":{inner}}}]'),
+        (MERGE_PATCH, f'{{"spec":{{"devices":{{"unknown":{inner}}}}}}}'),
+        (MERGE_PATCH, f'{{"apiVersion":null,"unknown":{inner}}}'),
+    ]
+
+
+@pytest.mark.parametrize("sort", [LISTS, OBJECTS], ids=["lists", "objects"])
+@pytest.mark.parametrize("levels", [100, 254, 490, 499, 501, 690, 900, 3000])
+async def test_no_depth_makes_a_write_fail(server: Composed, sort: tuple[str, str, str], levels: int) -> None:
+    inner, path = nested(sort, levels), f"{server.claims}/c"
+    made = await server.ask("POST", server.claims, claim(inner))
+    assert made.status in (201, 400)
+    stored = made.status == 201
+    if not stored:
+        await server.ask("POST", server.claims, claim("1"))
+    for kind, patch in patches(inner):
+        answer = await server.ask("PATCH", path, patch.encode(), kind=kind)
+        assert answer.status in (200, 400, 422), (patch[:80], answer.text[:200])
+    assert (await server.ask("PUT", path, claim(inner))).status == (200 if stored else 400)
+    assert (await server.ask("DELETE", path)).status == 200
+
+
+def operations(*steps: Any) -> bytes:
+    return json.dumps(steps, separators=(",", ":")).encode()
+
+
+async def test_a_patch_without_end_is_refused_while_others_are_served(server: Composed) -> None:
+    path = f"{server.classes}/a"
+    await server.ask("POST", server.classes, {"metadata": {"name": "a"}, "spec": {}})
+    long_list = {"op": "add", "path": "/x", "value": [0] * 150_000}
+    endless = operations(long_list, *[{"op": "add", "path": "/x/0", "value": 0}] * 9_999)
+    patching = asyncio.ensure_future(server.ask("PATCH", path, endless, kind=JSON_PATCH))
+    while not patching.done():
+        assert (await server.ask("GET", "/livez")).status == 200
+    refusal = (await patching).json
+    assert (refusal["code"], refusal["reason"]) == (413, "RequestEntityTooLarge")
+    assert "maximum work of a JSON patch" in refusal["message"]
+
+
+async def test_a_patch_of_many_operations_is_done(server: Composed) -> None:
+    await server.ask("POST", server.classes, {"metadata": {"name": "a", "finalizers": ["x.io/x"]}, "spec": {}})
+    steps = [{"op": "add", "path": "/metadata/finalizers/0", "value": f"x.io/f{i}"} for i in range(9_998)]
+    move = {"op": "move", "from": "/metadata/finalizers", "path": "/y"}
+    answer = await server.ask(
+        "PATCH", f"{server.classes}/a", operations(*steps, move, {"op": "remove", "path": "/y"}), kind=JSON_PATCH
+    )
+    assert (answer.status, "finalizers" in answer.json["metadata"]) == (200, False)
