@@ -69,6 +69,10 @@ def _definitions(columns: tuple[Column, ...]) -> bytes:
     )
 
 
+_text = functools.lru_cache(maxsize=1024)(as_json.dumps)
+"""The JSON of an age: there are not many."""
+
+
 class _Row(NamedTuple):
     """A row's JSON, cut where an age stands: `texts` has one more than `since`."""
 
@@ -78,7 +82,7 @@ class _Row(NamedTuple):
     def at(self, now: float) -> bytes:
         parts = [self.texts[0]]
         for since, text in zip(self.since, self.texts[1:], strict=True):
-            parts += as_json.dumps(meta.age_at(since, now)), text
+            parts += _text(meta.age_at(since, now)), text
         return b"".join(parts)
 
     @property
@@ -143,17 +147,18 @@ class Table(Form):
         return row
 
     def _row(self, body: bytes, obj: Object) -> _Row:
-        texts, since, text = [], [], b'{"cells":['
-        now = self.clock()
-        for at, column in enumerate(columns_of(self.resource)):
-            text += b"," if at else b""
-            if column.since is not None:
-                texts.append(text)
-                since.append(column.since(obj))
-                text = b""
-            else:
-                text += as_json.dumps(column.cell(obj, now))
-        texts.append(b'%b],"object":%b}' % (text, self._attached(body, obj)))
+        texts: list[bytes] = []
+        since: list[float | None] = []
+        now, before, cells = self.clock(), b'{"cells":[', []
+        for column in columns_of(self.resource):
+            if column.since is None:
+                cells.append(column.cell(obj, now))
+                continue
+            since.append(column.since(obj))
+            texts.append(before + (as_json.dumps(cells)[1:-1] + b"," if cells else b""))
+            before, cells = b",", []
+        last = before + as_json.dumps(cells)[1:-1] if cells else before.removesuffix(b",")
+        texts.append(b'%b],"object":%b}' % (last, self._attached(body, obj)))
         return _Row(tuple(texts), tuple(since))
 
     def _attached(self, body: bytes, obj: Object) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.forms import json_text
@@ -19,12 +20,11 @@ class Whole(Form):
 
     step = 1 << 62
 
-    @functools.cached_property
-    def _verbatim(self) -> bool:
-        return self.syntax is json_text.COMPACT and self.resource.conversion is None
-
-    def heavy(self, body: bytes) -> bool:
-        return not self._verbatim and super().heavy(body)
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._verbatim = self.syntax is json_text.COMPACT and self.resource.conversion is None
+        if self._verbatim:
+            self.reach = self.step
 
     def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         return document_type(self.resource.kind, self.resource.api_version), self.served(body)

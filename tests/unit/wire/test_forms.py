@@ -231,6 +231,21 @@ def test_a_kind_without_columns_has_name_and_creation_time() -> None:
     assert b'"rows":[]' in listed(TABLE, [])
 
 
+@pytest.mark.parametrize("order", ["A", "AB", "BA", "BAB", "AA", "ABBAB", "BB"])
+def test_ages_may_stand_in_any_column(order: str) -> None:
+    age = Column(name="Age", cell=lambda obj, now: "", since=lambda obj: NOW - 5 if obj["metadata"] else None)
+    name = Column(name="Name", cell=lambda obj, now: obj["metadata"]["name"] + ',"5s"')
+    odd = dataclasses.replace(CLASSES, columns=tuple(age if c == "A" else name for c in order))
+    for include in ("Metadata", "None", "Object"):
+        row = json.loads(single(TABLE, stored("a"), odd, query=f"includeObject={include}"))["rows"][0]
+        assert row["cells"] == ["5s" if c == "A" else 'a,"5s"' for c in order]
+
+
+def test_an_unknown_age_is_a_cell_like_others() -> None:
+    body = b'{"metadata":{"name":"a"},"spec":{}}'
+    assert b'"cells":["a","\\u003cunknown\\u003e"]' in single(TABLE, body)
+
+
 def test_cells_may_be_any_json_value() -> None:
     def cell(obj: Object, now: float) -> Any:
         return [obj["metadata"]["name"], None, now, "<"]
