@@ -271,8 +271,8 @@ class Sink:
         self._test = chosen.test
 
     def event(self, event: Event) -> bool:
-        """False when the event was not sent: the client's buffer is full, or the frame has to be made in a thread first. The watcher's
-        own task does what is left."""
+        """False when the event was not sent: the client's buffer is full, the frame has to be made in a thread first, or it is so large
+        that writing it takes a step of its own. The watcher's own task does what is left."""
         try:
             meant = self._meant(event)
             if meant is None:
@@ -280,7 +280,7 @@ class Sink:
             chunk = self.encoder.chunk(event, *meant)
         except (NoFrame, NotMade):
             return False
-        sent = self.stream.push(chunk)
+        sent = len(chunk) <= BATCH_BYTES and self.stream.push(chunk)
         if sent:
             self.sent(chunk)
         return sent

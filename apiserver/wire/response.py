@@ -170,10 +170,10 @@ class Exchange:
         chunked = outlet.chunked and response.content_length is None
         async for piece in pieces:
             data = await workers.COMPRESSION.run_patiently(compressor.compress, piece) if compressor else piece
-            if data:
-                outlet.write(frames.chunk(data) if chunked else data)
-            await outlet.settle()
-            await asyncio.sleep(0)  # the next piece costs time; others first
+            for part in _slices(data):
+                outlet.write(frames.chunk(part) if chunked else part)
+                await outlet.settle()
+                await asyncio.sleep(0)  # the next piece costs time; others first
         if compressor is not None:
             data = compressor.flush()
             outlet.write(frames.chunk(data) if chunked else data)
@@ -213,6 +213,9 @@ def _mark_compressed(headers: CIMultiDict[str]) -> None:
 
 
 def _slices(body: bytes) -> Iterator[bytes]:
+    if len(body) <= 2 * LARGE:
+        yield from (body,) if body else ()
+        return
     for start in range(0, len(body), LARGE):
         yield body[start : start + LARGE]
 

@@ -6,7 +6,7 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/json`.
 from __future__ import annotations
 
 from apiserver.wire import as_json
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Streamed, Syntax
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Streamed, Syntax, fits_indented
 
 
 class Compact(Streamed):
@@ -47,10 +47,10 @@ class Indented(Syntax):
         return self.untyped(type_.head + members[1:])
 
     def untyped(self, compact: bytes) -> bytes:
-        return as_json.pretty(as_json.loads(compact))
+        return as_json.pretty(as_json.loads(compact)) if fits_indented(compact) else compact
 
     def element(self, compact: bytes) -> bytes:
-        return as_json.pretty(as_json.loads(compact)).replace(b"\n", b"\n    ")
+        return self.untyped(compact).replace(b"\n", b"\n    ")
 
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         start = self.document(type_, members).removesuffix(b"\n}") + b',\n  "%b": ' % name.encode()

@@ -6,9 +6,11 @@ Upstream: kubernetes/apimachinery `pkg/runtime/interfaces.go` Serializer.
 from __future__ import annotations
 
 import functools
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 
@@ -27,6 +29,25 @@ class DocumentType:
 
 document_type = functools.lru_cache(maxsize=256)(DocumentType)
 """Each type once."""
+
+
+MOST_INDENTED = 16 << 20
+"""Bytes of blanks in front of the lines of a document, two for each level. Deeply nested ones come to gigabytes."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_LEVELS = [0] * 256
+for _opening, _closing in (b"{}", b"[]"):
+    _LEVELS[_opening], _LEVELS[_closing] = 1, -1
+_OTHERS = bytes(c for c in range(256) if c not in b"{}[],")
+
+
+def fits_indented(compact: bytes) -> bool:
+    """Whether JSON text can be written a line for each value. What cannot is written in one line, which says the same."""
+    brackets = compact.count(b"{") + compact.count(b"[")
+    lines = 2 * brackets + compact.count(b",")
+    if 2 * brackets * lines <= MOST_INDENTED:
+        return True
+    structure = _STRING.sub(b"", compact).translate(None, _OTHERS)
+    return 2 * sum(accumulate(map(_LEVELS.__getitem__, structure))) <= MOST_INDENTED
 
 
 class Piece(NamedTuple):

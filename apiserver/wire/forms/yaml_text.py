@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver.wire import as_json, as_yaml
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Syntax
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Syntax, fits_indented
 
 
 class Yaml(Syntax):
-    """Block style."""
+    """Block style; JSON, which is YAML too, for what is too deep for that."""
 
     step = 4 << 10
     costly = True
@@ -22,10 +22,10 @@ class Yaml(Syntax):
         return self.untyped(type_.head + members[1:])
 
     def untyped(self, compact: bytes) -> bytes:
-        return as_yaml.dumps(as_json.loads(compact))
+        return as_yaml.dumps(as_json.loads(compact)) if fits_indented(compact) else compact + b"\n"
 
     def element(self, compact: bytes) -> bytes:
-        return as_yaml.dumps([as_json.loads(compact)])
+        return as_yaml.dumps([as_json.loads(compact)]) if fits_indented(compact) else b"- %b\n" % compact
 
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         others: dict[str, Any] = as_json.loads(type_.head + members[1:])

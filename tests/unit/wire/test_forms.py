@@ -433,6 +433,26 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
         assert len(part) == 1 or sum(len(one.body) for one in part) <= asked.reach
 
 
+def nested(levels: int, times: int = 1) -> bytes:
+    return b"[" + b",".join([b"[" * levels + b'"[[[["' + b"]" * levels] * times) + b"]"
+
+
+@pytest.mark.parametrize("value", [nested(100), nested(5000), nested(50, 6000), b"[" + b"{}," * 9000 + b'"]]]"]'])
+def test_what_is_deep_is_not_blown_up_by_indenting_it(value: bytes) -> None:
+    body = stored("a")[:-1] + b',"x":%b}' % value
+    for accept, query in (("", "pretty=1"), ("application/yaml", "")):
+        for text in (single(accept, body, query=query), listed(accept, [body, body], query=query)):
+            assert len(text) < 3 * len(body) + (32 << 20)
+            assert text.count(b'"[[[["') in (body.count(b'"[[[["'), 2 * body.count(b'"[[[["')) or accept
+    deep = value.startswith(b"[" * 50) and value != nested(100)
+    assert (b"\n" in single("", body, query="pretty=1")) is not deep
+
+
+def test_brackets_in_texts_are_no_levels() -> None:
+    body = stored("a", annotations={"x": '[{\\"' * 5000, "y": "," * 5000})
+    assert b"\n" in single("", body, query="pretty=1")
+
+
 class Lines(Syntax):
     """A syntax as another file would add it: each document a line that begins with its kind."""
 
