@@ -223,8 +223,8 @@ class Encoder:
         frame, first = self._form.frame, self.first
         self.sent()
         if self._form.heavy(entry.body):
-            return await self._workers.run(frame, "ADDED", entry.body, first=first)
-        return frame("ADDED", entry.body, first=first)
+            return await self._workers.run(frame, "ADDED", entry, first=first)
+        return frame("ADDED", entry, first=first)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
         """The frame as an HTTP chunk, from the event's memory when another watcher already needed it. Raises NotMade."""
@@ -246,7 +246,7 @@ class Encoder:
             return await self._workers.once((event, key), make)
 
     def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
-        chunk = frames.chunk(self._form.frame(event_type, entry.body, first=first))
+        chunk = frames.chunk(self._form.frame(event_type, entry, first=first))
         self._encodings.remember(event, key, chunk, size=len(chunk))
         return chunk
 

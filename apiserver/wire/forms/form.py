@@ -12,6 +12,7 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go`.
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +23,13 @@ from apiserver.schema import canonical, conversion
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import EncodingCache
-from apiserver.watchcache.entry import Entry
+from apiserver.watchcache.entry import NO_LABELS, Entry
 from apiserver.wire import as_json
 from apiserver.wire.forms import media
 from apiserver.wire.forms.syntax import DocumentType, Piece, Streamed, document_type
 from apiserver.wire.representation import Representation
+
+logger = logging.getLogger(__name__)
 
 MOST_ELEMENTS = 256
 """Elements of one piece of a list: small objects cost time too."""
@@ -113,14 +116,17 @@ class Form(ABC):
         """Whether the first frame of a stream differs from the others."""
         return False
 
-    def frame(self, event_type: str, body: bytes, *, first: bool = False) -> bytes:
+    def frame(self, event_type: str, entry: Entry, *, first: bool = False) -> bytes:
         """One event of a watch. Raises NoFrame."""
+        return self._readable(entry, lambda one: self._frame(event_type, one.body, first=first))
+
+    def _frame(self, event_type: str, body: bytes, *, first: bool) -> bytes:
         assert isinstance(self.syntax, Streamed)
         return self.syntax.event(event_type, *self.shown(body, first=first))
 
     def bookmark(self, revision: int, *, marker: bool, first: bool = False) -> bytes:
         """The zero object of the kind at `revision`. `marker` tells that the initial events are complete."""
-        return self.frame("BOOKMARK", _zero_at(self.resource.stored.shape, revision, marker=marker), first=first)
+        return self._frame("BOOKMARK", _zero_at(self.resource.stored.shape, revision, marker=marker), first=first)
 
     def error(self, status: dict[str, Any]) -> bytes:
         """An ERROR event. Its Status passes every conversion unchanged."""
@@ -130,6 +136,16 @@ class Form(ABC):
     @abstractmethod
     def element(self, entry: Entry) -> bytes:
         """An object as it stands in a list."""
+
+    def _readable(self, entry: Entry, make: Callable[[Entry], bytes]) -> bytes:
+        """What `make` makes of the entry. One that cannot be read, whatever made it so, is shown as the zero object of its name, so that
+        it hides no other and can be found."""
+        try:
+            return make(entry)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+            about = {"resource": self.resource.storage_name, "key": entry.key, "error": repr(e)[:1024]}
+            logger.error("a stored object cannot be read", extra=about)
+            return make(_nameplate(entry, self.resource.stored.shape))
 
     def _remembered(self, entry: Entry) -> Any:
         """What was made for this entry in this form before, None when there is nothing."""
@@ -159,9 +175,16 @@ class Form(ABC):
 
     def _piece(self, entries: Sequence[Entry]) -> Piece:
         def make() -> bytes:
-            return self.syntax.separator.join(map(self.element, entries))
+            return self.syntax.separator.join([self._readable(entry, self.element) for entry in entries])
 
         return Piece(make, len(entries) == 1 and self.heavy(entries[0].body))
+
+
+def _nameplate(entry: Entry, shape: Struct) -> Entry:
+    metadata = {"name": entry.name, "namespace": entry.namespace, "resourceVersion": str(entry.revision)}
+    members = as_json.dumps({name: text for name, text in metadata.items() if text})
+    body = b'{"metadata":%b%b' % (members, _zero(shape)[len(_EMPTY) :])
+    return Entry(entry.key, entry.revision, body, NO_LABELS, ())
 
 
 def status(representation: Representation, value: dict[str, Any]) -> Piece:

@@ -47,7 +47,12 @@ class Indented(Syntax):
         return self.untyped(type_.head + members[1:])
 
     def untyped(self, compact: bytes) -> bytes:
-        return as_json.pretty(as_json.loads(compact)) if fits_indented(compact) else compact
+        if not fits_indented(compact):
+            return compact
+        try:
+            return as_json.pretty(as_json.loads(compact))
+        except (as_json.TooDeep, RecursionError):
+            return compact
 
     def element(self, compact: bytes) -> bytes:
         return self.untyped(compact).replace(b"\n", b"\n    ")

@@ -71,7 +71,7 @@ class PartialList(_OfMetadata):
         what = f"you requested {PARTIAL_LIST}, but the requested object is not a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(self.resource)})")
 
-    def frame(self, event_type: str, body: bytes, *, first: bool = False) -> bytes:
+    def _frame(self, event_type: str, body: bytes, *, first: bool) -> bytes:
         raise NoFrame
 
     def listing(

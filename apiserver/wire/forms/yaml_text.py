@@ -5,6 +5,7 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/json`, which writes YA
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from apiserver.wire import as_json, as_yaml
@@ -22,10 +23,19 @@ class Yaml(Syntax):
         return self.untyped(type_.head + members[1:])
 
     def untyped(self, compact: bytes) -> bytes:
-        return as_yaml.dumps(as_json.loads(compact)) if fits_indented(compact) else compact + b"\n"
+        return self._block(compact, as_json.loads) or compact + b"\n"
 
     def element(self, compact: bytes) -> bytes:
-        return as_yaml.dumps([as_json.loads(compact)]) if fits_indented(compact) else b"- %b\n" % compact
+        return self._block(compact, lambda text: [as_json.loads(text)]) or b"- %b\n" % compact
+
+    def _block(self, compact: bytes, read: Callable[[bytes], Any]) -> bytes | None:
+        """None for what is too deep."""
+        if not fits_indented(compact):
+            return None
+        try:
+            return as_yaml.dumps(read(compact))
+        except (as_json.TooDeep, RecursionError):
+            return None
 
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         others: dict[str, Any] = as_json.loads(type_.head + members[1:])
