@@ -31,7 +31,8 @@ class Answer:
     async def single(self, body: bytes, *, code: int = 200) -> Any:
         """One object."""
         form = form_of(self.services, self.call, self.representation)
-        data = await self.services.workers.run(form.single, body) if form.heavy(body) else form.single(body)
+        # Patiently: what was written is answered. How many wait is bounded by the requests in flight.
+        data = await self.services.workers.run_patiently(form.single, body) if form.heavy(body) else form.single(body)
         return await self.call.exchange.respond(code, form.media, data)
 
     async def listing(
@@ -60,7 +61,7 @@ def form_of(services: Services, call: Call, representation: Representation) -> F
 
 async def _made(pieces: Iterator[Piece], workers: Workers) -> AsyncIterator[bytes]:
     for piece in pieces:
-        yield await workers.run(piece.make) if piece.heavy else piece.make()
+        yield await workers.run_patiently(piece.make) if piece.heavy else piece.make()
 
 
 def decoded(entry: Entry) -> Object:

@@ -223,7 +223,7 @@ class Encoder:
         frame, first = self._form.frame, self.first
         self.sent()
         if self._form.heavy(entry.body):
-            return await self._workers.run(frame, "ADDED", entry, first=first)
+            return await self._workers.run_patiently(frame, "ADDED", entry, first=first)
         return frame("ADDED", entry, first=first)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
