@@ -1,30 +1,18 @@
 """Every metric: name, help, labels, buckets. Knows nothing of who counts.
 
-Metrics belong to the process, so these objects are the one module-level state of the package. Names, labels and buckets of the
-`apiserver_*` family are kube-apiserver's (kubernetes/apiserver `pkg/endpoints/metrics/metrics.go`), so that existing dashboards and
-alerts read them; what only this server has is named `sluice_*`.
+Names, labels and buckets of the `apiserver_*` family are kube-apiserver's (kubernetes/apiserver `pkg/endpoints/metrics/metrics.go`), so
+that existing dashboards and alerts read them; what only this server has is named `sluice_*`.
 
 `labels(...)` costs more than counting: hot paths keep the child that it returns, as `RequestMeter` does.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, exposition
-from prometheus_client.core import HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from apiserver import __version__
+from apiserver.collectors import Counter, Gauge, Histogram, Value
 
-REGISTRY = CollectorRegistry(auto_describe=False)
-ProcessCollector(registry=REGISTRY)
-PlatformCollector(registry=REGISTRY)
-
-CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
 COMPONENT = "apiserver"
 
 _RESOURCE = ("verb", "group", "version", "resource", "subresource", "scope")
@@ -63,149 +51,6 @@ _DEFAULT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 """prometheus/client_golang's DefBuckets, which upstream's histograms have when they name none."""
 _STEP_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _STORE_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5)
-
-
-class Value:
-    """One child of a `Counter` or `Gauge`."""
-
-    __slots__ = ("_function", "_value")
-
-    def __init__(self) -> None:
-        self._value = 0.0
-        self._function: Callable[[], float] | None = None
-
-    def inc(self, amount: float = 1) -> None:
-        self._value += amount
-
-    def dec(self, amount: float = 1) -> None:
-        self._value -= amount
-
-    def set(self, amount: float) -> None:
-        self._value = amount
-
-    def set_function(self, function: Callable[[], float]) -> None:
-        """Ask `function` at each scrape, for values that somebody holds anyway."""
-        self._function = function
-
-    @property
-    def value(self) -> float:
-        return self._value if self._function is None else self._function()
-
-
-class Distribution:
-    """One child of a `Histogram`."""
-
-    __slots__ = ("bounds", "counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def observe(self, amount: float) -> None:
-        self.counts[bisect_left(self.bounds, amount)] += 1
-        self.sum += amount
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts by upper bound, as the text format wants them."""
-        total, out = 0, []
-        for bound, count in zip((*self.bounds, None), self.counts, strict=True):
-            total += count
-            out.append(("+Inf" if bound is None else f"{bound:g}", float(total)))
-        return out
-
-
-class Total(Distribution):
-    """Other children together, which have the same bounds; never observed itself."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, parts: Sequence[Distribution]) -> None:
-        super().__init__(parts[0].bounds)
-        self._parts = parts
-
-    def buckets(self) -> list[tuple[str, float]]:
-        self.counts = [sum(column) for column in zip(*(part.counts for part in self._parts), strict=True)]
-        self.sum = sum(part.sum for part in self._parts)
-        return super().buckets()
-
-
-_Child = TypeVar("_Child")
-
-
-class _Family(Collector, Generic[_Child]):
-    """All children of one metric. prometheus_client's own classes take a lock and about 1-2 µs for each count; these do not, so
-    count on the event loop's thread only (scraping may happen elsewhere)."""
-
-    def __init__(self, name: str, text: str, *, labels: tuple[str, ...], child: Callable[[], _Child]) -> None:
-        self.name, self.text, self.label_names = name, text, labels
-        self._make = child
-        self._children: dict[tuple[str, ...], _Child] = {} if labels else {(): child()}
-        REGISTRY.register(self)
-
-    def adopt(self, child: _Child, *values: str) -> None:
-        """Show another metric's child here too: counted once, seen under both names."""
-        self._children[values] = child
-
-    def labels(self, *values: str) -> _Child:
-        child = self._children.get(values)
-        if child is None:
-            if len(values) != len(self.label_names):
-                raise ValueError(f"{self.name} has the labels {self.label_names}, not {values}")
-            child = self._children[values] = self._make()
-        return child
-
-    def remove(self, *values: str) -> None:
-        """Forget one child."""
-        self._children.pop(values, None)
-
-    @property
-    def only(self) -> _Child:
-        """The one child of a metric without labels."""
-        return self._children[()]
-
-    def children(self) -> list[tuple[tuple[str, ...], _Child]]:
-        return list(self._children.items())
-
-
-class Counter(_Family[Value]):
-    def __init__(self, name: str, text: str, *labels: str) -> None:
-        super().__init__(name, text, labels=labels, child=Value)
-
-    def collect(self) -> Iterable[Metric]:
-        # A few of upstream's counters lack `_total`, which the text format would add to everything called a counter.
-        total = self.name.endswith("_total")
-        family = Metric(self.name.removesuffix("_total"), self.text, "counter" if total else "unknown")
-        for values, child in self.children():
-            family.add_sample(self.name, dict(zip(self.label_names, values, strict=True)), child.value)
-        yield family
-
-
-class Gauge(_Family[Value]):
-    def __init__(self, name: str, text: str, *labels: str) -> None:
-        super().__init__(name, text, labels=labels, child=Value)
-
-    def collect(self) -> Iterable[Metric]:
-        family = Metric(self.name, self.text, "gauge")
-        for values, child in self.children():
-            family.add_sample(self.name, dict(zip(self.label_names, values, strict=True)), child.value)
-        yield family
-
-
-class Histogram(_Family[Distribution]):
-    def __init__(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> None:
-        super().__init__(name, text, labels=labels, child=lambda: Distribution(buckets))
-
-    def collect(self) -> Iterable[Metric]:
-        family = HistogramMetricFamily(self.name, self.text, labels=self.label_names)
-        for values, child in self.children():
-            buckets = child.buckets()
-            family.add_metric(values, buckets, child.sum)
-        yield family
 
 
 # ---------------------------------------------------------------------------------------------------------------- requests
@@ -341,7 +186,13 @@ LOOP_STEP_SECONDS = Histogram(
 )
 
 # ---------------------------------------------------------------------------------------------------------------- storage
-# `resource` is "<plural>.<group>" as errors print it, e.g. resourceslices.resource.sluice.dev.
+
+
+def resource_label(resource: str) -> str:
+    """The label `resource` of what the store calls `<group>/<plural>`: `<plural>.<group>`, as errors print it."""
+    group, _, plural = resource.partition("/")
+    return f"{plural}.{group}"
+
 
 RESOURCE_OBJECTS = Gauge("apiserver_resource_objects", "Stored objects.", "group", "resource")
 STORAGE_OBJECTS = Gauge("apiserver_storage_objects", "Stored objects (name before 1.34).", "resource")
@@ -414,11 +265,6 @@ OBJECT_BYTES = Gauge("sluice_object_bytes", "Bytes of served JSON held in memory
 ENCODING_BYTES = Gauge(
     "sluice_encoding_bytes", "Bytes of watch frames, table rows and other forms of objects remembered in memory."
 )
-
-
-def exposition_text() -> bytes:
-    """All metrics in the Prometheus text format."""
-    return exposition.generate_latest(REGISTRY)
 
 
 # ---------------------------------------------------------------------------------------------------------------- hot paths

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
-from apiserver import metrics
+from apiserver import collectors, metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import ANONYMOUS, User
@@ -123,7 +123,7 @@ def authenticate(
         (metrics.AUTHENTICATION_ATTEMPTS.labels(result), metrics.AUTHENTICATION_SECONDS.labels(result))
         for result in ("success", "failure", "error")
     )
-    metrics.FILTER_SECONDS.adopt(metrics.Total((good[1], none[1], bad[1])), "authentication")
+    metrics.FILTER_SECONDS.adopt(collectors.Total((good[1], none[1], bad[1])), "authentication")
 
     def authenticating(request: Request) -> Awaitable[web.StreamResponse]:
         started = clock()
@@ -164,7 +164,7 @@ class NoReviewer:
         raise BadToken("no token authenticator is configured")
 
 
-def _count(children: tuple[metrics.Value, metrics.Distribution], seconds: float) -> None:
+def _count(children: tuple[collectors.Value, collectors.Distribution], seconds: float) -> None:
     attempts, latency = children
     attempts.inc()
     latency.observe(seconds)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from apiserver import metrics
+from apiserver import collectors, metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import go_quote
@@ -41,7 +41,7 @@ def authorize(handler: Handler, *, authorizer: Authorizer, clock: Callable[[], f
         for result in ("allowed", "denied", "no-opinion", "error")
     )
     results = (allowed, denied, no_opinion, error)
-    metrics.FILTER_SECONDS.adopt(metrics.Total([seconds for _, seconds in results]), "authorization")
+    metrics.FILTER_SECONDS.adopt(collectors.Total([seconds for _, seconds in results]), "authorization")
 
     async def authorizing(request: Request) -> web.StreamResponse:
         user, info = request.user, request.info
@@ -77,7 +77,7 @@ async def require(authorizer: Authorizer, user: User, info: RequestInfo) -> None
         raise forbidden(user, info, decision.reason)
 
 
-def _count(children: tuple[metrics.Value, metrics.Distribution], seconds: float) -> None:
+def _count(children: tuple[collectors.Value, collectors.Distribution], seconds: float) -> None:
     attempts, latency = children
     attempts.inc()
     latency.observe(seconds)

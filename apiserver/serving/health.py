@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from apiserver import metrics, workers
+from apiserver import collectors, metrics, workers
 from apiserver.apimachinery.errors import TextError
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import Query
@@ -95,5 +95,5 @@ def _one(check: Check) -> web.Response:
 
 async def scrape(_request: Request) -> web.Response:
     """All metrics. Printing them takes longer than the event loop may be held, hence the thread."""
-    text = await workers.METRICS.run(metrics.exposition_text)
-    return web.Response(body=text, headers={"Content-Type": metrics.CONTENT_TYPE})
+    text = await workers.METRICS.run(collectors.exposition_text)
+    return web.Response(body=text, headers={"Content-Type": collectors.CONTENT_TYPE})

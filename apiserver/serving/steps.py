@@ -24,7 +24,7 @@ from pathlib import PurePath
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
-from apiserver import metrics
+from apiserver import collectors, metrics
 
 try:
     from uvloop import Loop as _Base  # a tenth of asyncio's memory for each TLS connection, and twice as fast
@@ -53,7 +53,7 @@ class Meter:
 
     __slots__ = ("_collected", "_collecting", "_cpu", "_seconds", "_thread", "run", "serving")
 
-    def __init__(self, seconds: metrics.Distribution) -> None:
+    def __init__(self, seconds: collectors.Distribution) -> None:
         self._seconds = seconds
         self._cpu = self._collected = self._collecting = self._thread = 0
         self.run = self._runner()

@@ -43,8 +43,7 @@ class Barrier:
         self._next: _Round | None = None
         self._asking = False
         """A question is on its way, or about to leave in this turn of the loop."""
-        group, _, plural = replica.resource.partition("/")
-        name = f"{plural}.{group}"
+        name = metrics.resource_label(replica.resource)
         self._latency = metrics.BARRIER_SECONDS.labels(name)
         self._passed, self._failed = (metrics.BARRIERS.labels(name, outcome) for outcome in ("passed", "failed"))
 

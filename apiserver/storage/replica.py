@@ -321,7 +321,7 @@ class _Meter:
 
     def __init__(self, replica: Replica) -> None:
         group, _, plural = replica.resource.partition("/")
-        name = self._name = f"{plural}.{group}"
+        name = self._name = metrics.resource_label(replica.resource)
         self.bytes_held = 0
         self.lost = metrics.LOST_WRITES.labels(name)
         self.lag = metrics.TAIL_LAG_SECONDS.labels(name)

@@ -55,8 +55,7 @@ class Store:
         self._lane = writer.lane(replica)
         self._turnstile = Turnstile(urgent=lambda: False)
         self._barrier = Barrier(replica, link, seconds=options.barrier_seconds, loop=asyncio.get_running_loop())
-        group, _, plural = self.resource.partition("/")
-        name = f"{plural}.{group}"
+        name = metrics.resource_label(self.resource)
         metrics.STORE_WRITABLE.labels(name).set_function(lambda: self.store_state() is None)
 
     # State

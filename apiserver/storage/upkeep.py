@@ -171,7 +171,6 @@ class Upkeep:
 
     async def check(self, session: Session, replica: Replica) -> None:
         """Compare; on a difference give memory up."""
-        group, _, plural = replica.resource.partition("/")
         outcome = "success"
         try:
             async with asyncio.timeout(COMPARE_SECONDS):
@@ -185,7 +184,7 @@ class Upkeep:
             if different:
                 outcome = "failure"
                 replica.rebuild("digest", f"memory and store differ in {', '.join(different[:10])}")
-        metrics.CONSISTENCY_CHECKS.labels(f"{plural}.{group}", outcome).inc()
+        metrics.CONSISTENCY_CHECKS.labels(metrics.resource_label(replica.resource), outcome).inc()
 
 
 async def _stepwise(step: Callable[[], bool]) -> None:

@@ -116,8 +116,7 @@ class Lane:
         self.stalled: list[Pending] = []
         """Refused for their epoch, waiting for the present one."""
         self.flights = 0
-        group, _, plural = log.resource.partition("/")
-        name = f"{plural}.{group}"
+        name = metrics.resource_label(log.resource)
         self.seconds = metrics.COMMIT_SECONDS.labels(name)
         self.outcomes = {
             (operation, outcome): metrics.COMMITS.labels(name, operation, outcome)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver import metrics
+from apiserver import collectors, metrics
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
@@ -189,7 +189,7 @@ class Meter:
         self._events.inc()
         self._bytes.observe(len(chunk))
 
-    def list_seconds(self, info: RequestInfo) -> metrics.Distribution:
+    def list_seconds(self, info: RequestInfo) -> collectors.Distribution:
         scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
         r = self._resource
         return metrics.WATCH_LIST_SECONDS.labels(r.group, r.version, r.plural, scope)

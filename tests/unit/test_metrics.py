@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver import metrics
+from apiserver import collectors, metrics
 
 
 def lines(name: str) -> list[str]:
-    return [line for line in metrics.exposition_text().decode().splitlines() if line.startswith(name)]
+    return [line for line in collectors.exposition_text().decode().splitlines() if line.startswith(name)]
 
 
 def test_a_request_is_counted_under_upstreams_labels() -> None:
@@ -46,7 +46,7 @@ def test_only_watches_are_long_running() -> None:
 
 
 def test_buckets_are_cumulative_and_inclusive() -> None:
-    d = metrics.Distribution((1, 10))
+    d = collectors.Distribution((1, 10))
     for amount in (0.5, 1, 5, 11):
         d.observe(amount)
     assert d.buckets() == [("1", 2), ("10", 3), ("+Inf", 4)]
@@ -66,7 +66,7 @@ def test_the_number_of_label_values_is_checked() -> None:
 
 
 def test_the_names_that_dashboards_read_are_there() -> None:
-    text = metrics.exposition_text().decode()
+    text = collectors.exposition_text().decode()
     for name in (
         "apiserver_request_total", "apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds",
         "apiserver_longrunning_requests", "apiserver_response_sizes", "apiserver_current_inflight_requests",
