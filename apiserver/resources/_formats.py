@@ -337,8 +337,9 @@ def binding_conditions(value: Mapping[str, Any], path: Path) -> Iterator[FieldEr
     """How the two lists of a device, or of an allocation result, go together. Each list's own limits stand in its shape."""
     wanted, failures = value.get("bindingConditions"), value.get("bindingFailureConditions")
     at = path.child("bindingFailureConditions")
+    both = frozenset(wanted or ()).intersection(failures or ())
     for i, name in enumerate(failures or ()):
-        if name in (wanted or ()):
+        if name in both:
             text = "bindingFailureConditions must not overlap with bindingConditions"
             yield fieldpath.invalid(at.index(i), name, text)
     if failures and not wanted:

@@ -350,6 +350,10 @@ def _unallocated(status: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
             )
 
 
+def _consumer_id(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    return item.get("apiGroup", ""), item.get("resource", ""), item.get("name", ""), item.get("uid", "")
+
+
 def _reservations(
     new: Object, status: Mapping[str, Any], stored: Mapping[str, Any], path: Path
 ) -> Iterator[FieldError]:
@@ -359,8 +363,8 @@ def _reservations(
     if status.get("allocation") is None:
         yield fieldpath.forbidden(path, "may not be specified when `allocated` is not set")
     elif "deletionTimestamp" in new["metadata"]:
-        former = stored.get("reservedFor") or []
-        if any(consumer not in former for consumer in consumers):
+        former = set(map(_consumer_id, stored.get("reservedFor") or ()))
+        if not former.issuperset(map(_consumer_id, consumers)):
             text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
             yield fieldpath.forbidden(path, text)
 

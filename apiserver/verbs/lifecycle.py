@@ -48,7 +48,7 @@ DUPLICATE_OWNERS_LATER = (
     "duplicate UID(s) observed: {}"
 )
 
-LARGE = 32 << 10
+LARGE = 16 << 10
 """Objects whose JSON is longer than this many bytes are prepared, checked and encoded in threads."""
 MANY_OWNERS = 1000
 """More owner references than these are compared in a thread."""

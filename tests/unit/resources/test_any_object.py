@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from apiserver import resources
 from apiserver.schema import canonical, strict, types, validate
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Boolean, Integer, ListOf, MapOf, Quantity, String, Struct, Time, Type
-from tests.unit.resources.samples import context_of, decoded
+from apiserver.verbs import lifecycle
+from tests.unit.resources.samples import NOW, context_of, decoded
 
 TEXTS = st.sampled_from(
     [
@@ -112,3 +115,69 @@ def rewritten(resource: Resource, written: bytes) -> bytes:
     again = strict.decode(resource.shape, json.loads(written))
     assert again.unknown == []
     return canonical.encode(resource.shape, again.object)
+
+
+def long_lists(type_: Type, items: int) -> Iterator[Any]:
+    """For each list and map below a value that has nothing else but this one, with so many members."""
+    match type_:
+        case Struct():
+            for field in types.members(type_):
+                for inner in long_lists(field.type, items):
+                    yield {field.name: inner}
+        case ListOf():
+            yield [scalar(type_.item, i) for i in range(items)]
+            for inner in long_lists(type_.item, items):
+                yield [inner]
+        case MapOf():
+            yield {f"k{i}": scalar(type_.value, i) for i in range(items)}
+            for inner in long_lists(type_.value, items):
+                yield {"k": inner}
+
+
+def scalar(type_: Type, i: int) -> Any:
+    match type_:
+        case String():
+            return f"t{i}"
+        case Integer():
+            return i
+        case Boolean():
+            return True
+        case Quantity():
+            return str(i)
+        case Time():
+            return "2026-01-01T00:00:00Z"
+        case Struct():
+            texts = {f.name: f"t{i}" for f in types.members(type_) if isinstance(f.type, String)}
+            return {name: text for name, text in texts.items() if name in ("name", "uid", "key", "type", "driver")}
+    return {}
+
+
+def doubled(value: Any) -> Any:
+    """With another list as long beside one that is compared with it."""
+    if isinstance(value, dict) and "bindingConditions" in value:
+        return {**value, "bindingFailureConditions": [f"f{name}" for name in value["bindingConditions"]]}
+    if isinstance(value, dict):
+        return {name: doubled(inner) for name, inner in value.items()}
+    return [doubled(item) for item in value] if isinstance(value, list) and len(value) == 1 else value
+
+
+@pytest.mark.parametrize("kind", sorted(STRATEGIES))
+def test_a_verdict_and_its_words_take_linear_time(kind: str) -> None:
+    resource = next(r for r in resources.RESOURCES if r.kind == kind)
+    context = context_of(resource, **{gate.name: True for gate in resource.gates})
+
+    def seconds(sent: dict[str, Any]) -> float:
+        new, old = decoded(resource, sent), decoded(resource, sent)
+        for obj in (new, old):
+            obj["metadata"] = {"name": "a", "namespace": "n", "uid": "u", "deletionTimestamp": NOW, **obj["metadata"]}
+        start = time.thread_time()
+        for sub in (None, *resource.subresources):
+            for stored in (None, old) if sub is None else (old,):
+                lifecycle.settle(context, resource, copy.deepcopy(new), stored, sub=sub)
+                lifecycle.refusal(context, resource, new, stored, sub=sub)
+        return time.thread_time() - start
+
+    few, many = 1000, 10_000
+    for small, large in zip(long_lists(resource.shape, few), long_lists(resource.shape, many), strict=True):
+        quick, slow = seconds(doubled(small)), seconds(doubled(large))
+        assert slow < 0.2 + 3 * (many / few) * quick, (quick, slow, json.dumps(large)[:200])
