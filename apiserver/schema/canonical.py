@@ -50,6 +50,25 @@ def encode_served(shape: Struct, obj: Object) -> bytes:
     return _escaped(_dump(_struct_writer(shape)(obj)))
 
 
+def decode(data: bytes) -> Object:
+    """The object of stored bytes, or of a body made of them: integers of any length exact. The caller owns the result.
+
+    Raises ValueError for what this server has not written.
+    """
+    try:
+        obj: Object = _from_json(data)
+    except RecursionError as e:
+        raise ValueError("nested too deep") from e
+    return obj
+
+
+_from_json = msgspec.json.Decoder().decode
+
+LEVELS = 800
+"""Levels of nesting of an object that is stored; only raw JSON can come near. Every encoder takes a frame for each level, and Python has
+a thousand."""
+
+
 def zero(shape: Struct) -> Object:
     """The object of which nothing is set: what bookmarks carry."""
     made: Object = _struct_writer(shape)({})
@@ -279,7 +298,7 @@ def _equality(type_: Type) -> Equality:
 @functools.cache
 def _struct_equality(struct: Struct) -> Equality:
     table = {f.name: comparison(f) for f in types.members(struct)}
-    quick = not _holds_raw(struct)
+    quick = not holds_raw(struct)
 
     def same(a: Object | None, b: Object | None) -> bool:
         a, b = a or {}, b or {}
@@ -299,7 +318,7 @@ def comparison(field: Field) -> Equality:
 
 
 def _list_equality(type_: ListOf) -> Equality:
-    same, quick = _equality(type_.item), not _holds_raw(type_)
+    same, quick = _equality(type_.item), not holds_raw(type_)
 
     def equal_lists(a: list[Any] | None, b: list[Any] | None) -> bool:
         a, b = a or [], b or []
@@ -311,7 +330,7 @@ def _list_equality(type_: ListOf) -> Equality:
 
 
 def _map_equality(type_: MapOf) -> Equality:
-    same, quick = _equality(type_.value), not _holds_raw(type_)
+    same, quick = _equality(type_.value), not holds_raw(type_)
 
     def equal_maps(a: Object | None, b: Object | None) -> bool:
         a, b = a or {}, b or {}
@@ -366,13 +385,13 @@ def same_json(a: Any, b: Any, *, each: Callable[[], None] | None = None) -> bool
 
 
 @functools.cache
-def _holds_raw(type_: Type) -> bool:
+def holds_raw(type_: Type) -> bool:
     """Whether raw JSON lies below: there Python's own equality is too generous."""
     match type_:
         case Struct():
-            return any(_holds_raw(f.type) for f in types.members(type_))
+            return any(holds_raw(f.type) for f in types.members(type_))
         case ListOf():
-            return _holds_raw(type_.item)
+            return holds_raw(type_.item)
         case MapOf():
-            return _holds_raw(type_.value)
+            return holds_raw(type_.value)
     return isinstance(type_, RawJSON)

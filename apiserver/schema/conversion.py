@@ -6,8 +6,6 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/versioning/versioning.
 
 from __future__ import annotations
 
-import orjson
-
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Resource
 
@@ -26,4 +24,4 @@ def body(resource: Resource, body: bytes) -> bytes:
     """The same in bytes: the JSON of a stored object, and of the object that clients of this version get."""
     if resource.conversion is None:
         return body
-    return canonical.encode_served(resource.shape, resource.conversion.from_storage(orjson.loads(body)))
+    return canonical.encode_served(resource.shape, resource.conversion.from_storage(canonical.decode(body)))

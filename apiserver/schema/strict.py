@@ -93,11 +93,17 @@ def _spelled(value: Any, raw: bytes) -> Any:
 
 def _plain(value: Any) -> Any:
     """Raw JSON with ordinary floats."""
-    if isinstance(value, _Literal):
-        return float(value)
-    if isinstance(value, dict):
-        return {name: _plain(x) for name, x in value.items()}
-    return [_plain(x) for x in value] if isinstance(value, list) else value
+    made = [value]
+    left: list[Any] = [made]
+    while left:
+        here = left.pop()
+        for place, x in here.items() if isinstance(here, dict) else enumerate(here):
+            if isinstance(x, _Literal):
+                here[place] = float(x)
+            elif isinstance(x, dict | list):
+                here[place] = x.copy()
+                left.append(here[place])
+    return made[0]
 
 
 # The regular way.

@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from apiserver.apimachinery import errors
+from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry
@@ -66,8 +65,7 @@ async def _made(pieces: Iterator[Piece], workers: Workers) -> AsyncIterator[byte
 
 def decoded(entry: Entry) -> Object:
     """The stored object, resourceVersion included. The caller owns the result."""
-    obj: Object = orjson.loads(entry.body)
-    return obj
+    return canonical.decode(entry.body)
 
 
 def gone(call: Call, name: str) -> errors.StatusError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -308,22 +309,37 @@ def dumps(value: Any) -> bytes:
     return (text[:-4] if text.endswith("\n...\n") else text).encode()
 
 
+_END = object()
+
+
 def _events(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield yaml.MappingStartEvent(None, None, implicit=True, flow_style=False)
-        for name in in_order(value):
+    """Without recursion: a stack of what is open, each a holder's remaining (name, value) pairs and the event that ends it."""
+    open_: list[tuple[Iterator[tuple[str | None, Any]], Any]] = []
+    name: str | None = None
+    while True:
+        if name is not None:
             yield _text_event(name)
-            yield from _events(value[name])
-        yield yaml.MappingEndEvent()
-    elif isinstance(value, list):
-        yield yaml.SequenceStartEvent(None, None, implicit=True, flow_style=False)
-        for item in value:
-            yield from _events(item)
-        yield yaml.SequenceEndEvent()
-    elif isinstance(value, str):
-        yield _text_event(value)
-    else:
-        yield _scalar_event(_plain(value), None)
+        if isinstance(value, dict):
+            yield yaml.MappingStartEvent(None, None, implicit=True, flow_style=False)
+            open_.append((_members(value), yaml.MappingEndEvent()))
+        elif isinstance(value, list):
+            yield yaml.SequenceStartEvent(None, None, implicit=True, flow_style=False)
+            open_.append((zip(itertools.repeat(None), value, strict=False), yaml.SequenceEndEvent()))
+        elif isinstance(value, str):
+            yield _text_event(value)
+        else:
+            yield _scalar_event(_plain(value), None)
+        while open_:
+            name, value = next(open_[-1][0], (None, _END))
+            if value is not _END:
+                break
+            yield open_.pop()[1]
+        else:
+            return
+
+
+def _members(value: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value[name]) for name in in_order(value))
 
 
 def _plain(value: Any) -> str:
@@ -335,8 +351,13 @@ def _plain(value: Any) -> str:
 
 
 def _whole(value: int) -> str:
-    """An integer; what exceeds 64 bits was a float to go-yaml."""
-    return str(value) if -(1 << 63) <= value < 1 << 64 else yaml_scalars.shortest(repr(float(value)))
+    """An integer; what exceeds 64 bits was a float to go-yaml, and what exceeds every float a text."""
+    if -(1 << 63) <= value < 1 << 64:
+        return str(value)
+    try:
+        return yaml_scalars.shortest(repr(float(value)))
+    except OverflowError:
+        return str(value)
 
 
 def _number(value: float) -> str:
@@ -377,13 +398,20 @@ def _compare_digits(a: str, b: str, at: int) -> int:
     if "0" in (a[at], b[at]):
         before = itertools.takewhile(str.isdecimal, reversed(a[:at]))
         leading = int(any(c != "0" for c in before))
-    run_a, run_b = (list(itertools.takewhile(str.isdecimal, text[at:])) for text in (a, b))
-    value_a, value_b = (int(f"{leading}{''.join(run)}") for run in (run_a, run_b))
+    run_a, run_b = ("".join(itertools.takewhile(str.isdecimal, text[at:])) for text in (a, b))
+    value_a, value_b = (_value(f"{leading}{run}") for run in (run_a, run_b))
     if value_a != value_b:
         return -1 if value_a < value_b else 1
     if len(run_a) != len(run_b):
         return len(run_a) - len(run_b)
     return -1 if a[at] < b[at] else 1
+
+
+def _value(digits: str) -> tuple[int, str]:
+    """What orders numbers of any length as their values do."""
+    plain = unicodedata.normalize("NFKC", digits) if not digits.isascii() else digits
+    significant = plain.lstrip("0")
+    return len(significant), significant
 
 
 __all__ = ["Reading", "YAMLProblem", "dumps", "in_order", "read"]

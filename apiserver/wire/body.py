@@ -17,7 +17,7 @@ from apiserver import workers
 from apiserver.apimachinery import errors, fieldpath
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import conversion, defaults, strict
+from apiserver.schema import canonical, conversion, defaults, strict
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.wire import as_json, as_yaml, complaints, json_syntax, negotiation, type_meta
@@ -27,7 +27,7 @@ LARGE = 64 << 10
 """Bodies above this many bytes are decoded in a thread."""
 STRANGE = 2 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
-LEVELS = 300
+LEVELS = canonical.LEVELS
 """Of a body that nests too deep to be handled, so much is read. Only a member without a shape of its own can go deeper: an unknown one,
 which is dropped, or parameters that are kept as they are, and then the body is refused."""
 _SUMMARY = 30
@@ -70,14 +70,14 @@ def _media_type(content_type: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A decoded body: its value, its JSON text (empty for YAML), and what its reader found. `cut`: it lacks what lay too deep."""
+    """A decoded body: its value, its JSON text (empty for YAML), and what was found. `shallow`: nobody has to look how deep it is."""
 
     value: Any
     source: bytes
     text: bytes = b""
     suspicious: bool = False
     repeats: str = ""
-    cut: bool = False
+    shallow: bool = False
 
 
 @dataclass(slots=True)
@@ -172,8 +172,8 @@ def _read_json(raw: bytes, quick: as_json.Reading | None) -> _Document:
         found = quick or as_json.read(raw)
     except as_json.TooDeep:
         text = json_syntax.cut(raw, LEVELS)
-        return _Document(as_json.loads(text), raw, text, suspicious=True, cut=True)
-    return _Document(found.value, raw, raw, suspicious=found.suspicious)
+        return _Document(as_json.loads(text), raw, text, suspicious=True)
+    return _Document(found.value, raw, raw, suspicious=found.suspicious, shallow=not found.suspicious)
 
 
 def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:
@@ -208,7 +208,7 @@ def _decode(
     value = document.value or {}
     members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
     found = strict.decode(claimed.shape, members, raw=document.text, managed_fields=managed_fields)
-    if document.cut and as_json.deeper_than(found.object, LEVELS - 1):
+    if not document.shallow and canonical.holds_raw(claimed.shape) and as_json.deeper_than(found.object, LEVELS - 1):
         raise strict.DecodeError(strict.TOO_DEEP)
     if (claimed.group, claimed.kind) != (resource.group, resource.kind):
         raise type_meta.unconvertible(meta, into)

@@ -122,7 +122,7 @@ def test_raw_json_may_be_deep_and_hold_huge_integers() -> None:
 def test_encoding_is_idempotent_and_the_order_of_members_does_not_matter(sample: Sample, order: random.Random) -> None:
     stored = canonical.encode(sample.shape, sample.value)
     assert canonical.encode(sample.shape, orjson.loads(stored)) == stored
-    if not canonical._holds_raw(sample.shape):
+    if not canonical.holds_raw(sample.shape):
         assert canonical.encode(sample.shape, shapes_and_values.shuffled(sample.value, order)) == stored
 
 
@@ -188,3 +188,18 @@ def test_what_is_the_same_for_certain_is_known_without_encoding(a: Object, b: Ob
     assert canonical.same(GADGET, a, b) is same
     if same:
         assert canonical.encode(GADGET, a) == canonical.encode(GADGET, b)
+
+
+@pytest.mark.parametrize("number", ["9223372036854775808", "1" + "0" * 400, "-" + "7" * 4299])
+def test_integers_of_any_length_survive_decoding_and_encoding(number: str) -> None:
+    stored = b'{"metadata":{"name":"a"},"spec":{"raw":{"n":%b}}}' % number.encode()
+
+    found = canonical.decode(stored)
+    assert found["spec"]["raw"]["n"] == int(number)
+    assert json.loads(canonical.encode(GADGET, found))["spec"]["raw"] == {"n": int(number)}
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b'{"metadata":"\xff"}'])
+def test_bytes_that_are_no_object_are_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        canonical.decode(data)

@@ -1,0 +1,115 @@
+"""Opaque parameters of any content: what is stored can be read in every form, changed and deleted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fixtures.server import DevServer, Reply
+
+V1 = "/apis/resource.sluice.dev/v1"
+CLASSES = f"{V1}/deviceclasses"
+YAML = {"Content-Type": "application/yaml"}
+FORMS = [
+    "application/json",
+    "application/yaml",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+]
+
+
+@pytest.fixture(autouse=True)
+def long_integers() -> Iterator[None]:
+    """For this test's own reading."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    yield
+    sys.set_int_max_str_digits(limit)
+
+
+def device_class(name: str, parameters: str) -> str:
+    metadata = json.dumps({"name": name, "labels": {"a": "b"}})
+    config = f'{{"opaque":{{"driver":"d.example.com","parameters":{parameters}}}}}'
+    return f'{{"metadata":{metadata},"spec":{{"config":[{config}]}}}}'
+
+
+def parameters_of(reply: Reply) -> Any:
+    return reply.json["spec"]["config"][0]["opaque"]["parameters"]
+
+
+def nested(levels: int) -> str:
+    return '{"a":' * levels + "1" + "}" * levels
+
+
+LONG_KEYS = json.dumps({"1" * 4300: 1, "1" * 4299 + "2": 2, "0" * 300: 3})
+PARAMETERS = {
+    "65 bits": '{"n":18446744073709551616}',
+    "beyond-floats": '{"n":1%s}' % ("0" * 400),
+    "4299-digits": '{"n":-%s}' % ("7" * 4299),
+    "long-keys": LONG_KEYS,
+    "nested": nested(700),
+    "half-characters": '{"n":"\\ud800"}',
+    "many": json.dumps({"list": [0] * 4000}),
+}
+
+
+@pytest.mark.parametrize("case", sorted(PARAMETERS))
+def test_parameters_that_are_stored_can_be_read_changed_and_deleted(dev: DevServer, case: str) -> None:
+    name = case.replace(" ", "-")
+    path, given = f"{CLASSES}/{name}", json.loads(PARAMETERS[case])
+    if case == "half-characters":
+        given = {"n": "\ufffd"}
+    created = dev.request(
+        "POST", CLASSES, device_class(name, PARAMETERS[case]), headers={"Content-Type": "application/json"}
+    )
+    assert (created.status, parameters_of(created)) == (201, given)
+
+    for query in ("", "?pretty=true"):
+        assert parameters_of(dev.request("GET", path + query)) == given
+    for form in FORMS:
+        assert dev.request("GET", path, headers={"Accept": form}).status == 200
+        if "Partial" not in form:
+            assert dev.request("GET", CLASSES, headers={"Accept": form}).status == 200
+    shown = dev.request("GET", path, headers={"Accept": "application/yaml"})
+    assert dev.request("PUT", path, shown.body, headers=YAML).status == 200
+    whole = dev.request("GET", path)
+    assert dev.request("PUT", path, created.body, headers={"Content-Type": "application/json"}).status in (200, 409)
+    assert whole.status == 200
+    assert dev.request("DELETE", path).status == 200
+    dev.request("POST", CLASSES, device_class(name, PARAMETERS[case]), headers={"Content-Type": "application/json"})
+    for kind, patch in (
+        ("merge-patch", {"metadata": {"labels": {"c": "d"}, "finalizers": ["example.com/x"]}}),
+        ("json-patch", [{"op": "add", "path": "/metadata/labels/e", "value": "f"}]),
+    ):
+        patched = dev.request("PATCH", path, json.dumps(patch), headers={"Content-Type": f"application/{kind}+json"})
+        assert (patched.status, parameters_of(patched)) == (200, given)
+    assert parameters_of(dev.request("DELETE", path)) == given
+    last = dev.request(
+        "PATCH", path, '{"metadata":{"finalizers":null}}', headers={"Content-Type": "application/merge-patch+json"}
+    )
+    assert last.status == 200
+    assert dev.request("GET", path).status == 404
+
+
+@pytest.mark.parametrize("levels", [801, 1100, 4000, 9000, 100_000])
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_what_nests_too_deep_is_refused_however_it_comes(dev: DevServer, levels: int, opening: str) -> None:
+    closing = "]" if opening == "[" else "}"
+    parameters = f'{{"deep":{opening * levels}{"1" if opening != "[" else ""}{closing * levels}}}'
+    for headers in ({"Content-Type": "application/json"}, YAML):
+        reply = dev.request("POST", CLASSES, device_class("deep", parameters), headers=headers)
+        assert reply.status in (400, 413)
+        assert "exceeded max depth" in reply.json["message"] or reply.status == 413
+    dev.request("POST", CLASSES, device_class("shallow", "{}"), headers={"Content-Type": "application/json"})
+    for kind, patch in (
+        ("merge-patch", device_class("shallow", parameters)),
+        ("json-patch", f'[{{"op":"add","path":"/spec/config/0/opaque/parameters","value":{parameters}}}]'),
+    ):
+        reply = dev.request("PATCH", f"{CLASSES}/shallow", patch, headers={"Content-Type": f"application/{kind}+json"})
+        assert reply.status in (400, 413, 422)
+        assert len(reply.body) <= 1 << 20
+    assert dev.request("DELETE", f"{CLASSES}/shallow").status == 200
