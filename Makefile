@@ -5,11 +5,14 @@ BIN := $(VENV)/bin
 # What is installed: enough to run, or everything. The second includes the first.
 RUN := $(VENV)/.run-stamp
 STAMP := $(VENV)/.stamp
+# Two processes run the tests: half of them wait for other programs most of the time (tests/conftest.py says who runs what).
+WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+RUNS ?= 5
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test lint fix types cluster promises differential hostile e2e-kind bench binaries lock clean
+.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile e2e-kind bench binaries lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -33,7 +36,10 @@ run: $(RUN) ## a server for this machine: embedded store, own certificates, kube
 	$(BIN)/python -m apiserver dev $(ARGS)
 
 test: lint types binaries ## everything that must hold: lint, types, import contracts, tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+test-busy: lint types binaries ## the tests RUNS times (5), beside two programs that never rest
+	$(BIN)/python -m tests.busy --runs $(RUNS) -- $(WORKERS) $(ARGS)
 
 lint: venv ## ruff and the import contracts
 	$(BIN)/ruff check .

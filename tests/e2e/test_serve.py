@@ -21,6 +21,7 @@ import pytest
 
 from apiserver.storage import embedded
 from tests.fixtures.authorities import SERVER, Holder, issue
+from tests.fixtures.processes import free_port
 from tests.fixtures.server import Reply
 
 GROUP = "resource.sluice.dev"
@@ -125,9 +126,7 @@ class Serve:
         self.authorities = authorities
         self.log = authorities.folder / "log"
         if sock is None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self.port = probe.getsockname()[1]
+            self.port = free_port()
         else:
             self.port = sock.getsockname()[1]
         words = ["serve", "--bind-address", "127.0.0.1", "--secure-port", str(self.port), "--logging-format", "json"]

@@ -30,8 +30,9 @@ from tests.faults.test_storage_faults import (
     remembered,
     tail_held_up,
 )
+from tests.fixtures.processes import free_port
 from tests.fixtures.proxy import Proxy
-from tests.fixtures.valkey import Open, Server, eventually, follow, free_port, install, value
+from tests.fixtures.valkey import Open, Server, eventually, follow, install, value
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import pathlib
+import re
 import shutil
 import ssl
 import subprocess
@@ -23,6 +24,7 @@ from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.cluster import access, client, namespaces, requestheader, tokens
 from apiserver.filters import request_info
 from apiserver.storage import rights
+from apiserver.storage.options import StoreOptions
 from tests.e2e.controlplane import binaries
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
@@ -675,6 +677,31 @@ def test_ha_spreads_each_revision_over_nodes_and_asks_for_resources(render: Rend
     assert "maxmemory 2gb" in settings
     assert store["resources"] == {"requests": {"cpu": "500m", "memory": "3Gi"}, "limits": {"memory": "4Gi"}}
     assert "limits" in _containers(_one(objects, "Deployment", "sluice"))[0]["resources"]
+
+
+def mib(quantity: str) -> int:
+    sizes = {"Mi": 1, "Gi": 1024}
+    return int(quantity[:-2]) * sizes[quantity[-2:]]
+
+
+def test_the_memory_limit_is_the_sum_of_what_the_readme_says(render: Render) -> None:
+    table = (MANIFESTS / "README.md").read_text().partition("## Memory")[2].partition("\n## ")[0]
+    parts = {name: int(size) for name, size in re.findall(r"^\| ([a-z ]+) \| (\d+) \|", table, re.MULTILINE)}
+    limit, more = map(int, re.findall(r"(?<=\*\*)\d+(?=\*\*)|(?<=`ha` has )\d+(?= more)", table))
+    assert parts["windows"] == 2 * StoreOptions(url="").window_bytes >> 20
+    assert sum(parts.values()) == limit
+    for overlay, expected in {"dev": limit, "test": limit, "ha": limit + more}.items():
+        resources = _containers(_one(render(overlay), "Deployment", "sluice"))[0]["resources"]
+        assert mib(resources["limits"]["memory"]) == expected
+        assert mib(resources["requests"]["memory"]) <= expected
+        assert "cpu" not in resources["limits"], "a throttled process delays every watch"
+
+
+def test_the_memory_of_valkey_has_room_for_a_fork(deployed: list[Object]) -> None:
+    settings = _one(deployed, "ConfigMap", "sluice-valkey")["data"]["valkey.conf"]
+    [most] = re.findall(r"^maxmemory (\d+)gb$", settings, re.MULTILINE)
+    resources = _containers(_one(deployed, "StatefulSet", "sluice-valkey"))[0]["resources"]
+    assert mib(resources["limits"]["memory"]) == 2 * int(most) * 1024
 
 
 def test_dev_has_one_replica_and_logs_to_be_read(
