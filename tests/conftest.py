@@ -16,7 +16,7 @@ from tests.fixtures import steps
 
 PROJECT = pathlib.Path(__file__).resolve().parent.parent
 
-# A loaded machine is slow, not wrong: the 60 s of a test are its only deadline.
+# A loaded machine is slow, not wrong: the 180 s of a test are its only deadline.
 hypothesis.settings.register_profile("sluice", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("sluice")
 

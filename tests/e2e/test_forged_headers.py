@@ -30,7 +30,7 @@ def context(bed: Bed, pair: pki.Pair | None = None) -> ssl.SSLContext:
 
 
 def ask(bed: Bed, settings: ssl.SSLContext, headers: Mapping[str, str], path: str = SLICES) -> tuple[int, str]:
-    connection = http.client.HTTPSConnection("localhost", bed.replicas[0].port, context=settings, timeout=30)
+    connection = http.client.HTTPSConnection("localhost", bed.replicas[0].port, context=settings, timeout=60)
     try:
         connection.request("GET", path, headers=dict(headers))
         answer = connection.getresponse()
@@ -115,7 +115,7 @@ def test_a_resumed_session_proves_no_more_than_its_own_certificate(bed: Bed, ver
 
 
 def _dial(bed: Bed) -> socket.socket:
-    return socket.create_connection(("localhost", bed.replicas[0].port), timeout=30)
+    return socket.create_connection(("localhost", bed.replicas[0].port), timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def user(name: str) -> dict[str, str]:
 def until_allowed(cluster: Cluster, kubeconfig: pathlib.Path, path: str) -> None:
     """kube-apiserver reads its roles through informers, and refusals are remembered for a while."""
     with cluster.connect(kubeconfig) as asking:
-        until(lambda: asking.ask("GET", path).status == 200, f"GET {path} is allowed", seconds=30)
+        until(lambda: asking.ask("GET", path).status == 200, f"GET {path} is allowed")
 
 
 def reached_sluice(bed: Bed, audit_id: str) -> bool:

@@ -179,7 +179,7 @@ def test_certificates_are_renewed_on_disk_without_dropping_a_connection(frail: B
     with frail.connect() as admin, Stream(admin, f"{CLASSES}?watch=1&timeoutSeconds=120", seconds=120) as held:
         before = frail.presented_certificate()
         frail.renew_serving_certificate()
-        until(lambda: frail.presented_certificate() != before, "the new certificate is served", seconds=30)
+        until(lambda: frail.presented_certificate() != before, "the new certificate is served")
         reply = admin.ask("POST", CLASSES, objects.device_class("renewed"))
         assert reply.status == 201, reply.text
         assert held.next()["object"]["metadata"]["name"] in {"kept", "after", "renewed"}

@@ -102,7 +102,7 @@ async def scenario(server: DevServer, victim: str) -> tuple[dict[str, int], Seen
                 await asyncio.sleep(0.005)
             await asyncio.to_thread(strike, server, victim)
         await asyncio.gather(*writers)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(seen.events) < WRITES:  # noqa: ASYNC110 - the same
                 await asyncio.sleep(0.02)
         watching.cancel()

@@ -244,25 +244,23 @@ async def test_writes_fail_at_once_while_the_server_is_away_and_memory_goes_on(
     own_server: Server, opening: Open
 ) -> None:
     await install(own_server, THINGS)
-    stores = await opening(own_server, THINGS)
+    # What waited for an answer would wait for longer than this test may take.
+    stores = await opening(own_server, THINGS, barrier_seconds=1000.0, deadline_seconds=1000.0, outcome_seconds=1000.0)
     store = stores[THINGS]
     revision = await create(store, "a")
     watch = Watch(store)
     own_server.kill()
     await eventually(lambda: stores.store_state() is not None)
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
     for dry_run in (False, True):
         with pytest.raises(Unavailable):
             await store.commit(Write(Key("b"), value("b"), Revision(0)), dry_run=dry_run)
     with pytest.raises(Unavailable):
         await store.barrier()
-    assert loop.time() - begun < 1
     assert store.view().get("a") is not None
     assert store.view_at(revision).get("a") is not None
     assert stores.why_not_ready() is None
     own_server.start()
-    await eventually(lambda: stores.store_state() is None, seconds=5)
+    await eventually(lambda: stores.store_state() is None)
     await create(store, "b")
     await eventually(lambda: len(watch.told) == 1)
     await watch.stop()

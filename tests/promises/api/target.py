@@ -84,7 +84,7 @@ def _age(etcd: str) -> None:
     """Gives etcd a past and has it forgotten. Version 1 is then too old from the start, as it is in every cluster after some minutes."""
 
     def ask(method: str, message: Mapping[str, Any]) -> Any:
-        with contextlib.closing(http.client.HTTPConnection(urlsplit(etcd).netloc, timeout=10)) as connection:
+        with contextlib.closing(http.client.HTTPConnection(urlsplit(etcd).netloc, timeout=60)) as connection:
             connection.request("POST", f"/v3/kv/{method}", json.dumps(message))
             return json.load(connection.getresponse())
 
