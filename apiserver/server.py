@@ -1,6 +1,6 @@
 """The process as a server: how it starts, signals, and a stop that nobody notices.
 
-Knows no resources. A stop goes in this order (trap T17): unready at once, everything served for a while, every watch ended with its last
+Knows no resources. A stop goes in this order: unready at once, everything served for a while, every watch ended with its last
 chunk while new ones are told 429, requests finished, and only then is the port closed. Where a successor has the listening socket too,
 it gets all new connections before the first watch ends here, and no watch that comes back meets the one that goes.
 """

@@ -1,6 +1,6 @@
 """NamespaceLifecycle: nothing is created in a namespace that is missing or being deleted, nothing is changed in one that is missing.
 
-kube-apiserver does not run its admission for requests that it passes on (aggregation trap T1), so this stands here. It does not know how
+kube-apiserver does not run its admission for requests that it passes on, so this stands here. It does not know how
 namespaces are followed. Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`; what upstream does there
 for Namespaces themselves and for access reviews concerns no kind of ours.
 """

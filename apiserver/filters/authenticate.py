@@ -289,7 +289,7 @@ def certificate_user(certificate: x509.Certificate) -> User | None:
 
 
 def with_authenticated(user: User) -> User:
-    """Everybody who proved who they are is in `system:authenticated` (trap T4)."""
+    """Everybody who proved who they are is in `system:authenticated`."""
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))

@@ -1,6 +1,6 @@
 """Knows what is being served and, once the server stops, keeps new watches away so that the old ones can end well.
 
-A watch that meets anything but 429 after a clean end makes an informer list everything again (aggregation trap T17). Every other
+A watch that meets anything but 429 after a clean end makes an informer list everything again. Every other
 request is served to the end, with `Connection: close`.
 """
 

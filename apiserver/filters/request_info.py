@@ -36,8 +36,7 @@ REMEMBERED, REMEMBERED_LENGTH = 2048, 256
 def request_info(handler: Handler) -> Handler:
     """Parses the target and keeps the result; a path that upstream cannot parse is its 500.
 
-    A connection must not change its protocol: what follows would be sent with the rights of this request and judged by nobody
-    (reliability.md C5).
+    A connection must not change its protocol: what follows would be sent with the rights of this request and judged by nobody.
     """
 
     def parsing(request: Request) -> Awaitable[web.StreamResponse]:

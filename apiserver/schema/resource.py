@@ -67,8 +67,8 @@ class Version:
     """A further version of a kind, beside the one in which it is declared and stored.
 
     `to_storage(object)` and `from_storage(object)` turn an object of this version into the stored one and back: decoded, without kind
-    and apiVersion, theirs to change and to return. Metadata is the same in both. What one version cannot say must survive in the other
-    (an annotation will do), so that a client which writes what it read changes nothing else.
+    and apiVersion, theirs to change and to return. What one version cannot say must survive in the other, in an annotation for example,
+    so that a client which writes what it read changes nothing else; all other metadata is the same in both.
     Rules, selectable fields and subresources are those of the stored version; `columns` are of this one.
     """
 

@@ -46,7 +46,7 @@ class _OfMetadata(Form):
     def element(self, entry: Entry) -> bytes:
         element: bytes | None = self._remembered(entry)
         if element is None:
-            element = self.syntax.element(partial(self.target.api_version, entry.body))
+            element = self.syntax.element(partial(self.target.api_version, self.served(entry.body)))
             self.cache.remember(entry, self.key, element, size=len(element))
         return element
 
@@ -55,7 +55,7 @@ class Partial(_OfMetadata):
     """One object's metadata."""
 
     def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
-        return document_type(PARTIAL, self.target.api_version), b'{"metadata":%b}' % metadata_of(body)
+        return document_type(PARTIAL, self.target.api_version), b'{"metadata":%b}' % metadata_of(self.served(body))
 
     def listing(
         self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None

@@ -180,8 +180,6 @@ async def test_tables_have_the_columns_and_objects_of_their_version(served: Comp
             (row,) = table["rows"]
             assert (row["cells"], row["object"]["spec"]) == (["argo", "jason"], spec)
             assert row["object"]["apiVersion"] == f"{fleet.GROUP}/{version}"
-    part = (await served.ask("GET", f"{ships(mine, 'v1beta1')}/argo", Accept=PARTIAL)).json
-    assert (part["kind"], part["metadata"]["name"]) == ("PartialObjectMetadata", "argo")
 
 
 def _has_three(connection: Connection) -> bool:
@@ -266,6 +264,27 @@ async def test_discovery_and_openapi_tell_of_every_group_and_version(served: Com
     assert {"com.example.fleet.v1.Ship", "com.example.fleet.v1beta1.Ship", "com.example.ports.v1alpha1.Port"} < set(
         definitions
     )
+
+
+async def test_metadata_alone_is_that_of_the_version_that_is_asked_for(served: Composed, mine: str) -> None:
+    await created(served, mine, "argo", captain="jason", flag="iolcus")
+    for version, notes in (("v1", None), ("v1beta1", {fleet.FLAG: "iolcus"})):
+        part = (await served.ask("GET", f"{ships(mine, version)}/argo", Accept=PARTIAL)).json
+        assert (part["kind"], part["metadata"].get("annotations")) == ("PartialObjectMetadata", notes)
+        accept = PARTIAL.replace("Metadata", "MetadataList")
+        for _ in range(2):
+            (item,) = (await served.ask("GET", ships(mine, version), Accept=accept)).json["items"]
+            assert item == part
+
+
+async def test_a_kind_of_metadata_alone_lives_in_its_own_group(served: Composed, mine: str) -> None:
+    ports = "/apis/ports.example.com/v1alpha1/ports"
+    made = await served.ask("POST", ports, {"metadata": {"name": mine}})
+    assert made.status == 201, made.text
+    patched = await served.ask("PATCH", f"{ports}/{mine}", {"metadata": {"labels": {"a": "b"}}}, kind=MERGE_PATCH)
+    assert patched.json["metadata"]["labels"] == {"a": "b"}
+    gone = await served.ask("DELETE", f"{ports}/{mine}")
+    assert (gone.status, (await served.ask("GET", f"{ports}/{mine}")).status) == (200, 404)
 
 
 async def test_groups_do_not_answer_for_each_other(served: Composed, mine: str) -> None:
