@@ -21,6 +21,7 @@ from apiserver.verbs import admit, attempts, create, lifecycle, ownership, rende
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Key, splice
 from apiserver.wire import body
+from apiserver.workers import BODIES
 
 ChangeFunction = Callable[[Entry | None], Awaitable[Object]]
 """`live -> new`, pure, and called again on every round; awaited because a large one is computed in a thread. The caller owns the
@@ -82,16 +83,16 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     await step.validate(new)
     if _finished(new, old):
         return await _remove(call, order, live, await lifecycle.encoded(resource, new))
-    if await _unchanged(services, resource, new, old, size=len(live.body)):
+    if await _unchanged(resource, new, old, size=len(live.body)):
         return Outcome((await call.store.confirm(live)).body)
     value = await lifecycle.encoded(resource, new)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
     return Outcome((await call.store.commit(write, dry_run=order.options.dry_run)).body)
 
 
-async def _unchanged(services: Services, resource: Resource, new: Object, old: Object, *, size: int) -> bool:
+async def _unchanged(resource: Resource, new: Object, old: Object, *, size: int) -> bool:
     if size > body.LARGE:
-        return await services.workers.run(canonical.same, resource.shape, new, old)
+        return await BODIES.run_patiently(canonical.same, resource.shape, new, old)
     return canonical.same(resource.shape, new, old)
 
 
