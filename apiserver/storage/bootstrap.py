@@ -22,6 +22,7 @@ from apiserver.storage import functions, log
 from apiserver.storage.functions import Commands, Connection, Head, Rejected
 from apiserver.storage.log import Record
 from apiserver.watchcache import keys
+from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 
 CHUNK_BYTES = 1 << 20
@@ -43,7 +44,7 @@ class Filled:
     """What `mvcc.Index.load` and `preload` take."""
 
     head: Head
-    entries: dict[Key, Entry]
+    objects: Blocks
     applied: Revision
     floor: Revision
     since: Revision
@@ -51,6 +52,8 @@ class Filled:
     events: list[Event] = field(default_factory=list)
     ended: dict[int, int] = field(default_factory=dict)
     """Epochs of the window that were fenced, with their last n."""
+    size: int = 0
+    """Bytes of the objects' bodies."""
     tokens: list[tuple[bytes, Entry]] = field(default_factory=list)
     """Writes of this process that the window holds."""
 
@@ -59,7 +62,7 @@ async def fill(connection: Connection, commands: Commands, make: MakeEntry, *, b
     """Raises what a connection raises, Lost, and Rejected when the log is trimmed faster than it can be read."""
     for _ in range(RESTARTS):
         try:
-            with _collector_paused():
+            with collector_paused():
                 return await _Filling(connection, commands, make, boot_id).run()
         except Restart:
             continue
@@ -67,7 +70,7 @@ async def fill(connection: Connection, commands: Commands, make: MakeEntry, *, b
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """A hundred thousand new objects would make the garbage collector look at all of them thirty times."""
     was_on = gc.isenabled()
     gc.disable()
@@ -84,13 +87,15 @@ class _Filling:
         self._commands = commands
         self._make = make
         self._mine = boot_id.encode() + b"."
-        self._state: dict[Key, Entry] = {}
+        self._state = Blocks.of(())
+        self._size = 0
 
     async def run(self) -> Filled:
         head = functions.head(await self._connection.call(self._commands.head))
         last = await self._scan(head)
         self._filled = filled = Filled(head, self._state, last, head.floor, since=head.floor)
         await self._read_window(head.floor, last)
+        filled.size = self._size
         return filled
 
     # The objects
@@ -117,11 +122,15 @@ class _Filling:
 
     def _take(self, rows: Sequence[bytes]) -> None:
         """Rows are key, ID, value, over and over. An object may be met twice, in the same state."""
-        state, make, revision_of = self._state, self._make, keys.revision
+        make, revision_of = self._make, keys.revision
         parts = iter(rows)
         for name, id_, value in zip(parts, parts, parts, strict=True):
             key = Key(name.decode())
-            state[key] = make(key, revision_of(id_), value)
+            self._put(make(key, revision_of(id_), value), self._state.get(key))
+
+    def _put(self, entry: Entry, before: Entry | None) -> None:
+        self._state.put(entry)
+        self._size += len(entry.body) - (0 if before is None else len(before.body))
 
     # The log
 
@@ -164,14 +173,18 @@ class _Filling:
             self._filled.ended[epoch] = n
             return
         key, revision = record.key, record.revision
-        before = self._state.pop(key, None)
+        held = before = self._state.get(key)
         if before is None and record.old is not None:  # the scan came when it was changed already
             before = self._make(key, keys.revision(record.previous), record.old)
         entry: Entry | None = None
         if record.value is not None:
-            entry = self._state[key] = self._make(key, revision, record.value)
+            entry = self._make(key, revision, record.value)
+            self._put(entry, held)
         elif before is not None:
             entry = before.at(revision)
+        if record.value is None and held is not None:
+            self._state.remove(key)
+            self._size -= len(held.body)
         if entry is None or (before is None and record.kind != log.CREATE):
             # The old value was too long for the log and nobody else knows it: history begins behind this entry.
             self._filled.events.clear()

@@ -136,7 +136,7 @@ def _text(error: Exception) -> str:
 
 
 def refusal(error: Exception) -> StorageError:
-    """What an error reply means (storage.md B12)."""
+    """What an error reply means."""
     text = _text(error)
     return Rejected(text) if text.startswith(_NOT_EXECUTED) else Failed(text)
 

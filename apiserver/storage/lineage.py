@@ -148,7 +148,7 @@ class Survey:
 
 
 async def survey(connection: Connection, options: StoreOptions, commands: Mapping[str, Commands]) -> Survey:
-    """Everything of B11, by one flush of commands."""
+    """All that is looked at before a server is used, by one flush of commands."""
     answers = await asyncio.gather(
         connection.call(INFO),
         connection.call(LIBRARY_LIST),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from apiserver.watchcache.mvcc import RING_BYTES
+
 MIB = 1 << 20
 
 
@@ -19,8 +21,8 @@ class StoreOptions:
 
     object_limit: int = 3 * MIB // 2
     """Bytes of one stored value; etcd's limit for a request (etcd-io/etcd `server/embed/config.go` DefaultMaxRequestBytes)."""
-    window_bytes: int = 256 * MIB
-    """Bytes of events kept in memory per resource; above it the floor rises before its time."""
+    window_bytes: int = RING_BYTES
+    """Bytes of events kept in memory, of all resources together; above it floors rise before their time."""
     retention_seconds: float = 300.0
     """How long a revision can at least be watched from, in serving time."""
     compaction_seconds: float = 300.0

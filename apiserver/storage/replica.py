@@ -9,7 +9,7 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from apiserver import metrics
@@ -23,6 +23,7 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, IndexFunc, Key, Revision, splice
 from apiserver.watchcache.hub import Hub, Watcher
 from apiserver.watchcache.mvcc import Diverged, Index
+from apiserver.watchcache.ring import Budget
 
 logger = logging.getLogger(__name__)
 
@@ -78,12 +79,13 @@ class Replica:
         index_func: IndexFunc,
         *,
         options: StoreOptions,
+        budget: Budget,
         clock: Callable[[], float],
         seen: Callable[[bytes, Entry], None],
     ) -> None:
         self.resource = resource
         self.commands = Commands(resource)
-        self.index = Index(budget=options.window_bytes)
+        self.index = Index(budget=budget)
         self.hub = Hub(self.index, clock=clock)
         self.progress = Progress()
         self.epoch = b"0"
@@ -150,10 +152,11 @@ class Replica:
 
     # Filling and giving up
 
-    def install(self, filled: Filled) -> None:
-        """The store's state and window take the place of what was held, if anything."""
-        self.index.load(filled.entries.values(), applied=filled.applied, floor=filled.floor, ended=filled.ended)
-        self.index.preload(filled.events, since=filled.since)
+    def install(self, filled: Filled) -> Iterator[None]:
+        """The store's state and window take the place of what was held, if anything. Small steps; memory is not read between them."""
+        yield from self.index.clear()
+        self.index.load(filled.objects, applied=filled.applied, floor=filled.floor, ended=filled.ended)
+        yield from self.index.preload(filled.events, since=filled.since)
         self.hub.end_all()
         if not self.ever_filled:
             self.meter.rebuilt("start")
@@ -165,7 +168,7 @@ class Replica:
         self.seen_from = filled.head.floor
         self._last = keys.stream_id(filled.applied).encode()
         self._behind = None
-        self.meter.bytes_held = sum(len(entry.body) for entry in filled.entries.values())
+        self.meter.bytes_held = filled.size
         for token, entry in filled.tokens:
             self._seen(token, entry)
         self.progress.reached(filled.applied)

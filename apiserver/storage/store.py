@@ -32,6 +32,7 @@ from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice
 from apiserver.watchcache.errors import Future, StorageError
 from apiserver.watchcache.hub import Sink, Watcher
 from apiserver.watchcache.mvcc import Diverged, View
+from apiserver.watchcache.ring import Budget
 from apiserver.watchcache.scope import Scope
 
 __all__ = ["Store", "StoreOptions", "Stores", "Write", "open_stores"]
@@ -209,8 +210,9 @@ class Stores(Mapping[str, Store]):
         self._epochs: dict[str, int] = {}
         """The highest epoch ever met of each resource's log, whichever server showed it."""
         self._writer = Writer(options, boot_id=boot_id, loop=loop)
+        budget = Budget(options.window_bytes)
         self._replicas = {
-            name: Replica(name, index_func, options=options, clock=loop.time, seen=self._writer.seen)
+            name: Replica(name, index_func, options=options, budget=budget, clock=loop.time, seen=self._writer.seen)
             for name, index_func in resources.items()
         }
         self._stores = {
@@ -356,8 +358,7 @@ class Stores(Mapping[str, Store]):
             await replica.wants_filling.wait()
             if replica.fault is None:
                 try:
-                    filled = await bootstrap.fill(session.bulk, replica.commands, replica.entry, boot_id=self._boot_id)
-                    self._install(replica, filled)
+                    await self._fill_once(session, replica)
                 except Lost as lost:
                     replica.lost(str(lost))
                     continue
@@ -367,16 +368,19 @@ class Stores(Mapping[str, Store]):
                     continue
             await asyncio.sleep(self._options.backoff_seconds)
 
-    def _install(self, replica: Replica, filled: bootstrap.Filled) -> None:
-        replica.install(filled)
+    async def _fill_once(self, session: Session, replica: Replica) -> None:
+        with bootstrap.collector_paused():
+            filled = await bootstrap.fill(session.bulk, replica.commands, replica.entry, boot_id=self._boot_id)
+            for _ in replica.install(filled):
+                await asyncio.sleep(0)
+            # What was just made lives long; collections need not look at it again.
+            gc.freeze()
         logger.info(
             "memory filled",
-            extra={"resource": replica.resource, "objects": len(filled.entries), "events": len(filled.events)},
+            extra={"resource": replica.resource, "objects": len(filled.objects), "events": len(filled.events)},
         )
         if not self._ready.is_set() and all(replica.ever_filled for replica in self._replicas.values()):
             self._ready.set()
-        # What was just made lives long; collections need not look at it again.
-        gc.freeze()
 
 
 async def _until_broken(session: Session) -> None:

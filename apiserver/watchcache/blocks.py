@@ -142,6 +142,10 @@ class Blocks:
     def __len__(self) -> int:
         return self._size
 
+    def parts(self) -> list[object]:
+        """What it consists of, to be let go of piece by piece."""
+        return list(self._blocks)
+
     def get(self, key: str) -> Entry | None:
         return _find(self._blocks, self._lows, key)
 

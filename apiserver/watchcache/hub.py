@@ -56,7 +56,7 @@ from apiserver.watchcache.scope import Route, Scope
 __all__ = ["Dropped", "Hub", "Scope", "Sink", "Wake", "Watcher"]
 
 SLICE_SECONDS = 0.004
-"""One step of the event loop stays below 5 ms (performance.md A10)."""
+"""One step of the event loop stays below 5 ms."""
 STRIDE = 16
 """Watchers between two looks at the clock: at 20 µs each a slice is over by less than half a millisecond."""
 BATCH = 64

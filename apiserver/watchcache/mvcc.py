@@ -28,17 +28,19 @@ past costs half that many events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from apiserver.watchcache import keys
 from apiserver.watchcache.blocks import Blocks, Frozen
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
-from apiserver.watchcache.ring import Ring, Stretch
+from apiserver.watchcache.ring import Budget, Ring, Stretch
 from apiserver.watchcache.scope import Scope
 
 RING_BYTES = 256 << 20
-"""Budget of the ring of one resource: about 50,000 changes of 4 KB objects."""
+"""What the rings of all resources may hold together: about 50,000 changes of 4 KB objects."""
+LINKED_AT_ONCE = 1000
+"""Events per step of a preload: a few milliseconds."""
 CHECKPOINT_EVENTS = 256
 CHECKPOINT_SHARE = 16
 EXACT_VIEWS = 8
@@ -66,21 +68,26 @@ class Index:
 
     What the store calls, in this order:
 
-    1. `load(entries, applied=…, floor=…, ended=…)`: the state at `applied`, once scan and log agree on it.
-    2. `preload(events, since=floor)`, once, at any time after the load: the events after `since` up to the `applied` of the load.
-       Then every revision from the floor on is served. `backfill()` until it says False, at leisure.
+    1. `clear()`, if it held anything, then `load(objects, applied=…, floor=…, ended=…)`: the state at `applied`, once scan and log
+       agree on it.
+    2. `preload(events, since=floor)`, once, after the load: the events after `since` up to the `applied` of the load. Then every
+       revision from the floor on is served. `backfill()` until it says False, at leisure.
     3. For each log entry, in order: `apply(event)`, and `hub.publish(event)` in the same step; `advance(revision)` for an entry
        that changes no object (a fence). `Diverged` means rebuild: end the hub's watches and start at 1 again.
     4. `compact(floor)` when the log's floor has moved, then `trim()` until it says False; `overflow()` now and then.
+
+    `clear` and `preload` are iterators of steps of a few milliseconds; nothing may be read before their last one.
 
     Entries and events given to it belong to it: it makes equal parts of them shared before anyone else sees them.
     """
 
     __slots__ = ("_applied", "_budget", "_current", "_ended", "_exact", "_floor", "_objects", "_ring", "_uncovered")
 
-    def __init__(self, *, budget: int = RING_BYTES) -> None:
-        self._budget = budget
-        self.load((), applied=_NONE, floor=_NONE)
+    def __init__(self, *, budget: Budget | None = None) -> None:
+        """`budget` is shared with the other indexes of the process."""
+        self._budget = Budget(RING_BYTES) if budget is None else budget
+        self._ring = Ring(_NONE, budget=self._budget)
+        self.load(Blocks.of(()), applied=_NONE, floor=_NONE)
 
     # What it holds
 
@@ -117,35 +124,44 @@ class Index:
 
     # Filling it
 
+    def clear(self) -> Iterator[None]:
+        """Forget everything. A hundred thousand objects are not let go of in one step; views that are being read keep theirs."""
+        objects, segments = self._objects.parts(), self._ring.segments
+        self.load(Blocks.of(()), applied=_NONE, floor=_NONE)
+        for parts in (objects, segments):
+            while parts:
+                parts.pop()
+                yield
+
     def load(
-        self, entries: Iterable[Entry], *, applied: Revision, floor: Revision, ended: Mapping[int, int] | None = None
+        self, objects: Blocks, *, applied: Revision, floor: Revision, ended: Mapping[int, int] | None = None
     ) -> None:
-        """Forget everything; from now on the state at `applied` is `entries` (one per key, in any order).
+        """Forget everything; from now on the state at `applied` is `objects`, which belong to the index.
 
         `ended` is the log's table of fenced epochs: epoch → its last n. Nothing before `applied` is served until `preload`.
         """
-        self._objects = Blocks.of(entries)
+        self._objects = objects
         self._applied = applied
         self._floor = floor
         self._ended = dict(ended or {})
+        self._ring.leave()
         self._ring = Ring(applied, budget=self._budget)
         self._uncovered = 0  # events since the last checkpoint, in closed segments
         self._current: View | None = None
         self._exact: dict[Revision, View] = {}
 
-    def preload(self, events: Sequence[Event], *, since: Revision) -> None:
+    def preload(self, events: Sequence[Event], *, since: Revision) -> Iterator[None]:
         """Extend the ring backwards: `events` is all that happened after `since` and up to the `applied` of the load, ascending.
 
         `previous` may be None on an update or deletion whose predecessor is among the events. Where it is not and the log does
         not hold the old value either (it omits large ones), history cannot be told any further back, and the reach ends there.
-        Takes a microsecond or two per event in one step: the store calls it before it serves anything from this index.
         """
-        events, since = self._linked(events, since)
         if events and events[-1].revision > self._ring.reach:
             raise Diverged(f"history up to {events[-1].revision} overlaps what is known after {self._ring.reach}")
-        self._ring.extend_back(events, since=since)
-        while self._ring.size > 2 * self._budget and self.trim():
-            pass
+        told_from, since = yield from self._link(events, since)
+        yield from self._ring.extend_back(events[told_from:] if told_from else events, since=since)
+        while self._ring.excessive and self.trim():
+            yield
 
     def backfill(self) -> bool:
         """Work out one more checkpoint of preloaded history, from the newest to the oldest; False when there is none to make.
@@ -197,7 +213,7 @@ class Index:
         """Whether this revision is one that the log passed, and nothing from there on is forgotten.
 
         So it is iff it lies between floor and applied, and its epoch is the present one or had not ended before it: numbers of
-        lost writes and of unknown epochs name nothing, though later revisions are higher (storage.md, Fencing and lineage).
+        lost writes and of unknown epochs name nothing, though later revisions are higher (docs/storage.md).
         Nothing else in Sluice decides about 410.
         """
         if not self.floor <= revision <= self._applied:
@@ -302,11 +318,13 @@ class Index:
         state, events = self._ring.to_checkpoint(place)
         return _undone(self.view() if state is None else state, events)
 
-    def _linked(self, events: Sequence[Event], since: Revision) -> tuple[Sequence[Event], Revision]:
-        """The events with `previous` being the very entry of the event before, as far back as that can be told."""
+    def _link(self, events: Sequence[Event], since: Revision) -> Generator[None, None, tuple[int, Revision]]:
+        """Let the `previous` of each event be the very entry of the event before, as far back as that can be told: from where."""
         last: dict[Key, Event] = {}
         told_from = 0
         for at, event in enumerate(events):
+            if at % LINKED_AT_ONCE == LINKED_AT_ONCE - 1:
+                yield
             key = event.entry.key
             before = last.get(key)
             like = self._objects.get(key) if before is None else before.entry
@@ -320,11 +338,13 @@ class Index:
             elif event.type is not EventType.CREATED:
                 told_from, since = at + 1, event.revision
             last[key] = event
-        for key, event in last.items():
+        for at, (key, event) in enumerate(last.items()):
+            if at % LINKED_AT_ONCE == LINKED_AT_ONCE - 1:
+                yield
             held = self._objects.get(key)
             if held is not None and held.revision == event.revision and event.type is not EventType.DELETED:
                 event.entry = held
-        return events[told_from:], since
+        return told_from, since
 
 
 def _follows(event: Event, held: Entry) -> None:

@@ -8,17 +8,20 @@
 A closed segment can hold the state behind its last event: a checkpoint, put there by whoever closes it. Dropping is by whole
 segments, oldest first, so that a step costs no more than freeing one segment's objects.
 
-What is kept. The store moves the floor on by time (storage.md B7: five minutes of serving behind the head), and every event above
-the floor stays, so that a revision that the floor allows is always served. When the ring exceeds its byte budget, `overflow` names
-the floor that would help, for the store to raise it for all replicas. Only when that does not happen until the ring has twice its
-budget does it drop events above the floor. Below the floor at least LEAST_EVENTS stay while the budget allows: a compaction does
+What is kept. The store moves the floor on by time (five minutes of serving behind the head), and every event above the floor
+stays, so that a revision that the floor allows is always served. When the ring exceeds its share of the byte budget, `overflow`
+names the floor that would help, for the store to raise it for all replicas. Only when that does not happen until the ring has twice
+its share does it drop events above the floor. Below the floor at least LEAST_EVENTS stay while the budget allows: a compaction does
 not end running watches that lag a little.
+
+The budget is one for the rings of all resources. A ring may hold what the others leave, and an equal part of it in any case: one that
+is busy uses what others do not need, and cannot push out a quiet one's history.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -29,7 +32,7 @@ from apiserver.watchcache.entry import Event, EventType, Revision
 from apiserver.watchcache.scope import Scope, Touched
 
 LEAST_EVENTS = 1000
-"""storage.md B7: a compaction never takes the newest 1,000 entries."""
+"""A compaction never takes the newest 1,000 entries (as in k3s-io/kine `pkg/logstructured/sqllog/sql.go`)."""
 SEGMENT_EVENTS = 256
 SEGMENTS_IN_BUDGET = 16
 """Large objects close a segment early, so that dropping one is a small part of the budget."""
@@ -86,6 +89,22 @@ class Segment:
                 _forget(event.previous)
 
 
+class Budget:
+    """Bytes that the rings of all resources may hold together."""
+
+    __slots__ = ("bytes", "rings", "used")
+
+    def __init__(self, bytes_: int) -> None:
+        self.bytes = bytes_
+        self.rings = 0
+        self.used = 0
+
+    def share(self, size: int, *, times: int = 1) -> int:
+        """What a ring of that size may hold; `times` the budget."""
+        whole = times * self.bytes
+        return max(whole // max(1, self.rings), whole - (self.used - size))
+
+
 class Ring:
     """Every event above `reach`. The last segment is open and may be empty, the others are closed and not empty.
 
@@ -94,13 +113,28 @@ class Ring:
 
     __slots__ = ("bare", "budget", "count", "reach", "segments", "size")
 
-    def __init__(self, reach: Revision, *, budget: int) -> None:
+    def __init__(self, reach: Revision, *, budget: Budget) -> None:
         self.reach = reach
         self.budget = budget
+        budget.rings += 1
         self.segments = [Segment([])]
         self.bare = 0
         self.count = 0
         self.size = 0
+
+    def leave(self) -> None:
+        """It is not used any more: what it holds is the others' to use."""
+        self.budget.rings -= 1
+        self._grow(-self.size)
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        self.budget.used += size
+
+    @property
+    def excessive(self) -> bool:
+        """It holds so much that it may drop what the floor still allows."""
+        return self.size > self.budget.share(self.size, times=2)
 
     def append(self, event: Event) -> bool:
         """True when the open segment is full now, by events or bytes: `close` it."""
@@ -108,9 +142,9 @@ class Ring:
         segment.events.append(event)
         cost = _cost(event)
         segment.size += cost
-        self.size += cost
+        self._grow(cost)
         self.count += 1
-        return len(segment.events) >= SEGMENT_EVENTS or segment.size * SEGMENTS_IN_BUDGET >= self.budget
+        return len(segment.events) >= SEGMENT_EVENTS or segment.size * SEGMENTS_IN_BUDGET >= self.budget.bytes
 
     def close(self, state: Frozen | None) -> None:
         self.segments[-1].state = state
@@ -118,13 +152,16 @@ class Ring:
             self.segments[-2].forget_encodings()
         self.segments.append(Segment([]))
 
-    def extend_back(self, events: Sequence[Event], *, since: Revision) -> None:
-        """`events` are all those in (since, reach]."""
-        older = [Segment(list(events[at : at + SEGMENT_EVENTS])) for at in range(0, len(events), SEGMENT_EVENTS)]
+    def extend_back(self, events: Sequence[Event], *, since: Revision) -> Iterator[None]:
+        """`events` are all those in (since, reach]. One step per segment, and the last one puts them in."""
+        older = []
+        for at in range(0, len(events), SEGMENT_EVENTS):
+            older.append(Segment(list(events[at : at + SEGMENT_EVENTS])))
+            yield
         self.segments[:0] = older
         self.bare += len(older)
         self.count += len(events)
-        self.size += sum(segment.size for segment in older)
+        self._grow(sum(segment.size for segment in older))
         self.reach = min(self.reach, since)
 
     def place(self, revision: Revision) -> tuple[int, int]:
@@ -193,21 +230,21 @@ class Ring:
             return False
         oldest = self.segments[0]
         if oldest.last > floor:
-            may_go = self.size > 2 * self.budget
+            may_go = self.excessive
         else:
-            may_go = self.size > self.budget or self.count - len(oldest.events) >= LEAST_EVENTS
+            may_go = self.count - len(oldest.events) >= LEAST_EVENTS or self.size > self.budget.share(self.size)
         if may_go:
             del self.segments[0]
             self.bare = max(0, self.bare - 1)
             self.reach = oldest.last
             self.count -= len(oldest.events)
-            self.size -= oldest.size
+            self._grow(-oldest.size)
         return may_go
 
     def overflow(self, floor: Revision) -> Revision | None:
-        """The floor above `floor` that would bring the ring back into its budget, or as near as the newest 1,000 events allow."""
+        """The floor above `floor` that would bring the ring back into its share, or as near as the newest 1,000 events allow."""
         wanted = floor
-        count, spare = self.count, self.size - self.budget
+        count, spare = self.count, self.size - self.budget.share(self.size)
         for segment in self.segments[:-1]:
             count -= len(segment.events)
             if spare <= 0 or count < LEAST_EVENTS:

@@ -72,9 +72,13 @@ async def source(shared_server: Server, resource: str) -> AsyncIterator[Source]:
     await connection.close()
 
 
+def held(filled: bootstrap.Filled) -> dict[Key, Entry]:
+    return {entry.key: entry for entry in filled.objects.freeze().scan()}
+
+
 async def test_an_empty_store_fills_memory_with_nothing(source: Source) -> None:
     filled = await source.fill()
-    assert (filled.entries, filled.events, filled.applied) == ({}, [], filled.floor)
+    assert (held(filled), filled.events, filled.applied) == ({}, [], filled.floor)
 
 
 async def test_objects_and_window_are_filled_and_share_their_states(source: Source) -> None:
@@ -85,8 +89,8 @@ async def test_objects_and_window_are_filled_and_share_their_states(source: Sour
     gone = await source.write("b", None)
     b2 = await source.write("b", value("b", "again"))
     filled = await source.fill()
-    assert {key: entry.revision for key, entry in filled.entries.items()} == {"a": a2, "b": b2}
-    assert filled.entries[Key("a")].body == splice(value("a", "two"), a2)
+    assert {key: entry.revision for key, entry in held(filled).items()} == {"a": a2, "b": b2}
+    assert held(filled)[Key("a")].body == splice(value("a", "two"), a2)
     assert (filled.since, filled.floor, filled.applied) == (start, start, b2)
     told = [(event.revision, event.type, event.previous and event.previous.revision) for event in filled.events]
     assert told == [
@@ -96,7 +100,7 @@ async def test_objects_and_window_are_filled_and_share_their_states(source: Sour
         (gone, EventType.DELETED, b1),
         (b2, EventType.CREATED, None),
     ]
-    assert filled.events[2].entry is filled.entries[Key("a")]
+    assert filled.events[2].entry is held(filled)[Key("a")]
     assert filled.events[2].previous is filled.events[0].entry
     assert filled.events[3].entry.body == splice(value("b", "one"), gone)
 
@@ -154,9 +158,9 @@ async def test_many_objects_and_a_window_of_many_steps_are_filled(
     monkeypatch.setattr(bootstrap, "RANGE_ENTRIES", 5)
     revisions = {f"ns/k{at}": await source.write(f"ns/k{at}", value(f"k{at}")) for at in range(300)}
     filled = await source.fill()
-    assert {key: entry.revision for key, entry in filled.entries.items()} == revisions
+    assert {key: entry.revision for key, entry in held(filled).items()} == revisions
     assert [event.revision for event in filled.events] == sorted(revisions.values())
-    assert all(event.entry is filled.entries[event.entry.key] for event in filled.events)
+    assert all(event.entry is held(filled)[event.entry.key] for event in filled.events)
 
 
 async def test_what_is_written_meanwhile_is_part_of_one_consistent_state(
@@ -188,7 +192,7 @@ async def test_what_is_written_meanwhile_is_part_of_one_consistent_state(
                 state.pop(record.key, None)
                 if record.value is not None:
                     state[record.key] = record.revision
-            assert {key: entry.revision for key, entry in filled.entries.items()} == state
+            assert {key: entry.revision for key, entry in held(filled).items()} == state
         done.set()
 
 
@@ -209,7 +213,7 @@ async def test_a_log_trimmed_under_the_reader_starts_it_again(source: Source, mo
 
     monkeypatch.setattr(Commands, "range", trimming)
     filled = await source.fill()
-    assert (filled.floor, filled.applied, len(filled.entries)) == (last, last, 50)
+    assert (filled.floor, filled.applied, len(filled.objects)) == (last, last, 50)
     assert filled.events == []
 
 

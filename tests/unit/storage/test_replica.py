@@ -16,9 +16,11 @@ from apiserver.storage.log import RawEntry
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.replica import Progress, Replica
 from apiserver.watchcache import keys
+from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, splice
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.hub import Wake
+from apiserver.watchcache.ring import Budget
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.valkey import index_func, value
 from tests.fixtures.watching import Clock
@@ -44,6 +46,7 @@ class Fed:
             RESOURCE,
             index_func,
             options=StoreOptions(url="unix:///none"),
+            budget=Budget(1 << 30),
             clock=self.clock,
             seen=lambda token, entry: self.seen.append((token, entry)),
         )
@@ -51,7 +54,7 @@ class Fed:
 
     def fill(self, applied: Revision | None = None) -> None:
         at = applied or rev(7, 0)
-        self.replica.install(Filled(head(at, floor=at), {}, at, at, since=at))
+        list(self.replica.install(Filled(head(at, floor=at), Blocks.of(()), at, at, since=at)))
 
     def feed(self, *entries: RawEntry) -> None:
         self.replica.feed(entries)

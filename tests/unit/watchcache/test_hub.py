@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from apiserver.watchcache import hub, keys, ring
+from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Event, Key, Revision
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.hub import Dropped, Hub, Scope, Wake
@@ -635,8 +636,8 @@ def test_after_an_end_nothing_of_the_old_lineage_is_handed_out(slow: Stage) -> N
     log.put("kept")
     log.fence()
     slow.log = log
-    slow.index.load(log.at(log.head), applied=log.head, floor=floor, ended=log.ended)
-    slow.index.preload([record.event() for record in log.records], since=floor)
+    slow.index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=floor, ended=log.ended)
+    list(slow.index.preload([record.event() for record in log.records], since=floor))
     fresh = [slow.client(floor), slow.client()]
     slow.put("new")
     slow.pump()

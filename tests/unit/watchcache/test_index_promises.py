@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from apiserver.watchcache import blocks, hub, keys, mvcc, ring
+from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.hub import Dropped, Scope, Wake
@@ -152,8 +153,8 @@ class IndexAndHub(RuleBasedStateMachine):
 
     def load(self) -> None:
         index, log = self.stage.index, self.log
-        index.load(log.at(log.head), applied=log.head, floor=self.floor, ended=log.ended)
-        index.preload([record.event() for record in log.after(self.floor)], since=self.floor)
+        index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=self.floor, ended=log.ended)
+        list(index.preload([record.event() for record in log.after(self.floor)], since=self.floor))
 
     def end_watches(self) -> None:
         assert self.stage.hub.end_all() == 0

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import itertools
 import random
+import time
 from unittest import mock
 
 import pytest
 
 from apiserver.watchcache import mvcc, ring
-from apiserver.watchcache.blocks import Frozen
+from apiserver.watchcache.blocks import Blocks, Frozen
 from apiserver.watchcache.entry import Entry, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.mvcc import Diverged, Index
+from apiserver.watchcache.ring import Budget
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.log import Log, Record, bodies, revision, told
 
@@ -18,8 +21,8 @@ WIDE = 1 << 30
 
 def followed(log: Log, *, budget: int = WIDE) -> Index:
     """An index that has applied the whole log from its first entry on."""
-    index = Index(budget=budget)
-    index.load((), applied=log.first, floor=log.first)
+    index = Index(budget=Budget(budget))
+    index.load(Blocks.of(()), applied=log.first, floor=log.first)
     follow(index, log.records)
     if log.head > index.applied:
         index.advance(log.head)
@@ -33,11 +36,11 @@ def follow(index: Index, records: list[Record]) -> None:
 
 def loaded(log: Log, since: Revision, *, budget: int = WIDE) -> Index:
     """An index that was started at the head of the log, and has read history back to `since`."""
-    index = Index(budget=budget)
+    index = Index(budget=Budget(budget))
     entries = log.at(log.head)
     random.Random(1).shuffle(entries)
-    index.load(entries, applied=log.head, floor=since, ended=log.ended)
-    index.preload([record.event() for record in log.after(since)], since=since)
+    index.load(Blocks.of(entries), applied=log.head, floor=since, ended=log.ended)
+    list(index.preload([record.event() for record in log.after(since)], since=since))
     return index
 
 
@@ -162,7 +165,7 @@ def test_views_of_every_revision_equal_the_fold_of_the_log(short_segments: None)
 def test_a_view_is_valid_for_ever(short_segments: None) -> None:
     log = busy(120, objects=15)
     index = Index()
-    index.load((), applied=log.first, floor=log.first)
+    index.load(Blocks.of(()), applied=log.first, floor=log.first)
     kept = []
     for record in log.records:
         if record.revision != index.applied + 1:
@@ -288,7 +291,7 @@ def test_a_restarted_replica_serves_every_revision_from_the_floor_on(short_segme
 def test_before_history_is_read_only_the_present_can_be_watched_from() -> None:
     log = life()
     index = Index()
-    index.load(log.at(log.head), applied=log.head, floor=log.first, ended=log.ended)
+    index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=log.first, ended=log.ended)
     assert index.floor == log.head
     assert index.names_state(log.head)
     assert not index.names_state(revision(7, 3))
@@ -298,10 +301,10 @@ def test_history_may_arrive_while_the_log_goes_on(short_segments: None) -> None:
     log = busy(60, objects=8)
     started, late = log.head, log.marks[20]
     index = Index()
-    index.load(log.at(started), applied=started, floor=late, ended=log.ended)
+    index.load(Blocks.of(log.at(started)), applied=started, floor=late, ended=log.ended)
     for number in range(20):
         index.apply(log.put(f"ns0/{number % 5}", "late").event())
-    index.preload([record.event() for record in log.after(late, started)], since=late)
+    list(index.preload([record.event() for record in log.after(late, started)], since=late))
     for at in log.marks[20:]:
         assert state(index, at) == bodies(log.at(at))
 
@@ -346,8 +349,8 @@ def test_history_ends_where_the_log_omits_an_old_value_that_is_told_nowhere_else
     omitted = log.put("big", "2")
     known = log.put("big", "3")
     index = Index()
-    index.load(log.at(log.head), applied=log.head, floor=since)
-    index.preload([log.records[2].event(old=False), known.event(old=False)], since=since)
+    index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=since)
+    list(index.preload([log.records[2].event(old=False), known.event(old=False)], since=since))
     assert index.floor == omitted.revision
     assert [told(event) for event in index.events_after(omitted.revision).events] == [known.told()]
     assert state(index, omitted.revision) == bodies(log.at(omitted.revision))
@@ -359,13 +362,29 @@ def test_history_that_contradicts_itself_or_the_present_is_refused() -> None:
     log.put("a", "2")
     log.put("a", "3")
     index = Index()
-    index.load(log.at(log.head), applied=log.head, floor=log.first)
+    index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=log.first)
     with pytest.raises(Diverged):
-        index.preload([log.records[0].event(), log.records[2].event()], since=log.first)
+        list(index.preload([log.records[0].event(), log.records[2].event()], since=log.first))
     beyond = log.put("b", "1")
     with pytest.raises(Diverged):
-        index.preload([beyond.event()], since=log.first)
+        list(index.preload([beyond.event()], since=log.first))
     assert index.ring_events == 0
+
+
+def test_a_large_window_is_filled_and_let_go_of_in_small_steps() -> None:
+    """CPU of one step, of what takes ten times as much in one go."""
+    log = busy(30_000, objects=20_000)
+    index = Index()
+    index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=log.first, ended=log.ended)
+    events = [record.event() for record in log.records]
+    for steps in (index.preload(events, since=log.first), index.clear()):
+        costs = [time.thread_time()]
+        costs += [time.thread_time() for _ in steps]
+        costs.append(time.thread_time())
+        assert len(costs) > 20
+        assert max(after - before for before, after in itertools.pairwise(costs)) < 0.02
+        events.clear()
+    assert (len(index), index.ring_events, index.applied) == (0, 0, 0)
 
 
 def test_history_beyond_twice_the_budget_is_not_kept(short_segments: None) -> None:
@@ -384,7 +403,7 @@ def test_loading_forgets_everything() -> None:
     index.view_at(before.marks[50])
     log = Log(epoch=50)
     log.put("other")
-    index.load(log.at(log.head), applied=log.head, floor=log.first)
+    index.load(Blocks.of(log.at(log.head)), applied=log.head, floor=log.first)
     assert (index.applied, index.floor, index.ring_events, index.ring_bytes) == (log.head, log.head, 0, 0)
     assert [entry.key for entry in index.view().scan()] == ["other"]
     assert not index._exact
@@ -452,9 +471,9 @@ def test_events_below_the_floor_are_served_as_long_as_they_are_here() -> None:
 
 def test_a_checkpoint_is_made_for_as_many_events_as_a_part_of_the_objects() -> None:
     log = Log()
-    index = Index(budget=WIDE)
+    index = Index(budget=Budget(WIDE))
     entries = [log.put(f"{number:05}").event().entry for number in range(12_800)]
-    index.load(entries, applied=log.head, floor=log.head)
+    index.load(Blocks.of(entries), applied=log.head, floor=log.head)
     for number in range(2600):
         index.apply(log.put(f"{number:05}").event(old=False))
     made = [at for at, segment in enumerate(index._ring.segments) if segment.state is not None]

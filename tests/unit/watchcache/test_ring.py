@@ -9,7 +9,7 @@ from apiserver.watchcache import ring
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import Key, Revision
-from apiserver.watchcache.ring import Ring
+from apiserver.watchcache.ring import Budget, Ring
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.log import Log
 
@@ -25,7 +25,7 @@ def _short_segments() -> Iterator[None]:
 
 def filled(log: Log, *, budget: int = WIDE) -> Ring:
     """Every record of the log."""
-    made = Ring(log.first, budget=budget)
+    made = Ring(log.first, budget=Budget(budget))
     for record in log.records:
         if made.append(record.event()):
             made.close(NOTHING)
@@ -112,10 +112,10 @@ def test_a_long_search_pauses_and_says_how_far_it_came() -> None:
 
 def test_history_is_put_before_what_is_known() -> None:
     log = busy(10)
-    made = Ring(Revision(log.first + 6), budget=WIDE)
+    made = Ring(Revision(log.first + 6), budget=Budget(WIDE))
     for record in log.records[6:]:
         made.append(record.event())
-    made.extend_back([record.event() for record in log.records[2:6]], since=Revision(log.first + 2))
+    list(made.extend_back([record.event() for record in log.records[2:6]], since=Revision(log.first + 2)))
     assert (made.reach, made.count, made.bare) == (log.first + 2, 8, 1)
     got = made.after(made.reach, None, limit=100, end=log.head)
     assert numbers(got.events) == list(range(3, 11))
@@ -143,7 +143,7 @@ def test_the_newest_thousand_events_stay_below_the_floor_while_the_budget_allows
         poor = filled(log, budget=6 * ring.EVENT_BYTES)
         while poor.trim(log.head):
             pass
-        assert poor.size <= poor.budget
+        assert poor.size <= poor.budget.bytes
 
 
 def test_events_above_the_floor_stay_until_the_ring_has_twice_its_budget() -> None:
@@ -157,6 +157,39 @@ def test_events_above_the_floor_stay_until_the_ring_has_twice_its_budget() -> No
     assert made.reach > log.first
 
 
+def test_all_rings_share_one_budget_and_a_busy_one_does_not_push_out_a_quiet_one() -> None:
+    log = busy(200)
+    size = filled(log).size
+    shared = Budget(size)
+    quiet, busy_one, busier = (Ring(log.first, budget=shared) for _ in range(3))
+
+    def load(made: Ring, count: int) -> None:
+        for record in log.records[:count]:
+            if made.append(record.event()):
+                made.close(NOTHING)
+
+    load(quiet, 40)
+    load(busy_one, 100)
+    with mock.patch.object(ring, "LEAST_EVENTS", 0):
+        assert [made.overflow(log.first) for made in (quiet, busy_one)] == [None, None], (
+            "what nobody else uses may be used"
+        )
+        load(busier, 200)
+        assert shared.used == quiet.size + busy_one.size + busier.size > size
+        assert quiet.overflow(log.first) is None
+        for made in (busy_one, busier):
+            wanted = made.overflow(log.first)
+            assert wanted is not None
+            while made.trim(wanted):
+                pass
+            assert made.overflow(wanted) is None
+        assert size // 3 - size // 20 < busy_one.size
+        assert shared.used == quiet.size + busy_one.size + busier.size <= size
+        assert quiet.count == 40
+    busier.leave()
+    assert shared.used == quiet.size + busy_one.size
+
+
 def test_overflow_names_the_floor_that_brings_the_ring_back_into_its_budget() -> None:
     log = busy(40)
     size = filled(log).size
@@ -168,7 +201,7 @@ def test_overflow_names_the_floor_that_brings_the_ring_back_into_its_budget() ->
         assert made.overflow(wanted) is None
         while made.trim(wanted):
             pass
-        assert made.size <= made.budget
+        assert made.size <= made.budget.bytes
         assert made.overflow(wanted) is None
 
 
