@@ -124,7 +124,7 @@ def build(
         patch_types={kind.media: kind for kind in PATCH_TYPES},
         allowed=partial(authorize.require, delegates.authorizer),
         gates=Gates(gate for resource in served for gate in resource.gates),
-        namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: None,
+        namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: {},
     )
     documents = _documents(app, served, delegates=delegates)
     handler = _dispatch(services, documents=documents, others=_others(served, documents))

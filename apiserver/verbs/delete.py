@@ -10,7 +10,6 @@ from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import DeleteOptions
-from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, failures, lifecycle, read, rendering, selection
@@ -72,7 +71,7 @@ async def _options(call: Call) -> DeleteOptions:
     exchange = call.exchange
     raw = await exchange.body()
     if raw:
-        wanted = options.delete_options(body.decode_delete_options(call.resource, exchange.content_type, raw))
+        wanted = options.delete_options(await body.decode_delete_options(exchange.content_type, raw))
     else:
         wanted = options.parse_delete_query(exchange.query)
     wanted.validate()
@@ -142,7 +141,7 @@ async def _mark(services: Services, call: Call, wanted: DeleteOptions, live: Ent
         metadata["deletionTimestamp"] = now
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
-    value = canonical.encode(call.resource.stored.shape, new)
+    value = await lifecycle.encoded(call.resource.stored, new)
     if splice(value, live.revision) == live.body:
         return live
     return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

@@ -85,11 +85,12 @@ def _where(error: yaml.MarkedYAMLError) -> str:
 @dataclass(frozen=True, slots=True)
 class _Unfit:
     """Stands for a value that has no JSON form. It counts only if nothing later takes its place. `of` is what it says it of, if that is
-    to be told."""
+    to be told, and `key` the place of that in its mapping."""
 
     text: str
     encoding: bool = False
     of: Any = ...
+    key: Any = None
 
     def __str__(self) -> str:
         return self.text if self.of is ... else f"{self.text}{yaml_scalars.go_syntax(self.of)}"
@@ -240,8 +241,9 @@ class _Builder:
                 self._set(holder, key.value, node.value, line=node.line)
 
     def _check_key(self, node: _Node) -> None:
-        if isinstance(node.value, dict | list):
-            self._fail(f"invalid map key: {yaml_scalars.go_syntax(node.value)}")
+        if isinstance(node.value, dict | list | _Unfit):
+            key = {node.value.key: node.value.of} if isinstance(node.value, _Unfit) else node.value
+            self._fail(f"invalid map key: {yaml_scalars.go_syntax(key)}")
             node.value = ""
 
     def _set(self, holder: _Holder, key: Any, value: Any, *, line: int) -> None:
@@ -254,7 +256,7 @@ class _Builder:
         if name is None:
             kind = "uint64" if key is not None else "%!s(<nil>)"
             shown = hex(key) if key is not None else "<nil>"
-            holder.unfit = _Unfit(f"unsupported map key of type: {kind}, key: {shown}, value: ", of=value)
+            holder.unfit = _Unfit(f"unsupported map key of type: {kind}, key: {shown}, value: ", of=value, key=key)
             self._marked = True
             return
         holder.out[name] = self._sayable(value)

@@ -304,9 +304,14 @@ def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: 
 # Delete options.
 
 
-def decode_delete_options(resource: Resource, content_type: str, raw: bytes) -> Object:
+async def decode_delete_options(content_type: str, raw: bytes) -> Object:
     """The members of a DeleteOptions body that is not empty, unchecked. Raises 415 and 400. The same for every resource."""
     media = check_content_type(content_type)
+    decode = functools.partial(_delete_options, media, raw)
+    return decode() if len(raw) <= STRANGE else await workers.BODIES.run(decode)
+
+
+def _delete_options(media: str, raw: bytes) -> Object:
     try:
         document = _read(media, raw)
         type_meta.check_delete_options(type_meta.read(document.value))

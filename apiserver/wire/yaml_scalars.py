@@ -185,7 +185,7 @@ def go_syntax(found: Any, levels: int = 64) -> str:
         return "…"
     if isinstance(found, dict):
         inner = ", ".join(
-            f"{go_syntax(k)}:{_inner(v, levels)}" for k, v in itertools.islice(found.items(), _MOST_SHOWN)
+            f"{_inner(k, levels)}:{_inner(v, levels)}" for k, v in itertools.islice(found.items(), _MOST_SHOWN)
         )
         return f"map[interface {{}}]interface {{}}{{{inner}}}"
     if isinstance(found, list):

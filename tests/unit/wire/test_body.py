@@ -359,7 +359,7 @@ def test_complaints_about_the_patch_and_about_its_result_go_together() -> None:
 
 
 def delete_options(raw: bytes, content_type: str = JSON) -> Object:
-    return body.decode_delete_options(CLAIMS, content_type, raw)
+    return asyncio.run(body.decode_delete_options(content_type, raw))
 
 
 @pytest.mark.parametrize("version", ["v1", "meta.k8s.io/v1", "resource.k8s.io/v1", "nonsense/v9"])
