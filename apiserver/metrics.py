@@ -252,6 +252,9 @@ REBUILDS = Counter(
 STORE_WRITABLE = Gauge(
     "sluice_store_writable", "1 while writes are accepted, 0 while they are answered 503.", "resource"
 )
+UNREADABLE_OBJECTS = Counter(
+    "sluice_unreadable_objects_total", "Stored values that were read and are no objects of their kind.", "resource"
+)
 TASK_FAILURES = Counter(
     "sluice_task_failures_total", "Times that a task which must not end failed and was begun again.", "task"
 )

@@ -20,7 +20,7 @@ from apiserver.storage.functions import Commands, Head
 from apiserver.storage.log import RawEntry, Record
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, IndexFunc, Key, Revision, splice
+from apiserver.watchcache.entry import Entry, Event, EventType, IndexFunc, Key, Revision, Unreadable, is_whole, splice
 from apiserver.watchcache.hub import Hub, Watcher
 from apiserver.watchcache.mvcc import Diverged, Index
 from apiserver.watchcache.ring import Budget
@@ -95,6 +95,8 @@ class Replica:
         self.fault: str | None = None
         self.filled = False
         self.ever_filled = False
+        self.holds_unreadable = False
+        """Some value could not be read since this process started: lists have to look for more of them."""
         self.seen_from = Revision(0)
         self.wants_filling = asyncio.Event()
         self.wants_filling.set()
@@ -128,13 +130,18 @@ class Replica:
 
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
         try:
-            labels, fields = self._index_func(value)
-            body = splice(value, revision)
-        except Exception:
-            # It was written by somebody else. It must not stop the log: reading the object itself says what is wrong with it.
-            logger.exception("unreadable object", extra={"resource": self.resource, "key": key, "revision": revision})
-            labels, fields, body = NO_LABELS, self._no_fields, value
-        return Entry(key, revision, body, labels, fields)
+            if is_whole(value):
+                labels, fields = self._index_func(value)
+                return Entry(key, revision, splice(value, revision), labels, fields)
+            why = "it does not begin as an object does, or is no text"
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            why = str(error)[:1024]
+        # It was written by somebody else. It must not stop the log.
+        about = {"resource": self.resource, "key": key, "revision": revision, "error": why}
+        logger.error("unreadable object", extra=about)
+        self.meter.unreadable.inc()
+        self.holds_unreadable = True
+        return Unreadable(key, revision, self._no_fields)
 
     async def caught_up(self, revision: Revision) -> None:
         if self.filled and self.applied >= revision:
@@ -327,6 +334,7 @@ class _Meter:
         name = self._name = metrics.resource_label(replica.resource)
         self.bytes_held = 0
         self.lost = metrics.LOST_WRITES.labels(name)
+        self.unreadable = metrics.UNREADABLE_OBJECTS.labels(name)
         self.lag = metrics.TAIL_LAG_SECONDS.labels(name)
         self.reconnects = metrics.TAIL_RECONNECTS.labels(name)
         self._received = metrics.EVENTS_RECEIVED.labels(group, plural)

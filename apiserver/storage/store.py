@@ -125,6 +125,11 @@ class Store:
         except TimeoutError:
             raise Future(revision, self.applied) from None
 
+    @property
+    def holds_unreadable(self) -> bool:
+        """Whether a view may hold entries that are not readable."""
+        return self._replica.holds_unreadable
+
     def view(self) -> View:
         """The present state of memory; stays as it is. Raises Initializing."""
         self._replica.require()

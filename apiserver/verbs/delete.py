@@ -94,12 +94,12 @@ async def _attempt(
 ) -> tuple[Entry, bool]:
     if live is None:
         raise rendering.gone(call, name)
-    old = rendering.decoded(live)
+    live, old = rendering.remains(live)
     _check_preconditions(call, name, wanted, old["metadata"])
     step = admit.Step(services, call, operation="DELETE", options=wanted, name=admitted_as, old=old)
     await step.delete()
     finalizers = finalizers_after(wanted, old["metadata"].get("finalizers", []))
-    if finalizers:
+    if finalizers and live.readable:
         return await _mark(services, call, wanted, live, finalizers=finalizers), False
     write = Write(live.key, None, live.revision, old["metadata"]["uid"])
     return await call.store.commit(write, dry_run=wanted.dry_run), True

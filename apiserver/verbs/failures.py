@@ -14,7 +14,7 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.storage.errors import Initializing, OutcomeUnknown, TooBig, Unavailable
-from apiserver.watchcache.errors import Future
+from apiserver.watchcache.errors import Corrupt, Future
 
 READS = frozenset({"get", "list", "watch"})
 UNAVAILABLE = "the store of this resource is not available, please try again"
@@ -29,6 +29,8 @@ def translated(info: RequestInfo) -> Iterator[None]:
     """Storage errors that mean the same for every verb; the others (KeyExists, Moved, Compacted) are the verb's own business."""
     try:
         yield
+    except Corrupt as e:
+        raise _corrupt(info, e) from e
     except Future as e:
         raise errors.too_large_resource_version(e.revision, e.current) from e
     except Initializing as e:
@@ -39,6 +41,13 @@ def translated(info: RequestInfo) -> Iterator[None]:
         raise errors.timeout("request did not complete within requested timeout - context deadline exceeded") from e
     except TooBig as e:
         raise errors.raw("etcdserver: request is too large") from e
+
+
+def _corrupt(info: RequestInfo, e: Corrupt) -> StatusError:
+    return errors.internal(
+        f"StorageError: corrupt object, Code: 7, Key: /{info.group}/{info.resource}/{e.key}, ResourceVersion: 0, "
+        "AdditionalErrorMsg: object not decodable"
+    )
 
 
 def _initializing(info: RequestInfo, e: Initializing) -> StatusError:

@@ -18,7 +18,7 @@ from apiserver.verbs import continue_token, failures, lifecycle, rendering, sele
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Revision
-from apiserver.watchcache.errors import Compacted
+from apiserver.watchcache.errors import Compacted, Corrupt
 from apiserver.watchcache.mvcc import View
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
@@ -39,8 +39,10 @@ async def get(services: Services, call: Call) -> Any:
     with failures.translated(call.info):
         await _freshness(call, raw_version(wanted.resource_version), stated=wanted.resource_version)
         entry = call.store.view().get(key)
-    if entry is None:
-        raise rendering.gone(call, call.info.name)
+        if entry is None:
+            raise rendering.gone(call, call.info.name)
+        if not entry.readable:
+            raise Corrupt(entry.key)
     return await answer.single(entry.body)
 
 

@@ -10,7 +10,8 @@ from apiserver.apimachinery import errors
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.verbs.context import Call, Services
-from apiserver.watchcache.entry import Entry
+from apiserver.watchcache.entry import Entry, Unreadable
+from apiserver.watchcache.errors import Corrupt
 from apiserver.wire import negotiation
 from apiserver.wire.forms import choice
 from apiserver.wire.forms.form import Form
@@ -37,7 +38,9 @@ class Answer:
     async def listing(
         self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
     ) -> Any:
-        """A list, streamed in pieces."""
+        """A list, streamed in pieces. What cannot be read is left out."""
+        if self.call.store.holds_unreadable:
+            entries = [entry for entry in entries if entry.readable]
         form = form_of(self.services, self.call, self.representation)
         length, pieces = form.listing(entries, revision=revision, continue_token=continue_token, remaining=remaining)
         made = _made(pieces, self.services.workers)
@@ -64,8 +67,26 @@ async def _made(pieces: Iterator[Piece], workers: Workers) -> AsyncIterator[byte
 
 
 def decoded(entry: Entry) -> Object:
-    """The stored object, resourceVersion included. The caller owns the result."""
-    return canonical.decode(entry.body)
+    """The stored object, resourceVersion included. The caller owns the result. Raises Corrupt."""
+    if not entry.readable:
+        raise Corrupt(entry.key)
+    try:
+        return canonical.decode(entry.body)
+    except ValueError as e:
+        raise Corrupt(entry.key) from e
+
+
+def remains(entry: Entry) -> tuple[Entry, Object]:
+    """The entry and its object, for who is about to delete it or only looks whether it is there: of one that cannot be read, what stands
+    for it."""
+    try:
+        obj = decoded(entry)
+        if isinstance(obj["metadata"]["uid"], str):
+            return entry, obj
+    except (Corrupt, LookupError, TypeError):
+        pass
+    stand_in = entry if not entry.readable else Unreadable(entry.key, entry.revision, entry.fields)
+    return stand_in, canonical.decode(stand_in.body)
 
 
 def gone(call: Call, name: str) -> errors.StatusError:

@@ -133,6 +133,8 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     batch: list[bytes] = []
     size = 0
     async for entry in read.each(view, sink.chosen):
+        if not entry.readable:
+            continue
         if batch and (len(batch) == BATCH_EVENTS or size + len(entry.body) > BATCH_BYTES):
             await _write(sink, batch)
             batch, size = [], 0
@@ -308,13 +310,16 @@ class Sink:
     def _meant(self, event: Event) -> tuple[str, Entry] | None:
         """What this change looks like to this watcher; None when it does not concern it.
 
-        An object that stops matching is DELETED with its old content at the version of the change.
+        An object that stops matching is DELETED with its old content at the version of the change, and so is one that cannot be read.
         """
         test = self._test
+        entry, previous = event.entry, event.previous
         if test is None:
-            return TYPES[event.type], event.entry
-        matches = event.type is not EventType.DELETED and test(event.entry)
-        matched = event.previous is not None and test(event.previous)
+            if entry.readable and (previous is None or previous.readable):
+                return TYPES[event.type], entry
+            test = _any_entry
+        matches = event.type is not EventType.DELETED and entry.readable and test(entry)
+        matched = previous is not None and previous.readable and test(previous)
         if matches:
             return "MODIFIED" if matched else "ADDED", event.entry
         if not matched:
@@ -322,3 +327,7 @@ class Sink:
         if event.type is EventType.DELETED or event.previous is None:
             return "DELETED", event.entry
         return "DELETED", event.previous.at(event.revision)
+
+
+def _any_entry(_: Entry) -> bool:
+    return True

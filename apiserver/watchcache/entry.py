@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
@@ -20,6 +21,7 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 IndexFunc = Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
 """Reads labels and the values of the indexed fields out of a stored object's bytes. Handed in by `app`; pure."""
 
+_BEGINNING = b'{"metadata":{'
 _UID = b',"uid":"'
 
 
@@ -46,6 +48,8 @@ class Entry:
 
     __slots__ = ("body", "encodings", "fields", "key", "labels", "revision")
 
+    readable = True
+
     def __init__(  # noqa: PLR0917 - built for every entry of the log; keywords would cost a third
         self, key: Key, revision: Revision, body: bytes, labels: Mapping[str, str], fields: tuple[str, ...]
     ) -> None:
@@ -71,6 +75,36 @@ class Entry:
         old = b',"resourceVersion":"%d"' % self.revision
         new = b',"resourceVersion":"%d"' % revision
         return Entry(self.key, revision, self.body.replace(old, new, 1), self.labels, self.fields)
+
+
+class Unreadable(Entry):
+    """Stands for a stored value that is no object of its kind, whatever made it so: its key and revision are all that is known of it.
+
+    `body` holds just these, so whatever shows entries can show it. It is in no list and no watch; it can be deleted.
+    """
+
+    __slots__ = ()
+
+    readable = False
+
+    def __init__(self, key: Key, revision: Revision, fields: tuple[str, ...]) -> None:
+        namespace, _, name = key.rpartition("/")
+        placed = f'"name":{json.dumps(name)},' + (f'"namespace":{json.dumps(namespace)},' if namespace else "")
+        value = f'{{"metadata":{{{placed}"uid":""}}}}'.encode()
+        super().__init__(key, revision, splice(value, revision), NO_LABELS, fields)
+
+    def at(self, revision: Revision) -> Entry:
+        return Unreadable(self.key, revision, self.fields)
+
+
+def is_whole(value: bytes) -> bool:
+    """Whether a stored value begins as every object that this server has stored, and is text: what the readers of its parts rely on."""
+    if not value.startswith(_BEGINNING):
+        return False
+    try:
+        return value.isascii() or bool(value.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 class EventType(IntEnum):

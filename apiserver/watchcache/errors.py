@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from apiserver.watchcache.entry import Revision
+    from apiserver.watchcache.entry import Key, Revision
 
 
 class StorageError(Exception):
@@ -24,3 +24,11 @@ class Future(StorageError):
         super().__init__(f"{revision} is above {current}")
         self.revision = revision
         self.current = current
+
+
+class Corrupt(StorageError):
+    """What is stored under this key is no object of its kind."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(f"{key} cannot be read")
+        self.key = key

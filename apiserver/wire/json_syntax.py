@@ -96,9 +96,19 @@ def too_heavy() -> StatusError:
     return errors.request_entity_too_large("the body holds more values than this server decodes")
 
 
+_DIGITS = re.compile(rb"[0-9]{300,}+")
+MOST_DIGITS = 512 << 10
+"""Digits in long numbers: reading one takes time with the square of its length."""
+_PART = 64 << 10
+
+
 def weigh(raw: bytes) -> None:
     """Raises 413 for a document of very many small values, before anybody decodes it. Any text is weighed, also what is no JSON."""
-    if len(raw) <= LIGHT or _weight(raw) <= MOST_WEIGHT:
+    if len(raw) <= LIGHT:
+        return
+    if len(raw) > MOST_DIGITS and _digits(raw) > MOST_DIGITS and sum(map(_digits, _STRINGS.split(raw))) > MOST_DIGITS:
+        raise too_heavy()
+    if _weight(raw) <= MOST_WEIGHT:
         return
     weight = at = 0
     for string in _STRINGS.finditer(raw):
@@ -108,6 +118,10 @@ def weigh(raw: bytes) -> None:
             raise too_heavy()
     if weight + _weight(raw[at:]) > MOST_WEIGHT:
         raise too_heavy()
+
+
+def _digits(raw: bytes) -> int:
+    return sum(len(run.group()) for run in _DIGITS.finditer(raw))
 
 
 def _weight(raw: bytes) -> int:
@@ -121,7 +135,10 @@ def decoded(data: bytes) -> str:
 
 def whole(text: str) -> str:
     """The text with U+FFFD for every half of a character."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    if text.isascii():
+        return text
+    # In parts, because other threads have to wait for each.
+    return "".join(_SURROGATE.sub("\ufffd", text[at : at + _PART]) for at in range(0, len(text), _PART))
 
 
 def mended(raw: bytes) -> str:

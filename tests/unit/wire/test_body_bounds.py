@@ -127,3 +127,9 @@ def test_a_document_is_weighed_without_its_strings(mark: bytes) -> None:
 
 def test_a_document_of_300000_elements_is_not_too_heavy() -> None:
     json_syntax.weigh(b"[%b]" % b",".join([b'""'] * 300_000))
+
+
+def test_long_numbers_are_weighed_without_strings() -> None:
+    json_syntax.weigh(b'["%b"]' % (b"1" * 3 * MIB))
+    with pytest.raises(StatusError, match="more values than"):
+        json_syntax.weigh(b"[%b]" % many(b"1" * 4299))
