@@ -105,7 +105,9 @@ def _write_member(field: Field) -> tuple[Any, Any] | None:
     An empty list or map that is to be left out is refused here: `canonical` writes such objects in Python."""
     inner = writing(field.type)
     if inner is None:
-        return None
+        # Objects without the member are regular all the same.
+        optional = field.presence in (Presence.POINTER, Presence.OMIT_EMPTY)
+        return (None, msgspec.field(default=None, name=field.name)) if optional else None
     match field.presence, field.type:
         case Presence.POINTER, _:
             return inner | None, msgspec.field(default=None, name=field.name)
