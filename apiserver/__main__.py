@@ -13,7 +13,7 @@ from apiserver.config import Config, ConfigError
 from apiserver.schema.kinds import Kinds
 from apiserver.serving import chains, dynamiccertificates
 from apiserver.serving.steps import new_event_loop
-from apiserver.storage import lineage
+from apiserver.storage import administration
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
@@ -92,7 +92,7 @@ async def _serve(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> 
 
 async def _store(settings: Config, kinds: Kinds, action: str) -> int:
     """`check` fails when it finds anything that keeps a server from starting."""
-    command = {"init": lineage.init, "check": lineage.check, "info": lineage.info}[action]
+    command = {"init": administration.init, "check": administration.check, "info": administration.info}[action]
     lines = await command(store_options(settings.storage), [kind.storage_name for kind in kinds.stored])
     for line in lines:
         print(line)

@@ -28,7 +28,7 @@ from apiserver.config import Config
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, pki
-from apiserver.storage import lineage
+from apiserver.storage import administration
 from apiserver.storage.embedded import Embedded, keep_private
 from apiserver.storage.store import StoreOptions, Stores
 
@@ -77,7 +77,7 @@ async def _initialise(store: Embedded, kinds: Kinds) -> None:
     """Loads the functions of this version, and makes a place for each kind that never had one in this folder: one that is gone
     and was there before has lost its objects."""
     missing = [kind.storage_name for kind in kinds.stored if kind.storage_name not in store.initialised]
-    for line in await lineage.init(StoreOptions(url=store.admin_url), missing):
+    for line in await administration.init(StoreOptions(url=store.admin_url), missing):
         logger.debug("store", extra={"init": line})
     store.mark_initialised(missing)
 

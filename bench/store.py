@@ -19,9 +19,10 @@ import uvloop
 
 from apiserver.resources import resourceslice
 from apiserver.schema import indexed
-from apiserver.storage import functions, lineage
+from apiserver.storage import administration, functions
 from apiserver.storage.embedded import Embedded
-from apiserver.storage.functions import Commands, Connection
+from apiserver.storage.functions import Commands
+from apiserver.storage.pipeline import Connection
 from apiserver.storage.store import Store, StoreOptions, Stores, Write, open_stores
 from apiserver.watchcache.entry import Key, Revision
 from bench import accounting
@@ -189,7 +190,7 @@ async def main(count: int, objects: int) -> None:
         options = StoreOptions(url=await embedded.start())
         try:
             assert embedded.process is not None
-            await lineage.init(StoreOptions(url=embedded.admin_url), [RESOURCE])
+            await administration.init(StoreOptions(url=embedded.admin_url), [RESOURCE])
             print(f"values of {len(slice_value('x', 1))} bytes")
             if count:
                 stores = await opened(options)

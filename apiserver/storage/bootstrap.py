@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from apiserver.storage import functions, log
-from apiserver.storage.functions import Commands, Connection, Head, Rejected
+from apiserver.storage import functions, log, pipeline
+from apiserver.storage.functions import Commands, Head
 from apiserver.storage.log import Record
+from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
@@ -112,7 +113,7 @@ class _Filling:
             try:
                 self._take(chunk.rows)
             except BaseException:
-                functions.abandon(asked)
+                pipeline.abandon(asked)
                 raise
             if chunk.cursor == b"0":
                 return chunk.last
@@ -151,7 +152,7 @@ class _Filling:
                     await asyncio.sleep(0)
                 position = self._follow(stretch.entries, position, end)
         finally:
-            functions.abandon(asked)
+            pipeline.abandon(asked)
 
     def _ask_range(self, after: bytes) -> asyncio.Future[Any]:
         return self._connection.call(self._commands.range(after, count=RANGE_ENTRIES, size=CHUNK_BYTES))

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
-from apiserver.storage import functions
-from apiserver.storage.functions import Disconnected
+from apiserver.storage import pipeline
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Disconnected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.errors import StorageError
@@ -106,19 +106,19 @@ class Tail:
     async def run(self, verify: Callable[[bytes], None], idle: Callable[[], Awaitable[None]]) -> None:
         """Connect, let `verify` see what the server says of itself (INFO), follow until the connection breaks (Disconnected).
         `idle` is awaited after each silent second."""
-        wire = functions.open_wire(self._options, "sluice-tail")
-        await functions.connect(wire, seconds=self._options.connect_seconds)
+        wire = pipeline.open_wire(self._options, "sluice-tail")
+        await pipeline.connect(wire, seconds=self._options.connect_seconds)
         try:
-            verify(await self._ask(wire, functions.pack("INFO"), seconds=self._options.reply_seconds))
+            verify(await self._ask(wire, pipeline.pack("INFO"), seconds=self._options.reply_seconds))
             while True:
                 if not await self._read(wire):
                     await idle()
         except (redis_errors.RedisError, OSError) as error:
-            raise Disconnected(f"the log's connection broke: {functions.refusal(error)}") from None
+            raise Disconnected(f"the log's connection broke: {pipeline.refusal(error)}") from None
         except TimeoutError:
             raise Disconnected("the log's connection is silent") from None
         finally:
-            await functions.disconnect(wire)
+            await pipeline.disconnect(wire)
 
     async def _read(self, wire: AbstractConnection) -> bool:
         """One read. False when nothing came."""
@@ -127,7 +127,7 @@ class Tail:
         if not positions:
             await asyncio.sleep(block / 1000)
             return True
-        command = functions.pack(
+        command = pipeline.pack(
             "XREAD", "COUNT", ENTRIES, "BLOCK", block, "STREAMS", *positions.keys(), *positions.values()
         )
         reply = await self._ask(wire, command, seconds=block / 1000 + self._options.reply_seconds)

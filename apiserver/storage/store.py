@@ -18,13 +18,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from apiserver import metrics, tasks
-from apiserver.storage import bootstrap, functions, lineage, upkeep
+from apiserver.storage import bootstrap, lineage, pipeline, upkeep
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
-from apiserver.storage.functions import Disconnected, Lost, Rejected
+from apiserver.storage.functions import Lost
 from apiserver.storage.lineage import Link, Session
 from apiserver.storage.log import Tail
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Disconnected, Rejected
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
 from apiserver.turnstile import Turnstile
@@ -404,7 +405,7 @@ async def open_stores(
     `resources`: `<group>/<plural>` → the reader of labels and indexed fields. `boot_id` names this process in the log.
     Raises ValueError when the URL cannot be read.
     """
-    functions.open_wire(options, "sluice")  # only to find a mistake in the URL now
+    pipeline.open_wire(options, "sluice")  # only to find a mistake in the URL now
     stores = Stores(options, resources, boot_id=boot_id or secrets.token_hex(6), rng=rng or random.Random())
     stores.start()
     return stores

@@ -11,11 +11,13 @@ import random
 from collections.abc import Callable, Mapping
 
 from apiserver import metrics
-from apiserver.storage import functions, lineage
+from apiserver.storage import functions, preflight
 from apiserver.storage.errors import Initializing
-from apiserver.storage.functions import Disconnected, Foreign, Lost, Rejected
-from apiserver.storage.lineage import MEMORY_HEADROOM, Link, Session
+from apiserver.storage.functions import Foreign, Lost
+from apiserver.storage.lineage import Link, Session
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Disconnected, Rejected
+from apiserver.storage.preflight import MEMORY_HEADROOM
 from apiserver.storage.replica import Replica
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
@@ -126,7 +128,7 @@ class Upkeep:
         """Role, eviction policy, append-only file, library and memory, as they are now."""
         await self.look(session)
         commands = {name: replica.commands for name, replica in self._replicas.items()}
-        found = await lineage.survey(session.reads, self._options, commands)
+        found = await preflight.survey(session.reads, self._options, commands)
         server = found.server
         if server.run_id != session.run_id or server.role != "master":
             raise Disconnected(f"the store is a {server.role} with run_id {server.run_id} now")

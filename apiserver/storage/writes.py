@@ -22,9 +22,10 @@ from typing import Any, Protocol
 from apiserver import metrics
 from apiserver.storage import functions, lineage
 from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, Unavailable
-from apiserver.storage.functions import Commands, Disconnected, Failed, Foreign, Lost, Mutation, Rejected
+from apiserver.storage.functions import Commands, Foreign, Lost, Mutation
 from apiserver.storage.lineage import Session
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Disconnected, Failed, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, Key, Revision
 from apiserver.watchcache.errors import StorageError

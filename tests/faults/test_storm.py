@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from apiserver.storage import lineage
+from apiserver.storage import administration
 from apiserver.storage.embedded import Embedded
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.store import Write, open_stores
@@ -40,7 +40,7 @@ async def fill(folder: pathlib.Path) -> Revision:
     embedded = Embedded(folder)
     options = StoreOptions(url=await embedded.start())
     try:
-        await lineage.init(StoreOptions(url=embedded.admin_url), KINDS)
+        await administration.init(StoreOptions(url=embedded.admin_url), KINDS)
         embedded.mark_initialised(KINDS)
         stores = await open_stores(options, {RESOURCE: lambda _: ({}, ("", ""))})
         await stores.ready()

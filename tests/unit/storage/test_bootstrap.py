@@ -11,9 +11,10 @@ import pytest_asyncio
 
 from apiserver.storage import bootstrap, functions, log
 from apiserver.storage.bootstrap import Filled, fill
-from apiserver.storage.functions import Commands, Connection, Lost, Rejected
+from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.functions import Mutation as Write
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, EventType, Key, Revision, splice
 from tests.fixtures.valkey import Server, index_func, install, value

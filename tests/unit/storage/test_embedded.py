@@ -17,8 +17,8 @@ import uvloop
 
 from apiserver.storage import embedded
 from apiserver.storage.embedded import Embedded, EmbeddedError
-from apiserver.storage.functions import Connection, Rejected, pack
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Rejected, pack
 from tests.fixtures.valkey import eventually
 
 

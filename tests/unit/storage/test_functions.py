@@ -14,10 +14,11 @@ import pytest_asyncio
 from redis._parsers.base import BaseParser
 
 from apiserver.serving import pki
-from apiserver.storage import functions, lineage, log
+from apiserver.storage import administration, functions, log, pipeline
 from apiserver.storage.errors import Unavailable
-from apiserver.storage.functions import Commands, Connection, Disconnected, Failed, Lost, Mutation, Rejected, pack
+from apiserver.storage.functions import Commands, Lost, Mutation
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Disconnected, Failed, Rejected, pack
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.proxy import Proxy
@@ -305,7 +306,7 @@ async def test_two_databases_of_one_process_do_not_mix_up_their_logs(
     library: Library, shared_server: Server, resource: str
 ) -> None:
     url = f"{shared_server.url}&db=5"
-    await lineage.init(StoreOptions(url=url), [resource])
+    await administration.init(StoreOptions(url=url), [resource])
     other = await Connection.open(StoreOptions(url=url), "test")
     beside = Library(other, resource)
     await beside.begin()
@@ -597,7 +598,7 @@ def as_redis_py_does(text: str) -> Exception:
     ],
 )
 async def test_errors_from_before_the_execution_say_that_nothing_was_executed(text: str) -> None:
-    found = functions.refusal(as_redis_py_does(text))
+    found = pipeline.refusal(as_redis_py_does(text))
     assert isinstance(found, Rejected)
     assert isinstance(found, Unavailable)
     assert str(found) == text
@@ -605,7 +606,7 @@ async def test_errors_from_before_the_execution_say_that_nothing_was_executed(te
 
 async def test_any_other_error_says_nothing_about_the_execution() -> None:
     text = "ERR user_function:5: attempt to index a nil value script: sl1_put, on @user_function:5."
-    assert isinstance(functions.refusal(as_redis_py_does(text)), Failed)
+    assert isinstance(pipeline.refusal(as_redis_py_does(text)), Failed)
 
 
 async def test_a_broken_connection_leaves_what_was_sent_in_doubt(shared_server: Server) -> None:
@@ -672,4 +673,4 @@ async def test_a_server_behind_tls_is_believed_when_its_authority_is_known(
 @pytest.mark.parametrize("url", ["http://x/", "unix:///s?nonsense=1", "redis://h:1/0?db=x"])
 async def test_a_url_that_makes_no_sense_is_a_value_error(url: str) -> None:
     with pytest.raises(ValueError, match=r"URL|url"):
-        functions.open_wire(StoreOptions(url=url), "test")
+        pipeline.open_wire(StoreOptions(url=url), "test")

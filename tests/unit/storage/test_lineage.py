@@ -8,11 +8,12 @@ import re
 import pytest
 import pytest_asyncio
 
-from apiserver.storage import functions, lineage, rights
-from apiserver.storage.functions import Commands, Connection, Head, Lost, Rejected
-from apiserver.storage.lineage import InitRefused
-from apiserver.storage.lineage import Server as Described
+from apiserver.storage import administration, functions, lineage, pipeline, preflight, rights
+from apiserver.storage.administration import InitRefused
+from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Rejected
+from apiserver.storage.preflight import Server as Described
 from apiserver.storage.store import Write, open_stores
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
@@ -95,22 +96,22 @@ def test_little_memory_left_is_a_warning() -> None:
 
 
 def test_a_clock_that_is_off_is_said() -> None:
-    assert lineage.clock_refusals(0.9) == []
-    assert "-1.5 s" in lineage.clock_refusals(-1.5)[0]
+    assert preflight.clock_refusals(0.9) == []
+    assert "-1.5 s" in preflight.clock_refusals(-1.5)[0]
 
 
 def test_a_resource_of_another_schema_is_refused() -> None:
     head = Head(7, Revision(1), Revision(1), True, 0, 0, 0, None, "marker", "2")
-    assert "schema 2" in lineage.head_refusals("g/things", head)[0]
-    assert "is not there" in lineage.head_refusals("g/things", Lost("no meta"))[0]
+    assert "schema 2" in preflight.head_refusals("g/things", head)[0]
+    assert "is not there" in preflight.head_refusals("g/things", Lost("no meta"))[0]
 
 
 def test_the_library_is_known_by_its_code() -> None:
     listing = [b"library_name", b"sluice1", b"engine", b"LUA", b"functions", [], b"library_code", functions.CODE]
-    assert lineage.library_refusals([listing]) == []
+    assert preflight.library_refusals([listing]) == []
     listing[-1] = functions.CODE + b" "
-    assert "function library is" in lineage.library_refusals([listing])[0]
-    assert "not loaded" in lineage.library_refusals([])[0]
+    assert "function library is" in preflight.library_refusals([listing])[0]
+    assert "not loaded" in preflight.library_refusals([])[0]
 
 
 # ----------------------------------------------------------------------------------------------------------------- sessions
@@ -233,8 +234,8 @@ async def test_the_user_who_serves_may_do_all_that_serving_needs(
     write = Write(Key("b"), value("b"), Revision(0), "uid")
     assert (await stores[resource].commit(write, dry_run=False)).key == "b"
     await stores.close()
-    assert await lineage.check(serving, [resource]) == []
-    assert len(await lineage.info(serving, [resource])) == 2
+    assert await administration.check(serving, [resource]) == []
+    assert len(await administration.info(serving, [resource])) == 2
 
 
 @pytest.mark.parametrize(
@@ -252,14 +253,14 @@ async def test_the_user_who_serves_may_do_all_that_serving_needs(
 async def test_the_user_who_serves_may_do_nothing_else(resource: str, serving: StoreOptions, command: str) -> None:
     connection = await Connection.open(serving, "test")
     with pytest.raises(Rejected, match="NOPERM"):
-        await connection.call(functions.pack(*command.replace("OURS", Commands(resource).keys.meta).split()))
+        await connection.call(pipeline.pack(*command.replace("OURS", Commands(resource).keys.meta).split()))
     await connection.close()
 
 
 async def test_init_is_not_for_the_user_who_serves(own_server: Server, resource: str, serving: StoreOptions) -> None:
     own_server("FUNCTION", "FLUSH")
     with pytest.raises(Rejected, match="NOPERM"):
-        await lineage.init(serving, [resource])
+        await administration.init(serving, [resource])
 
 
 # ---------------------------------------------------------------------------------------------------------- administrator
@@ -267,18 +268,21 @@ async def test_init_is_not_for_the_user_who_serves(own_server: Server, resource:
 
 async def test_init_creates_what_is_missing_and_says_so(own_server: Server) -> None:
     options = StoreOptions(url=own_server.url)
-    loaded, made = await lineage.init(options, ["g/things"])
+    loaded, made = await administration.init(options, ["g/things"])
     assert "loaded" in loaded
     assert made == "g/things: created"
-    assert await lineage.init(options, ["g/things", "g/others"]) == ["g/things: already there", "g/others: created"]
+    assert await administration.init(options, ["g/things", "g/others"]) == [
+        "g/things: already there",
+        "g/others: created",
+    ]
 
 
 async def test_init_replaces_another_version_of_the_library(own_server: Server) -> None:
     options = StoreOptions(url=own_server.url)
-    await lineage.init(options, [])
+    await administration.init(options, [])
     own_server("FUNCTION", "LOAD", "REPLACE", functions.CODE + b"\n")
-    assert "loaded" in (await lineage.init(options, []))[0]
-    assert await lineage.check(options, []) == []
+    assert "loaded" in (await administration.init(options, []))[0]
+    assert await administration.check(options, []) == []
 
 
 async def test_init_refuses_what_is_half_there_and_creates_the_rest(own_server: Server) -> None:
@@ -286,29 +290,31 @@ async def test_init_refuses_what_is_half_there_and_creates_the_rest(own_server: 
     await install(own_server, "g/things")
     own_server("DEL", Commands("g/things").keys.log)
     with pytest.raises(InitRefused, match="g/things is half there"):
-        await lineage.init(options, ["g/things", "g/others"])
-    assert await lineage.check(options, ["g/others"]) == []
+        await administration.init(options, ["g/things", "g/others"])
+    assert await administration.check(options, ["g/others"]) == []
 
 
 async def test_init_warns_of_dangerous_settings_and_refuses_a_replica(own_server: Server) -> None:
     options = StoreOptions(url=own_server.url)
     own_server("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    assert any(line.startswith("warning: maxmemory-policy") for line in await lineage.init(options, []))
+    assert any(line.startswith("warning: maxmemory-policy") for line in await administration.init(options, []))
     own_server("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(Rejected, match="not a primary"):
-        await lineage.init(options, ["g/things"])
+        await administration.init(options, ["g/things"])
 
 
 async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
     options = StoreOptions(url=own_server.url)
-    assert await lineage.check(options, ["g/things"]) == ["the function library is not loaded: run `sluice store init`"]
+    assert await administration.check(options, ["g/things"]) == [
+        "the function library is not loaded: run `sluice store init`"
+    ]
     await install(own_server, "g/things")
-    assert await lineage.check(options, ["g/things"]) == []
+    assert await administration.check(options, ["g/things"]) == []
     own_server("HSET", Commands("g/things").keys.meta, "schema", "2")
     own_server("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
     own_server("CONFIG", "SET", "appendonly", "no")
     own_server("CONFIG", "SET", "maxmemory", own_server.info("used_memory"))
-    found = await lineage.check(options, ["g/things", "g/others"])
+    found = await administration.check(options, ["g/things", "g/others"])
     for part in ("volatile-lru", "append-only", "schema 2", "g/others is not there", "warning: only "):
         assert any(part in line for line in found), part
     assert len(found) == 5
@@ -322,7 +328,7 @@ async def test_info_describes_every_resource(own_server: Server) -> None:
     change = functions.Mutation(b"a", b"-", b"t.1", b"u", b"12345")
     await connection.call(library.change(b"%d" % head.epoch, b"99999999999999", change))
     await connection.close()
-    server, things, others = await lineage.info(StoreOptions(url=own_server.url), ["g/things", "g/others"])
+    server, things, others = await administration.info(StoreOptions(url=own_server.url), ["g/things", "g/others"])
     assert re.fullmatch(r"(Valkey|Redis) \d+\.\d+\.\d+, master", server)
     assert things == (
         f"g/things: epoch {head.epoch}, last {head.epoch}-1 (resourceVersion {head.last + 1}), "
@@ -333,6 +339,6 @@ async def test_info_describes_every_resource(own_server: Server) -> None:
 
 async def test_an_administrator_without_a_server_is_told_so(tmp_path: object) -> None:
     options = StoreOptions(url=f"unix://{tmp_path}/nobody")
-    for command in (lineage.init, lineage.check, lineage.info):
+    for command in (administration.init, administration.check, administration.info):
         with pytest.raises(Rejected, match="no connection"):
             await command(options, [])

@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.storage import bootstrap, upkeep, writes
 from apiserver.storage.embedded import Embedded
-from apiserver.storage.functions import Connection, Failed
+from apiserver.storage.pipeline import Connection, Failed
 from apiserver.storage.store import Store, Write
 from apiserver.watchcache import hub
 from apiserver.watchcache.entry import Key, Revision

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from apiserver.storage.errors import KeyExists, Moved, OutcomeUnknown, Unavailable
-from apiserver.storage.functions import Answered, Commands, Connection, Disconnected, Failed, Lost, Rejected
+from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.lineage import ServerClock, Session
 from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Answered, Connection, Disconnected, Failed, Rejected
 from apiserver.storage.writes import BATCH_BYTES, FLIGHTS, MOST_WAITING, Lane, Write, Writer
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision, splice

@@ -1,0 +1,89 @@
+"""The administrator's three commands: `sluice store init`, `check` and `info`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+from apiserver.storage import functions
+from apiserver.storage.errors import Unavailable
+from apiserver.storage.functions import Commands, Head
+from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Rejected, pack
+from apiserver.storage.preflight import INFO, LIBRARY_LIST, Server, clock_refusals, library_refusals, survey
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Revision
+
+
+class InitRefused(Unavailable):
+    """Some of a resource's keys are there and others are not: this needs a decision (restore, or delete by hand)."""
+
+
+async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
+    """Load the library, create what is missing; what is there stays. Says what was done. Raises InitRefused, Rejected.
+
+    Needs a user who may FUNCTION LOAD.
+    """
+    done, halves = [], []
+    connection = await Connection.open(options, "sluice-init")
+    try:
+        server = Server.parse(await connection.call(INFO))
+        if server.role != "master":
+            raise Rejected(f"the store is a {server.role}, not a primary")
+        if library_refusals(await connection.call(LIBRARY_LIST)):
+            await connection.call(pack("FUNCTION", "LOAD", "REPLACE", functions.CODE))
+            done.append(f"function library {functions.LIBRARY} {functions.code_hash(functions.CODE)}: loaded")
+        for resource in resources:
+            reply = await connection.call(Commands(resource).init(server.run_id, secrets.token_hex(8)))
+            if reply[0] == b"HALF":
+                halves.append(f"{resource} is half there: of its keys only {', '.join(k.decode() for k in reply[1:])}")
+            else:
+                done.append(f"{resource}: {'created' if reply[0] == b'OK' else 'already there'}")
+        done += [f"warning: {text}" for text in server.refusals(options) + server.warnings()]
+    finally:
+        await connection.close()
+    if halves:
+        raise InitRefused("; ".join(halves))
+    return done
+
+
+async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
+    """Every reason why `sluice serve` would not start with this store, and every warning. Raises Rejected."""
+    commands = {resource: Commands(resource) for resource in resources}
+    connection = await Connection.open(options, "sluice-check")
+    try:
+        found = await survey(connection, options, commands)
+    finally:
+        await connection.close()
+    return [
+        *found.refusals,
+        *clock_refusals(found.offset),
+        *found.missing.values(),
+        *(f"warning: {text}" for text in found.server.warnings()),
+    ]
+
+
+async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
+    """One line per resource. Raises Rejected."""
+    commands = {resource: Commands(resource) for resource in resources}
+    connection = await Connection.open(options, "sluice-info")
+    try:
+        found = await survey(connection, options, commands)
+    finally:
+        await connection.close()
+    lines = [f"{found.server.name} {'.'.join(map(str, found.server.version))}, {found.server.role}"]
+    for resource in commands:
+        head = found.heads.get(resource)
+        lines.append(_described(resource, head) if head else f"{resource}: not there")
+    return lines
+
+
+def _described(resource: str, head: Head) -> str:
+    return (
+        f"{resource}: epoch {head.epoch}, last {_id(head.last)}, floor {_id(head.floor)}, "
+        f"{head.objects} objects, {head.size} bytes"
+    )
+
+
+def _id(revision: Revision) -> str:
+    return f"{keys.stream_id(revision)} (resourceVersion {revision})"

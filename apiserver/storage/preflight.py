@@ -1,0 +1,172 @@
+"""Whether a server is fit to be written to: what INFO, the function library and each resource's head say, in words for operators."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver.storage import functions
+from apiserver.storage.functions import Commands, Head, Lost
+from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
+from apiserver.watchcache.errors import StorageError
+
+CLOCK_OFFSET_SECONDS = 1.0
+MEMORY_HEADROOM = 0.1
+OLDEST_REDIS = (7, 0)
+OLDEST_VALKEY = (7, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What INFO says about the process at the other end."""
+
+    run_id: str
+    role: str
+    name: str
+    version: tuple[int, ...]
+    policy: str
+    aof: bool
+    aof_broken: bool
+    cluster: bool
+    used_memory: int
+    max_memory: int
+
+    @classmethod
+    def parse(cls, text: bytes) -> Server:
+        values = dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line)
+        valkey = values.get("valkey_version")
+        version = valkey or values.get("redis_version", "0")
+        return cls(
+            run_id=values.get("run_id", ""),
+            role=values.get("role", ""),
+            name="Valkey" if valkey else "Redis",
+            version=tuple(int(part) for part in version.split(".") if part.isdigit()),
+            policy=values.get("maxmemory_policy", ""),
+            aof=values.get("aof_enabled") == "1",
+            aof_broken=values.get("aof_last_write_status", "ok") != "ok",
+            cluster=values.get("cluster_enabled") == "1",
+            used_memory=int(values.get("used_memory", 0)),
+            max_memory=int(values.get("maxmemory", 0)),
+        )
+
+    @property
+    def headroom(self) -> float:
+        """The free share of the memory that the server may use; 1 when there is no limit."""
+        return 1 - self.used_memory / self.max_memory if self.max_memory else 1.0
+
+    def refusals(self, options: StoreOptions) -> list[str]:
+        """Why nothing must be written to this server, one reason each. An operator can cure all of them."""
+        found = []
+        if self.role != "master":
+            found.append(f"the store is a {self.role or 'server without role'}, not a primary")
+        if self.policy != "noeviction":
+            found.append(f"maxmemory-policy is {self.policy}, which drops objects silently: it must be noeviction")
+        if not self.aof and not options.allow_volatile:
+            found.append("the append-only file is off, so that a restart loses everything: set appendonly yes")
+        if self.cluster:
+            found.append("cluster mode is on: the store must be a single primary")
+        oldest = OLDEST_VALKEY if self.name == "Valkey" else OLDEST_REDIS
+        if self.version < oldest:
+            have, need = (".".join(map(str, version)) for version in (self.version, oldest))
+            found.append(f"{self.name} {have} is too old: {need} or later is needed")
+        return found
+
+    def warnings(self) -> list[str]:
+        """What an operator should see to, although everything works: memory that is almost full must not stop a restart."""
+        if self.headroom < MEMORY_HEADROOM:
+            return [f"only {max(0.0, self.headroom):.0%} of maxmemory is free: creates and updates will be refused"]
+        return []
+
+
+def library_refusals(listing: list[Any]) -> list[str]:
+    """The answer of FUNCTION LIST LIBRARYNAME … WITHCODE against the library of this version."""
+    for library in listing:
+        members = dict(zip(library[::2], library[1::2], strict=True))
+        code = members.get(b"library_code")
+        if code is None:
+            continue
+        have, need = functions.code_hash(code), functions.code_hash(functions.CODE)
+        if have == need:
+            return []
+        return [f"the function library is {have}, not {need}: run `sluice store init`"]
+    return ["the function library is not loaded: run `sluice store init`"]
+
+
+def head_refusals(resource: str, head: Head | StorageError) -> list[str]:
+    if isinstance(head, Lost):
+        return [f"{resource} is not there ({head}): run `sluice store init` if it never was, else restore the store"]
+    if isinstance(head, StorageError):
+        # Without the library nothing can be asked, and that is said already.
+        return [] if "Function not found" in str(head) else [f"{resource}: {head}"]
+    if head.schema != functions.SCHEMA:
+        return [f"{resource} has schema {head.schema}, this version reads schema {functions.SCHEMA}"]
+    return []
+
+
+def clock_refusals(offset: float) -> list[str]:
+    if abs(offset) < CLOCK_OFFSET_SECONDS:
+        return []
+    return [f"the store's clock is {offset:+.1f} s off this machine's"]
+
+
+LIBRARY_LIST = pack("FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE")
+INFO = pack("INFO")
+
+
+@dataclass(slots=True)
+class Survey:
+    """What one connection found. `refusals` are reasons to write nothing, `missing` the resources whose keys are not there."""
+
+    server: Server
+    heads: dict[str, Head]
+    refusals: list[str]
+    missing: dict[str, str]
+    offset: float
+    """The server's clock less this machine's, in seconds."""
+
+
+async def survey(connection: Connection, options: StoreOptions, commands: Mapping[str, Commands]) -> Survey:
+    """All that is looked at before a server is used, by one flush of commands."""
+    answers = await asyncio.gather(
+        connection.call(INFO),
+        connection.call(LIBRARY_LIST),
+        *(connection.call(command.head) for command in commands.values()),
+        return_exceptions=True,
+    )
+    info, listing, *replies = (_or_raise(answer) for answer in answers)
+    if isinstance(info, StorageError):
+        raise info
+    server = Server.parse(info)
+    refusals = server.refusals(options)
+    refusals += [str(listing)] if isinstance(listing, StorageError) else library_refusals(listing)
+    heads, missing, offset = {}, {}, 0.0
+    for resource, reply in zip(commands, replies, strict=True):
+        head = _head(reply)
+        found = head_refusals(resource, head)
+        if isinstance(head, Lost):
+            missing[resource] = found[0]
+            continue
+        refusals += found
+        if isinstance(head, Head):
+            heads[resource] = head
+            offset = head.now_ms / 1000 - time.time()
+    return Survey(server, heads, refusals, missing, offset)
+
+
+def _or_raise(answer: Any) -> Any:
+    if isinstance(answer, BaseException) and not isinstance(answer, (Rejected, Failed)):
+        raise answer
+    return answer
+
+
+def _head(reply: Any) -> Head | StorageError:
+    if isinstance(reply, StorageError):
+        return reply
+    try:
+        return functions.head(reply)
+    except Lost as lost:
+        return lost
