@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # What is installed: enough to run, or everything. The second includes the first.
 RUN := $(VENV)/.run-stamp
 STAMP := $(VENV)/.stamp
-# Two processes run the tests: half of them wait for other programs most of the time (tests/conftest.py says who runs what).
-WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+# Two processes run the tests: half of them wait for other programs most of the time (tests/workers.py says who runs what).
+WORKERS := -n 2 -p tests.workers
 RUNS ?= 5
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'

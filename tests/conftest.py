@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import pathlib
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -27,60 +26,6 @@ def shared() -> pathlib.Path:
     otherwise the project's own copy."""
     beside = PROJECT.parent / "shared" / "cases"
     return beside if beside.is_dir() else PROJECT / "tests" / "cases"
-
-
-# ---------------------------------------------------------------------------------------------------------------- the workers
-
-CLUSTER = "the cluster"
-"""Of the end-to-end tests that share one."""
-LONG = (
-    CLUSTER,
-    "aggregated",
-    "upstream",
-    "dev",
-    "tests/e2e/test_replicas.py",
-    "tests/e2e/test_outages.py",
-    "tests/faults/test_storage_faults.py",
-    "tests/faults/test_lineage_faults.py",
-    "tests/e2e/test_cluster_command.py",
-    "tests/e2e/test_differential.py",
-    "tests/e2e/test_take_over.py",
-    "tests/e2e/",
-    "tests/faults/",
-    "tests/unit/storage/",
-)
-"""Groups in the order in which workers take them, long ones first; a text that ends in `/` means all that is left of that folder."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "xdist_group(name): tests that one worker of `make test` runs, one after the other"
-    )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What shares a server is one group, and of the rest each file."""
-    groups = {item: _group(item) for item in items if isinstance(item, pytest.Function)}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: _rank(groups[item]) if item in groups else len(LONG))
-
-
-def _group(item: pytest.Function) -> str:
-    given = item.callspec.params if hasattr(item, "callspec") else {}
-    if {"bed", "cluster"} & set(item.fixturenames) or given.get("kubeconfig") == "cluster":
-        return CLUSTER
-    if "target" in given:
-        return str(given["target"])
-    return item.path.relative_to(PROJECT).as_posix() if item.path.is_relative_to(PROJECT) else item.path.name
-
-
-def _rank(group: str) -> int:
-    """The sort is stable: what has no place of its own stays in the order in which it was collected."""
-    places = (at for at, name in enumerate(LONG) if group == name or (name.endswith("/") and group.startswith(name)))
-    return next(places, len(LONG))
 
 
 # ---------------------------------------------------------------------------------------------------------------- the detector

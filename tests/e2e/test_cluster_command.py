@@ -35,8 +35,14 @@ def running(folder: pathlib.Path) -> list[str]:
 
 
 @pytest.fixture
-def command(our_own: None, tmp_path: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
-    words, environ = [sys.executable, "-m", "tests.e2e.controlplane"], {**os.environ, "TMPDIR": str(tmp_path)}
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Short: a store's socket lies in it."""
+    return tmp_path_factory.mktemp("k")
+
+
+@pytest.fixture
+def command(our_own: None, folder: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+    words, environ = [sys.executable, "-m", "tests.e2e.controlplane"], {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environ) as process:
         yield process
         process.kill()
@@ -51,19 +57,19 @@ def exported(command: subprocess.Popen[str]) -> pathlib.Path:
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_the_printed_line_gives_a_cluster_and_its_end_leaves_no_process(
-    command: subprocess.Popen[str], tmp_path: pathlib.Path, end: signal.Signals
+    command: subprocess.Popen[str], folder: pathlib.Path, tmp_path: pathlib.Path, end: signal.Signals
 ) -> None:
     try:
         kubeconfig = exported(command)
-        [folder] = tmp_path.glob("sluice-cluster-*")
-        assert len(running(folder)) >= 5
+        [made] = folder.glob("sluice-cluster-*")
+        assert len(running(made)) >= 5
         shown = kubectl.run("api-resources", f"--api-group={objects.GROUP}", kubeconfig=kubeconfig, home=tmp_path)
         assert "resourceslices" in shown.stdout
     finally:
         command.send_signal(end)
         code = command.wait(60)
 
-    until(lambda: not running(folder), "every process is gone")
+    until(lambda: not running(made), "every process is gone")
     if end == signal.SIGINT:
         assert code == 0
-        assert not folder.exists()
+        assert not made.exists()

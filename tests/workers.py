@@ -1,0 +1,77 @@
+"""Who runs which tests of `make test`: what shares a server is one group, which one worker runs, and of the rest each file.
+
+`pytest -n 2 -p tests.workers`. Groups are told apart by the names of tests alone, because whoever deals them out has collected none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+CLUSTER = "cluster"
+"""Of the end-to-end tests that share one."""
+SHARE_IT = re.compile(
+    r"tests/e2e/test_(controllers|deployment|forged_headers|identities|informers|watch_survival)\.py"
+    r"|tests/e2e/test_first_minute\.py::\w+\[cluster"
+)
+TARGETS = re.compile(r"tests/promises/api/\w+\.py::\w+\[(aggregated|upstream|dev)\b")
+LONG = (
+    CLUSTER,
+    "aggregated",
+    "upstream",
+    "dev",
+    "tests/e2e/test_replicas.py",
+    "tests/e2e/test_outages.py",
+    "tests/faults/test_storage_faults.py",
+    "tests/faults/test_lineage_faults.py",
+    "tests/e2e/test_cluster_command.py",
+    "tests/e2e/test_serve.py",
+    "tests/e2e/",
+    "tests/faults/",
+    "tests/unit/storage/",
+)
+"""Groups in the order in which workers take them, long ones first; a text that ends in `/` means all that is left of that folder."""
+
+
+def group(nodeid: str) -> str:
+    if SHARE_IT.match(nodeid):
+        return CLUSTER
+    target = TARGETS.match(nodeid)
+    return target[1] if target else nodeid.partition("::")[0]
+
+
+def rank(nodeid: str) -> int:
+    """What has no place of its own stays in the order in which it was collected."""
+    name = group(nodeid)
+    places = (at for at, long in enumerate(LONG) if name == long or (long.endswith("/") and name.startswith(long)))
+    return next(places, len(LONG))
+
+
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
+    """Deals out whole groups."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    config.option.loadscopereorder = False  # it would put those of many tests first, not the long ones
+    return Groups(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    items.sort(key=lambda item: rank(item.nodeid))
+    strays = [
+        item.nodeid
+        for item in items
+        if isinstance(item, pytest.Function)
+        and {"bed", "cluster"} & set(item.fixturenames)
+        and group(item.nodeid) != CLUSTER
+    ]
+    if strays:
+        raise pytest.UsageError(f"these share the cluster, and tests/workers.py does not say so: {strays}")
