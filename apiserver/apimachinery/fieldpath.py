@@ -131,6 +131,8 @@ class Shown:
     text: str
 
 
+QUOTED_CHARACTERS = 128 << 10
+"""Characters that are quoted at most, where most of them stay as they are."""
 SHOWN_CHARACTERS = 32 << 10
 """Characters of a bad value that a message shows."""
 
@@ -192,8 +194,9 @@ _ESCAPES = MappingProxyType(
 def go_quote(text: str) -> str:
     """`%q` of Go: double quotes, printable characters as they are, the rest escaped, as far as that costs little."""
     if text.isprintable():
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        escaped = text[:QUOTED_CHARACTERS].replace("\\", "\\\\").replace('"', '\\"')
+        more = len(text) - QUOTED_CHARACTERS
+        return f'"{escaped}… {more} more characters' if more > 0 else f'"{escaped}"'
     out: list[str] = []
     for c in text[: SHOWN_CHARACTERS + 1]:
         code = ord(c)

@@ -15,6 +15,10 @@ from apiserver.apimachinery.selectors import NONE_GIVEN, Given
 _NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
+PROBES = ("/livez", "/readyz", "/healthz")
+"""The paths of health checks and what they begin with."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
     """A request's path and method as Kubernetes reads them; authorization judges this value and dispatch uses the same one.
@@ -43,6 +47,12 @@ class RequestInfo:
     @property
     def group_resource(self) -> GroupResource:
         return GroupResource(self.group, self.resource)
+
+    @property
+    def probe(self) -> bool:
+        """Whether it asks how the server is. Such requests wait for nobody (kubernetes/apiserver `pkg/apis/flowcontrol/bootstrap`: the
+        flow schema `probes` is exempt)."""
+        return not self.is_resource and self.path.startswith(PROBES)
 
     @property
     def long_running(self) -> bool:

@@ -6,7 +6,7 @@ Upstream: kubernetes/apimachinery `pkg/labels/selector.go`, `pkg/fields/selector
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -92,8 +92,8 @@ class _Table:
     """Many requirements by key, so that a match costs what the object's labels cost, however long the selector is."""
 
     def __init__(self, requirements: Sequence[Requirement]) -> None:
-        self._wanted: dict[str, frozenset[str] | None] = {}
-        """Keys that an object must have, with the values that they may have; None is any."""
+        self._wanted: dict[str, str | frozenset[str] | None] = {}
+        """Keys that an object must have, with the value or the values that they may have; None is any."""
         self._unwanted: dict[str, frozenset[str] | None] = {}
         """Keys that an object must not have with these values; None is any."""
         self._bounds: dict[str, tuple[int, int]] = {}
@@ -112,7 +112,8 @@ class _Table:
                     unwanted.setdefault(key, set()).update(values)
                 case _:
                     before = self._wanted.get(key)
-                    self._wanted[key] = frozenset(values) if before is None else before.intersection(values)
+                    allowed = frozenset(values) if before is None else _set(before).intersection(values)
+                    self._wanted[key] = next(iter(allowed)) if len(allowed) == 1 else allowed
         for key, excluded in unwanted.items():
             self._unwanted.setdefault(key, frozenset(excluded))
 
@@ -126,7 +127,7 @@ class _Table:
             return False
         for key, allowed in self._wanted.items():
             value = labels.get(key)
-            if value is None or (allowed is not None and value not in allowed):
+            if value is None or (allowed is not None and value != allowed and value not in _set(allowed)):
                 return False
             if key in self._bounds and not _between(value, *self._bounds[key]):
                 return False
@@ -136,6 +137,10 @@ class _Table:
             if key in self._unwanted and ((excluded := self._unwanted[key]) is None or value in excluded):
                 return False
         return True
+
+
+def _set(allowed: str | frozenset[str]) -> frozenset[str]:
+    return frozenset((allowed,)) if isinstance(allowed, str) else allowed
 
 
 def _between(text: str, low: int, high: int) -> bool:
@@ -275,7 +280,7 @@ class _LabelParser:
         else:
             raise _RequirementError(f"found '{literal}', expected: {_BINARY_OPERATORS}")
         requirement = Requirement(key, operator, tuple(sorted(values)))
-        if problems := list(dict.fromkeys(map(str, _value_errors(requirement)))):
+        if problems := _told(_value_errors(requirement)):
             raise _RequirementError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
         return requirement
 
@@ -323,18 +328,32 @@ class _LabelParser:
                 raise _RequirementError(f"found '{literal}', expected: ',', or identifier")
 
 
-def _value_errors(requirement: Requirement) -> list[FieldError]:
-    errors: list[FieldError] = []
+ERRORS_ROOM = 512 << 10
+"""Characters of errors of one requirement; an answer has room for less."""
+
+
+def _told(errors: Iterable[FieldError]) -> list[str]:
+    """Each text once, as far as there is room for them."""
+    texts: dict[str, None] = {}
+    room = ERRORS_ROOM
+    for text in map(str, errors):
+        texts[text] = None
+        room -= len(text)
+        if room < 0:
+            break
+    return list(texts)
+
+
+def _value_errors(requirement: Requirement) -> Iterator[FieldError]:
     if requirement.operator in (GREATER, LESS):
         try:
             strconv.parse_int(requirement.values[0])
         except ValueError:
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-            errors.append(fieldpath.invalid("values[0]", requirement.values[0], detail))
+            yield fieldpath.invalid("values[0]", requirement.values[0], detail)
     for i, value in enumerate(requirement.values):
         if problems := names.label_value(value):
-            errors.append(fieldpath.invalid(f"values[{i}][{requirement.key}]", value, "; ".join(problems)))
-    return errors
+            yield fieldpath.invalid(f"values[{i}][{requirement.key}]", value, "; ".join(problems))
 
 
 @dataclass(frozen=True, slots=True)

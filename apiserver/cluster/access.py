@@ -5,7 +5,7 @@ Upstream: kubernetes/apiserver `plugin/pkg/authorizer/webhook/webhook.go`, `pkg/
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,8 @@ from apiserver.cluster.pace import WEBHOOK, Throttle
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 REMEMBERED = 8192
+PROBES = "\0probes"
+"""Whose lane health checks are in; nobody is called so. Others cannot make them wait."""
 ATTEMPT_SECONDS = 10.0
 REMEMBERED_BYTES = 10_000
 """Longer attributes are not remembered: they are the requester's, and could fill the memory. Selectors that are longer are not told: what
@@ -81,7 +83,8 @@ class Access:
         )  # fmt: skip
         decision = self._answers.get(key)
         if decision is None:
-            decision = await self._answers.ask(key, partial(self._review, user, info))
+            size = _size(info) + sum(map(names.byte_length, _texts(user)))
+            decision = await self._answers.ask(key, partial(self._review, user, info), size=size)
         if decision.denied and decision.allowed:
             raise ClusterError("webhook subject access review returned both allow and deny response")
         return decision
@@ -100,6 +103,7 @@ class Access:
             seconds=ATTEMPT_SECONDS,
             backoff=WEBHOOK,
             throttle=self._throttle,
+            lane=PROBES if info.probe else user.name,
             counted=_count,
         )
         try:
@@ -178,6 +182,12 @@ def _size(info: RequestInfo) -> int:
             ),
         )
     )  # fmt: skip
+
+
+def _texts(user: User) -> Iterator[str]:
+    yield from (user.name, user.uid, *user.groups)
+    for key, values in user.extra.items():
+        yield from (key, *values)
 
 
 def _count(code: str, seconds: float) -> None:

@@ -19,6 +19,9 @@ SHARED_SECONDS = 30.0
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 _Done = TypeVar("_Done")
+Question = Callable[[], Coroutine[Any, Any, tuple[Answer, float]]]
+BYTES = 8 << 20
+"""Of what is kept, as far as those who make us ask decide how long it is."""
 
 
 class Starter(Protocol):
@@ -26,33 +29,35 @@ class Starter(Protocol):
 
 
 class Answers(Generic[Key, Answer]):
-    """The `size` answers used last. A question is under way once per key; it is nobody's, so it goes on when its first caller leaves."""
+    """The `size` answers used last, of at most BYTES together. A question is under way once per key; it is nobody's, so it goes on when its
+    first caller leaves."""
 
     def __init__(self, start: Starter, *, size: int, clock: Callable[[], float]) -> None:
         """`start` runs a lookup and owns it."""
         self._start = start
         self._size = size
         self._clock = clock
-        self._kept: OrderedDict[Key, tuple[float, Answer]] = OrderedDict()
+        self._kept: OrderedDict[Key, tuple[float, Answer, int]] = OrderedDict()
+        self._bytes = 0
         self._asked: dict[Key, asyncio.Task[Answer]] = {}
 
     def get(self, key: Key) -> Answer | None:
         kept = self._kept.get(key)
         if kept is None:
             return None
-        ends, answer = kept
+        ends, answer, _ = kept
         if self._clock() >= ends:
-            del self._kept[key]
+            self._forget(key)
             return None
         self._kept.move_to_end(key)
         return answer
 
-    async def ask(self, key: Key, question: Callable[[], Coroutine[Any, Any, tuple[Answer, float]]]) -> Answer:
-        """The answer to `question`, which also says for how many seconds it may be kept. Raises what the question raises; errors are
-        shared by those who wait, and not kept."""
+    async def ask(self, key: Key, question: Question[Answer], *, size: int = 0) -> Answer:
+        """The answer to `question`, which also says for how many seconds it may be kept; key and answer take `size` bytes. Raises what the
+        question raises; errors are shared by those who wait, and not kept."""
         task = self._asked.get(key)
         if task is None:
-            task = self._asked[key] = self._start(self._look(key, question))
+            task = self._asked[key] = self._start(self._look(key, question, size))
             task.add_done_callback(lambda _: self._asked.pop(key, None))
         try:
             return await asyncio.shield(task)
@@ -62,18 +67,24 @@ class Answers(Generic[Key, Answer]):
                 raise ClusterError("the client is closed") from None  # the lookup was ended, not who waits for it
             raise
 
-    async def _look(self, key: Key, question: Callable[[], Coroutine[Any, Any, tuple[Answer, float]]]) -> Answer:
+    async def _look(self, key: Key, question: Question[Answer], size: int) -> Answer:
         try:
             async with asyncio.timeout(SHARED_SECONDS):
                 answer, seconds = await question()
         except TimeoutError:
             raise ClusterError(f"no answer within {SHARED_SECONDS:g} s") from None
         if seconds > 0:
-            self._kept[key] = self._clock() + seconds, answer
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            self._forget(key)
+            self._kept[key] = self._clock() + seconds, answer, size
+            self._bytes += size
+            while len(self._kept) > self._size or self._bytes > BYTES:
+                self._forget(next(iter(self._kept)))
         return answer
+
+    def _forget(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept[2]
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -118,17 +118,19 @@ class Client:
         within: float = 30.0,
         backoff: Backoff = ONCE,
         throttle: Throttle | None = None,
+        lane: str = "",
         counted: Counted | None = None,
     ) -> Mapping[str, Any]:
         """The decoded JSON of a 2xx. Each attempt may take `seconds`, all of them `within`; which errors are worth another attempt is
-        upstream's rule. `throttle` says when it is this question's turn, if it has a queue of its own. Raises ClusterError."""
+        upstream's rule. `throttle` says when it is this question's turn, if it has a queue of its own; `lane` on whose behalf it is
+        asked. Raises ClusterError."""
         content = None if body is None else _encoded(body)
         target = _target(path, query)
         until = self.clock() + within
         pauses = backoff.pauses(self.random)
         while True:
             try:
-                await self._take_turn(throttle or self._throttle, until)
+                await self._take_turn(throttle or self._throttle, lane, until)
                 async with self._limit(method, target, min(seconds, until - self.clock())):
                     raw = await self._exchange(method, target, content, counted)
                 return _decoded(raw, self._what(method, target))
@@ -172,12 +174,15 @@ class Client:
 
     # ------------------------------------------------------------------------------------------------------------ one request
 
-    async def _take_turn(self, throttle: Throttle, until: float) -> None:
-        wait = throttle.wait(until - self.clock())
-        if wait is None:
-            raise ClusterError(f"too many requests wait for {self.server}")
-        if wait:
-            await self.sleep(wait)
+    async def _take_turn(self, throttle: Throttle, lane: str, until: float) -> None:
+        turn = throttle.enter(lane)
+        if turn is not None:
+            with turn:
+                while (wait := turn.seconds()) <= until - self.clock():
+                    if not wait:
+                        return
+                    await self.sleep(wait)
+        raise ClusterError(f"too many requests wait for {self.server}")
 
     @contextlib.asynccontextmanager
     async def _limit(self, method: str, target: str, seconds: float) -> AsyncIterator[None]:

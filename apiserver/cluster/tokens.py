@@ -25,6 +25,10 @@ REMEMBERED = 8192
 REVIEW_SECONDS = 10.0
 """For all attempts together (upstream's TokenRequestTimeout)."""
 INVALID = "invalid bearer token"
+LONGEST = 64 << 10
+"""Characters of a token: kube-apiserver is asked about none that is longer."""
+ANSWER_BYTES = 1024
+"""What an answer is taken to take: the cluster decides how long it is, the client only how many there are."""
 
 
 class BadToken(Exception):
@@ -63,9 +67,12 @@ class Tokens:
         self._blocked, self._in_flight = map(metrics.TOKEN_CACHE_ACTIVE_FETCHES.labels, ("blocked", "in_flight"))
         self._fetched, self._failed = map(metrics.TOKEN_CACHE_FETCHES.labels, ("ok", "error"))
 
-    async def review(self, token: str) -> User:
-        """Its owner, without the group system:authenticated. Raises BadToken for a no, ClusterError when nobody can tell."""
+    async def review(self, token: str, *, source: str = "") -> User:
+        """Its owner, without the group system:authenticated; `source` is the address that shows it. Raises BadToken
+        for a no, ClusterError when nobody can tell."""
         started = self._clock()
+        if len(token) > LONGEST:
+            raise BadToken(INVALID)
         try:
             raw = token.encode()
         except UnicodeEncodeError:
@@ -77,7 +84,7 @@ class Tokens:
         else:
             self._blocked.inc()
             try:
-                found = await self._answers.ask(key, partial(self._fetch, token))
+                found = await self._answers.ask(key, partial(self._fetch, token, source), size=ANSWER_BYTES)
             finally:
                 self._blocked.dec()
                 self._misses.count(self._clock() - started)
@@ -85,11 +92,11 @@ class Tokens:
             raise BadToken(*found.args)
         return found
 
-    async def _fetch(self, token: str) -> tuple[User | BadToken, float]:
+    async def _fetch(self, token: str, source: str) -> tuple[User | BadToken, float]:
         self._in_flight.inc()
         counter = self._failed
         try:
-            status = await self._ask(token)
+            status = await self._ask(token, source)
             if status.authenticated:
                 counter = self._fetched
                 return _user(status.user), self._ttl
@@ -102,7 +109,7 @@ class Tokens:
             self._in_flight.dec()
             counter.inc()
 
-    async def _ask(self, token: str) -> _Status:
+    async def _ask(self, token: str, source: str) -> _Status:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         answer = await self._client.ask(
             "POST",
@@ -112,6 +119,7 @@ class Tokens:
             within=REVIEW_SECONDS,
             backoff=WEBHOOK,
             throttle=self._throttle,
+            lane=source,
             counted=_count,
         )
         try:

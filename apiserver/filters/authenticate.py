@@ -13,10 +13,10 @@ order), `pkg/authentication/request/{headerrequest,x509,bearertoken,union}/`, `p
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
-from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 from cryptography import x509
@@ -27,7 +27,7 @@ from multidict import CIMultiDictProxy
 from apiserver import collectors, metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.request import ANONYMOUS, User
+from apiserver.apimachinery.request import ANONYMOUS, User, percent_decoded
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.tokens import BadToken
 from apiserver.config import RequestHeader
@@ -84,7 +84,7 @@ class Trust:
 
 
 class TokenReviewer(Protocol):
-    async def review(self, token: str) -> User:
+    async def review(self, token: str, *, source: str = "") -> User:
         """Whose token it is, with the groups that the reviewer knows. Raises BadToken, and ClusterError when that cannot be said."""
 
 
@@ -137,7 +137,7 @@ def authenticate(
 
     async def reviewing(request: Request, shown: Shown, *, started: float) -> web.StreamResponse:
         try:
-            user = await reviewer.review(shown.token)
+            user = await reviewer.review(shown.token, source=request.remote or "")
         except (BadToken, ClusterError) as e:
             raise refuse(request, NotAuthentic("; ".join((*shown.mistakes, str(e)))), started=started) from None
         return await accept(request, with_authenticated(user), started=started)
@@ -160,7 +160,7 @@ def authenticate(
 class NoReviewer:
     """Stands where nobody can review tokens. Upstream ignores them then, and whoever shows one is anonymous."""
 
-    async def review(self, token: str) -> User:
+    async def review(self, token: str, *, source: str = "") -> User:
         raise BadToken("no token authenticator is configured")
 
 
@@ -348,30 +348,29 @@ def _first(headers: CIMultiDictProxy[str], names: Sequence[str]) -> str:
 
 
 def _extra(headers: CIMultiDictProxy[str], prefixes: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    extra: dict[str, tuple[str, ...]] = {}
+    extra: dict[str, list[str]] = {}
     for prefix in prefixes:
         for header, value in headers.items():
             if header[: len(prefix)].lower() == prefix:
-                key = unescape_key(header[len(prefix) :].lower())
-                extra[key] = (*extra.get(key, ()), value)
-    return extra
+                extra.setdefault(unescape_key(header[len(prefix) :].lower()), []).append(value)
+    return {key: tuple(values) for key, values in extra.items()}
 
 
 def unescape_key(key: str) -> str:
     """Percent-decoded as a path segment; one that is malformed stays as it is."""
-    if "%" not in key:
-        return key
+    raw = percent_decoded(key) if "%" in key else None
     try:
-        if any(len(bytes.fromhex(part[:2])) != 1 for part in key.split("%")[1:]):
-            return key
-        return unquote_to_bytes(key).decode()
-    except ValueError:
+        return key if raw is None else raw.decode()
+    except UnicodeDecodeError:
         return key
 
 
 def _is_text(value: str) -> bool:
     """aiohttp smuggles undecodable bytes in as lone surrogates, which no JSON can carry."""
-    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+    return value.isascii() or _SURROGATE.search(value) is None
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 # ---------------------------------------------------------------------------------------------------------------- tokens

@@ -65,12 +65,11 @@ def wanted_user(headers: CIMultiDictProxy[str]) -> User | None:
     """The user that the headers ask for, None when they ask for none. Attributes without a name are 400."""
     name, uid = headers.get(_USER, ""), headers.get(_UID, "")
     groups = tuple(headers.getall(_GROUP, ()))
-    extra: dict[str, tuple[str, ...]] = {}
+    extra: dict[str, list[str]] = {}
     for header, value in headers.items():
         if header[: len(_EXTRA)].lower() == _EXTRA:
-            key = unescape_key(header[len(_EXTRA) :].lower())
-            extra[key] = (*extra.get(key, ()), value)
-    wanted = User(name, uid, groups, extra)
+            extra.setdefault(unescape_key(header[len(_EXTRA) :].lower()), []).append(value)
+    wanted = User(name, uid, groups, {key: tuple(values) for key, values in extra.items()})
     if name:
         return wanted
     if not (uid or groups or extra):

@@ -1,10 +1,13 @@
 """Bounds how many requests are served at a time, reads and writes apart.
 
-Watches have a bound of their own and no bound per user: one service account may hold the watches of all nodes.
+Watches have a bound of their own and no bound per user: one service account may hold the watches of all nodes. Health checks have none:
+a server that is busy is not one to be killed.
 Upstream: kubernetes/apiserver `pkg/server/filters/maxinflight.go`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Awaitable
 
 from aiohttp import web
 
@@ -42,7 +45,10 @@ def inflight(handler: Handler, *, reading: int, writing: int, watching: int) -> 
     metrics.IN_FLIGHT.labels("readOnly").set_function(lambda: reads.used)
     metrics.IN_FLIGHT.labels("mutating").set_function(lambda: writes.used)
 
-    async def bounding(request: Request) -> web.StreamResponse:
+    def bounding(request: Request) -> Awaitable[web.StreamResponse]:
+        return handler(request) if request.info.probe else bounded(request)
+
+    async def bounded(request: Request) -> web.StreamResponse:
         info = request.info
         watch = info.long_running
         bound = watches if watch else reads if info.verb in READING else writes

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from apiserver import metrics
-from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.apimachinery.request import ANONYMOUS, Decision, RequestInfo, User
 from apiserver.apimachinery.selectors import Given
-from apiserver.cluster import access
+from apiserver.cluster import access, answers, pace
 from apiserver.cluster.access import Access, spec
 from apiserver.cluster.client import Client, ClusterError
 from tests.unit.cluster.plane import Clock, Plane, Reply, answer, reset, status
@@ -353,3 +353,21 @@ async def test_every_attempt_is_counted_under_upstreams_names(plane: Plane, acce
         await access_.authorize(JANE, LIST)
     assert [metrics.DELEGATED_AUTHZ_REQUESTS.labels(code).value for code in codes] == [n + 1 for n in before]
     assert [metrics.DELEGATED_AUTHZ_SECONDS.labels(code).count for code in codes] == [n + 1 for n in timed]
+
+
+async def test_a_flood_of_one_users_questions_fails_nobody_elses(plane: Plane, access_: Access) -> None:
+    plane.on(PATH, YES)
+    held = [access_._throttle.enter("flood") for _ in range(pace.LANE_WAITING + 500)]
+    assert held[-1] is None
+    for user, info in ((JANE, LIST), (ANONYMOUS, RequestInfo("/livez", "get", "GET"))):
+        assert (await access_.authorize(user, info)).allowed
+    assert not {JANE.name, access.PROBES} & access_._throttle._last.keys()
+
+
+async def test_what_is_remembered_is_bounded_in_bytes(plane: Plane, access_: Access) -> None:
+    plane.on(PATH, YES)
+    groups = tuple(f"group-{n}" for n in range(60_000))
+    for number in range(30):
+        await access_.authorize(dataclasses.replace(JANE, name=f"u{number}", groups=groups), LIST)
+    assert 0 < access_._answers._bytes <= answers.BYTES
+    assert len(access_._answers) < 30

@@ -238,3 +238,17 @@ async def test_everything_is_counted_under_upstreams_names(plane: Plane, tokens_
         "hit": 1, "miss": 2, "timed": 3, "ok": 1, "error": 1, "201": 2, "500": 1, "<error>": 1, "latency": 2,
     }  # fmt: skip
     assert [metrics.TOKEN_CACHE_ACTIVE_FETCHES.labels(status).value for status in ("blocked", "in_flight")] == [0, 0]
+
+
+async def test_kube_apiserver_is_asked_about_no_token_that_is_longer_than_any_is(plane: Plane, tokens_: Tokens) -> None:
+    plane.on(PATH, JANE)
+    with pytest.raises(BadToken, match="invalid bearer token"):
+        await tokens_.review("x" * (tokens.LONGEST + 1))
+    assert plane.seen == []
+
+
+async def test_a_flood_of_bad_tokens_from_one_address_fails_nobody_elses(plane: Plane, tokens_: Tokens) -> None:
+    plane.on(PATH, JANE)
+    while tokens_._throttle.enter("192.0.2.1") is not None:
+        pass
+    assert (await tokens_.review("good", source="192.0.2.2")).name

@@ -46,7 +46,7 @@ class Reviewer:
         self.asked: list[str] = []
         self._answer = answer
 
-    async def review(self, token: str) -> User:
+    async def review(self, token: str, *, source: str = "") -> User:
         self.asked.append(token)
         await asyncio.sleep(0)
         if self._answer is not None:

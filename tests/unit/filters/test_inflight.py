@@ -43,7 +43,7 @@ def limited(gate: Gate, user: User = JANE, *, reading: int = 1, writing: int = 1
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", f"{V1}/nodes"), ("GET", "/healthz"), ("POST", f"{V1}/nodes"), ("HEAD", "/healthz")]
+    ("method", "path"), [("GET", f"{V1}/nodes"), ("GET", "/version"), ("POST", f"{V1}/nodes"), ("HEAD", "/version")]
 )
 async def test_one_too_many_is_429_in_upstreams_words(method: str, path: str) -> None:
     gate = Gate()
@@ -66,6 +66,26 @@ async def test_reads_and_writes_do_not_stand_in_each_others_way() -> None:
     await occupy(handler, gate, "DELETE", f"{V1}/nodes")
     await occupy(handler, gate, "GET", f"{V1}/nodes?watch=1")
     assert gate.inside == 3
+    gate.open.set()
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/livez/ping", "/readyz?verbose"])
+async def test_a_health_check_has_a_place_in_a_full_house_and_takes_nobodys(path: str) -> None:
+    gate = Gate()
+    handler = limited(gate)
+    for method, other in (("GET", f"{V1}/nodes"), ("POST", f"{V1}/nodes"), ("GET", f"{V1}/nodes?watch=1")):
+        await occupy(handler, gate, method, other)
+    await occupy(handler, gate, "GET", path)
+    await occupy(handler, gate, "GET", path)
+    assert gate.inside == 5
+    gate.open.set()
+
+
+async def test_what_is_only_called_like_a_health_check_has_none() -> None:
+    gate = Gate()
+    handler = limited(gate)
+    await occupy(handler, gate, "GET", f"{V1}/nodes")
+    assert (await connect(handler).ask("GET", f"{V1}/livez")).status == 429
     gate.open.set()
 
 
