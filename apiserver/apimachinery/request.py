@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from binascii import a2b_qp
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -126,7 +127,7 @@ class Query:
         if values is None:
             values = ()
             if name in self._raw:
-                values = [text for raw in self._raw[name] if (text := _unescape(raw)) is not None]
+                values = [_unescape_sound(raw) for raw in self._raw[name]]
             self._values[name] = values
         return values
 
@@ -149,19 +150,26 @@ _BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 
 def percent_decoded(text: str) -> bytes | None:
     """Every escape replaced by its byte, in one pass over any number of them; None when one is malformed."""
-    if _BAD_ESCAPE.search(text):
-        return None
-    # What `%41` is in a URL, `\x41` is to Python's own reader of escapes.
-    raw = text.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"%", b"\\x")
-    return raw.decode("unicode_escape").encode("latin-1")
+    return None if _BAD_ESCAPE.search(text) else _decoded(text)
+
+
+def _decoded(text: str) -> bytes:
+    """What `%41` is in a URL, `=41` is in quoted-printable text, which Python reads in C."""
+    return a2b_qp(text.encode("utf-8", "surrogateescape").replace(b"=", b"=3D").replace(b"%", b"="))
 
 
 def _unescape(text: str) -> str | None:
+    """None for a malformed escape."""
     text = text.replace("+", " ")
     if "%" not in text:
         return text if text.isascii() else _readable(text.encode("utf-8", "surrogateescape"))
-    raw = percent_decoded(text)
-    return None if raw is None else _readable(raw)
+    return None if _BAD_ESCAPE.search(text) else _readable(_decoded(text))
+
+
+def _unescape_sound(text: str) -> str:
+    """The same of what is known to have none that is malformed."""
+    text = text.replace("+", " ")
+    return text if text.isascii() and "%" not in text else _readable(_decoded(text))
 
 
 def _readable(raw: bytes) -> str:

@@ -65,7 +65,7 @@ class Content:
         if self._unchanged(headers):
             return Reply(304, [(name, value) for name, value in own if name != "Content-Type"], b"")
         if "Range" in headers and self._range_applies(headers):
-            return self._part(headers["Range"][:READ], own)
+            return self._part(headers["Range"], own)
         if compressible and _accepts_gzip(headers.get("Accept-Encoding", "")[:READ]):
             return Reply(200, [*own, ("Content-Encoding", "gzip")], self._compressed)
         return Reply(200, [*own, ("Accept-Ranges", "bytes")], self.body)
@@ -112,9 +112,9 @@ _PLAIN = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Option
 
 def _ranges(text: str, size: int) -> list[tuple[int, int]]:
     """Each range's first byte and the one behind its last, less for one that begins behind the end. Raises ValueError."""
-    unit, _, rest = text.partition("=")
-    if unit != "bytes":
-        raise ValueError(text)
+    unit, _, rest = text[:READ].partition("=")
+    if unit != "bytes" or len(text) > READ:
+        raise ValueError(unit)
     found = []
     for part in rest.split(","):
         if not part.strip():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from apiserver.apimachinery import errors, names, selectors, strconv
 from apiserver.apimachinery.errors import StatusError, TextError
@@ -41,6 +41,9 @@ def request_info(handler: Handler) -> Handler:
 
     def parsing(request: Request) -> Awaitable[web.StreamResponse]:
         method, target = request.method, request.raw_path
+        if request._version.major != 1:
+            request._version = HttpVersion11  # what the answer is written in
+            raise bare("505 HTTP Version Not Supported: unsupported protocol version")
         if "Upgrade" in request.headers or method == "CONNECT":
             raise bare("400 Bad Request: upgrades are not supported")
         if len(target) <= REMEMBERED_LENGTH:
@@ -134,7 +137,7 @@ def decode_path(raw: str) -> str:
 
 def bare(text: str) -> TextError:
     """As Go's server answers what never reaches a handler: the text alone, and the connection ends."""
-    return TextError(400, text, headers={"Connection": "close"}, nosniff=False)
+    return TextError(int(text[:3]), text, headers={"Connection": "close"}, nosniff=False)
 
 
 def parse(method: str, target: str, query: Query | None = None) -> RequestInfo:

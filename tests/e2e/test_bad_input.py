@@ -12,6 +12,7 @@ import pytest
 
 from tests.fixtures import certificates
 from tests.fixtures.server import DevServer, Reply
+from tests.hostile.campaign import Process
 
 GROUP = "resource.sluice.dev"
 V1 = f"/apis/{GROUP}/v1"
@@ -216,3 +217,103 @@ def test_a_user_in_thousands_of_groups_is_served(dev: DevServer) -> None:
 def test_head_and_invented_methods_are_405(dev: DevServer) -> None:
     assert dev.request("HEAD", CLASSES).status == 405
     assert dev.request("OPTIONS", CLASSES).status == 405
+
+
+# ---------------------------------------------------------------------------------------------------------------- before the body
+
+MOST = 1000 << 10
+"""Characters of request line and headers that are certainly taken."""
+SLICES = f"{V1}/resourceslices"
+CLAIMS = f"{V1}/namespaces/default/resourceclaims"
+UNKNOWN_NODE = "spec.nodeName%3D%3Da,"
+
+
+def filled(piece: str, size: int = MOST) -> str:
+    """The piece over and over; `{n}` in it counts."""
+    length = len(piece.replace("{n}", "10000"))
+    return "".join(piece.replace("{n}", str(n)) for n in range(size // length))
+
+
+HEADS: dict[str, tuple[str, dict[str, str], int]] = {
+    # target, headers, the administrator's answer
+    "Accept: stars, then others": (SLICES, {"Accept": filled("*,", MOST // 2) + filled("a/b,", MOST // 2)}, 406),
+    "Accept: a rising quality": (SLICES, {"Accept": filled("application/json;q=0.{n},")}, 200),
+    "Accept: parameters": (SLICES, {"Accept": "application/json;" + filled("a{n}=b;")}, 406),
+    "Accept on discovery": ("/apis", {"Accept": filled("a/b,") + "application/json"}, 406),
+    "Accept on OpenAPI": ("/openapi/v2", {"Accept": filled("a/b,")}, 406),
+    "Accept-Encoding": (SLICES, {"Accept-Encoding": filled("a,") + "gzip"}, 200),
+    "If-None-Match": ("/openapi/v2", {"If-None-Match": filled('"x",')}, 200),
+    "Range of many digits": ("/openapi/v2", {"Range": "bytes=" + "9" * 5000 + "-"}, 416),
+    "Range of blanks": ("/openapi/v2", {"Range": "bytes=" + " " * (MOST - 100) + "x"}, 416),
+    "If-Modified-Since": ("/openapi/v2", {"If-Modified-Since": "Mon, 02 Jan 2006 15:04:05 " + "(" * MOST}, 200),
+    "Authorization": (SLICES, {"Authorization": "Bearer " + "x" * MOST}, 200),
+    "User-Agent": (SLICES, {"User-Agent": "curl" + "\\" * MOST}, 200),
+    "Audit-ID": (SLICES, {"Audit-ID": "x" * (60 << 10)}, 200),
+    "cookies": (SLICES, {"Cookie": filled("a{n}=b;")}, 200),
+    "impersonation": (SLICES, {f"Impersonate-Extra-{n}": "x" for n in range(3000)}, 400),
+    "timeout: zeros": (f"{SLICES}?timeout=" + filled("0s"), {}, 400),
+    "timeout: digits": (f"{SLICES}?timeout=" + "9" * MOST, {}, 400),
+    "parameters": (f"{SLICES}?" + filled("a{n}=%41&", 80 << 10), {}, 200),
+    "too many parameters": (f"{SLICES}?" + filled("a{n}=b&"), {}, 200),
+    "a repeated parameter": (f"{SLICES}?" + filled("watch=0&", 70 << 10), {}, 200),
+    "escapes": (f"{SLICES}?a=" + filled("%41"), {}, 200),
+    "limit: digits": (f"{SLICES}?limit=" + "9" * MOST, {}, 400),
+    "limit: quotes": (f"{SLICES}?limit=" + filled("%22"), {}, 400),
+    "timeoutSeconds: controls": (f"{SLICES}?timeoutSeconds=" + filled("%00"), {}, 400),
+    "resourceVersion: digits": (f"{SLICES}?resourceVersion=" + "9" * MOST, {}, 400),
+    "continue": (f"{SLICES}?continue=" + "A" * MOST, {}, 400),
+    "labels": (f"{SLICES}?labelSelector=" + filled("a{n},", 300 << 10) + "b", {}, 200),
+    "labels, the same again and again": (f"{SLICES}?labelSelector=" + filled("a,") + "a", {}, 200),
+    "labels, one set": (f"{SLICES}?labelSelector=a+in+(" + filled("v{n},", 800 << 10) + "v)", {}, 200),
+    "labels, not": (f"{SLICES}?labelSelector=" + filled("!a{n},", 300 << 10) + "b", {}, 200),
+    "bad labels": (f"{SLICES}?labelSelector=a+in+(" + filled("-{n},", 800 << 10) + "-)", {}, 400),
+    "labels and a name": (f"{SLICES}?fieldSelector=metadata.name%3Da&labelSelector=" + filled("a,") + "b", {}, 200),
+    "fields": (f"{SLICES}?fieldSelector=" + filled("metadata.name!%3Da{n},", 300 << 10) + UNKNOWN_NODE, {}, 200),
+    "unknown fields": (f"{SLICES}?fieldSelector=" + filled("f{n}%3Da,", 300 << 10), {}, 400),
+    "slashes": ("/" * MOST, {}, 404),
+    "segments": (SLICES + filled("/a"), {}, 404),
+    "an escaped name": (SLICES + "/" + filled("%41"), {}, 404),
+    "a name of controls": (SLICES + "/" + filled("%01"), {}, 404),
+    "a path of HTML": ("/" + filled("<&>"), {}, 404),
+    "checks to leave out": ("/livez?verbose&" + filled("exclude={n}&", 100 << 10), {}, 200),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+@pytest.mark.parametrize("who", ["the administrator", "nobody"])
+def test_whatever_stands_before_the_body_is_judged_within_the_budget(dev: DevServer, case: str, who: str) -> None:
+    """The suite's detector fails this test when a step of the server's loop takes too long."""
+    target, headers, expected = HEADS[case]
+    administrator = who == "the administrator"
+
+    reply = dev.request("GET", target, headers=headers, context=dev.context(certificate=administrator))
+
+    assert reply.status == expected if administrator else reply.status < 500
+    assert len(reply.body) <= 1 << 20 or reply.status == 200
+
+
+def test_large_heads_over_and_over_leave_nothing_behind(dev: DevServer) -> None:
+    """Once the allocator has what it takes for one of each, a hundred more are no more. What is kept of each would be 100 MB."""
+    assert dev.process is not None
+    process = Process(dev.process.pid)
+
+    def send(count: int, *, offset: int) -> None:
+        for n in range(offset, offset + count):
+            dev.request("GET", f"{SLICES}?labelSelector=x{n}+in+(" + filled("v{n},", 450 << 10) + "v)")
+            dev.request("GET", SLICES, headers={"Accept": f"a/b{n}," + filled("a/b,", 900 << 10)})
+
+    send(30, offset=0)
+    before = process.memory()
+    send(50, offset=30)
+    assert process.memory() - before < 40 << 20
+
+
+@pytest.mark.parametrize("line", ["GET /apis HTTP/0.9", "GET /apis HTTP/2.0", "GET /apis"])
+async def test_another_protocol_is_refused_as_gos_server_does(dev: DevServer, line: str) -> None:
+    reader, writer = await dev.open()
+    writer.write(f"{line}\r\nHost: server\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith((b"HTTP/1.1 505 ", b"HTTP/1.1 400 "))
+    assert b"\r\nConnection: close\r\n" in answer
+    assert not line.endswith("0.9") or answer.endswith(b"505 HTTP Version Not Supported: unsupported protocol version")

@@ -162,7 +162,7 @@ class Unreachable:
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
         raise ClusterError("connection refused")
 
-    async def review(self, token: str) -> User:
+    async def review(self, token: str, *, source: str = "") -> User:
         raise ClusterError("connection refused")
 
 

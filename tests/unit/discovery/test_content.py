@@ -109,7 +109,7 @@ def test_a_range_that_is_none_is_a_416(text: str) -> None:
     assert (ask(Range=text).status, ask(Range=text).body) == (416, b"invalid range\n")
 
 
-@pytest.mark.parametrize("text", ["bytes=", "bytes=,", "bytes=" + " " * 900_000], ids=lambda text: text[:8])
+@pytest.mark.parametrize("text", ["bytes=", "bytes=,", "bytes=" + " " * 900], ids=lambda text: text[:8])
 def test_no_range_at_all_is_answered_with_everything(text: str) -> None:
     assert ask(Range=text).status == 200
 
