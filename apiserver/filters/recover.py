@@ -34,6 +34,13 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
     """`new_id` makes the id of a request that brings none."""
 
     async def recovering(request: Request) -> web.StreamResponse:
+        try:
+            return await answering(request)
+        finally:
+            # Each names the other: without this, all that they hold waits for the garbage collector.
+            del request.exchange.request
+
+    async def answering(request: Request) -> web.StreamResponse:
         sent = request.headers.get("Audit-ID")
         request.audit_id = _printable(sent) if sent else new_id()
         exchange = request.exchange = Exchange(request)
@@ -52,6 +59,7 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
         except Exception:
             logger.exception("unhandled exception", extra=_about(request))
             failure = TextError(500, PANIC)
+        failure.__traceback__ = None  # names the frame that names the failure
         if request.writer.output_size > 0:
             _break_off(request, failure)
         if failure.headers.get("Connection") == "close":
