@@ -17,9 +17,6 @@ from apiserver.watchcache.entry import Revision
 LIBRARY = "sluice1"
 SCHEMA = "1"
 CODE = Path(__file__).with_suffix(".lua").read_bytes()
-NAMES = tuple(
-    f"sl1_{name}" for name in ["put", "del", "batch", "head", "range", "scan", "digest", "fence", "floor", "init"]
-)
 
 BATCH_CHANGES = 64
 """`sl1_batch` takes so many."""

@@ -100,8 +100,6 @@ class Tail:
         """`followers` by the names of their streams."""
         self._options = options
         self._followers = {name.encode(): follower for name, follower in followers.items()}
-        self.heard_at = -math.inf
-        """Loop time of the last reply."""
 
     async def run(self, verify: Callable[[bytes], None], idle: Callable[[], Awaitable[None]]) -> None:
         """Connect, let `verify` see what the server says of itself (INFO), follow until the connection breaks (Disconnected).
@@ -132,7 +130,7 @@ class Tail:
         )
         reply = await self._ask(wire, command, seconds=block / 1000 + self._options.reply_seconds)
         loop = asyncio.get_running_loop()
-        self.heard_at = since = loop.time()
+        since = loop.time()
         for name, entries in reply or ():
             self._followers[name].feed(entries)
             if loop.time() - since > SLICE_SECONDS:

@@ -53,7 +53,7 @@ def test_the_answers_come_from_sluice(taken_over: Bed) -> None:
 
 
 def test_a_node_sees_its_own_slices_and_no_others(taken_over: Bed) -> None:
-    """The Node authorizer decides by the field selector, which Sluice passes on (trap T14)."""
+    """The Node authorizer decides by the field selector, which Sluice passes on."""
     node = taken_over.user("system:node:node-1", ["system:nodes"])
     with taken_over.connect(node) as front, taken_over.connect(taken_over.straight(node)) as straight:
         for asking in (front, straight):

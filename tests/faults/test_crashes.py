@@ -27,8 +27,8 @@ KILL_AT = (250, 600)
 class Seen:
     """What one resuming watcher was told, in order."""
 
+    position: str
     events: list[tuple[str, int]] = field(default_factory=list)
-    position: str = "0"
 
     def note(self, event: dict[str, Any]) -> None:
         metadata = event["object"]["metadata"]
@@ -87,7 +87,9 @@ async def scenario(server: DevServer, victim: str) -> tuple[dict[str, int], Seen
     async with aiohttp.ClientSession(
         connector=connector, timeout=aiohttp.ClientTimeout(total=None, sock_connect=5)
     ) as http:
-        seen = Seen()
+        async with http.get(url(server)) as reply:
+            # From a version: the state that a watch from 0 begins with comes in the order of names.
+            seen = Seen((await reply.json())["metadata"]["resourceVersion"])
         watching = asyncio.create_task(watch_for_ever(server, http, seen))
         acknowledged: dict[str, int] = {}
         names = iter(f"c{i:04}" for i in range(WRITES))

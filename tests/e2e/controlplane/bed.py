@@ -69,6 +69,7 @@ class Replica:
             environ=self.bed.environment(),
             pass_fds=[self.socket.fileno()],
         )
+        steps.watch(log)
         if ready:
             self.until_ready()
 
@@ -76,8 +77,6 @@ class Replica:
         process = self.process
         assert process is not None
         process.until(lambda: '"msg":"ready"' in process.log.read_text(), "it is ready", seconds=SECONDS)
-        # What it did before was no request.
-        steps.watch(process.log)
 
     def replace(self) -> None:
         """A successor takes the socket over; then the predecessor is told to go, and has gone."""

@@ -533,7 +533,7 @@ def finale(api: Client, namespaces: list[str]) -> int:
 
 
 def expected(log: list[Event], selector: dict[str, str], namespace: str) -> list[Event]:
-    """What the log is through a selector, by the table of http.md 5.5."""
+    """What the log is through a selector."""
 
     def selects(obj: Object | None) -> bool:
         if obj is None or namespace not in ("", obj["metadata"]["namespace"]):

@@ -1,6 +1,7 @@
-"""Invariants 1, 3, 5, 6, 8, 12 and 13 of reliability.md on a real Valkey with several replicas, in every order that Hypothesis finds.
+"""Invariants 1, 3, 5, 6, 8, 12 and 13 of tests/promises/README.md on a real Valkey with several replicas, in every order that Hypothesis
+finds.
 
-The pure index keeps the same promises alone (tests/unit/storage/test_index_promises.py). Here they hold from one replica's `commit`
+The pure index keeps the same promises alone (tests/unit/watchcache/test_index_promises.py). Here they hold from one replica's `commit`
 through the server's functions and log to another one's views and watches, across restarts of replicas and of the server.
 
 The truth is an archive of the log, read past the code under test after every step, and folded in the plainest way.
