@@ -39,6 +39,7 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire import negotiation
+from apiserver.wire.forms.choice import Forms
 from apiserver.workers import RENDERING, Workers
 
 VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
@@ -120,6 +121,7 @@ def build(
         watch_seconds=lambda: random.uniform(1, 2) * config.limits.watch_seconds,
         workers=workers,
         encodings=encodings,
+        forms=Forms(clock=time.time, cache=encodings),
         admission=Chain(admission(delegates)),
         patch_types={kind.media: kind for kind in PATCH_TYPES},
         allowed=partial(authorize.require, delegates.authorizer),

@@ -120,15 +120,16 @@ class Query:
         return values[0] if values else None
 
     def text(self, name: str) -> str:
-        return self.first(name) or ""
+        values = self.all(name)
+        return values[0] if values else ""
 
     def all(self, name: str) -> Sequence[str]:
         values = self._values.get(name)
         if values is None:
-            values = ()
-            if name in self._raw:
-                values = [_unescape_sound(raw) for raw in self._raw[name]]
-            self._values[name] = values
+            sent = self._raw.get(name)
+            if sent is None:
+                return ()
+            values = self._values[name] = [_unescape_sound(raw) for raw in sent]
         return values
 
     @property
@@ -146,6 +147,8 @@ class Query:
 
 
 _BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
+NO_QUERY = Query("")
+"""That of a target without one, which most have."""
 
 
 def percent_decoded(text: str) -> bytes | None:
@@ -201,6 +204,8 @@ class Warnings:
 
         The text that would exceed the budget, and all before it, are sent cut; later ones are cut too, until the budget is used up.
         """
+        if not self._texts:
+            return []
         texts = list(self._texts)
         totals = accumulate(map(len, texts))
         crossing = next((i for i, total in enumerate(totals) if total > TOTAL_RUNES), None)

@@ -18,7 +18,7 @@ from apiserver import collectors, metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.apimachinery.request import MASTERS, Decision, RequestInfo, User
+from apiserver.apimachinery.request import MASTERS, Decision, Level, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED
 from apiserver.filters.request_info import escape, internal_error
@@ -56,14 +56,17 @@ def authorize(handler: Handler, *, authorizer: Authorizer, clock: Callable[[], f
         result = allowed if decision.allowed else denied if decision.denied else no_opinion
         _count(result, clock() - started)
         request.decision = decision
-        annotations = request.exchange.annotations
-        annotations.add(DECISION, "allow" if decision.allowed else "forbid")
-        annotations.add(REASON, decision.reason)
+        request.exchange.annotations.update(_ALLOWED_NOTES if decision is _ALLOWED else _notes(decision))
         if not decision.allowed:
             raise forbidden(user, info, decision.reason)
         return await handler(request)
 
     return authorizing
+
+
+def _notes(decision: Decision) -> dict[str, tuple[str, Level]]:
+    said = "allow" if decision.allowed else "forbid"
+    return {DECISION: (said, Level.METADATA), REASON: (decision.reason, Level.METADATA)}
 
 
 async def require(authorizer: Authorizer, user: User, info: RequestInfo) -> None:
@@ -103,6 +106,7 @@ def _cannot(user: User, info: RequestInfo) -> str:
 # ---------------------------------------------------------------------------------------------------------------- authorizers
 
 _ALLOWED, _NO_OPINION = Decision(allowed=True), Decision(allowed=False)
+_ALLOWED_NOTES = _notes(_ALLOWED)
 
 
 class Delegated:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver.admission.chain import Chain
 from apiserver.apimachinery.request import RequestInfo, User
@@ -13,6 +13,7 @@ from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
 from apiserver.watchcache.encodings import EncodingCache
+from apiserver.wire.forms.choice import Forms
 from apiserver.wire.response import Exchange
 from apiserver.workers import Workers
 
@@ -26,7 +27,8 @@ class Services:
     """Everything that outlives a request. Clocks, randomness and ids are here so that tests can hold them still.
 
     `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
-    that names none; `workers` make what would hold the loop, `encodings` remembers what was made; `namespace_labels`
+    that names none; `workers` make what would hold the loop, `encodings` remembers what was made, `forms` makes what answers are in;
+    `namespace_labels`
     are None where the namespace is not known. `patch_types` are by media type. `allowed` raises when the user may not do something
     beyond the request that was authorized. `ownership` keeps managedFields, None where nobody does.
     """
@@ -39,6 +41,7 @@ class Services:
     watch_seconds: Callable[[], float]
     workers: Workers
     encodings: EncodingCache
+    forms: Forms
     admission: Chain
     patch_types: Mapping[str, PatchType]
     allowed: Callable[[User, RequestInfo], Awaitable[None]]
@@ -47,8 +50,7 @@ class Services:
     namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """One request, parsed, authenticated and authorized."""
 
     info: RequestInfo

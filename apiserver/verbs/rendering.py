@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors
 from apiserver.schema import canonical
@@ -13,15 +12,13 @@ from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
 from apiserver.wire import negotiation
-from apiserver.wire.forms import choice
 from apiserver.wire.forms.form import Form
 from apiserver.wire.forms.syntax import Piece
 from apiserver.wire.representation import Representation
 from apiserver.workers import Workers
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What the client will get, once the verb has it. `includeObject` is judged then, after the storage access, as upstream does."""
 
     services: Services
@@ -56,9 +53,7 @@ def negotiate(services: Services, call: Call) -> Answer:
 
 def form_of(services: Services, call: Call, representation: Representation) -> Form:
     """The form that was negotiated. Raises 400 for a query that does not fit it."""
-    return choice.form(
-        representation, call.resource, query=call.exchange.query, clock=services.now, cache=services.encodings
-    )
+    return services.forms.of(representation, call.resource, call.exchange.query)
 
 
 async def _made(pieces: Iterator[Piece], workers: Workers) -> AsyncIterator[bytes]:

@@ -91,13 +91,27 @@ def _deep(raw: bytes, text: str) -> Any:
         raise TooDeep(f"invalid character '{bracket}' exceeded max depth") from None
 
 
+WRITTEN_LEVELS = 255
+"""No value with more levels than these is written by orjson, which looks at all of one in less time than Python at its first few."""
+
+
 def deeper_than(value: Any, levels: int) -> bool:
     """Whether containers nest deeper than that."""
+    if levels >= WRITTEN_LEVELS and _writable(value):
+        return False
     layer = [value]
     for _ in range(levels + 1):
         layer = [x for holder in layer if isinstance(holder, dict | list) for x in _inside(holder)]
         if not layer:
             return False
+    return True
+
+
+def _writable(value: Any) -> bool:
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return False
     return True
 
 

@@ -7,7 +7,6 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/responsewriters/writers.g
 from __future__ import annotations
 
 import asyncio
-import functools
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
@@ -18,7 +17,7 @@ from multidict import CIMultiDict
 
 from apiserver import workers
 from apiserver.apimachinery import errors
-from apiserver.apimachinery.request import Annotations, Query, Warnings
+from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Warnings
 from apiserver.wire import frames, negotiation
 
 BODY_LIMIT = 3 << 20
@@ -49,23 +48,32 @@ class Tap(Protocol):
 class Exchange:
     """What a handler needs of a request, and how it answers."""
 
+    __slots__ = ("_accept", "_query", "_taps", "annotations", "request", "warnings")
+
     def __init__(self, request: web.Request) -> None:
         self.request = request
         self.warnings = Warnings()
         self.annotations = Annotations()
         self._taps: tuple[Tap, ...] = ()
+        self._query: Query | None = None
+        self._accept: str | None = None
 
     def tap(self, tap: Tap) -> None:
         """From here on `tap` sees what passes, and everybody else who asked for it before."""
         self._taps = (*self._taps, tap)
 
-    @functools.cached_property
+    @property
     def query(self) -> Query:
-        return Query(self.request.raw_path.partition("?")[2])
+        if self._query is None:
+            raw = self.request.raw_path.partition("?")[2]
+            self._query = Query(raw) if raw else NO_QUERY
+        return self._query
 
     @property
     def accept(self) -> str:
-        return negotiation.readable(self.request.headers.get("Accept", ""))
+        if self._accept is None:
+            self._accept = negotiation.readable(self.request.headers.get("Accept", ""))
+        return self._accept
 
     @property
     def content_type(self) -> str:
@@ -101,7 +109,7 @@ class Exchange:
 
     def _tell(self, data: bytes) -> None:
         """Taps see what a client gets: nothing of an answer to HEAD."""
-        if self._taps and self.request.method != "HEAD":
+        if self.request.method != "HEAD":
             for tap in self._taps:
                 tap.sent(data)
 
@@ -111,7 +119,7 @@ class Exchange:
             yield piece
 
     def _headers(self, media: str, more: Mapping[str, str] | None) -> CIMultiDict[str]:
-        headers: CIMultiDict[str] = CIMultiDict(more or {})
+        headers: CIMultiDict[str] = CIMultiDict(more) if more else CIMultiDict()
         if media:
             headers["Content-Type"] = media
         for warning in self.warnings.headers():
@@ -122,7 +130,8 @@ class Exchange:
         self, code: int, media: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> web.StreamResponse:
         """An answer that is there as a whole."""
-        self._tell(body)
+        if self._taps:
+            self._tell(body)
         out = self._headers(media, headers)
         if len(body) > GZIP_THRESHOLD and self._compresses:
             _mark_compressed(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apiserver.apimachinery.request import Query
+from apiserver.apimachinery.request import NO_QUERY, Query
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire import representation
@@ -21,6 +21,26 @@ FORMS: dict[str, type[Form]] = {
     representation.PARTIAL_LIST: PartialList,
 }
 """By the kind that an object is turned into."""
+
+
+class Forms:
+    """The forms of a server's answers. One that asks nothing of the query is made once."""
+
+    def __init__(self, *, clock: Callable[[], float], cache: EncodingCache) -> None:
+        self._clock = clock
+        self._cache = cache
+        self._whole: dict[tuple[int, int], Form] = {}
+
+    def of(self, chosen: Representation, resource: Resource, query: Query) -> Form:
+        """As `form`. What can be negotiated and what is served are few."""
+        if chosen.target is not None:
+            return form(chosen, resource, query=query, clock=self._clock, cache=self._cache)
+        key = id(chosen), id(resource)  # the form holds both, so that these ids name nothing else
+        made = self._whole.get(key)
+        if made is None:
+            made = form(chosen, resource, query=NO_QUERY, clock=self._clock, cache=self._cache)
+            self._whole[key] = made
+        return made
 
 
 def form(
