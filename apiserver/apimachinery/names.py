@@ -143,6 +143,8 @@ def path_segment(name: str) -> list[str]:
 
 def path_segment_prefix(name: str) -> list[str]:
     """As `path_segment`, for the front part of a name: more may follow, so `.` and `..` are fine."""
+    if "/" not in name and "%" not in name:  # nearly every one, on every request
+        return []
     return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
 
 

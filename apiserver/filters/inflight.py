@@ -7,8 +7,6 @@ Upstream: kubernetes/apiserver `pkg/server/filters/maxinflight.go`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
 from aiohttp import web
 
 from apiserver import metrics
@@ -45,11 +43,10 @@ def inflight(handler: Handler, *, reading: int, writing: int, watching: int) -> 
     metrics.IN_FLIGHT.labels("readOnly").set_function(lambda: reads.used)
     metrics.IN_FLIGHT.labels("mutating").set_function(lambda: writes.used)
 
-    def bounding(request: Request) -> Awaitable[web.StreamResponse]:
-        return handler(request) if request.info.probe else bounded(request)
-
-    async def bounded(request: Request) -> web.StreamResponse:
+    async def bounding(request: Request) -> web.StreamResponse:
         info = request.info
+        if not info.is_resource and info.probe:
+            return await handler(request)
         watch = info.long_running
         bound = watches if watch else reads if info.verb in READING else writes
         if bound.full:

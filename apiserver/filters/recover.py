@@ -34,41 +34,42 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
     """`new_id` makes the id of a request that brings none."""
 
     async def recovering(request: Request) -> web.StreamResponse:
-        try:
-            return await answering(request)
-        finally:
-            # Each names the other: without this, all that they hold waits for the garbage collector.
-            del request.exchange.request
-
-    async def answering(request: Request) -> web.StreamResponse:
         sent = request.headers.get("Audit-ID")
         request.audit_id = _printable(sent) if sent else new_id()
         exchange = request.exchange = Exchange(request)
         try:
-            return await handler(request)
-        except StatusError as e:
-            failure: StatusError | TextError = e
-        except TextError as e:
-            failure = e
-        except Busy:
-            failure = BUSY
-        except ConnectionError:
-            raise  # the client is gone; nobody is left to be told
-        except web.RequestPayloadError:
-            failure = BROKEN_BODY
-        except Exception:
-            logger.exception("unhandled exception", extra=_about(request))
-            failure = TextError(500, PANIC)
-        failure.__traceback__ = None  # names the frame that names the failure
-        if request.writer.output_size > 0:
-            _break_off(request, failure)
-        if failure.headers.get("Connection") == "close":
-            request.last = True
-        if isinstance(failure, StatusError):
-            return await _status(exchange, failure, workers)
-        return _text(failure)
+            try:
+                return await handler(request)
+            except StatusError as e:
+                failure: StatusError | TextError = e
+            except TextError as e:
+                failure = e
+            except Busy:
+                failure = BUSY
+            except ConnectionError:
+                raise  # the client is gone; nobody is left to be told
+            except web.RequestPayloadError:
+                failure = BROKEN_BODY
+            except Exception:
+                logger.exception("unhandled exception", extra=_about(request))
+                failure = TextError(500, PANIC)
+            failure.__traceback__ = None  # names the frame that names the failure
+            return await _answer(request, failure, workers)
+        finally:
+            # Each names the other: without this, all that they hold waits for the garbage collector.
+            del exchange.request
 
     return recovering
+
+
+async def _answer(request: Request, failure: StatusError | TextError, workers: Workers) -> web.StreamResponse:
+    if request.writer.output_size > 0:
+        _break_off(request, failure)
+    if failure.headers.get("Connection") == "close":
+        request.last = True
+    if isinstance(failure, StatusError):
+        return await _status(request.exchange, failure, workers)
+    return _text(failure)
 
 
 def _printable(audit_id: str) -> str:

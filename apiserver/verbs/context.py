@@ -27,10 +27,9 @@ class Services:
     """Everything that outlives a request. Clocks, randomness and ids are here so that tests can hold them still.
 
     `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
-    that names none; `workers` make what would hold the loop, `encodings` remembers what was made, `forms` makes what answers are in;
-    `namespace_labels`
-    are None where the namespace is not known. `patch_types` are by media type. `allowed` raises when the user may not do something
-    beyond the request that was authorized. `ownership` keeps managedFields, None where nobody does.
+    that names none; `workers` make what would hold the loop, `encodings` remembers what was made, `forms` are those of answers;
+    `namespace_labels` are None where the namespace is not known. `patch_types` are by media type. `allowed` raises when the user may
+    not do something beyond the request that was authorized. `ownership` keeps managedFields, None where nobody does.
     """
 
     kinds: Kinds

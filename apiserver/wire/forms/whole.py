@@ -25,9 +25,13 @@ class Whole(Form):
         self._verbatim = self.syntax is json_text.COMPACT and self.resource.conversion is None
         if self._verbatim:
             self.reach = self.step
+        self._type = document_type(self.resource.kind, self.resource.api_version)
+
+    def single(self, body: bytes) -> bytes:
+        return self.syntax.document(self._type, body if self._verbatim else self.served(body))
 
     def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
-        return document_type(self.resource.kind, self.resource.api_version), self.served(body)
+        return self._type, self.served(body)
 
     def listing(
         self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
