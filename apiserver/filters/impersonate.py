@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 _INITIALS, _PREFIX = (b"I", b"i"), b"impersonate-"
 _USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
 SERVICE_ACCOUNT = "system:serviceaccount:"
+SHOWN_CHARACTERS = 8192
+"""Of a user in an error, about."""
 
 
 def impersonate(handler: Handler, *, authorizer: Authorizer) -> Handler:
@@ -127,13 +129,37 @@ def with_default_groups(user: User) -> User:
 
 
 def _go_syntax(user: User) -> str:
-    """`%#v` of upstream's user.DefaultInfo, which its error shows."""
-    extra = ", ".join(f"{go_quote(key)}:{_go_slice(values)}" for key, values in sorted(user.extra.items()))
-    return (
-        f"&user.DefaultInfo{{Name:{go_quote(user.name)}, UID:{go_quote(user.uid)}, Groups:{_go_slice(user.groups)}, "
-        f"Extra:map[string][]string{f'{{{extra}}}' if user.extra else '(nil)'}}}"
-    )
+    """`%#v` of upstream's user.DefaultInfo, which its error shows, as far as that costs little."""
+    shown, room = [], SHOWN_CHARACTERS
+    for part in _go_parts(user):
+        if room < 0:
+            return "".join([*shown, "…"])
+        shown.append(part)
+        room -= len(part)
+    return "".join(shown)
 
 
-def _go_slice(values: tuple[str, ...]) -> str:
-    return f"[]string{{{', '.join(map(go_quote, values))}}}" if values else "[]string(nil)"
+def _go_parts(user: User) -> Iterator[str]:
+    yield f"&user.DefaultInfo{{Name:{go_quote(user.name)}, UID:{go_quote(user.uid)}, Groups:"
+    yield from _go_slice(user.groups)
+    yield ", Extra:map[string][]string"
+    if not user.extra:
+        yield "(nil)}"
+        return
+    before = "{"
+    for key, values in sorted(user.extra.items()):
+        yield f"{before}{go_quote(key)}:"
+        yield from _go_slice(values)
+        before = ", "
+    yield "}}"
+
+
+def _go_slice(values: tuple[str, ...]) -> Iterator[str]:
+    if not values:
+        yield "[]string(nil)"
+        return
+    before = "[]string{"
+    for value in values:
+        yield before + go_quote(value)
+        before = ", "
+    yield "}"

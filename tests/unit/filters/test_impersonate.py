@@ -175,3 +175,14 @@ async def test_attributes_without_a_user_are_400_for_everybody(
 
 async def test_an_empty_user_alone_asks_for_nothing() -> None:
     assert await Rig(JANE).user(("Impersonate-User", "")) == JANE
+
+
+@pytest.mark.parametrize("name", ["Impersonate-Group", "Impersonate-Extra-K", "Impersonate-Extra-K{}"])
+async def test_what_thousands_of_headers_ask_for_is_shown_as_far_as_that_costs_little(name: str) -> None:
+    value = "\u200b" * 70
+    answer = await Rig(JANE).ask(*((name.format(at), value) for at in range(4000)))
+    message = answer.json["message"]
+    assert answer.status == 400
+    assert message.startswith('requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string')
+    assert message.endswith("… without impersonating a user name")
+    assert len(message) < 16_000
