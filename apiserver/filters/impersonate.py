@@ -130,7 +130,8 @@ def with_default_groups(user: User) -> User:
 
 def _go_syntax(user: User) -> str:
     """`%#v` of upstream's user.DefaultInfo, which its error shows, as far as that costs little."""
-    shown, room = [], SHOWN_CHARACTERS
+    shown: list[str] = []
+    room = SHOWN_CHARACTERS
     for part in _go_parts(user):
         if room < 0:
             return "".join([*shown, "…"])

@@ -97,6 +97,11 @@ class Protocol(web.RequestHandler):
         if not request.content.is_eof():
             request.content.set_exception(web.RequestPayloadError("malformed in its transfer encoding"))
 
+    def log_exception(self, *args: Any, **kwargs: Any) -> None:
+        """What ends a connection unexpectedly. That the rest of a body is malformed that nobody reads any more is the client's affair."""
+        if not isinstance(kwargs.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **kwargs)
+
     @property
     def _busy(self) -> bool:
         return self._current_request is not None or bool(self._messages)

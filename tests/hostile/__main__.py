@@ -20,13 +20,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the requests (default: drawn)")
     parser.add_argument("--requests", type=int, default=10_000, help="how many are sent")
     parser.add_argument("--seconds", type=float, help="how long they are sent at most")
+    parser.add_argument("--lanes", type=int, default=1, help="how many are sent at once (default: 1)")
     parser.add_argument("--family", choices=sorted(FAMILIES), help="only these")
     chosen = parser.parse_args()
     print(f"seed {chosen.seed}", flush=True)
     generator = Generator(chosen.seed)
     requests = (generator.draw(chosen.family) for _ in itertools.count()) if chosen.family else iter(generator)
     with tempfile.TemporaryDirectory() as folder, dev_server(pathlib.Path(folder)) as server:
-        report = asyncio.run(Campaign(server).run(requests, most=chosen.requests, seconds=chosen.seconds))
+        report = asyncio.run(
+            Campaign(server, lanes=chosen.lanes).run(requests, most=chosen.requests, seconds=chosen.seconds)
+        )
     print(report)
     return 1 if report.breaches else 0
 

@@ -1,20 +1,23 @@
-"""Sends hostile requests to a running server, one after the other, and holds the server to its budget during each of them.
+"""Sends hostile requests to a running server and holds the server to its budget meanwhile.
 
 The budget is that of one request that anybody may send: no 500 that upstream would not answer, no error of more than 1 MiB, 64 MiB of
 memory while it is served and nothing that stays, no step of the event loop above 20 ms of CPU, and health checks on another connection
 that do not wait. Time is judged together with the CPU time that the server used meanwhile, so that a busy machine is not mistaken for a
-slow server.
+slow server; a step that is not far above the budget is a breach if it is when the request is sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import pathlib
+import re
+import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.fixtures import steps
@@ -24,11 +27,33 @@ from tests.hostile.generator import COLLECTIONS, GROUP, SPECS, STANDING, Hostile
 ERROR_BYTES = (1 << 20) + 4096
 """The largest error, with its headers."""
 MEMORY_BYTES = 64 << 20
+GROWTH_BYTES = 24 << 20
+"""What the process may have grown by after any number of requests that wrote nothing: the allocator's leftovers of the largest of them."""
+KEPT_BYTES = (256 + 64) << 20
+"""What it may keep of those that wrote: history (`mvcc.RING_BYTES`) and encodings (`encodings.BUDGET`), beside the objects."""
+WARM = 400
 HEALTH_SECONDS = 0.1
 PROBE_SECONDS = 0.02
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 90.0
+STREAM_SECONDS, LEAVING_SECONDS = 1.0, 0.2
+"""How long a client stays with an answer that has no end, and how long one waits that has not sent all of its request."""
+SLOW_PIECES, SLOW_BYTES, SLOW_SECONDS = 50, 8192, 0.01
+REPEATED, FAR = 3, 2.5
+"""How often requests are sent again that took too long, and by how much too long no second look is needed."""
 PANIC = b"caused apiserver to panic"
 TICKS = os.sysconf("SC_CLK_TCK")
+UPSTREAMS = (
+    (500, rb'resourceVersion: Invalid value: \\"'),
+    (500, rb"resourceVersion should not be set on objects to be created"),
+    (500, rb"strconv.ParseUint: parsing "),
+    (500, rb"etcdserver: request is too large"),
+    (500, rb"Internal Server Error: .*failed to create RequestInfo"),
+    (504, rb"Too large resource version"),
+    (505, rb"505 HTTP Version Not Supported"),
+)
+"""The answers above 499 that are upstream's own, by what they say."""
+LATE = re.compile(rb"[?&]timeout=")
+"""What a request has that may be answered 504 because its time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +71,35 @@ class Breach:
 
 @dataclass(slots=True)
 class Report:
-    """What a campaign found. Seconds are the longest that a health check waited, bytes the most that one request took."""
+    """What a campaign found. Seconds are the longest that a health check waited, bytes the most that one request took, and what the
+    process had grown by in the end."""
 
     breaches: list[Breach] = field(default_factory=list)
     codes: Counter[tuple[str, int]] = field(default_factory=Counter)
     sent: int = 0
     slowest_probe: float = 0.0
     most_memory: int = 0
+    warm: int = 0
+    grown: int = 0
 
     def __str__(self) -> str:
-        lines = [f"{self.sent} requests, {len(self.breaches)} breaches"]
-        lines += [
-            f"longest wait of a health check {self.slowest_probe * 1000:.0f} ms, most memory of one request {self.most_memory >> 20} MiB"
+        lines = [
+            f"{self.sent} requests, {len(self.breaches)} breaches",
+            f"longest wait of a health check {self.slowest_probe * 1000:.0f} ms",
+            f"most memory of one request {self.most_memory >> 20} MiB",
+            f"grown by {self.grown / (1 << 20):.1f} MiB since it was warm",
         ]
         lines += [f"  {family} {code}: {count}" for (family, code), count in sorted(self.codes.items())]
         return "\n".join([*lines, *map(str, self.breaches)])
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status 0: the connection ended without one. `start` is of head and body."""
+
+    code: int
+    size: int = 0
+    start: bytes = b""
 
 
 class Process:
@@ -92,39 +131,62 @@ class Process:
 
 
 class Lane:
-    """One client's connection, made anew whenever the server ended it."""
+    """One client's connection, made anew whenever the server or the client ended it."""
 
-    def __init__(self, server: DevServer, *, context: ssl.SSLContext) -> None:
-        self._server = server
+    def __init__(self, port: int, *, context: ssl.SSLContext) -> None:
+        self._port = port
         self._context = context
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def send(self, request: Hostile) -> tuple[int, bytes]:
-        """(status, head and body); status 0 when the connection ended without an answer."""
-        reader, writer = await self._connected()
-        reading = asyncio.ensure_future(_answer(reader, streams=request.streams))
-        try:
-            writer.write(request.head)
-            for at in range(0, len(request.body), 1 << 16):
-                writer.write(request.body[at : at + (1 << 16)])
-                await writer.drain()
-            await writer.drain()
-        except OSError:
-            pass  # the answer may have come before all was sent
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                code, answer, goes_on = await reading
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            code, answer, goes_on = 0, b"", False
-        if not goes_on:
+    async def send(self, request: Hostile) -> list[Answer]:
+        """The answers to it, of which there is one unless it is several requests. Raises TimeoutError when nothing comes for too long."""
+        if request.slowly:
             await self.close()
-        return code, answer
+        try:
+            reader, writer = await self._connected(slowly=request.slowly)
+            sending = asyncio.ensure_future(_send(writer, request))
+            try:
+                if request.slowly:
+                    return await _slow_answer(reader)
+                return await self._answers(reader, request)
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+        finally:
+            if request.slowly or request.streams or request.leaves:
+                await self.close()
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _answers(self, reader: asyncio.StreamReader, request: Hostile) -> list[Answer]:
+        found: list[Answer] = []
+        seconds = LEAVING_SECONDS if request.leaves else ANSWER_SECONDS
+        for _ in range(request.answers):
+            deadline = asyncio.timeout(seconds)
+            try:
+                async with deadline:
+                    answer, goes_on = await _answer(reader, request)
+            except TimeoutError:
+                if deadline.expired() and not request.leaves:
+                    await self.close()
+                    raise
+                answer, goes_on = Answer(0), False
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                answer, goes_on = Answer(0), False
+            found.append(answer)
+            if not goes_on:
+                await self.close()
+                break
+        return found
+
+    async def _connected(self, *, slowly: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._reader is None or self._writer is None:
+            sock = socket.socket()
+            if slowly:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_BYTES)
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self._port))
             self._reader, self._writer = await asyncio.open_connection(
-                "127.0.0.1", self._server.port, ssl=self._context, limit=1 << 26
+                sock=sock, ssl=self._context, server_hostname="127.0.0.1", limit=SLOW_BYTES if slowly else 1 << 26
             )
         return self._reader, self._writer
 
@@ -134,45 +196,74 @@ class Lane:
         self._reader = self._writer = None
 
 
-async def _answer(reader: asyncio.StreamReader, *, streams: bool) -> tuple[int, bytes, bool]:
-    """(status, all bytes, whether the connection can be used again)."""
+async def _send(writer: asyncio.StreamWriter, request: Hostile) -> None:
+    """While the answer is read, which may come before all is sent."""
+    raw = request.head + request.body
+    for at in range(0, len(raw), 1 << 16):
+        writer.write(raw[at : at + (1 << 16)])
+        await writer.drain()
+
+
+async def _slow_answer(reader: asyncio.StreamReader) -> list[Answer]:
+    """A part of it, in small pieces."""
+    parts = []
+    for _ in range(SLOW_PIECES):
+        async with asyncio.timeout(ANSWER_SECONDS):
+            parts.append(await reader.read(SLOW_BYTES))
+        if not parts[-1] or len(parts[-1]) < SLOW_BYTES // 4:
+            break
+        await asyncio.sleep(SLOW_SECONDS)
+    whole = b"".join(parts)
+    return [Answer(int(whole.split(b" ", 2)[1]) if whole.startswith(b"HTTP/") else 0, len(whole), whole[:4096])]
+
+
+async def _answer(reader: asyncio.StreamReader, request: Hostile) -> tuple[Answer, bool]:
+    """And whether the connection can be used again."""
     head = await reader.readuntil(b"\r\n\r\n")
-    if head.startswith(b"HTTP/1.1 100"):
+    while head.startswith(b"HTTP/1.1 1"):
         head = await reader.readuntil(b"\r\n\r\n")
     lower = head.lower()
+    assert head.startswith(b"HTTP/1."), head
     code = int(head.split(b" ", 2)[1])
-    body = b""
-    goes_on = b"connection: close" not in lower and not streams
+    goes_on = b"connection: close" not in lower
+    if request.head.startswith(b"HEAD ") or code in (204, 304):
+        return Answer(code, len(head), head), goes_on
     if b"transfer-encoding: chunked" in lower:
-        parts = []
-        while size := int(await reader.readuntil(b"\r\n"), 16):
-            parts.append((await reader.readexactly(size + 2))[:-2])
-        await reader.readuntil(b"\r\n")
-        body = b"".join(parts)
+        body = await _chunks(reader, streams=request.streams)
+        goes_on = goes_on and not request.streams
     elif b"content-length: " in lower:
-        length = int(lower.partition(b"content-length: ")[2].split(b"\r\n", 1)[0])
-        try:
-            async with asyncio.timeout(1):  # of a HEAD nothing comes
-                body = await reader.readexactly(length)
-        except TimeoutError:
-            goes_on = False
+        body = await reader.readexactly(int(lower.partition(b"content-length: ")[2].split(b"\r\n", 1)[0]))
     else:
-        body = await reader.read()
-        goes_on = False
-    return code, head + body, goes_on
+        body, goes_on = await reader.read(), False
+    return Answer(code, len(head) + len(body), head + body[: 1 << 16]), goes_on
+
+
+async def _chunks(reader: asyncio.StreamReader, *, streams: bool) -> bytes:
+    parts: list[bytes] = []
+    try:
+        async with asyncio.timeout(STREAM_SECONDS if streams else None):
+            while size := int(await reader.readuntil(b"\r\n"), 16):
+                parts.append((await reader.readexactly(size + 2))[:-2])
+            await reader.readuntil(b"\r\n")
+    except TimeoutError:
+        pass
+    return b"".join(parts)
 
 
 class Campaign:
-    """One server, one stream of requests."""
+    """One server, one stream of requests, sent in rounds of as many at once as there are lanes."""
 
-    def __init__(self, server: DevServer) -> None:
+    def __init__(self, server: DevServer, *, lanes: int = 1, warm: int = WARM) -> None:
+        """`warm`: after how many requests the process is as large as it will be."""
         assert server.process is not None
         self._server = server
         self._process = Process(server.process.pid)
-        self._admin = Lane(server, context=server.context())
-        self._nobody = Lane(server, context=server.context(certificate=False))
-        self._probe = Lane(server, context=server.context())
+        admin, nobody = server.context(), server.context(certificate=False)
+        self._lanes = [(Lane(server.port, context=admin), Lane(server.port, context=nobody)) for _ in range(lanes)]
+        self._probe = Lane(server.port, context=admin)
         self._logged = server.log.stat().st_size
+        self._wrote = False
+        self._warm = warm
         self.report = Report()
 
     async def run(
@@ -181,13 +272,16 @@ class Campaign:
         """Until so many were sent, or so much time has passed."""
         until = time.monotonic() + seconds if seconds is not None else None
         await self._prepare()
+        stream = iter(requests)
         try:
-            for request in requests:
-                if self.report.sent == most or (until is not None and time.monotonic() > until):
+            while until is None or time.monotonic() < until:
+                left = len(self._lanes) if most is None else min(len(self._lanes), most - self.report.sent)
+                if not (together := list(itertools.islice(stream, left))):
                     break
-                await self._one(request)
+                await self._round(together)
+            await self._judge_growth()
         finally:
-            for lane in (self._admin, self._nobody, self._probe):
+            for lane in (self._probe, *itertools.chain.from_iterable(self._lanes)):
                 await lane.close()
         return self.report
 
@@ -200,37 +294,77 @@ class Campaign:
             assert reply.status in (201, 409), reply.text
         for path in ("/openapi/v2", "/openapi/v3", "/metrics", "/apis"):
             await asyncio.to_thread(self._server.request, "GET", path)
+        steps.breaches()
 
-    async def _one(self, request: Hostile) -> None:
-        report, number = self.report, self.report.sent
-        report.sent += 1
+    async def _round(self, requests: Sequence[Hostile]) -> None:
+        report, first = self.report, self.report.sent
+        report.sent += len(requests)
         self._process.forget_peak()
         before = self._process.memory()
+        late = await self._together(first, requests)
+        took = (self._process.peak() - before) // len(requests)
+        report.most_memory = max(report.most_memory, took)
+        if took > MEMORY_BYTES:
+            self._found(first, requests[0], f"took {took >> 20} MiB of memory")
+        if late and (any(_ratio(what) > FAR for what in late) or await self._is_late_again(first, requests)):
+            for what in late:
+                self._found(first, requests[0], what)
+        if (trace := self._stack_trace()) is not None:
+            self._found(first, requests[0], f"left a stack trace: {trace}")
+        if first <= self._warm < report.sent:
+            report.warm = self._process.memory()
+
+    async def _together(self, first: int, requests: Sequence[Hostile]) -> list[str]:
+        """Sends them at once, and says what was above a budget of time, and by how much."""
         done = asyncio.Event()
         probing = asyncio.ensure_future(self._watch_health(done))
         try:
-            code, answer = await (self._nobody if request.anonymous else self._admin).send(request)
-        except TimeoutError:
-            code, answer = -1, b""
-            self._found(number, request, f"no answer within {ANSWER_SECONDS:.0f} s")
+            await asyncio.gather(
+                *(self._one(first + at, request, self._lanes[at]) for at, request in enumerate(requests))
+            )
         finally:
             done.set()
             waited = await probing
-        report.codes[request.family, code] += 1
-        took = self._process.peak() - before
-        report.most_memory = max(report.most_memory, took)
-        if took > MEMORY_BYTES:
-            self._found(number, request, f"took {took >> 20} MiB of memory")
+        late = [f"held the event loop: {step}" for step in steps.breaches()]
         if waited is not None:
-            self._found(number, request, f"let a health check wait {waited * 1000:.0f} ms")
-        if code >= 400 and len(answer) > ERROR_BYTES:
-            self._found(number, request, f"was answered {code} with {len(answer)} bytes")
-        if PANIC in answer[:4096]:
-            self._found(number, request, "made the server panic")
-        for step in steps.breaches():
-            self._found(number, request, f"held the event loop: {step}")
-        if (trace := self._stack_trace()) is not None:
-            self._found(number, request, f"left a stack trace: {trace}")
+            late.append(f"let a health check wait: cpu_seconds={waited:.3f} (budget {HEALTH_SECONDS:.3f} s)")
+        return late
+
+    async def _is_late_again(self, first: int, requests: Sequence[Hostile]) -> bool:
+        """Whether something is above the budget more often than not."""
+        times = [bool(await self._together(first, requests)) for _ in range(REPEATED)]
+        return sum(times) > REPEATED // 2
+
+    async def _one(self, number: int, request: Hostile, lanes: tuple[Lane, Lane]) -> None:
+        self._wrote = self._wrote or request.writes
+        try:
+            answers = await lanes[request.anonymous].send(request)
+        except TimeoutError:
+            self.report.codes[request.family, -1] += 1
+            self._found(number, request, f"no answer within {ANSWER_SECONDS:.0f} s")
+            return
+        for answer in answers:
+            self.report.codes[request.family, answer.code] += 1
+            if answer.code >= 400 and answer.size > ERROR_BYTES:
+                self._found(number, request, f"was answered {answer.code} with {answer.size} bytes")
+            if answer.code >= 500 and not _is_upstreams(answer, request):
+                self._found(number, request, f"was answered {answer.code}: {answer.start[-300:]!r}")
+            if PANIC in answer.start[:4096]:
+                self._found(number, request, "made the server panic")
+
+    async def _judge_growth(self) -> None:
+        """What the process has kept, when nothing is being served."""
+        report = self.report
+        if not report.warm:
+            return
+        report.grown = self._process.memory() - report.warm
+        allowed = GROWTH_BYTES
+        if self._wrote:
+            replies = [await asyncio.to_thread(self._server.request, "GET", path) for path in COLLECTIONS.values()]
+            allowed += KEPT_BYTES + 2 * sum(len(reply.body) for reply in replies)
+        if report.grown > allowed:
+            nothing = Hostile("all", b"")
+            self._found(report.sent, nothing, f"{report.grown >> 20} MiB stayed (allowed: {allowed >> 20} MiB)")
 
     def _found(self, number: int, request: Hostile, what: str) -> None:
         self.report.breaches.append(Breach(number, request, what))
@@ -246,21 +380,32 @@ class Campaign:
         return text[-400:] if "Traceback" in text else None
 
     async def _watch_health(self, done: asyncio.Event) -> float | None:
-        """Asks again and again until `done`: the longest wait that was the server's doing, if it was too long."""
+        """Asks again and again until `done`: the most CPU seconds of the server that a wait lasted, if it was too long."""
         worst: float | None = None
         while not done.is_set():
             for path in ("livez", "readyz"):
                 probe = Hostile("health", f"GET /{path} HTTP/1.1\r\nHost: server\r\n\r\n".encode())
                 started, used = time.monotonic(), self._process.cpu_seconds()
-                code, answer = await self._probe.send(probe)
+                [answer] = await self._probe.send(probe)
                 waited, used = time.monotonic() - started, self._process.cpu_seconds() - used
-                if code != 200:
-                    self._found(self.report.sent - 1, probe, f"was answered {code}: {answer[-200:]!r}")
+                if answer.code != 200:
+                    self._found(self.report.sent - 1, probe, f"was answered {answer.code}: {answer.start[-200:]!r}")
                 self.report.slowest_probe = max(self.report.slowest_probe, min(waited, used))
-                if min(waited, used) > HEALTH_SECONDS:
-                    worst = max(worst or 0.0, waited)
+                if (blocked := min(waited, used)) > HEALTH_SECONDS and blocked > HEALTH_SECONDS * steps.slowness():
+                    worst = max(worst or 0.0, blocked)
             await _unless(done, PROBE_SECONDS)
         return worst
+
+
+def _is_upstreams(answer: Answer, request: Hostile) -> bool:
+    if answer.code == 504 and LATE.search(request.head.split(b"\r\n", 1)[0]):
+        return True
+    return any(answer.code == code and re.search(text, answer.start) for code, text in UPSTREAMS)
+
+
+def _ratio(step: str) -> float:
+    """By how much it is above the budget of this machine, which it names."""
+    return steps.seconds(step) / float(step.rpartition("(budget ")[2].removesuffix(" s)"))
 
 
 async def _unless(done: asyncio.Event, seconds: float) -> None:

@@ -7,11 +7,13 @@ over their logarithm up to the limits of the server, and now and then just above
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import random
 import string
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 HEADERS, BODY = 1 << 20, 3 << 20
@@ -69,11 +71,22 @@ class Hostile:
     head: bytes
     body: bytes = b""
     anonymous: bool = False
+    answers: int = 1
+    """How many it is, one behind the other."""
+    leaves: bool = False
+    """The client goes away soon: what it sent may lack its end."""
+    slowly: bool = False
+    """The client reads in small pieces, and not to the end."""
 
     @property
     def streams(self) -> bool:
         """Its answer may go on until the client leaves."""
         return b"watch" in self.head.split(b"\r\n", 1)[0]
+
+    @property
+    def writes(self) -> bool:
+        """It may leave something in the store."""
+        return not self.head.startswith((b"GET ", b"HEAD ")) and not self.anonymous
 
 
 class Generator:
@@ -83,6 +96,7 @@ class Generator:
         """`most`: the largest body, in bytes."""
         self._random = random.Random(seed)
         self._most = most
+        self._drawn: deque[tuple[str, str]] = deque(maxlen=64)
 
     def __iter__(self) -> Iterator[Hostile]:
         families = sorted(FAMILIES)
@@ -320,7 +334,9 @@ class Generator:
     # Bodies.
 
     def object(self, kind: str) -> dict[str, object]:
-        metadata: dict[str, object] = {"name": f"h-{self._random.randrange(1 << 40):x}"}
+        name = f"h-{self._random.randrange(1 << 40):x}"
+        self._drawn.append((kind, name))
+        metadata: dict[str, object] = {"name": name}
         if "namespaces" in COLLECTIONS[kind]:
             metadata["namespace"] = "hostile"
         return {
@@ -423,8 +439,9 @@ class Generator:
         kind, length = self.kind(), self.size(self._most)
         if self.often(0.25):
             return self._send(family, kind, YAML, self.json_text(kind, length))
-        metadata = f"metadata: {{name: h-{self._random.randrange(1 << 40):x}}}\n"
-        return self._send(family, kind, YAML, metadata + self.yaml_text(length))
+        obj = self.object(kind)
+        head = "".join(f"{name}: {json.dumps(value)}\n" for name, value in obj.items())
+        return self._send(family, kind, YAML, head + self.yaml_text(length))
 
     def yaml_text(self, length: int) -> str:
         depth = min(length // 2, self.size(20_000))
@@ -542,6 +559,122 @@ class Generator:
             )
         return self.request(family, path=path, headers=headers, anonymous=False)
 
+    def afterwards(self, family: str) -> Hostile:
+        """What is done with an object that came in one of the last requests, if it was stored at all."""
+        kind, name = self._random.choice(self._drawn) if self._drawn else (self.kind(), STANDING)
+        path = f"{COLLECTIONS[kind]}/{name}"
+        form = [("Accept", self.pick(ACCEPTS))]
+        method = self.pick(("GET", "GET", "GET", "PATCH", "PATCH", "PUT", "DELETE", "DELETE", "WATCH"))
+        match method:
+            case "GET":
+                return self.request(family, path=path, headers=form, anonymous=False)
+            case "WATCH":
+                path = f"{COLLECTIONS[kind]}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D{name}"
+                return self.request(family, path=path + INITIAL, headers=form, anonymous=False)
+            case "DELETE":
+                return self.request(family, method=method, path=path, headers=form, anonymous=False)
+            case "PUT":
+                text, media = self.json_text(kind, self.size(self._most)), JSON
+            case _:
+                media = self.pick(PATCHES)
+                length = self.size(self._most)
+                text = self._operations(length) if media == PATCHES[0] else self._merging(kind, length)
+        headers = [("Content-Type", media), *form]
+        body = text.encode("utf-8", "surrogatepass")
+        return self.request(family, method=method, path=path, headers=headers, body=body, anonymous=False)
+
+    # What is around requests.
+
+    def media(self, family: str) -> Hostile:
+        """Bodies and answers in forms that are not served, or not in that way."""
+        kind, length = self.kind(), self.size(self._most)
+        text = self.json_text(kind, length).encode("utf-8", "surrogatepass")
+        content = self.pick((
+            "application/vnd.kubernetes.protobuf", "application/cbor", "application/vnd.kubernetes.protobuf;stream=watch", "text/plain",
+            "application/json;charset=utf-16", "application/json;stream=watch", "multipart/form-data;boundary=" + "b" * 70, "*/*", "", "/",
+        ))  # fmt: skip
+        body = self._random.choice(
+            (b"k8s\x00" + text, b"k8s\x00\x0a\xff\xff\xff\xff\x0f" + text[:100], gzip.compress(text, 1), text[:BODY])
+        )
+        encoding = (
+            [("Content-Encoding", self.pick(("gzip", "deflate", "br", "gzip, gzip", "identity")))]
+            if self.often(0.6)
+            else []
+        )
+        accept = self.pick((
+            "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json", "application/cbor",
+            "application/json;stream=watch", "application/json;as=Table;v=v9;g=meta.k8s.io",
+            "application/json;as=APIGroupDiscoveryList;v=v2",
+        ))  # fmt: skip
+        method = self.pick(("POST", "PUT", "PATCH", "DELETE"))
+        return self.request(
+            family,
+            method=method,
+            path=COLLECTIONS[kind] if method == "POST" else self.item(kind) + ("-not" if method == "DELETE" else ""),
+            headers=[("Content-Type", content), ("Accept", accept), *encoding],
+            body=body,
+        )
+
+    def framing(self, family: str) -> Hostile:
+        """Bodies whose framing is broken, ambiguous, or never ends."""
+        kind = self.kind()
+        text = self.json_text(kind, self.size(100_000)).encode("utf-8", "surrogatepass")
+        size = f"{len(text):x}".encode()
+        chunks = self._random.choice((
+            size + b"\r\n" + text + b"\r\n0\r\n\r\n",
+            size + b"\r\n" + text + b"\r\n",
+            b"".join(b"1\r\n%c\r\n" % byte for byte in text[:20_000]) + b"0\r\n\r\n",
+            size + b";" + b"x=y;" * self.size(20_000) + b"\r\n" + text + b"\r\n0\r\n\r\n",
+            size + b"\r\n" + text + b"\r\n0\r\n" + b"X-Trailer: y\r\n" * self.size(5_000) + b"\r\n",
+            b"f" * self.size(5_000) + b"\r\n" + text,
+            b"-1\r\n" + text,
+            b"0x5\r\nhello\r\n0\r\n\r\n",
+            size + b"\n" + text + b"\n0\n\n",
+            b"\r\n" * self.size(50_000),
+            text,
+        ))  # fmt: skip
+        framing = self.pick((
+            "Transfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: 5", "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked, chunked", "Transfer-Encoding:\tchunked", f"Content-Length: {len(chunks) + 1}",
+            "Content-Length: 0", f"Content-Length: {BODY + 1}", "Content-Length: 5\r\nContent-Length: 6", "Transfer-Encoding: xchunked",
+            "Expect: 100-continue\r\nTransfer-Encoding: chunked",
+        ))  # fmt: skip
+        head = f"POST {COLLECTIONS[kind]} HTTP/1.1\r\nHost: server\r\nContent-Type: {JSON}\r\n{framing}\r\n\r\n"
+        return Hostile(family, head.encode(), chunks, self.often(0.3), leaves=True)
+
+    def pipelined(self, family: str) -> Hostile:
+        """Many requests at once, before the first answer is read."""
+        count = self.size(4000)
+        path = self.pick([self.collection(), "/livez", "/nothing", "/apis", self.item("DeviceClass"), "/openapi/v3"])
+        one = self.request(family, path=path, method=self.pick(("GET", "HEAD", "OPTIONS")))
+        return replace(one, head=one.head * count, answers=count)
+
+    def slow_reader(self, family: str) -> Hostile:
+        """Long answers that are read slowly and left."""
+        path = self.pick(["/openapi/v2", "/metrics", "/openapi/v3/apis/resource.sluice.dev/v1", *COLLECTIONS.values()])
+        if path.startswith("/apis") and self.often(0.3):
+            path += "?watch=1" + INITIAL
+        form = [("Accept", self.pick(ACCEPTS))] if path.startswith("/apis") else []
+        count = self._random.randint(1, 20)
+        one = self.request(family, path=path, headers=form, anonymous=False)
+        return replace(one, head=one.head * count, slowly=True)
+
+    def token(self, family: str) -> Hostile:
+        """Bearer tokens, most of them none."""
+        length = self.size(HEADERS - 4096)
+        part = self.pick((
+            base64.urlsafe_b64encode(b'{"alg":"none"}').decode(),
+            self.text(length // 3, string.ascii_letters + string.digits),
+            base64.urlsafe_b64encode(("[" * (length // 5)).encode()).decode(),
+            "é" * (length // 3),
+            "." * (length // 3),
+        ))  # fmt: skip
+        value = self.pick(("Bearer ", "bearer ", "BEARER\t", "Bearer  ")) + self.pick(
+            (part, f"{part}.{part}.{part[:50]}", part + " x")
+        )
+        path = self.pick([self.collection(), "/apis", "/livez", "/metrics"])
+        return self.request(family, path=path, headers=[("Authorization", value[: HEADERS // 2])])
+
 
 FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "accept": Generator.accept,
@@ -556,4 +689,10 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "patch": Generator.patch,
     "delete options": Generator.delete_options,
     "reading": Generator.reading,
+    "afterwards": Generator.afterwards,
+    "media": Generator.media,
+    "framing": Generator.framing,
+    "pipelined": Generator.pipelined,
+    "slow reader": Generator.slow_reader,
+    "token": Generator.token,
 }

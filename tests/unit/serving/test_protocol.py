@@ -219,3 +219,15 @@ def test_ids_differ() -> None:
 
 def test_the_parser_in_c_is_there() -> None:
     connections.check_parser()
+
+
+async def test_the_rest_of_a_body_that_nobody_reads_may_be_malformed_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    head = f"POST /x HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n".encode()
+    connection = connect(ok)
+    connection.feed(head + b"5\r\nhello\r\n")
+    await connection.answer()
+    connection.feed(b"no size\r\n")
+    await connection.end()
+    assert not caplog.records

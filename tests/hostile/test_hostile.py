@@ -1,0 +1,75 @@
+"""Half a minute of what `make hostile` does for minutes: the same requests for everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures.server import DevServer, dev_server
+from tests.hostile.campaign import Campaign, Report
+from tests.hostile.generator import BODY, FAMILIES, HEADERS, Generator, Hostile
+
+SEED = 8
+MOST = 256 << 10
+EACH, TOGETHER, MANY = 8, 80, 600
+QUIET = ("accept", "many headers", "token", "protocol")
+"""Families that write nothing, and of which many are sent in a second."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    with dev_server(tmp_path_factory.mktemp("hostile")) as started:
+        yield started
+
+
+def played(server: DevServer, requests: Iterator[Hostile], *, most: int, lanes: int = 1, warm: int = MANY) -> Report:
+    return asyncio.run(Campaign(server, lanes=lanes, warm=warm).run(requests, most=most))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_request_of_a_family_is_above_the_budget(server: DevServer, family: str) -> None:
+    generator = Generator(SEED, most=MOST)
+    report = played(server, (generator.draw(family) for _ in itertools.count()), most=EACH)
+    assert not report.breaches, str(report)
+    assert report.sent == EACH
+
+
+def test_four_at_once_of_all_families_are_within_the_budget_of_four(server: DevServer) -> None:
+    report = played(server, iter(Generator(SEED, most=MOST)), most=TOGETHER, lanes=4)
+    assert not report.breaches, str(report)
+    assert report.sent == TOGETHER
+
+
+def test_hundreds_of_requests_leave_nothing_in_memory(server: DevServer) -> None:
+    generator = Generator(SEED, most=MOST)
+    requests = (generator.draw(family) for family in itertools.cycle(QUIET))
+    report = played(server, requests, most=MANY, warm=MANY // 3)
+    assert not report.breaches, str(report)
+    assert report.warm > 0
+
+
+def test_the_same_seed_draws_the_same_requests() -> None:
+    def drawn(seed: int) -> list[Hostile]:
+        return list(itertools.islice(Generator(seed, most=1 << 10), 100))
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_request_is_of_its_family_and_within_the_limits_or_just_above_them(family: str) -> None:
+    generator = Generator(SEED)
+    for request in (generator.draw(family) for _ in range(10)):
+        assert request.family == family
+        assert request.head.endswith(b"\r\n\r\n")
+        assert len(request.head) <= HEADERS * 1.5
+        assert len(request.body) <= BODY * 1.5
+
+
+def test_all_families_are_drawn() -> None:
+    assert {request.family for request in itertools.islice(Generator(SEED, most=1 << 10), 500)} == set(FAMILIES)
