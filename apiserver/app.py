@@ -227,8 +227,8 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
 
     async def dispatching(request: Request) -> web.StreamResponse:
         info, exchange = request.info, request.exchange
-        accept, content_type = exchange.accept, exchange.content_type
-        endpoint = router.route(info, accept=accept, content_type=content_type) if info.is_resource else None
+        content_type = exchange.content_type if info.method == "PATCH" else ""
+        endpoint = router.route(info, accept=exchange.accept, content_type=content_type) if info.is_resource else None
         if endpoint is None:
             return await _document(info.path, documents, others)(request)
         await _invite_body(request)

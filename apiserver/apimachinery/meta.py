@@ -6,6 +6,7 @@ kubernetes/kubernetes `pkg/apis/core/validation/validation.go` (ValidateObjectMe
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -63,7 +64,12 @@ def is_deleting(obj: _Object) -> bool:
 
 def rfc3339(seconds: float) -> str:
     """Seconds since the epoch as `metav1.Time` writes them: UTC, whole seconds."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(seconds)))
+    return _second(int(seconds))
+
+
+@functools.lru_cache(maxsize=8)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def instant(text: str) -> float:

@@ -6,14 +6,15 @@ Knows neither kinds nor HTTP. Upstream: kubernetes/apimachinery `pkg/apis/meta/v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from apiserver.apimachinery import fieldpath, names, selectors, strconv
 from apiserver.apimachinery.errors import GroupKind, bad_request, invalid
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
-from apiserver.apimachinery.request import Query
+from apiserver.apimachinery.request import NO_QUERY, Query
 from apiserver.apimachinery.selectors import FieldSelector, LabelSelector
 
 META_GROUP = "meta.k8s.io"
@@ -109,6 +110,20 @@ class DeleteOptions:
         _refuse("DeleteOptions", errors + _dry_run_errors(self.dry_run_values))
 
 
+_Options = TypeVar("_Options")
+
+
+def _unasked(parse: Callable[[Query], _Options]) -> Callable[[Query], _Options]:
+    """What a target without a query asks for is found out once."""
+    plain = functools.cache(lambda: parse(NO_QUERY))
+
+    @functools.wraps(parse)
+    def parsed(query: Query) -> _Options:
+        return plain() if query is NO_QUERY else parse(query)
+
+    return parsed
+
+
 def parse_revision(text: str) -> int | None:
     """A resourceVersion parameter: None when empty; raises ValueError with the text of Go's strconv."""
     return strconv.parse_uint(text) if text else None
@@ -177,6 +192,7 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
     return errors
 
 
+@_unasked
 def parse_get(query: Query) -> GetOptions:
     """Raises StatusError 400."""
     if _boolean(query, "export"):
@@ -184,6 +200,7 @@ def parse_get(query: Query) -> GetOptions:
     return GetOptions(resource_version=query.text("resourceVersion"))
 
 
+@_unasked
 def parse_create(query: Query) -> CreateOptions:
     """Raises StatusError 422."""
     _refuse("CreateOptions", _write_errors(query))
@@ -194,6 +211,7 @@ def parse_create(query: Query) -> CreateOptions:
     )
 
 
+@_unasked
 def parse_update(query: Query) -> UpdateOptions:
     """Raises StatusError 422."""
     _refuse("UpdateOptions", _write_errors(query))

@@ -62,7 +62,7 @@ def dropping(features: Sequence[Feature]) -> Prepare:
 
     def prepare(context: Context, new: Object, old: Object | None) -> None:
         for feature in disabled(context.gates):
-            if old is None or not feature.used_in(old):
+            if feature.used_in(new) and (old is None or not feature.used_in(old)):
                 feature.drop_from(new)
 
     return prepare

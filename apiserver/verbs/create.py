@@ -93,7 +93,7 @@ async def _commit(
     dry_run: bool,
     allowed: Callable[[], Awaitable[None]] | None,
 ) -> bytes:
-    await lifecycle.check_create(services, call, obj)
+    large = await lifecycle.check(services, call, obj, None)
     if allowed is not None:
         await allowed()
     await step.validate(obj)
@@ -101,7 +101,7 @@ async def _commit(
     stated = _stated_version(obj)
     if stated and not dry_run:
         raise errors.raw("resourceVersion should not be set on objects to be created")
-    value = await lifecycle.encoded(call.resource.stored, obj)
+    value = await lifecycle.encoded(call.resource.stored, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     with failures.translated(call.info):
         entry = await call.store.commit(write, dry_run=dry_run)

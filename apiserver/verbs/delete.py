@@ -141,7 +141,7 @@ async def _mark(services: Services, call: Call, wanted: DeleteOptions, live: Ent
         metadata["deletionTimestamp"] = now
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
-    value = await lifecycle.encoded(call.resource.stored, new)
+    value = await lifecycle.encoded(call.resource.stored, new, large=lifecycle.is_large(new))
     if splice(value, live.revision) == live.body:
         return live
     return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

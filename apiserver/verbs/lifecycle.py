@@ -7,8 +7,8 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import orjson
 
@@ -24,8 +24,6 @@ from apiserver.schema.types import Struct
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key
-
-Result = TypeVar("Result")
 
 KEPT_BY_STATUS = (
     "deletionTimestamp",
@@ -94,9 +92,12 @@ def check_name(call: Call, obj: Object) -> None:
 
 async def dedup_owners(obj: Object, warnings: Warnings, *, after_admission: bool) -> None:
     """Repeated owner references go, with a warning."""
-    many = len(meta.metadata(obj).get("ownerReferences") or ()) > MANY_OWNERS
-    uids = await _worked(functools.partial(meta.dedup_owner_references, obj), in_thread=many)
-    if uids:
+    owners = meta.metadata(obj).get("ownerReferences")
+    if not owners:
+        return
+    dedup = meta.dedup_owner_references
+    many = len(owners) > MANY_OWNERS
+    if uids := await workers.BODIES.run_patiently(dedup, obj) if many else dedup(obj):
         text = DUPLICATE_OWNERS_LATER if after_admission else DUPLICATE_OWNERS
         warnings.add(text.format(", ".join(uids)))
 
@@ -121,35 +122,28 @@ def spec_changed(resource: Resource, new: Object, old: Object) -> bool:
     return shape is not None and not canonical.equal(shape, new.get("spec") or {}, old.get("spec") or {})
 
 
-async def check_create(services: Services, call: Call, obj: Object) -> None:
-    """Makes a new object what may be stored: system fields, the kind's own preparation, then every check.
+async def check(
+    services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None = None
+) -> bool:
+    """Makes `new` what may be stored: system fields, the kind's own preparation, then every check. Whether it is large.
 
-    Raises 422; what the kind warns of goes into the answer.
+    Of a change of `old`: of all of it, or of the part that `sub` owns. Raises 422; what the kind warns of goes into the answer.
     """
-    await _check(services, call, obj, None, sub=None)
-
-
-async def check_update(services: Services, call: Call, new: Object, old: Object, *, sub: Subresource | None) -> None:
-    """The same for a change of `old`: of all of it, or of the part that `sub` owns."""
-    await _check(services, call, new, old, sub=sub)
-
-
-async def _check(services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None) -> None:
     resource, context = call.resource.stored, _context(services, call)
+    large = is_large(new)
     judge = functools.partial(settle, context, resource, new, old, sub=sub)
-    if not await _worked(judge, in_thread=_large(new)):
+    if not (await workers.BODIES.run_patiently(judge) if large else judge()):
         raise await workers.BODIES.run_patiently(refusal, context, resource, new, old, sub=sub)
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
+    return large
 
 
-async def encoded(resource: Resource, obj: Object) -> bytes:
+async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
     """The object as it is stored."""
-    return await _worked(functools.partial(canonical.encode, resource.shape, obj), in_thread=_large(obj))
-
-
-async def _worked(work: Callable[[], Result], *, in_thread: bool) -> Result:
-    return await workers.BODIES.run_patiently(work) if in_thread else work()
+    if not large:
+        return canonical.encode(resource.shape, obj)
+    return await workers.BODIES.run_patiently(canonical.encode, resource.shape, obj)
 
 
 def _context(services: Services, call: Call) -> Context:
@@ -159,7 +153,8 @@ def _context(services: Services, call: Call) -> Context:
     return Context(gates=services.gates, namespace_labels=labels)
 
 
-def _large(new: Object) -> bool:
+def is_large(new: Object) -> bool:
+    """Whether preparing, checking and encoding it is work for a thread."""
     try:
         return len(orjson.dumps(new)) > LARGE
     except TypeError:

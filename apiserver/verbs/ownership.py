@@ -51,6 +51,8 @@ def writer(services: Services, call: Call, manager: str, *, force: bool = False)
 def _program(user_agent: str) -> str:
     """What stands before the first slash, as far as it can be printed and is not too long (upstream's prefixFromUserAgent)."""
     name = user_agent[: 4 * FIELD_MANAGER_BYTES].partition("/")[0]
+    if name.isascii() and name.isprintable():
+        return name[:FIELD_MANAGER_BYTES] or UNKNOWN
     cut = "".join(c for c in name if c.isprintable()).encode("utf-8", "replace")[:FIELD_MANAGER_BYTES]
     return cut.decode("utf-8", "ignore") or UNKNOWN
 

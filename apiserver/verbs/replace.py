@@ -79,13 +79,13 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     new = await step.mutate(new)
     await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
-    await lifecycle.check_update(services, call, new, old, sub=order.sub)
+    large = await lifecycle.check(services, call, new, old, sub=order.sub)
     await step.validate(new)
     if _finished(new, old):
-        return await _remove(call, order, live, await lifecycle.encoded(resource, new))
+        return await _remove(call, order, live, await lifecycle.encoded(resource, new, large=large))
     if await _unchanged(resource, new, old, size=len(live.body)):
         return Outcome((await call.store.confirm(live)).body)
-    value = await lifecycle.encoded(resource, new)
+    value = await lifecycle.encoded(resource, new, large=large)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
     return Outcome((await call.store.commit(write, dry_run=order.options.dry_run)).body)
 
