@@ -70,6 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.nodeid
         for item in items
         if isinstance(item, pytest.Function)
+        and item.nodeid.startswith("tests/e2e/")
         and {"bed", "cluster"} & set(item.fixturenames)
         and group(item.nodeid) != CLUSTER
     ]
