@@ -1,6 +1,6 @@
 """Invariants 3, 5, 6, 8, 9, 10 and 12 of tests/promises/README.md on the index and the hub alone, under every order of events that
-Hypothesis finds: writes, fences, lost writes, restarts, compactions, and clients that come, pull, join, stall and leave while the pump hands
-out one event to one watcher at a time.
+Hypothesis finds: writes, fences, lost writes, restarts, compactions, and clients that come, pull, join, stall and leave while the
+pump hands out one event to one watcher at a time.
 """
 
 from __future__ import annotations
