@@ -221,13 +221,19 @@ def test_the_parser_in_c_is_there() -> None:
     connections.check_parser()
 
 
-async def test_the_rest_of_a_body_that_nobody_reads_may_be_malformed_without_a_word(
+async def test_a_body_that_is_malformed_in_the_middle_ends_the_connection_without_a_word(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    head = f"POST /x HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n".encode()
-    connection = connect(ok)
-    connection.feed(head + b"5\r\nhello\r\n")
-    await connection.answer()
-    connection.feed(b"no size\r\n")
+    async def reading(request: Request) -> web.StreamResponse:
+        with pytest.raises(web.RequestPayloadError):
+            await request.read()
+        return web.Response(status=400)
+
+    connection = Connection(reading)
+    connection.feed(f"POST /x HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".encode())
+    while connection.transport.sent == b"" and not connection.closed:
+        connection.feed(b"no size\r\n")
+        await asyncio.sleep(0)
     await connection.end()
+    assert connection.transport.sent.startswith(b"HTTP/1.1 400 ")
     assert not caplog.records
