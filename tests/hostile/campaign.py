@@ -141,7 +141,9 @@ class Lane:
 
     async def send(self, request: Hostile) -> list[Answer]:
         """The answers to it, of which there is one unless it is several requests. Raises TimeoutError when nothing comes for too long."""
-        if request.slowly:
+        if request.slowly or request.answers > 1:
+            # On a connection that has carried a large body, aiohttp leaves a pipeline unread that is longer than its queue: it harms nobody
+            # but its client, who would have to be waited for here.
             await self.close()
         try:
             reader, writer = await self._connected(slowly=request.slowly)
@@ -151,7 +153,9 @@ class Lane:
                     return await _slow_answer(reader)
                 return await self._answers(reader, request)
             finally:
-                sending.cancel()
+                if not sending.done():  # the rest of it would be taken for the beginning of the next one
+                    sending.cancel()
+                    await self.close()
                 await asyncio.gather(sending, return_exceptions=True)
         finally:
             if request.slowly or request.streams or request.leaves:
@@ -206,11 +210,15 @@ async def _send(writer: asyncio.StreamWriter, request: Hostile) -> None:
 
 async def _slow_answer(reader: asyncio.StreamReader) -> list[Answer]:
     """A part of it, in small pieces."""
-    parts = []
+    async with asyncio.timeout(ANSWER_SECONDS):
+        parts = [await reader.read(SLOW_BYTES)]
     for _ in range(SLOW_PIECES):
-        async with asyncio.timeout(ANSWER_SECONDS):
-            parts.append(await reader.read(SLOW_BYTES))
-        if not parts[-1] or len(parts[-1]) < SLOW_BYTES // 4:
+        try:
+            async with asyncio.timeout(STREAM_SECONDS):
+                parts.append(await reader.read(SLOW_BYTES))
+        except TimeoutError:
+            break
+        if not parts[-1]:
             break
         await asyncio.sleep(SLOW_SECONDS)
     whole = b"".join(parts)
