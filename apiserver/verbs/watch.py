@@ -279,7 +279,8 @@ class Sink:
             meant = self._meant(event)
             if meant is None:
                 return True
-            chunk = self.encoder.chunk(event, *meant)
+            event_type, entry = meant
+            chunk = self.encoder.chunk(event, event_type, entry)
         except (NoFrame, NotMade):
             return False
         sent = len(chunk) <= BATCH_BYTES and self.stream.push(chunk)

@@ -279,7 +279,7 @@ class _Outlet:
         self._transport.write(data)
 
     def push(self, data: bytes) -> bool:
-        """False, and nothing written, when the client is too far behind or gone. Runs once per event and watcher."""
+        """False, and nothing written, when the client is too far behind or gone."""
         transport = self._transport
         if transport.is_closing() or transport.get_write_buffer_size() >= BACKLOG:
             return False
@@ -331,15 +331,13 @@ class WatchStream:
 
     async def send(self, chunk: bytes) -> None:
         """A ready-made chunk. Raises ConnectionResetError when the client is gone or stalled."""
-        self._outlet.write(self._framed(chunk))
+        self._outlet.write(chunk if self._outlet.chunked else _unchunked(chunk))
         await self._outlet.settle()
 
     def push(self, chunk: bytes) -> bool:
-        """A ready-made chunk; False when the client is too far behind, or gone."""
-        return self._outlet.push(self._framed(chunk))
-
-    def _framed(self, chunk: bytes) -> bytes:
-        return chunk if self._outlet.chunked else _unchunked(chunk)
+        """A ready-made chunk; False when the client is too far behind, or gone. Runs once per event and watcher."""
+        outlet = self._outlet
+        return outlet.push(chunk if outlet.chunked else _unchunked(chunk))
 
     async def finish(self) -> web.StreamResponse:
         """The clean end. A client that is gone does not mind."""
