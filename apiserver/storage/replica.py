@@ -141,7 +141,7 @@ class Replica:
         logger.error("unreadable object", extra=about)
         self.meter.unreadable.inc()
         self.holds_unreadable = True
-        return Unreadable(key, revision, self._no_fields)
+        return Unreadable.named(key, revision, self._no_fields)
 
     async def caught_up(self, revision: Revision) -> None:
         if self.filled and self.applied >= revision:

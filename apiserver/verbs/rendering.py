@@ -80,7 +80,7 @@ def remains(entry: Entry) -> tuple[Entry, Object]:
             return entry, obj
     except (Corrupt, LookupError, TypeError):
         pass
-    stand_in = entry if not entry.readable else Unreadable(entry.key, entry.revision, entry.fields)
+    stand_in = entry if not entry.readable else Unreadable.named(entry.key, entry.revision, entry.fields)
     return stand_in, canonical.decode(stand_in.body)
 
 

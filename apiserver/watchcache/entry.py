@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import NewType
+from typing import ClassVar, NewType
+
+import msgspec
 
 from apiserver.watchcache.encodings import Encodings
 
@@ -38,27 +40,24 @@ def splice(value: bytes, revision: int) -> bytes:
     return value[:at] + member + value[at:]
 
 
-class Entry:
+class Entry(msgspec.Struct, gc=False, eq=False):
     """An object at a revision.
 
     `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed.
     `fields` holds the values of the resource's indexed fields in its own order. `encodings` remembers how it looks in
     other forms, filled by whoever needed one first; it is None until then.
+
+    No entry is part of a cycle, so the garbage collector does not look at them: with 100,000 it would hold the loop for 20 ms.
     """
 
-    __slots__ = ("body", "encodings", "fields", "key", "labels", "revision")
+    key: Key
+    revision: Revision
+    body: bytes
+    labels: Mapping[str, str]
+    fields: tuple[str, ...]
+    encodings: Encodings | None = None
 
-    readable = True
-
-    def __init__(  # noqa: PLR0917 - built for every entry of the log; keywords would cost a third
-        self, key: Key, revision: Revision, body: bytes, labels: Mapping[str, str], fields: tuple[str, ...]
-    ) -> None:
-        self.key = key
-        self.revision = revision
-        self.body = body
-        self.labels = labels
-        self.fields = fields
-        self.encodings: Encodings | None = None
+    readable: ClassVar[bool] = True
 
     @property
     def namespace(self) -> str:
@@ -77,24 +76,23 @@ class Entry:
         return Entry(self.key, revision, self.body.replace(old, new, 1), self.labels, self.fields)
 
 
-class Unreadable(Entry):
+class Unreadable(Entry, gc=False, eq=False):
     """Stands for a stored value that is no object of its kind, whatever made it so: its key and revision are all that is known of it.
 
     `body` holds just these, so whatever shows entries can show it. It is in no list and no watch; it can be deleted.
     """
 
-    __slots__ = ()
+    readable: ClassVar[bool] = False
 
-    readable = False
-
-    def __init__(self, key: Key, revision: Revision, fields: tuple[str, ...]) -> None:
+    @classmethod
+    def named(cls, key: Key, revision: Revision, fields: tuple[str, ...]) -> Unreadable:
         namespace, _, name = key.rpartition("/")
         placed = f'"name":{json.dumps(name)},' + (f'"namespace":{json.dumps(namespace)},' if namespace else "")
         value = f'{{"metadata":{{{placed}"uid":""}}}}'.encode()
-        super().__init__(key, revision, splice(value, revision), NO_LABELS, fields)
+        return cls(key, revision, splice(value, revision), NO_LABELS, fields)
 
     def at(self, revision: Revision) -> Entry:
-        return Unreadable(self.key, revision, self.fields)
+        return Unreadable.named(self.key, revision, self.fields)
 
 
 def is_whole(value: bytes) -> bool:
@@ -115,17 +113,14 @@ class EventType(IntEnum):
     DELETED = 2
 
 
-class Event:
+class Event(msgspec.Struct, gc=False, eq=False):
     """One change. For DELETED `entry` is the last state at the deletion's revision; `previous` is the state before (None on CREATED).
 
-    `encodings` remembers watch frames, so that one serves all watchers.
+    `encodings` remembers watch frames, so that one serves all watchers. Like entries, events are in no cycle.
     """
 
-    __slots__ = ("encodings", "entry", "previous", "revision", "type")
-
-    def __init__(self, revision: Revision, type_: EventType, entry: Entry, previous: Entry | None) -> None:
-        self.revision = revision
-        self.type = type_
-        self.entry = entry
-        self.previous = previous
-        self.encodings: Encodings | None = None
+    revision: Revision
+    type: EventType
+    entry: Entry
+    previous: Entry | None
+    encodings: Encodings | None = None

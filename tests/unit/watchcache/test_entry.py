@@ -1,0 +1,28 @@
+"""What memory consists of."""
+
+from __future__ import annotations
+
+import gc
+
+from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, Unreadable
+
+
+def test_the_garbage_collector_has_nothing_to_do_with_entries_and_events() -> None:
+    entry = Entry(Key("a"), Revision(1), b"{}", {"app": "x"}, ("node-1",))
+    unreadable = Unreadable.named(Key("ns/b"), Revision(2), ("",))
+    event = Event(Revision(3), EventType.UPDATED, entry, None)
+    assert not any(map(gc.is_tracked, (entry, unreadable, event, entry.labels)))
+
+
+def test_two_entries_are_the_same_only_if_they_are_one() -> None:
+    one, other = (Entry(Key("a"), Revision(1), b"{}", NO_LABELS, ()) for _ in range(2))
+    assert one != other
+    assert len({one, other}) == 2
+
+
+def test_an_unreadable_value_has_its_name_and_version_and_nothing_else() -> None:
+    entry = Unreadable.named(Key("ns/b"), Revision(70000), ("",))
+    assert entry.body == b'{"metadata":{"name":"b","namespace":"ns","uid":"","resourceVersion":"70000"}}'
+    assert not entry.readable
+    assert entry.at(Revision(70001)).body.endswith(b'"resourceVersion":"70001"}}')
+    assert not entry.at(Revision(70001)).readable
