@@ -7,7 +7,6 @@ is fed compares that with what it was fed last (`Follower.feed`).
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -112,9 +111,7 @@ class Tail:
                 if not await self._read(wire):
                     await idle()
         except (redis_errors.RedisError, OSError) as error:
-            raise Disconnected(f"the log's connection broke: {pipeline.refusal(error)}") from None
-        except TimeoutError:
-            raise Disconnected("the log's connection is silent") from None
+            raise Disconnected(f"the log's connection broke: {pipeline.text(error)}") from None
         finally:
             await pipeline.disconnect(wire)
 
@@ -139,6 +136,13 @@ class Tail:
         return bool(reply)
 
     async def _ask(self, wire: AbstractConnection, command: bytes, *, seconds: float) -> Any:
-        async with asyncio.timeout(seconds):
-            await wire.send_packed_command([command], check_health=False)
-            return await wire.read_response(disable_decoding=True, timeout=math.inf, disconnect_on_error=False)
+        loop = asyncio.get_running_loop()
+        await wire.send_packed_command([command], check_health=False)
+        while True:
+            until = loop.time() + seconds
+            try:
+                async with asyncio.timeout_at(until):
+                    return await wire.read_response(disable_decoding=True, disconnect_on_error=False)
+            except TimeoutError:
+                if loop.time() - until <= pipeline.STALLED_SECONDS:
+                    raise Disconnected(f"the log's connection has not answered for {seconds:g} s") from None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,6 +22,9 @@ from apiserver.storage.options import StoreOptions
 from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)
+
+STALLED_SECONDS = 1.0
+"""A timer that rings so much too late says that this process stood still: the answer may have come, and wait to be read."""
 
 
 class Rejected(Unavailable):
@@ -89,7 +91,7 @@ async def connect(wire: AbstractConnection, *, seconds: float) -> None:
         raise Rejected(f"no connection to the store within {seconds:g} s") from None
     except (redis_errors.RedisError, OSError) as error:
         await disconnect(wire)
-        raise Rejected(f"no connection to the store: {_text(error)}") from None
+        raise Rejected(f"no connection to the store: {text(error)}") from None
     except asyncio.CancelledError:
         await disconnect(wire)
         raise
@@ -102,16 +104,16 @@ async def disconnect(wire: AbstractConnection) -> None:
         pass
 
 
-def _text(error: Exception) -> str:
-    """What the server said, in full: redis-py takes the first word of errors that it knows away."""
+def text(error: Exception) -> str:
+    """What the server said, in full: redis-py takes the first word of errors that it knows away. Never empty."""
     code = getattr(error, "status_code", None)
-    return f"{code} {error}" if code else str(error)
+    return f"{code} {error}" if code else str(error) or type(error).__name__
 
 
 def refusal(error: Exception) -> StorageError:
     """What an error reply means."""
-    text = _text(error)
-    return Rejected(text) if text.startswith(_NOT_EXECUTED) else Failed(text)
+    said = text(error)
+    return Rejected(said) if said.startswith(_NOT_EXECUTED) else Failed(said)
 
 
 Answered = Callable[[Any], None]
@@ -213,7 +215,7 @@ class Connection:
             try:
                 await self._wire.send_packed_command(out, check_health=False)
             except (redis_errors.RedisError, OSError) as error:
-                self._break(f"the connection to the store broke: {_text(error)}")
+                self._break(f"the connection to the store broke: {text(error)}")
                 return
 
     async def _read(self) -> None:
@@ -221,11 +223,11 @@ class Connection:
         while True:
             reply: Any
             try:
-                reply = await read(disable_decoding=True, timeout=math.inf, disconnect_on_error=False)
+                reply = await read(disable_decoding=True, disconnect_on_error=False)
             except redis_errors.ResponseError as error:
                 reply = refusal(error)
             except (redis_errors.RedisError, OSError) as error:
-                self._break(f"the connection to the store broke: {_text(error)}")
+                self._break(f"the connection to the store broke: {text(error)}")
                 return
             try:
                 self._owed.popleft()[1](reply)

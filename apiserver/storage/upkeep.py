@@ -16,7 +16,7 @@ from apiserver.storage.errors import Initializing
 from apiserver.storage.functions import Foreign, Lost
 from apiserver.storage.lineage import Link, Session
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.pipeline import Disconnected, Rejected
+from apiserver.storage.pipeline import STALLED_SECONDS, Disconnected, Rejected
 from apiserver.storage.preflight import MEMORY_HEADROOM
 from apiserver.storage.replica import Replica
 from apiserver.watchcache import keys
@@ -26,7 +26,6 @@ from apiserver.watchcache.errors import Compacted, Future
 logger = logging.getLogger(__name__)
 
 GUARD_SECONDS = 0.25
-STALLED_SECONDS = 1.0
 CARE_SECONDS = 1.0
 EMERGENCY_SECONDS = 30.0
 """When the server's memory is almost full, this much history stays."""
@@ -73,7 +72,7 @@ class Upkeep:
             await asyncio.sleep(GUARD_SECONDS)
             now = self._clock()
             if now - before > STALLED_SECONDS:
-                continue  # it was this process that stood still: the answers may have come and wait to be read
+                continue
             for connection in session.connections:
                 since = connection.owes_since()
                 if since is not None and now - since > self._options.reply_seconds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import errno
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -622,6 +623,21 @@ async def test_a_broken_connection_leaves_what_was_sent_in_doubt(shared_server: 
     with pytest.raises(Rejected):
         await connection.call(pack("PING"))
     await connection.close()
+
+
+async def test_a_connection_whose_other_end_is_gone_without_a_word_is_broken(shared_server: Server) -> None:
+    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    sent = connection.call(pack("BLPOP", "nothing comes here", 0))
+    await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
+    # What the kernel says when nobody confirms what it sent.
+    connection._wire._reader.set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+    with pytest.raises(Disconnected, match="Timeout reading from"):
+        await sent
+    await connection.close()
+
+
+async def test_an_error_without_words_is_told_by_its_name() -> None:
+    assert pipeline.text(ConnectionResetError()) == "ConnectionResetError"
 
 
 async def test_what_was_not_sent_yet_was_certainly_not_executed(shared_server: Server) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from unittest import mock
+
 import pytest
 
+from apiserver import metrics
 from apiserver.storage import log
 from apiserver.watchcache import keys
+from tests.fixtures.proxy import Passage, Proxy
+from tests.fixtures.valkey import Open, Server, eventually, install
 
 
 def entry(*fields: bytes, id_: bytes = b"7-3") -> log.RawEntry:
@@ -54,3 +61,36 @@ def test_a_fence_has_no_value() -> None:
 def test_what_is_no_entry_of_ours_is_malformed(fields: tuple[bytes, ...]) -> None:
     with pytest.raises(log.Malformed):
         log.decode(entry(*fields))
+
+
+def waits_for_entries(server: Server) -> bool:
+    clients = server("CLIENT", "LIST").splitlines()
+    return any(b"name=sluice-tail" in client and b"flags=b" in client for client in clients)
+
+
+async def test_an_answer_that_came_while_this_process_stood_still_is_read(
+    own_server: Server, resource: str, opening: Open
+) -> None:
+    await install(own_server, resource)
+    store = (await opening(own_server, resource))[resource]
+    reconnects = metrics.TAIL_RECONNECTS.labels(metrics.resource_label(resource))
+    before = reconnects.value
+    await eventually(lambda: waits_for_entries(own_server))
+    while waits_for_entries(own_server):
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still while the answer comes
+    with mock.patch.object(asyncio.get_running_loop(), "time", lambda: time.monotonic() + 1000):
+        await eventually(lambda: waits_for_entries(own_server))
+        assert (reconnects.value, store.store_state()) == (before, None)
+
+
+async def test_a_log_that_does_not_answer_is_told_with_how_long_it_was_waited_for(
+    proxy: Proxy, shared_server: Server, resource: str, opening: Open
+) -> None:
+    await install(shared_server, resource)
+    store = (await opening(proxy.url, resource, reply_seconds=0.2))[resource]
+
+    async def swallow(passage: Passage, piece: bytes) -> bool:
+        return passage.name != "sluice-tail"
+
+    proxy.replies = swallow
+    await eventually(lambda: "the log's connection has not answered for 0.2 s" in (store.store_state() or ""))
