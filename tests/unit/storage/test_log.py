@@ -63,6 +63,10 @@ def test_what_is_no_entry_of_ours_is_malformed(fields: tuple[bytes, ...]) -> Non
         log.decode(entry(*fields))
 
 
+def later() -> float:
+    return time.monotonic() + 1000
+
+
 def waits_for_entries(server: Server) -> bool:
     clients = server("CLIENT", "LIST").splitlines()
     return any(b"name=sluice-tail" in client and b"flags=b" in client for client in clients)
@@ -78,7 +82,7 @@ async def test_an_answer_that_came_while_this_process_stood_still_is_read(
     await eventually(lambda: waits_for_entries(own_server))
     while waits_for_entries(own_server):
         time.sleep(0.01)  # noqa: ASYNC251 - the loop stands still while the answer comes
-    with mock.patch.object(asyncio.get_running_loop(), "time", lambda: time.monotonic() + 1000):
+    with mock.patch.object(asyncio.get_running_loop(), "time", later):
         await eventually(lambda: waits_for_entries(own_server))
         assert (reconnects.value, store.store_state()) == (before, None)
 
