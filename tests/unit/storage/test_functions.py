@@ -629,8 +629,10 @@ async def test_a_connection_whose_other_end_is_gone_without_a_word_is_broken(sha
     connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
     sent = connection.call(pack("BLPOP", "nothing comes here", 0))
     await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
+    reader = connection._wire._reader
+    assert reader is not None
     # What the kernel says when nobody confirms what it sent.
-    connection._wire._reader.set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+    reader.set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
     with pytest.raises(Disconnected, match="Timeout reading from"):
         await sent
     await connection.close()
