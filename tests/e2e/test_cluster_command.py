@@ -15,10 +15,7 @@ from tests.e2e import objects
 from tests.e2e.controlplane import kubectl
 from tests.e2e.controlplane.plane import until
 
-pytestmark = [
-    pytest.mark.timeout(180),
-    pytest.mark.skipif(not pathlib.Path("/proc/self").exists(), reason="looks for processes in /proc"),
-]
+pytestmark = pytest.mark.skipif(not pathlib.Path("/proc/self").exists(), reason="looks for processes in /proc")
 
 
 def running(folder: pathlib.Path) -> list[str]:

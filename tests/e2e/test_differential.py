@@ -23,7 +23,6 @@ def quiet_bed(our_own: None, corpus: pathlib.Path, tmp_path_factory: pytest.Temp
         yield bed
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", ways.WAYS.values(), ids=ways.WAYS)
 def test_the_recorded_answers_of_a_real_server_agree(quiet_bed: Bed, corpus: pathlib.Path, way: ways.Way) -> None:
     verdict = ways.verdict(way, quiet_bed, corpus)

@@ -18,8 +18,6 @@ from tests.e2e.controlplane.plane import until
 CLASSES = f"{objects.V1}/deviceclasses"
 AVAILABLE_SECONDS = 5.0
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def frail(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:

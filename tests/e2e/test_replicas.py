@@ -23,8 +23,6 @@ INFORMERS = 20
 WRITES_PER_SECOND = 50.0
 WRITERS = 5
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def pair(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:

@@ -26,7 +26,7 @@ from tests.fixtures.server import Reply
 
 GROUP = "resource.sluice.dev"
 V1 = f"/apis/{GROUP}/v1"
-SECONDS = 60.0
+SECONDS = 120.0
 HAND_OVER = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)

@@ -11,7 +11,6 @@ from tests.e2e import objects
 from tests.e2e.controlplane.bed import DRA_GROUP, Bed
 from tests.e2e.controlplane.plane import until
 
-pytestmark = pytest.mark.timeout(180)
 SLICES = f"/apis/{DRA_GROUP}/v1/resourceslices"
 
 

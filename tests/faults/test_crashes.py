@@ -122,7 +122,6 @@ def strike(server: DevServer, victim: str) -> None:
     server.start()
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("victim", ["server", "store"])
 def test_kill_nine_during_a_thousand_creates_loses_and_doubles_nothing(tmp_path: pathlib.Path, victim: str) -> None:
     with DevServer(tmp_path / "data", "--no-samples") as server:

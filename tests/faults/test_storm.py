@@ -10,8 +10,6 @@ import signal
 import ssl
 from collections.abc import Callable
 
-import pytest
-
 from apiserver.storage import administration
 from apiserver.storage.embedded import Embedded
 from apiserver.storage.options import StoreOptions
@@ -112,7 +110,6 @@ class Storm:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-@pytest.mark.timeout(180)
 async def test_a_storm_of_returning_watchers_does_not_delay_a_start_and_every_watch_resumes(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -50,7 +50,6 @@ def _import_each(names: list[str], bytecode: pathlib.Path) -> str:
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, env=environment).stderr
 
 
-@pytest.mark.timeout(180)
 def test_every_module_imports_alone_and_without_warnings(tmp_path: pathlib.Path) -> None:
     names = [_name(file) for file in FILES]
     workers = os.cpu_count() or 1

@@ -18,7 +18,7 @@ from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.plane import until
 
 KIND = pathlib.Path(__file__).resolve().parents[1] / "e2e" / "kind"
-SECONDS = 60.0
+SECONDS = 120.0
 
 RECORD = 'printf "%s %s\\n" "$(basename "$0")" "$*" >>"$RECORD"\n'
 STAND_INS = {

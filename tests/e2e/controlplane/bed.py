@@ -32,7 +32,7 @@ PROJECT = pathlib.Path(__file__).resolve().parents[3]
 MANIFESTS = PROJECT / "manifests"
 NAMESPACE, SERVICE = "sluice-system", "sluice"
 OWN_GROUP, DRA_GROUP = "resource.sluice.dev", "resource.k8s.io"
-SECONDS = 60.0
+SECONDS = 120.0
 HAND_OVER = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -168,6 +168,7 @@ class Bed:
                 replica.start()
             self.register()
             until(self.is_discovered, f"{self.group} is discovered", seconds=SECONDS)
+            self.plane.start_clients()
         except BaseException:
             self.stop()
             raise

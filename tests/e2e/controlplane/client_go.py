@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.e2e.controlplane import binaries
 from tests.fixtures.processes import start
 
-SECONDS = 60.0
+SECONDS = 120.0
 
 Line = dict[str, Any]
 

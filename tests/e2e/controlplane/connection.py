@@ -14,7 +14,7 @@ import yaml
 from tests.fixtures import kubeconfig as kubeconfig_of
 from tests.fixtures.server import Reply
 
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 class Connection:

@@ -8,7 +8,7 @@ import subprocess
 
 from tests.e2e.controlplane import binaries
 
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 def run(

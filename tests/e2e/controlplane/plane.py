@@ -14,13 +14,14 @@ from tests.e2e.controlplane import binaries, pki
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.processes import Process, free_port
 
-READY_SECONDS = 90.0
+READY_SECONDS = 120.0
 MASTERS = "system:masters"
 
 
 class ControlPlane:
     """One cluster without nodes. `flags` are added to kube-apiserver's, and win over ours where they name the same. `durable`: what was
-    written survives a crash of the machine, which tests do not need and which costs time."""
+    written survives a crash of the machine, which tests do not need and which costs time. `controllers` and `scheduler` say what
+    `start_clients` starts."""
 
     def __init__(
         self,
@@ -76,10 +77,6 @@ class ControlPlane:
         try:
             self.start_etcd()
             self.start_apiserver(ready=ready)
-            if self.controllers:
-                self._start("kube-controller-manager", self._controller_manager())
-            if self.scheduler:
-                self._start("kube-scheduler", self._kube_scheduler())
         except BaseException:
             self.stop()
             raise
@@ -92,6 +89,13 @@ class ControlPlane:
         process = self._start("kube-apiserver", self._apiserver())
         path = "/readyz" if ready else "/livez"
         process.until(lambda: self._answers(path), f"{path} is 200", seconds=READY_SECONDS)
+
+    def start_clients(self) -> None:
+        """Controllers and scheduler. They look for kinds now, and then every 30 s: what they should know must be discovered before."""
+        if self.controllers:
+            self._start("kube-controller-manager", self._controller_manager())
+        if self.scheduler:
+            self._start("kube-scheduler", self._kube_scheduler())
 
     def stop_apiserver(self) -> None:
         self.processes.pop("kube-apiserver").stop()

@@ -19,7 +19,7 @@ TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 MARKER = "k8s.io/initial-events-end"
-SECONDS = 50.0
+SECONDS = 120.0
 """How long a test waits for something on a loaded machine before it gives up."""
 
 Object = dict[str, Any]

@@ -28,7 +28,7 @@ from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, s
 from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.hub import Wake, Watcher
 from apiserver.watchcache.scope import Scope
-from tests.fixtures.valkey import Server, eventually, index_func, install, value
+from tests.fixtures.valkey import PATIENT, Server, eventually, index_func, install, value
 
 T = TypeVar("T")
 KEYS = ("a/x", "a/y", "ab/x", "b/x", "c")
@@ -167,7 +167,7 @@ class StoreOnValkey(RuleBasedStateMachine):
         return self.runner.run(story)
 
     async def opened(self) -> Stores:
-        options = StoreOptions(url=self.server.url, reply_seconds=10)
+        options = StoreOptions(url=self.server.url, **PATIENT)
         stores = await open_stores(options, {self.resource: index_func})
         await stores.ready()
         return stores
