@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from apiserver.storage.options import StoreOptions
 from apiserver.storage.store import Write, open_stores
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.server import DevServer, dev_server
+from tests.fixtures.valkey import patient
 
 GROUP = "resource.sluice.dev"
 CLASSES = f"/apis/{GROUP}/v1/deviceclasses"
@@ -55,7 +55,7 @@ def put(server: DevServer, name: str, value: bytes, *, expected: int = 0) -> Non
         assert found
         url = f"unix://{folder / 'valkey.sock'}?password={found.group(1)}"
         resource = f"{GROUP}/deviceclasses"
-        stores = await open_stores(StoreOptions(url=url), {resource: lambda _: ({}, ())})
+        stores = await open_stores(patient(url), {resource: lambda _: ({}, ())})
         try:
             await stores.ready()
             await stores[resource].commit(Write(Key(name), value, Revision(expected), ""), dry_run=False)

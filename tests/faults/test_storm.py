@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from apiserver.storage import administration
 from apiserver.storage.embedded import Embedded
-from apiserver.storage.options import StoreOptions
 from apiserver.storage.store import Write, open_stores
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.server import DevServer
+from tests.fixtures.valkey import patient
 
 RESOURCE = "resource.sluice.dev/resourceslices"
 PATH = "/apis/resource.sluice.dev/v1/resourceslices"
@@ -36,9 +36,9 @@ def slice_value(name: str) -> bytes:
 async def fill(folder: pathlib.Path) -> Revision:
     """A store with many slices; the version of the last."""
     embedded = Embedded(folder)
-    options = StoreOptions(url=await embedded.start())
+    options = patient(await embedded.start())
     try:
-        await administration.init(StoreOptions(url=embedded.admin_url), KINDS)
+        await administration.init(patient(embedded.admin_url), KINDS)
         embedded.mark_initialised(KINDS)
         stores = await open_stores(options, {RESOURCE: lambda _: ({}, ("", ""))})
         await stores.ready()

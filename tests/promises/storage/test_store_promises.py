@@ -22,13 +22,13 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from apiserver.storage import log
 from apiserver.storage.errors import KeyExists, Moved
 from apiserver.storage.functions import Commands
-from apiserver.storage.store import Store, StoreOptions, Stores, Write, open_stores
+from apiserver.storage.store import Store, Stores, Write, open_stores
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, splice
 from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.hub import Wake, Watcher
 from apiserver.watchcache.scope import Scope
-from tests.fixtures.valkey import PATIENT, Server, eventually, index_func, install, value
+from tests.fixtures.valkey import Server, eventually, index_func, install, patient, value
 
 T = TypeVar("T")
 KEYS = ("a/x", "a/y", "ab/x", "b/x", "c")
@@ -167,7 +167,7 @@ class StoreOnValkey(RuleBasedStateMachine):
         return self.runner.run(story)
 
     async def opened(self) -> Stores:
-        options = StoreOptions(url=self.server.url, **PATIENT)
+        options = patient(self.server.url)
         stores = await open_stores(options, {self.resource: index_func})
         await stores.ready()
         return stores

@@ -13,11 +13,10 @@ from apiserver.storage import bootstrap, functions, log
 from apiserver.storage.bootstrap import Filled, fill
 from apiserver.storage.functions import Commands, Lost
 from apiserver.storage.functions import Mutation as Write
-from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, EventType, Key, Revision, splice
-from tests.fixtures.valkey import Server, index_func, install, value
+from tests.fixtures.valkey import Server, index_func, install, patient, value
 
 LATE = b"99999999999999"
 UID = b"0a1b2c3d-1111-4222-8333-444455556666"
@@ -66,7 +65,7 @@ class Source:
 @pytest_asyncio.fixture
 async def source(shared_server: Server, resource: str) -> AsyncIterator[Source]:
     await install(shared_server, resource)
-    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    connection = await Connection.open(patient(shared_server.url), "test")
     made = Source(shared_server, connection, resource)
     made.epoch = b"%d" % functions.head(await connection.call(made.commands.head)).epoch
     yield made

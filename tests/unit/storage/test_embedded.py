@@ -17,9 +17,8 @@ import uvloop
 
 from apiserver.storage import embedded
 from apiserver.storage.embedded import Embedded, EmbeddedError
-from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected, pack
-from tests.fixtures.valkey import eventually
+from tests.fixtures.valkey import eventually, patient
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ async def running(folder: Path) -> AsyncIterator[Embedded]:
 
 
 async def ask(url: str, *words: str) -> object:
-    connection = await Connection.open(StoreOptions(url=url), "test")
+    connection = await Connection.open(patient(url), "test")
     try:
         return await connection.call(pack(*words))
     finally:

@@ -18,12 +18,11 @@ from apiserver.serving import pki
 from apiserver.storage import administration, functions, log, pipeline
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Lost, Mutation
-from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Disconnected, Failed, Rejected, pack
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.proxy import Proxy
-from tests.fixtures.valkey import Server, eventually, forget, install
+from tests.fixtures.valkey import Server, eventually, forget, install, patient
 
 LATE = b"99999999999999"
 
@@ -72,7 +71,7 @@ class Library:
 
 @pytest_asyncio.fixture
 async def connection(shared_server: Server) -> AsyncIterator[Connection]:
-    opened = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    opened = await Connection.open(patient(shared_server.url), "test")
     yield opened
     await opened.close()
 
@@ -307,8 +306,8 @@ async def test_two_databases_of_one_process_do_not_mix_up_their_logs(
     library: Library, shared_server: Server, resource: str
 ) -> None:
     url = f"{shared_server.url}&db=5"
-    await administration.init(StoreOptions(url=url), [resource])
-    other = await Connection.open(StoreOptions(url=url), "test")
+    await administration.init(patient(url), [resource])
+    other = await Connection.open(patient(url), "test")
     beside = Library(other, resource)
     await beside.begin()
     for at in range(3):
@@ -536,7 +535,7 @@ async def test_an_answer_of_a_resource_that_is_not_there_raises_lost(connection:
 
 async def test_a_full_server_refuses_puts_and_takes_deletions(own_server: Server, resource: str) -> None:
     await install(own_server, resource)
-    connection = await Connection.open(StoreOptions(url=own_server.url), "test")
+    connection = await Connection.open(patient(own_server.url), "test")
     library = Library(connection, resource)
     await library.begin()
     _, first = await library.put("a", b"one")
@@ -611,7 +610,7 @@ async def test_any_other_error_says_nothing_about_the_execution() -> None:
 
 
 async def test_a_broken_connection_leaves_what_was_sent_in_doubt(shared_server: Server) -> None:
-    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    connection = await Connection.open(patient(shared_server.url), "test")
     sent = connection.call(pack("BLPOP", "nothing comes here", 0))
     await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
     unsent = connection.call(pack("PING"))
@@ -626,7 +625,7 @@ async def test_a_broken_connection_leaves_what_was_sent_in_doubt(shared_server: 
 
 
 async def test_a_connection_whose_other_end_is_gone_without_a_word_is_broken(shared_server: Server) -> None:
-    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    connection = await Connection.open(patient(shared_server.url), "test")
     sent = connection.call(pack("BLPOP", "nothing comes here", 0))
     await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
     reader = connection._wire._reader
@@ -643,7 +642,7 @@ async def test_an_error_without_words_is_told_by_its_name() -> None:
 
 
 async def test_what_was_not_sent_yet_was_certainly_not_executed(shared_server: Server) -> None:
-    connection = await Connection.open(StoreOptions(url=shared_server.url), "test")
+    connection = await Connection.open(patient(shared_server.url), "test")
     unsent = connection.call(pack("SET", "never", "1"))
     await connection.close()
     with pytest.raises(Rejected):
@@ -653,17 +652,17 @@ async def test_what_was_not_sent_yet_was_certainly_not_executed(shared_server: S
 
 async def test_a_server_that_is_not_there_is_rejected_at_once(tmp_path: Any) -> None:
     with pytest.raises(Rejected, match="no connection"):
-        await Connection.open(StoreOptions(url=f"unix://{tmp_path}/nobody"), "test")
+        await Connection.open(patient(f"unix://{tmp_path}/nobody"), "test")
 
 
 async def test_a_wrong_password_is_rejected(shared_server: Server) -> None:
     with pytest.raises(Rejected, match="password"):
-        await Connection.open(StoreOptions(url=shared_server.url, password="wrong"), "test")
+        await Connection.open(patient(shared_server.url, password="wrong"), "test")
 
 
 async def test_a_password_beside_the_url_counts_more_than_the_one_in_it(shared_server: Server) -> None:
     url = f"unix://{shared_server.socket}?password=wrong"
-    connection = await Connection.open(StoreOptions(url=url, password="for tests"), "test")
+    connection = await Connection.open(patient(url, password="for tests"), "test")
     assert await connection.call(pack("PING")) == b"PONG"
     await connection.close()
 
@@ -679,16 +678,16 @@ async def test_a_server_behind_tls_is_believed_when_its_authority_is_known(
     authority.write_bytes(kit.ca_pem)
     proxy = Proxy(shared_server.socket, context=context)
     await proxy.start()
-    connection = await Connection.open(StoreOptions(url=f"{proxy.url}?ssl_ca_certs={authority}"), "test")
+    connection = await Connection.open(patient(f"{proxy.url}?ssl_ca_certs={authority}"), "test")
     large = b"x" * 300_000
     assert await connection.call(pack("ECHO", large)) == large
     await connection.close()
     with pytest.raises(Rejected, match="CERTIFICATE_VERIFY_FAILED"):
-        await Connection.open(StoreOptions(url=proxy.url), "test")
+        await Connection.open(patient(proxy.url), "test")
     await proxy.stop()
 
 
 @pytest.mark.parametrize("url", ["http://x/", "unix:///s?nonsense=1", "redis://h:1/0?db=x"])
 async def test_a_url_that_makes_no_sense_is_a_value_error(url: str) -> None:
     with pytest.raises(ValueError, match=r"URL|url"):
-        pipeline.open_wire(StoreOptions(url=url), "test")
+        pipeline.open_wire(patient(url), "test")

@@ -17,7 +17,7 @@ from apiserver.storage.preflight import Server as Described
 from apiserver.storage.store import Write, open_stores
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
-from tests.fixtures.valkey import Server, eventually, forget, index_func, install, value
+from tests.fixtures.valkey import Server, eventually, forget, index_func, install, patient, value
 
 OPTIONS = StoreOptions(url="unix:///none")
 GOOD = Described(
@@ -122,7 +122,7 @@ async def open_session(
 ) -> lineage.Session:
     epochs = {} if epochs is None else epochs
     commands = {resource: Commands(resource) for resource in resources}
-    return await lineage.open_session(StoreOptions(url=server.url), commands, epochs=epochs, first=first)
+    return await lineage.open_session(patient(server.url), commands, epochs=epochs, first=first)
 
 
 async def test_a_log_that_its_process_has_left_as_it_is_is_gone_on_with(shared_server: Server, resource: str) -> None:
@@ -206,7 +206,7 @@ async def serving(own_server: Server, resource: str) -> StoreOptions:
     """As the user who serves, on a store that the administrator has installed."""
     await install(own_server, resource)
     own_server("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
-    return StoreOptions(url=own_server.url, username=rights.SERVING_USER, password="pw")
+    return patient(own_server.url, username=rights.SERVING_USER, password="pw")
 
 
 async def test_the_user_who_serves_may_do_all_that_serving_needs(
@@ -267,7 +267,7 @@ async def test_init_is_not_for_the_user_who_serves(own_server: Server, resource:
 
 
 async def test_init_creates_what_is_missing_and_says_so(own_server: Server) -> None:
-    options = StoreOptions(url=own_server.url)
+    options = patient(own_server.url)
     loaded, made = await administration.init(options, ["g/things"])
     assert "loaded" in loaded
     assert made == "g/things: created"
@@ -278,7 +278,7 @@ async def test_init_creates_what_is_missing_and_says_so(own_server: Server) -> N
 
 
 async def test_init_replaces_another_version_of_the_library(own_server: Server) -> None:
-    options = StoreOptions(url=own_server.url)
+    options = patient(own_server.url)
     await administration.init(options, [])
     own_server("FUNCTION", "LOAD", "REPLACE", functions.CODE + b"\n")
     assert "loaded" in (await administration.init(options, []))[0]
@@ -286,7 +286,7 @@ async def test_init_replaces_another_version_of_the_library(own_server: Server) 
 
 
 async def test_init_refuses_what_is_half_there_and_creates_the_rest(own_server: Server) -> None:
-    options = StoreOptions(url=own_server.url)
+    options = patient(own_server.url)
     await install(own_server, "g/things")
     own_server("DEL", Commands("g/things").keys.log)
     with pytest.raises(InitRefused, match="g/things is half there"):
@@ -295,7 +295,7 @@ async def test_init_refuses_what_is_half_there_and_creates_the_rest(own_server: 
 
 
 async def test_init_warns_of_dangerous_settings_and_refuses_a_replica(own_server: Server) -> None:
-    options = StoreOptions(url=own_server.url)
+    options = patient(own_server.url)
     own_server("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     assert any(line.startswith("warning: maxmemory-policy") for line in await administration.init(options, []))
     own_server("REPLICAOF", "127.0.0.1", "1")
@@ -304,7 +304,7 @@ async def test_init_warns_of_dangerous_settings_and_refuses_a_replica(own_server
 
 
 async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
-    options = StoreOptions(url=own_server.url)
+    options = patient(own_server.url)
     assert await administration.check(options, ["g/things"]) == [
         "the function library is not loaded: run `sluice store init`"
     ]
@@ -322,13 +322,13 @@ async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
 
 async def test_info_describes_every_resource(own_server: Server) -> None:
     await install(own_server, "g/things")
-    connection = await Connection.open(StoreOptions(url=own_server.url), "test")
+    connection = await Connection.open(patient(own_server.url), "test")
     library = Commands("g/things")
     head = functions.head(await connection.call(library.head))
     change = functions.Mutation(b"a", b"-", b"t.1", b"u", b"12345")
     await connection.call(library.change(b"%d" % head.epoch, b"99999999999999", change))
     await connection.close()
-    server, things, others = await administration.info(StoreOptions(url=own_server.url), ["g/things", "g/others"])
+    server, things, others = await administration.info(patient(own_server.url), ["g/things", "g/others"])
     assert re.fullmatch(r"(Valkey|Redis) \d+\.\d+\.\d+, master", server)
     assert things == (
         f"g/things: epoch {head.epoch}, last {head.epoch}-1 (resourceVersion {head.last + 1}), "
@@ -338,7 +338,7 @@ async def test_info_describes_every_resource(own_server: Server) -> None:
 
 
 async def test_an_administrator_without_a_server_is_told_so(tmp_path: object) -> None:
-    options = StoreOptions(url=f"unix://{tmp_path}/nobody")
+    options = patient(f"unix://{tmp_path}/nobody")
     for command in (administration.init, administration.check, administration.info):
         with pytest.raises(Rejected, match="no connection"):
             await command(options, [])
