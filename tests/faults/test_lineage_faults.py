@@ -17,6 +17,7 @@ from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.errors import Compacted
 from apiserver.watchcache.scope import Scope
 from tests.faults.test_storage_faults import (
+    SECONDS,
     THINGS,
     Watch,
     append_only_file,
@@ -68,7 +69,7 @@ async def told_that_it_is_gone(store: Store, revision: Revision) -> None:
     """A watch that resumes from there ends with Compacted, and is told of nothing before."""
     watch = Watch(store, after=revision)
     with pytest.raises(Compacted):
-        await asyncio.wait_for(watch.task, 30)
+        await asyncio.wait_for(watch.task, SECONDS)
     assert watch.told == []
 
 
@@ -81,16 +82,16 @@ async def test_a_restore_into_the_running_process_starts_an_epoch_of_its_own(
     await install(own_server, THINGS)
     stores = [(await opening(own_server, THINGS))[THINGS] for _ in range(2)]
     kept = await load(stores[0], 10)
-    take_backup(backup, own_server)
+    await asyncio.to_thread(take_backup, backup, own_server)
     lost = list((await load(stores[0], 10, prefix="lost")).values())
-    await stores[1].reach(max(lost))
+    await stores[1].reach(max(lost), seconds=SECONDS)
     watches = [Watch(store) for store in stores]
     run_id = own_server.info("run_id")
     await asyncio.to_thread(restore, own_server, backup)
     assert own_server.info("run_id") == run_id
     for store, watch in zip(stores, watches, strict=True):
         with pytest.raises(Compacted):
-            await asyncio.wait_for(watch.task, 30)
+            await asyncio.wait_for(watch.task, SECONDS)
         await eventually(partial(is_up, store))
     first, _ = await create_patiently(stores[0], "lost0")
     assert first > max(lost)
@@ -110,7 +111,7 @@ async def test_a_write_of_a_server_that_has_not_noticed_a_restore_is_not_execute
     await install(own_server, THINGS)
     ahead = (await opening(own_server, THINGS))[THINGS]
     await load(ahead, 5)
-    take_backup(backup, own_server)
+    await asyncio.to_thread(take_backup, backup, own_server)
     lost = [await create(ahead, f"lost{at}") for at in range(5)]
     restore(own_server, backup)
     results = await asyncio.gather(
@@ -132,10 +133,10 @@ async def test_a_server_that_had_not_seen_what_was_lost_writes_nothing_under_its
 ) -> None:
     await install(own_server, THINGS)
     ahead = (await opening(own_server, THINGS))[THINGS]
-    behind = (await opening(proxy.url, THINGS, reply_seconds=30.0))[THINGS]
+    behind = (await opening(proxy.url, THINGS, lag_seconds=0.2))[THINGS]
     await load(ahead, 5)
-    await behind.reach(ahead.applied)
-    take_backup(backup, own_server)
+    await behind.reach(ahead.applied, seconds=SECONDS)
+    await asyncio.to_thread(take_backup, backup, own_server)
     async with tail_held_up(proxy):
         lost = [await create(ahead, f"lost{at}") for at in range(3)]
         assert behind.applied < min(lost)
@@ -194,9 +195,9 @@ async def test_a_watch_from_a_version_that_another_replica_told_and_the_store_lo
 ) -> None:
     await install(own_server, THINGS)
     ahead = await opening(own_server, THINGS)
-    behind = (await opening(proxy.url, THINGS, reply_seconds=30.0))[THINGS]
+    behind = (await opening(proxy.url, THINGS))[THINGS]
     kept = await create(ahead[THINGS], "kept")
-    await behind.reach(kept)
+    await behind.reach(kept, seconds=SECONDS)
     file = append_only_file(own_server)
     size = len(file.read_bytes())
     async with tail_held_up(proxy):
@@ -220,9 +221,10 @@ async def test_a_watch_from_a_version_that_is_still_to_come_stays_through_an_epo
 ) -> None:
     await install(own_server, THINGS)
     ahead = (await opening(own_server, THINGS))[THINGS]
-    behind = (await opening(proxy.url, THINGS, reply_seconds=30.0))[THINGS]
+    # It does not look whether its log has fallen silent, however long this takes.
+    behind = (await opening(proxy.url, THINGS, monitor_seconds=1000.0))[THINGS]
     kept = await create(ahead, "kept")
-    await behind.reach(kept)
+    await behind.reach(kept, seconds=SECONDS)
     async with tail_held_up(proxy):
         told = await create(ahead, "told")
         watch = Watch(behind, after=told)
@@ -257,13 +259,13 @@ async def test_versions_of_a_second_primary_are_410_everywhere_once_its_follower
     right = (await opening(own_server, THINGS))[THINGS]
     astray = (await opening(proxy.url, THINGS))[THINGS]
     await load(right, 5)
-    take_backup(backup, own_server)
+    await asyncio.to_thread(take_backup, backup, own_server)
     await led_to(proxy, backup)
     await eventually(lambda: backup.info("run_id") and keys.parts(astray.applied)[0] > keys.parts(right.applied)[0])
     await eventually(partial(is_up, astray))
     told = [(await create_patiently(astray, f"copy{at}"))[0] for at in range(3)]
     waiting = asyncio.create_task(told_that_it_is_gone(right, told[-1]))
-    await create(right, "right")
+    await create_patiently(right, "right")
     await led_to(proxy, own_server)
     await waiting
     await eventually(lambda: astray.applied > max(told) and is_up(astray))
@@ -282,7 +284,7 @@ async def test_a_version_of_a_second_primary_is_410_although_its_follower_never_
     await install(own_server, THINGS)
     right = (await opening(own_server, THINGS, monitor_seconds=0.1))[THINGS]
     await load(right, 5)
-    take_backup(backup, own_server)
+    await asyncio.to_thread(take_backup, backup, own_server)
     astray = await opening(backup, THINGS)
     told = await create(astray[THINGS], "copy")
     await astray.close()
@@ -298,8 +300,8 @@ async def test_a_deletion_at_a_replica_that_is_late_is_answered_with_what_was_de
 ) -> None:
     await install(own_server, THINGS)
     ahead = (await opening(own_server, THINGS))[THINGS]
-    behind = (await opening(proxy.url, THINGS, reply_seconds=30.0, lag_seconds=0.2))[THINGS]
-    await behind.reach(await create(ahead, "a", "older"))
+    behind = (await opening(proxy.url, THINGS, lag_seconds=0.2))[THINGS]
+    await behind.reach(await create(ahead, "a", "older"), seconds=SECONDS)
     async with tail_held_up(proxy):
         held = ahead.view().get("a")
         assert held is not None
