@@ -96,41 +96,39 @@ class Query:
     Bytes that are no UTF-8 become U+FFFD here, where Go keeps them until it writes JSON.
     """
 
-    __slots__ = ("_raw", "_selectors", "_values")
+    __slots__ = ("_firsts", "_raw", "_selectors")
 
     def __init__(self, raw: str) -> None:
         self._raw: dict[str, list[str]] = {}
         """Values as they were sent: nobody asks for most of a long query."""
-        self._values: dict[str, Sequence[str]] = {}
+        self._firsts: dict[str, str | None] = {}
         self._selectors: Given | None = None
         if not raw or raw.count("&") >= MAX_PARAMETERS:
             return
-        sound = _BAD_ESCAPE.search(raw) is None
         for pair in raw.split("&"):
             if not pair or ";" in pair:
                 continue
             name, _, value = pair.partition("=")
             key = name if name.isascii() and name.isalnum() else _unescape(name)
-            if key is not None and (sound or _BAD_ESCAPE.search(value) is None):
+            if key is not None:
                 self._raw.setdefault(key, []).append(value)
 
     def first(self, name: str) -> str | None:
         """The first value, or None when the parameter is absent."""
-        values = self.all(name)
-        return values[0] if values else None
+        if name not in self._raw:
+            return None
+        if name not in self._firsts:
+            self._firsts[name] = next(self._values(name), None)
+        return self._firsts[name]
 
     def text(self, name: str) -> str:
-        values = self.all(name)
-        return values[0] if values else ""
+        return self.first(name) or ""
 
     def all(self, name: str) -> Sequence[str]:
-        values = self._values.get(name)
-        if values is None:
-            sent = self._raw.get(name)
-            if sent is None:
-                return ()
-            values = self._values[name] = [_unescape_sound(raw) for raw in sent]
-        return values
+        return tuple(self._values(name))
+
+    def _values(self, name: str) -> Iterator[str]:
+        return (value for sent in self._raw.get(name, ()) if (value := _unescape(sent)) is not None)
 
     @property
     def selectors(self) -> Given:
@@ -140,39 +138,36 @@ class Query:
         return self._selectors
 
     def __contains__(self, name: str) -> bool:
-        return name in self._raw
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._raw)
+        return self.first(name) is not None
 
 
-_BAD_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")
 NO_QUERY = Query("")
 """That of a target without one, which most have."""
 
 
 def percent_decoded(text: str) -> bytes | None:
-    """Every escape replaced by its byte, in one pass over any number of them; None when one is malformed."""
-    return None if _BAD_ESCAPE.search(text) else _decoded(text)
+    """Every escape replaced by its byte, in one pass over any number of them; None when one is malformed.
 
-
-def _decoded(text: str) -> bytes:
-    """What `%41` is in a URL, `=41` is in quoted-printable text, which Python reads in C."""
-    return a2b_qp(text.encode("utf-8", "surrogateescape").replace(b"=", b"=3D").replace(b"%", b"="))
+    What `%41` is in a URL, `=41` is in quoted-printable text, which Python reads in C. Only an escape becomes two bytes shorter there,
+    and one at the end of a line, which no URL has.
+    """
+    raw = text.encode("utf-8", "surrogateescape")
+    escapes = raw.count(b"%")
+    if not escapes:
+        return raw
+    if b"\r" in raw or b"\n" in raw:
+        return None
+    decoded = a2b_qp(raw.replace(b"=", b"=3D").replace(b"%", b"="))
+    return decoded if len(decoded) == len(raw) - 2 * escapes else None
 
 
 def _unescape(text: str) -> str | None:
     """None for a malformed escape."""
     text = text.replace("+", " ")
-    if "%" not in text:
-        return text if text.isascii() else _readable(text.encode("utf-8", "surrogateescape"))
-    return None if _BAD_ESCAPE.search(text) else _readable(_decoded(text))
-
-
-def _unescape_sound(text: str) -> str:
-    """The same of what is known to have none that is malformed."""
-    text = text.replace("+", " ")
-    return text if text.isascii() and "%" not in text else _readable(_decoded(text))
+    if "%" not in text and text.isascii():
+        return text
+    decoded = percent_decoded(text)
+    return None if decoded is None else _readable(decoded)
 
 
 def _readable(raw: bytes) -> str:
