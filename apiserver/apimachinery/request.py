@@ -93,15 +93,17 @@ MAX_PARAMETERS = 10_000
 class Query:
     """The query string with Go's reading of it: pairs split on `&`, `+` is a blank, malformed pairs are dropped.
 
-    Bytes that are no UTF-8 become U+FFFD here, where Go keeps them until it writes JSON.
+    Bytes that are no UTF-8 become U+FFFD here, where Go keeps them until it writes JSON. Names that are not made of letters and digits
+    are left out: no parameter has such a name.
     """
 
-    __slots__ = ("_firsts", "_raw", "_selectors")
+    __slots__ = ("_all", "_first", "_raw", "_selectors")
 
     def __init__(self, raw: str) -> None:
         self._raw: dict[str, list[str]] = {}
         """Values as they were sent: nobody asks for most of a long query."""
-        self._firsts: dict[str, str | None] = {}
+        self._first: dict[str, str | None] = {}
+        self._all: dict[str, Sequence[str]] = {}
         self._selectors: Given | None = None
         if not raw or raw.count("&") >= MAX_PARAMETERS:
             return
@@ -109,7 +111,7 @@ class Query:
             if not pair or ";" in pair:
                 continue
             name, _, value = pair.partition("=")
-            key = name if name.isascii() and name.isalnum() else _unescape(name)
+            key = name if name.isascii() and name.isalnum() else _name(name)
             if key is not None:
                 self._raw.setdefault(key, []).append(value)
 
@@ -117,18 +119,22 @@ class Query:
         """The first value, or None when the parameter is absent."""
         if name not in self._raw:
             return None
-        if name not in self._firsts:
-            self._firsts[name] = next(self._values(name), None)
-        return self._firsts[name]
+        if name not in self._first:
+            self._first[name] = next(self._values(name), None)
+        return self._first[name]
 
     def text(self, name: str) -> str:
         return self.first(name) or ""
 
     def all(self, name: str) -> Sequence[str]:
-        return tuple(self._values(name))
+        if name not in self._raw:
+            return ()
+        if name not in self._all:
+            self._all[name] = tuple(self._values(name))
+        return self._all[name]
 
     def _values(self, name: str) -> Iterator[str]:
-        return (value for sent in self._raw.get(name, ()) if (value := _unescape(sent)) is not None)
+        return (value for sent in self._raw[name] if (value := _unescape(sent)) is not None)
 
     @property
     def selectors(self) -> Given:
@@ -146,28 +152,32 @@ NO_QUERY = Query("")
 
 
 def percent_decoded(text: str) -> bytes | None:
-    """Every escape replaced by its byte, in one pass over any number of them; None when one is malformed.
+    """A text of one line with every escape replaced by its byte, in one pass over any number of them; None when one is malformed.
 
-    What `%41` is in a URL, `=41` is in quoted-printable text, which Python reads in C. Only an escape becomes two bytes shorter there,
-    and one at the end of a line, which no URL has.
+    What `%41` is in a URL, `=41` is in quoted-printable text, which Python reads in C. There only what is an escape becomes two bytes
+    shorter.
     """
     raw = text.encode("utf-8", "surrogateescape")
     escapes = raw.count(b"%")
-    if not escapes:
-        return raw
-    if b"\r" in raw or b"\n" in raw:
-        return None
-    decoded = a2b_qp(raw.replace(b"=", b"=3D").replace(b"%", b"="))
+    decoded = a2b_qp(raw.replace(b"=", b"=3D").replace(b"%", b"=")) if escapes else raw
     return decoded if len(decoded) == len(raw) - 2 * escapes else None
 
 
 def _unescape(text: str) -> str | None:
     """None for a malformed escape."""
-    text = text.replace("+", " ")
     if "%" not in text and text.isascii():
-        return text
-    decoded = percent_decoded(text)
+        return text.replace("+", " ")
+    decoded = percent_decoded(text.replace("+", " "))
     return None if decoded is None else _readable(decoded)
+
+
+def _name(text: str) -> str | None:
+    """The name of a parameter that was sent with escapes. None for a malformed one, and where it is made of anything but letters and
+    digits."""
+    if "%" not in text or not text.isascii():
+        return None
+    decoded = a2b_qp(text.encode().replace(b"%", b"="))
+    return decoded.decode() if decoded.isalnum() and len(decoded) == len(text) - 2 * text.count("%") else None
 
 
 def _readable(raw: bytes) -> str:
