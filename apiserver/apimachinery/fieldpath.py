@@ -133,7 +133,7 @@ class Shown:
 
 QUOTED_CHARACTERS = 128 << 10
 """Characters that are quoted at most, where most of them stay as they are."""
-SHOWN_CHARACTERS = 32 << 10
+SHOWN_CHARACTERS = 16 << 10
 """Characters of a bad value that a message shows."""
 
 
@@ -197,23 +197,30 @@ def go_quote(text: str) -> str:
         escaped = text[:QUOTED_CHARACTERS].replace("\\", "\\\\").replace('"', '\\"')
         more = len(text) - QUOTED_CHARACTERS
         return f'"{escaped}… {more} more characters' if more > 0 else f'"{escaped}"'
-    out: list[str] = []
-    for c in text[: SHOWN_CHARACTERS + 1]:
-        code = ord(c)
-        if code in _ESCAPES:
-            out.append(_ESCAPES[code])
-        elif c.isprintable():
-            out.append(c)
-        elif code < 0x80:
-            out.append(f"\\x{code:02x}")
-        elif 0xDC80 <= code <= 0xDCFF:
-            out.append(f"\\x{code - 0xDC00:02x}")
-        elif code < 0x10000:
-            out.append(f"\\u{code:04x}")
-        else:
-            out.append(f"\\U{code:08x}")
     more = len(text) - SHOWN_CHARACTERS - 1
-    return f'"{"".join(out)}… {more} more characters' if more > 0 else f'"{"".join(out)}"'
+    escaped = text[: SHOWN_CHARACTERS + 1].translate(_QUOTED)
+    return f'"{escaped}… {more} more characters' if more > 0 else f'"{escaped}"'
+
+
+def _quoted(code: int) -> str | int:
+    """A character as `%q` shows it, or itself."""
+    if code in _ESCAPES:
+        return _ESCAPES[code]
+    if chr(code).isprintable():
+        return code
+    if code < 0x80 or 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code & 0xFF:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class _Quoted(dict[int, str | int]):
+    """A table for `str.translate`, which holds ASCII and computes the rest."""
+
+    def __missing__(self, code: int) -> str | int:
+        return _quoted(code)
+
+
+_QUOTED = _Quoted({code: _quoted(code) for code in range(128)})
 
 
 def _with(prefix: str, detail: str) -> str:
