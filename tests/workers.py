@@ -1,4 +1,5 @@
 """Who runs which tests of `make test`: what shares a server is one group, which one worker runs, and of the rest each file.
+What has to wait for time to pass in a cluster comes last in its group, behind tests that need another cluster or none.
 
 `pytest -n 2 -p tests.workers`. Groups are told apart by the names of tests alone, because whoever deals them out has collected none.
 """
@@ -12,22 +13,22 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 CLUSTER = "cluster"
-"""Of the end-to-end tests that share one."""
+"""Of the end-to-end tests that share one, and of what is run meanwhile."""
 SHARE_IT = re.compile(
     r"tests/e2e/test_(controllers|deployment|forged_headers|identities|informers|watch_survival)\.py"
     r"|tests/e2e/test_first_minute\.py::\w+\[cluster"
 )
+MEANWHILE = ("tests/e2e/test_outages.py", "tests/e2e/test_replicas.py", "tests/e2e/test_cluster_command.py")
+"""While the shared cluster's idle watch is silent for three minutes and its controllers, which look for kinds every 30 s, find ours."""
+WAIT_FOR_IT = ("tests/e2e/test_controllers.py", "tests/e2e/test_watch_survival.py")
 TARGETS = re.compile(r"tests/promises/api/\w+\.py::\w+\[(aggregated|upstream|dev)\b")
 LONG = (
     CLUSTER,
     "aggregated",
     "upstream",
     "dev",
-    "tests/e2e/test_replicas.py",
-    "tests/e2e/test_outages.py",
     "tests/faults/test_storage_faults.py",
     "tests/faults/test_lineage_faults.py",
-    "tests/e2e/test_cluster_command.py",
     "tests/e2e/test_serve.py",
     "tests/e2e/",
     "tests/faults/",
@@ -37,17 +38,19 @@ LONG = (
 
 
 def group(nodeid: str) -> str:
-    if SHARE_IT.match(nodeid):
+    file = nodeid.partition("::")[0]
+    if SHARE_IT.match(nodeid) or file in MEANWHILE:
         return CLUSTER
     target = TARGETS.match(nodeid)
-    return target[1] if target else nodeid.partition("::")[0]
+    return target[1] if target else file
 
 
-def rank(nodeid: str) -> int:
-    """What has no place of its own stays in the order in which it was collected."""
-    name = group(nodeid)
+def rank(nodeid: str) -> tuple[int, int]:
+    """Of its group, then within it. What has no place of its own stays in the order in which it was collected."""
+    name, file = group(nodeid), nodeid.partition("::")[0]
     places = (at for at, long in enumerate(LONG) if name == long or (long.endswith("/") and name.startswith(long)))
-    return next(places, len(LONG))
+    late = [*MEANWHILE, *WAIT_FOR_IT]
+    return next(places, len(LONG)), late.index(file) + 1 if file in late else 0
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
