@@ -156,7 +156,8 @@ async def test_many_objects_and_a_window_of_many_steps_are_filled(
 ) -> None:
     monkeypatch.setattr(bootstrap, "SCAN_OBJECTS", 7)
     monkeypatch.setattr(bootstrap, "RANGE_ENTRIES", 5)
-    revisions = {f"ns/k{at}": await source.write(f"ns/k{at}", value(f"k{at}")) for at in range(300)}
+    written = await asyncio.gather(*(source.write(f"ns/k{at}", value(f"k{at}")) for at in range(300)))
+    revisions = {f"ns/k{at}": revision for at, revision in enumerate(written)}
     filled = await source.fill()
     assert {key: entry.revision for key, entry in held(filled).items()} == revisions
     assert [event.revision for event in filled.events] == sorted(revisions.values())
@@ -168,8 +169,7 @@ async def test_what_is_written_meanwhile_is_part_of_one_consistent_state(
 ) -> None:
     """Between any two steps of the filling something is written; the result is the fold of the log at its revision."""
     monkeypatch.setattr(bootstrap, "SCAN_OBJECTS", 10)
-    for at in range(200):
-        await source.write(f"k{at}", value(f"k{at}", "0"))
+    await asyncio.gather(*(source.write(f"k{at}", value(f"k{at}", "0")) for at in range(200)))
     done = asyncio.Event()
 
     async def churn() -> None:

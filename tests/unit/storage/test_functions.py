@@ -325,7 +325,7 @@ async def test_epochs_never_repeat_although_takeovers_know_nothing_of_each_other
     functions.fence(await library.connection.call(library.commands.fence("run", start)))
     older = {key: shared_server("DUMP", key) for key in library.commands.keys.all}
     epochs = set()
-    for _ in range(50):
+    for _ in range(20):
         shared_server("DEL", *older)
         for key, dump in older.items():
             if dump is not None:
@@ -334,18 +334,22 @@ async def test_epochs_never_repeat_although_takeovers_know_nothing_of_each_other
         fence = functions.fence(await library.connection.call(library.commands.fence("run", 0)))
         assert fence.epoch > start
         epochs.add(fence.epoch)
-    assert len(epochs) == 50
+    assert len(epochs) == 20
 
 
 async def test_the_epoch_rises_by_itself_before_n_leaves_its_16_bits(library: Library) -> None:
     """The log goes on without a gap: readers see an ordinary fence entry, writers are told the new epoch."""
-    limit = (1 << 16) - (1 << 10)
+    limit, together = (1 << 16) - (1 << 10), 16 * functions.BATCH_CHANGES
     id_ = b""
-    for first in range(0, limit, 64):
-        changes = [Mutation(b"a", b"*", library.token(), b"u", b"x") for _ in range(min(64, limit - first))]
-        reply = await library.connection.call(library.commands.batch(library.epoch, LATE, changes))
-        id_ = reply[-1][1]
-        assert first + 64 >= limit or (await library.head()).epoch == int(library.epoch)
+    for first in range(0, limit, together):
+        batches = [
+            [Mutation(b"a", b"*", library.token(), b"u", b"x") for _ in range(functions.BATCH_CHANGES)]
+            for _ in range(together // functions.BATCH_CHANGES)
+        ]
+        commands = [library.commands.batch(library.epoch, LATE, batch) for batch in batches]
+        replies = await asyncio.gather(*map(library.connection.call, commands))
+        id_ = replies[-1][-1][1]
+        assert first + together == limit or (await library.head()).epoch == int(library.epoch)
     assert keys.parts(keys.revision(id_)) == (int(library.epoch), limit)
     head = await library.head()
     assert head.epoch > int(library.epoch)
@@ -449,10 +453,9 @@ async def test_a_range_is_limited_by_count_and_by_bytes(library: Library) -> Non
 
 
 async def test_a_scan_meets_every_object_with_its_revision(library: Library) -> None:
-    expected = {}
-    for at in range(1500):
-        key, value = f"ns/k{at}".encode(), b"value %d" % at
-        expected[key] = ((await library.put(key.decode(), value))[1], value)
+    values = {f"ns/k{at}": b"value %d" % at for at in range(1500)}
+    answers = await asyncio.gather(*(library.put(key, value) for key, value in values.items()))
+    expected = {key.encode(): (answer[1], values[key]) for key, answer in zip(values, answers, strict=True)}
     for count in (7, 5000):
         met: dict[bytes, tuple[bytes, bytes]] = {}
         cursor = b"0"
@@ -468,7 +471,8 @@ async def test_a_scan_meets_every_object_with_its_revision(library: Library) -> 
 
 
 async def test_a_digest_is_a_scan_without_values(library: Library) -> None:
-    expected = {f"k{at}".encode(): (await library.put(f"k{at}", b"v"))[1] for at in range(300)}
+    answers = await asyncio.gather(*(library.put(f"k{at}", b"v") for at in range(300)))
+    expected = {f"k{at}".encode(): answer[1] for at, answer in enumerate(answers)}
     chunk = functions.scan(await library.connection.call(library.commands.digest(b"0", count=10_000)))
     assert dict(zip(chunk.rows[::2], chunk.rows[1::2], strict=True)) == expected
 
