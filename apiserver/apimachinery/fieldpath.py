@@ -133,7 +133,7 @@ class Shown:
 
 QUOTED_CHARACTERS = 128 << 10
 """Characters that are quoted at most, where most of them stay as they are."""
-SHOWN_CHARACTERS = 16 << 10
+SHOWN_CHARACTERS = 8 << 10
 """Characters of a bad value that a message shows."""
 
 

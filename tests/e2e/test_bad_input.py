@@ -254,12 +254,14 @@ HEADS: dict[str, tuple[str, dict[str, str], int]] = {
     "timeout: zeros": (f"{SLICES}?timeout=" + filled("0s"), {}, 400),
     "timeout: digits": (f"{SLICES}?timeout=" + "9" * MOST, {}, 400),
     "parameters": (f"{SLICES}?" + filled("a{n}=%41&", 80 << 10), {}, 200),
+    "parameters with escaped names": (f"{SLICES}?" + filled("%41" * 33 + "&", 960 << 10), {}, 200),
     "too many parameters": (f"{SLICES}?" + filled("a{n}=b&"), {}, 200),
     "a repeated parameter": (f"{SLICES}?" + filled("watch=0&", 70 << 10), {}, 200),
     "escapes": (f"{SLICES}?a=" + filled("%41"), {}, 200),
     "limit: digits": (f"{SLICES}?limit=" + "9" * MOST, {}, 400),
     "limit: quotes": (f"{SLICES}?limit=" + filled("%22"), {}, 400),
     "timeoutSeconds: controls": (f"{SLICES}?timeoutSeconds=" + filled("%00"), {}, 400),
+    "timeoutSeconds: characters of nobody": (f"{SLICES}?timeoutSeconds=" + filled("%EE%80%80"), {}, 400),
     "resourceVersion: digits": (f"{SLICES}?resourceVersion=" + "9" * MOST, {}, 400),
     "continue": (f"{SLICES}?continue=" + "A" * MOST, {}, 400),
     "labels": (f"{SLICES}?labelSelector=" + filled("a{n},", 300 << 10) + "b", {}, 200),
@@ -276,6 +278,11 @@ HEADS: dict[str, tuple[str, dict[str, str], int]] = {
     "a name of controls": (SLICES + "/" + filled("%01"), {}, 404),
     "a path of HTML": ("/" + filled("<&>"), {}, 404),
     "checks to leave out": ("/livez?verbose&" + filled("exclude={n}&", 100 << 10), {}, 200),
+    "checks of escapes to leave out": (
+        "/livez?verbose&" + filled("exclude={n}" + "%00" * 28 + "&", 960 << 10),
+        {},
+        200,
+    ),
 }
 
 

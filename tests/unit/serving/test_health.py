@@ -66,6 +66,12 @@ async def test_checks_can_be_excluded_and_unknown_ones_are_warned_of() -> None:
     assert (await ask("/readyz?exclude=caches", BROKEN)).text == "ok"
 
 
+async def test_of_many_unknown_checks_the_first_are_repeated() -> None:
+    unknown = [f"c{number:04}" for number in range(health.SHOWN + 7)]
+    text = (await ask("/livez?verbose" + "".join(f"&exclude={name}" for name in reversed(unknown)), GOOD)).text
+    assert f',"{unknown[health.SHOWN - 1]}",… 7 more\n' in text
+
+
 async def test_a_check_that_does_not_count_is_shown_and_fails_nothing() -> None:
     assert (await ask("/readyz", GOOD, STORE)).text == "ok"
     assert "[-]store failed, not counted: reason withheld\n" in (await ask("/readyz?verbose", GOOD, STORE)).text
