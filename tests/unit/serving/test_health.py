@@ -68,7 +68,7 @@ async def test_checks_can_be_excluded_and_unknown_ones_are_warned_of() -> None:
 
 async def test_of_many_unknown_checks_the_first_are_repeated() -> None:
     unknown = [f"c{number:04}" for number in range(health.SHOWN + 7)]
-    text = (await ask("/livez?verbose" + "".join(f"&exclude={name}" for name in reversed(unknown)), GOOD)).text
+    text = (await ask("/readyz?verbose" + "".join(f"&exclude={name}" for name in reversed(unknown)), GOOD)).text
     assert f',"{unknown[health.SHOWN - 1]}",… 7 more\n' in text
 
 
