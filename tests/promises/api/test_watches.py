@@ -38,10 +38,11 @@ NOT_OLDER = {"resourceVersionMatch": "NotOlderThan"}
 
 @pytest.fixture
 def then(api: Client, mine: str) -> int:
-    """The version at which a and b were there; b has changed since."""
+    """The version at which a and b were there; b has changed since, and whoever asks for any state sees that."""
     for name in "ab":
         last = api.create(api.claims(mine), claim(name))
-    api.patch(f"{api.claims(mine)}/b", {"metadata": {"labels": {"changed": "yes"}}})
+    changed = api.patch(f"{api.claims(mine)}/b", {"metadata": {"labels": {"changed": "yes"}}})
+    api.get(api.claims(mine), resourceVersion=version(changed), **NOT_OLDER)
     return version(last)
 
 
