@@ -70,6 +70,16 @@ async def create_until_acknowledged(server: DevServer, http: aiohttp.ClientSessi
         await asyncio.sleep(0.02)  # a client's back-off
 
 
+async def listed(server: DevServer, http: aiohttp.ClientSession) -> Any:
+    """The newest state, once the store can be asked about it."""
+    while True:
+        async with http.get(url(server)) as reply:
+            if reply.status == 200:
+                return await reply.json()
+            assert reply.status in (429, 503, 504), await reply.text()
+        await asyncio.sleep(0.02)  # a client's back-off
+
+
 def store_pid(server: DevServer) -> int:
     """The Valkey that works in the server's data folder."""
     for entry in pathlib.Path("/proc").iterdir():
@@ -85,11 +95,10 @@ async def scenario(server: DevServer, victim: str) -> tuple[dict[str, int], Seen
     context: ssl.SSLContext = server.context()
     connector = aiohttp.TCPConnector(ssl=context, limit=0)
     async with aiohttp.ClientSession(
-        connector=connector, timeout=aiohttp.ClientTimeout(total=None, sock_connect=5)
+        connector=connector, timeout=aiohttp.ClientTimeout(total=None, sock_connect=60)
     ) as http:
-        async with http.get(url(server)) as reply:
-            # From a version: the state that a watch from 0 begins with comes in the order of names.
-            seen = Seen((await reply.json())["metadata"]["resourceVersion"])
+        # From a version: the state that a watch from 0 begins with comes in the order of names.
+        seen = Seen((await listed(server, http))["metadata"]["resourceVersion"])
         watching = asyncio.create_task(watch_for_ever(server, http, seen))
         acknowledged: dict[str, int] = {}
         names = iter(f"c{i:04}" for i in range(WRITES))
@@ -110,8 +119,7 @@ async def scenario(server: DevServer, victim: str) -> tuple[dict[str, int], Seen
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-        async with http.get(url(server)) as reply:
-            return acknowledged, seen, (await reply.json())["items"]
+        return acknowledged, seen, (await listed(server, http))["items"]
 
 
 def strike(server: DevServer, victim: str) -> None:

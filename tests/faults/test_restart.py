@@ -9,6 +9,7 @@ import signal
 
 import aiohttp
 
+from tests.e2e.controlplane.connection import Connection, Stream
 from tests.fixtures.server import DevServer
 
 GROUP = "resource.sluice.dev"
@@ -22,9 +23,10 @@ def create(server: DevServer, name: str) -> str:
     return version
 
 
-def events_after(server: DevServer, version: str) -> list[tuple[str, str]]:
-    reply = server.request("GET", f"{CLASSES}?watch=1&resourceVersion={version}&timeoutSeconds=1")
-    events = [json.loads(line) for line in reply.body.splitlines()]
+def events_after(server: DevServer, version: str, count: int) -> list[tuple[str, str]]:
+    target = f"{CLASSES}?watch=1&resourceVersion={version}"
+    with Connection(server.kubeconfig) as user, Stream(user, target) as stream:
+        events = [stream.next() for _ in range(count)]
     return [(e["type"], e["object"]["metadata"].get("name", e["object"].get("message"))) for e in events]
 
 
@@ -40,7 +42,7 @@ def test_a_second_start_goes_on_with_the_same_objects_and_versions(tmp_path: pat
 
         assert after["items"] == before["items"]
         assert int(after["metadata"]["resourceVersion"]) >= int(before["metadata"]["resourceVersion"])
-        assert events_after(server, first) == [("ADDED", "b"), ("DELETED", "a")]
+        assert events_after(server, first, 2) == [("ADDED", "b"), ("DELETED", "a")]
         assert int(create(server, "c")) > int(before["metadata"]["resourceVersion"])
 
 

@@ -100,7 +100,7 @@ class Storm:
             writer.transport.abort()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(120):
             while not condition():  # noqa: ASYNC110 - what is waited for is state of 500 tasks
                 await asyncio.sleep(0.01)
 
