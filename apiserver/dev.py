@@ -37,6 +37,9 @@ logger = logging.getLogger(__name__)
 USER = "kubernetes-admin"
 NAME = "sluice-dev"
 SAMPLE_SECONDS = 10.0
+DISK_SECONDS = 20.0
+"""How long the store's disk may stand still before a request fails. There is no other store that could answer, and a store that dies
+is noticed at once."""
 _SAMPLES = workers.Workers("samples", threads=1, waiting=0)
 
 
@@ -49,7 +52,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     now = dt.datetime.now(dt.UTC)
     kit = pki.kit(folder / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
     store = Embedded(folder / "store")
-    options = StoreOptions(url=await store.start())
+    options = _patient(await store.start())
 
     async def ready(port: int, stores: Stores) -> None:
         _write_kubeconfig(config, kit, port)
@@ -77,9 +80,20 @@ async def _initialise(store: Embedded, kinds: Kinds) -> None:
     """Loads the functions of this version, and makes a place for each kind that never had one in this folder: one that is gone
     and was there before has lost its objects."""
     missing = [kind.storage_name for kind in kinds.stored if kind.storage_name not in store.initialised]
-    for line in await administration.init(StoreOptions(url=store.admin_url), missing):
+    for line in await administration.init(_patient(store.admin_url), missing):
         logger.debug("store", extra={"init": line})
     store.mark_initialised(missing)
+
+
+def _patient(url: str) -> StoreOptions:
+    return StoreOptions(
+        url=url,
+        connect_seconds=DISK_SECONDS,
+        barrier_seconds=DISK_SECONDS,
+        deadline_seconds=DISK_SECONDS,
+        reply_seconds=DISK_SECONDS,
+        outcome_seconds=1.5 * DISK_SECONDS,
+    )
 
 
 def _keep_private(folder: Path) -> None:

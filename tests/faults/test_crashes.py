@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,3 +143,18 @@ def test_kill_nine_during_a_thousand_creates_loses_and_doubles_nothing(tmp_path:
     assert versions == sorted(set(versions)), "events out of order or repeated"
     assert dict(seen.events) == stored
     assert len(seen.events) == WRITES
+
+
+def test_a_store_that_stands_still_for_seconds_is_waited_for(tmp_path: pathlib.Path) -> None:
+    with DevServer(tmp_path / "data", "--no-samples") as server, ThreadPoolExecutor() as clients:
+        version = int(server.request("GET", CLASSES).json["metadata"]["resourceVersion"])
+        store = store_pid(server)
+        os.kill(store, signal.SIGSTOP)
+        try:
+            made = clients.submit(server.request, "POST", CLASSES, {"metadata": {"name": "a"}, "spec": {}})
+            listed = clients.submit(server.request, "GET", CLASSES)
+            # Waits three seconds for a version to come.
+            assert server.request("GET", f"{CLASSES}?resourceVersion={version + 1000}").status == 504
+        finally:
+            os.kill(store, signal.SIGCONT)
+        assert (made.result().status, listed.result().status) == (201, 200)
