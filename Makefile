@@ -8,6 +8,8 @@ STAMP := $(VENV)/.stamp
 # Two processes run the tests: half of them wait for other programs most of the time (tests/workers.py says who runs what).
 WORKERS := -n 2 -p tests.workers
 RUNS ?= 5
+# Whatever the surroundings say: tests start Python a hundred times, and would compile the same modules each time.
+export PYTHONDONTWRITEBYTECODE =
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
