@@ -76,7 +76,7 @@ async def asked(handler: Handler, **how: Any) -> tuple[aiohttp.ClientResponse, b
 
 def test_a_request_is_read_as_it_was_sent() -> None:
     async def handler(exchange: Exchange) -> web.StreamResponse:
-        assert exchange.query.first("a b") == "c+d"
+        assert exchange.query.first("ab") == "c+d"
         assert (exchange.accept, exchange.content_type, exchange.user_agent) == ("x/y", "text/plain", "me/1")
         assert await exchange.body() == b"hello"
         assert not exchange.accepts_gzip
@@ -84,7 +84,7 @@ def test_a_request_is_read_as_it_was_sent() -> None:
 
     async def story() -> None:
         headers = {"Accept": "x/y", "Content-Type": "text/plain", "User-Agent": "me/1"}
-        answer, _ = await asked(handler, path="/x?a+b=c%2Bd&z", method="POST", data=b"hello", headers=headers)
+        answer, _ = await asked(handler, path="/x?a%62=c%2Bd&z", method="POST", data=b"hello", headers=headers)
         assert answer.status == 200
 
     asyncio.run(story())
