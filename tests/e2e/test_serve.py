@@ -55,17 +55,17 @@ def sluice(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
-def store(tmp_path: pathlib.Path) -> Iterator[str]:
+@contextlib.contextmanager
+def empty_store(folder: pathlib.Path) -> Iterator[str]:
     """The URL of an empty Valkey as an administrator would set it up."""
-    path = tmp_path / "valkey.sock"
+    path = folder / "valkey.sock"
     words = [
         "--port",
         "0",
         "--unixsocket",
         str(path),
         "--dir",
-        str(tmp_path),
+        str(folder),
         "--appendonly",
         "yes",
         "--appendfsync",
@@ -79,6 +79,12 @@ def store(tmp_path: pathlib.Path) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def store(tmp_path: pathlib.Path) -> Iterator[str]:
+    with empty_store(tmp_path) as url:
+        yield url
 
 
 class Authorities:
@@ -191,13 +197,17 @@ def authorities(tmp_path: pathlib.Path) -> Authorities:
     return Authorities(tmp_path / "authorities")
 
 
-@pytest.fixture
-def serving(authorities: Authorities, store: str) -> Iterator[Serve]:
-    assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
-    with Serve(
-        authorities, store, "--shutdown-delay-duration", "0", "--shutdown-watch-termination-grace-period", "0"
-    ) as server:
-        yield server.ready()
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """One for the tests that leave it as it is."""
+    folder = tmp_path_factory.mktemp("serving")
+    authorities = Authorities(folder / "authorities")
+    with empty_store(folder) as store:
+        assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
+        with Serve(
+            authorities, store, "--shutdown-delay-duration", "0", "--shutdown-watch-termination-grace-period", "0"
+        ) as server:
+            yield server.ready()
 
 
 def test_a_store_that_was_never_initialised_is_refused_until_it_is(authorities: Authorities, store: str) -> None:
@@ -222,9 +232,8 @@ def test_a_store_that_was_never_initialised_is_refused_until_it_is(authorities: 
     assert f"{GROUP}/resourceslices: epoch" in sluice("store", "info", SLUICE_REDIS_URL=store).stdout
 
 
-def test_identity_comes_from_certificates_and_from_the_front_proxy_alone(
-    serving: Serve, authorities: Authorities
-) -> None:
+def test_identity_comes_from_certificates_and_from_the_front_proxy_alone(serving: Serve) -> None:
+    authorities = serving.authorities
     path, root = f"{V1}/deviceclasses", {"X-Remote-User": "root", "X-Remote-Group": "system:masters"}
     admin = issue("admin", authorities.users, groups=("system:masters",))
     jane, proxy = issue("jane", authorities.users), issue("front-proxy", authorities.proxies)
@@ -255,12 +264,12 @@ def test_plain_http_on_the_tls_port_is_told_so(serving: Serve) -> None:
     assert said == b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
-def test_a_connection_that_is_neither_is_closed_and_counted(serving: Serve, authorities: Authorities) -> None:
+def test_a_connection_that_is_neither_is_closed_and_counted(serving: Serve) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), timeout=SECONDS) as connection:
         connection.sendall(b"\x00\x01\x02")
         with contextlib.suppress(ConnectionResetError):
             assert connection.recv(100) == b""
-    admin = issue("admin", authorities.users, groups=("system:masters",))
+    admin = issue("admin", serving.authorities.users, groups=("system:masters",))
     [line] = [
         x
         for x in serving.ask("/metrics", admin).text.splitlines()
@@ -269,8 +278,8 @@ def test_a_connection_that_is_neither_is_closed_and_counted(serving: Serve, auth
     assert float(line.split()[1]) >= 1
 
 
-def test_only_http_one_is_offered_and_sessions_are_not_resumed(serving: Serve, authorities: Authorities) -> None:
-    context = authorities.context(None)
+def test_only_http_one_is_offered_and_sessions_are_not_resumed(serving: Serve) -> None:
+    context = serving.authorities.context(None)
     context.set_alpn_protocols(["h2", "http/1.1"])
     with (
         socket.create_connection(("127.0.0.1", serving.port), timeout=SECONDS) as plain,
