@@ -38,14 +38,16 @@ def test_yaml_is_written_as_upstream_writes_it(case: dict[str, Any]) -> None:
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff", exclude_categories=("Cc", "Cs", "Cn"))
 )
+KEYS = TEXT.filter(lambda text: text != "<<")
+"""Upstream too writes that key without quotation marks, and reads a merge."""
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=10,
 )
 
 
-@given(st.dictionaries(TEXT, VALUES, max_size=4))
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_what_is_written_reads_the_same(value: Any) -> None:
     assert as_yaml.read(as_yaml.dumps(value)).value == value
 
