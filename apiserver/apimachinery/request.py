@@ -25,7 +25,8 @@ class RequestInfo:
     """A request's path and method as Kubernetes reads them; authorization judges this value and dispatch uses the same one.
 
     `path` is the decoded URL path. For a non-resource request `verb` is the lower-case method and only `path` counts.
-    `parts` are the path segments from the resource on (resource, name, subresource and, if any, surplus ones).
+    `parts` are the path segments from the resource on (resource, name, subresource and, if any, surplus ones,
+    of which there need be no more than one).
     `forced_watch` marks the deprecated `/watch/` form. `selectors` are those that authorization may look at.
     Upstream: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go`.
     """

@@ -27,8 +27,9 @@ from apiserver.workers import Workers
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NAME = "metadata.name"
-
-
+SEGMENTS = 9
+"""Of a path that are told apart: `apis`, group, version, `watch`, `namespaces`, namespace, resource, name, subresource; what follows is
+one."""
 REMEMBERED, REMEMBERED_LENGTH = 2048, 256
 """How many parsed targets are kept, and how long one may be: informers, creates and polls send the same few all the time."""
 
@@ -146,7 +147,7 @@ def parse(method: str, target: str, query: Query | None = None) -> RequestInfo:
     raw_path, raw_query = split_target(target)
     path = decode_path(raw_path)
     trimmed = path.strip("/")
-    parts = trimmed.split("/") if trimmed else []
+    parts = trimmed.split("/", SEGMENTS) if trimmed else []
     grouped = bool(parts) and parts[0] == "apis"
     if len(parts) < (4 if grouped else 3) or not (grouped or parts[0] == "api"):
         return RequestInfo(path, method.lower(), method)
