@@ -171,7 +171,7 @@ def test_upgrade_is_400_and_closes_the_connection_before_a_smuggled_request(dev:
         upgrade = f"GET {CLASSES} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
         second = f"GET {CLASSES} HTTP/1.1\r\nHost: x\r\n\r\n"
         writer.write((upgrade + second).encode())
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 100)
         writer.close()
         return answer
 
@@ -194,7 +194,7 @@ def test_what_is_not_http_is_400_and_closed(dev: DevServer, raw: bytes) -> None:
     async def send() -> bytes:
         reader, writer = await dev.open()
         writer.write(raw)
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 100)
         writer.close()
         return answer
 
@@ -208,7 +208,7 @@ def test_a_user_in_thousands_of_groups_is_served(dev: DevServer) -> None:
         reader, writer = await dev.open()
         groups = "".join(f"X-Remote-Group: group-{i:05}\r\n" for i in range(3000))
         writer.write(f"GET /readyz HTTP/1.1\r\nHost: x\r\n{groups}Connection: close\r\n\r\n".encode())
-        answer = await asyncio.wait_for(reader.read(), 20)
+        answer = await asyncio.wait_for(reader.read(), 100)
         writer.close()
         return answer
 

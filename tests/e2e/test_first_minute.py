@@ -249,15 +249,15 @@ def test_wait_returns_when_the_condition_holds(
     kubeconfig: pathlib.Path, kubectl: Kubectl, kubectl_binary: pathlib.Path, created: str
 ) -> None:
     command = [str(kubectl_binary), "--kubeconfig", str(kubeconfig), "wait", f"resourceslice.{GROUP}/{created}"]
-    command += ["--for=jsonpath={.metadata.labels.done}=yes", "--timeout=60s"]
+    command += ["--for=jsonpath={.metadata.labels.done}=yes", "--timeout=120s"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
         kubectl("label", f"resourceslice.{GROUP}", created, "done=yes")
-        out, err = waiting.communicate(timeout=70)
+        out, err = waiting.communicate(timeout=150)
     assert (waiting.returncode, "condition met" in out) == (0, True), err
 
 
 def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl, created: str) -> None:
-    deleted = kubectl("delete", f"resourceslice.{GROUP}", created, "--timeout=60s").stdout
+    deleted = kubectl("delete", f"resourceslice.{GROUP}", created, "--timeout=120s").stdout
 
     assert f'resourceslice.{GROUP} "{created}" deleted' in deleted
     assert kubectl("get", f"resourceslice.{GROUP}", created, check=False).returncode == 1

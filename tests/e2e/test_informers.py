@@ -89,14 +89,14 @@ async def test_kubernetes_asyncio_lists_and_watches_on_from_the_lists_version(cl
         await custom.create_cluster_custom_object(group, version, plural, objects.device_class(f"{name}-2"))
         await custom.delete_cluster_custom_object(group, version, plural, f"{name}-1")
         seen = []
-        async with asyncio.timeout(30), watch.Watch() as watching:
+        async with asyncio.timeout(120), watch.Watch() as watching:
             stream = watching.stream(
                 custom.list_cluster_custom_object,
                 group,
                 version,
                 plural,
                 resource_version=listed["metadata"]["resourceVersion"],
-                timeout_seconds=25,
+                timeout_seconds=100,
             )
             async for event in stream:
                 seen.append((event["type"], event["object"]["metadata"]["name"]))
@@ -108,15 +108,15 @@ async def test_kubernetes_asyncio_lists_and_watches_on_from_the_lists_version(cl
 def test_a_watch_can_be_continued_from_its_last_bookmark(cluster: Cluster, name: str) -> None:
     with cluster.connect() as admin:
         version = admin.ask("GET", f"{CLASSES}?limit=1").json["metadata"]["resourceVersion"]
+        change(admin, "POST", CLASSES, objects.device_class(name))
         with Stream(
             admin, f"{CLASSES}?watch=1&allowWatchBookmarks=true&timeoutSeconds=5&resourceVersion={version}"
         ) as one:
-            change(admin, "POST", CLASSES, objects.device_class(name))
             events = one.rest()
         last = events[-1]
         assert [event["type"] for event in events][-1] == "BOOKMARK"
         later = change(admin, "POST", CLASSES, objects.device_class(f"{name}-later"))
-        where = f"{CLASSES}?watch=1&timeoutSeconds=5&resourceVersion={last['object']['metadata']['resourceVersion']}"
+        where = f"{CLASSES}?watch=1&timeoutSeconds=120&resourceVersion={last['object']['metadata']['resourceVersion']}"
         with Stream(admin, where) as two:
             first = two.next()
         assert (first["type"], first["object"]["metadata"]["resourceVersion"]) == ("ADDED", later)

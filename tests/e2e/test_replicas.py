@@ -46,7 +46,7 @@ def test_what_one_replica_has_acknowledged_the_other_shows_at_once(pair: Bed) ->
     first, second = (pair.connect(pair.straight(pair.admin, replica=number)) for number in range(2))
     with first, second:
         listed = first.ask("GET", CLASSES).json["metadata"]["resourceVersion"]
-        with Stream(second, f"{CLASSES}?watch=1&resourceVersion={listed}&timeoutSeconds=60") as watching:
+        with Stream(second, f"{CLASSES}?watch=1&resourceVersion={listed}&timeoutSeconds=1200") as watching:
             for turn in range(100):
                 writer, reader = (first, second) if turn % 2 else (second, first)
                 path = f"{CLASSES}/seen-{turn}"
@@ -79,7 +79,7 @@ class Writers:
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(120)
 
     def _write(self, number: int) -> None:
         pause = WRITERS / WRITES_PER_SECOND
@@ -153,7 +153,7 @@ def under_load(bed: Bed, folder: pathlib.Path, restart: Callable[[], None]) -> N
 
 
 def until_written(writers: Writers, count: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while len(writers.accepted) < count:
         assert time.monotonic() < end, writers.refused
         time.sleep(0.05)

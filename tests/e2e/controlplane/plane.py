@@ -187,7 +187,7 @@ class ControlPlane:
         ]
 
 
-def until(happens: Callable[[], object], what: str, *, seconds: float = 60.0) -> None:
+def until(happens: Callable[[], object], what: str, *, seconds: float = 120.0) -> None:
     """Polls other processes, which cannot be waited for otherwise."""
     end = time.monotonic() + seconds
     while not happens():

@@ -166,7 +166,7 @@ class Client:
 
     def watch(self, path: str, *, accept: str = "", **query: Any) -> Watch:
         query.setdefault("watch", "1")
-        query.setdefault("timeoutSeconds", "60")
+        query.setdefault("timeoutSeconds", "120")
         return Watch(self.target.connect(), with_query(path, query), accept=accept)
 
     def _granted(self, reply: Reply, code: int) -> Object:

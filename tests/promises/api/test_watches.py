@@ -354,8 +354,13 @@ def test_contradictory_selectors_are_silent(api: Client, mine: str) -> None:
 
 
 def test_the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: str) -> None:
+    _the_last_bookmark_comes_two_seconds_before_the_end(api, mine, 4)
+
+
+def _the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: str, seconds: int) -> None:
+    """Again with more time where this machine needs two seconds to open the watches and to write."""
     begin, start = time.monotonic(), version(api.get(api.claims(mine)))
-    common: dict[str, Any] = {"allowWatchBookmarks": "true", "timeoutSeconds": 4}
+    common: dict[str, Any] = {"allowWatchBookmarks": "true", "timeoutSeconds": seconds}
     with (
         api.watch(api.claims(mine), **common) as plain,
         api.watch(api.claims(mine), **common, labelSelector="none") as selected,
@@ -364,10 +369,14 @@ def test_the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: s
         api.watch(
             api.claims(mine), **common, accept=PARTIAL_LIST, resourceVersion=start, labelSelector="none"
         ) as formless_too,
-        api.watch(api.claims(mine), timeoutSeconds=4) as without,
+        api.watch(api.claims(mine), timeoutSeconds=seconds) as without,
         api.watch(api.claims(mine), **common, resourceVersion=FUTURE) as future,
     ):
         made = api.create(api.claims(mine), claim("one"))
+        if time.monotonic() - begin > seconds - 2.2:
+            api.delete(f"{api.claims(mine)}/one")
+            _the_last_bookmark_comes_two_seconds_before_the_end(api, mine, 4 * seconds)
+            return
         events, rows, nothing = plain.rest(), table.rest(), selected.rest()
         ended = time.monotonic()
         assert formless.rest() == formless_too.rest() == [], "there is no such event: it ends cleanly without one"
@@ -375,7 +384,7 @@ def test_the_last_bookmark_comes_two_seconds_before_the_end(api: Client, mine: s
         assert told(without.rest()) == [("ADDED", "one")]
         assert future.rest() == []
 
-    assert ended - begin > 3.5
+    assert ended - begin > seconds - 0.5
     assert told(events[:2]) == [("BOOKMARK", ""), ("ADDED", "one")]
     for kind, last in (events[-1], nothing[-1]):
         assert kind == "BOOKMARK"
