@@ -15,14 +15,14 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 
+from apiserver import allocator, config, tasks
 from apiserver import app as composition
-from apiserver import config, tasks
 from apiserver.app import App
 from apiserver.delegation import Delegates
 from apiserver.schema import indexed
 from apiserver.schema.kinds import Kinds
 from apiserver.serving.chains import BadCertificates, Chains
-from apiserver.serving.connections import Connections, check_parser
+from apiserver.serving.connections import Connections, check_parser, remember_no_targets
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
 from apiserver.serving.steps import METER
@@ -158,6 +158,8 @@ async def serve(
     Only a port that somebody else may still be serving is left to them for a while.
     """
     check_parser()
+    remember_no_targets()
+    allocator.give_back()
     raise_descriptor_limit()
     address, port = settings.serving.bind_address, settings.serving.secure_port
     shared = is_handed_over(environ, pid=os.getpid())

@@ -69,6 +69,18 @@ class StatusError(Exception):
         self.continue_token = continue_token
         self.headers = dict(headers or {})
 
+    def again(self) -> StatusError:
+        """The same, never raised yet. One that was raised names the frames that it passed through, and with them all that their request
+        held: whoever keeps an error keeps this."""
+        return StatusError(
+            self.code,
+            self.reason,
+            self.message,
+            details=self.details,
+            continue_token=self.continue_token,
+            headers=self.headers,
+        )
+
     @property
     def retry_after(self) -> int:
         """Seconds for the Retry-After header; 0 means that none is sent."""

@@ -545,10 +545,10 @@ def _attempt(parse: Callable[[str], _Read], text: str) -> _Read | StatusError:
     try:
         return parse(text)
     except StatusError as error:
-        return error
+        return error.again()
 
 
 def _result(found: _Read | StatusError) -> _Read:
     if isinstance(found, StatusError):
-        raise found.with_traceback(None)
+        raise found.again()
     return found

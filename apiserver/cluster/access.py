@@ -76,7 +76,7 @@ class Access:
         key = (
             (
                 user.name, user.uid, user.groups, extra, info.verb, info.group, info.version, info.resource,
-                info.subresource, info.namespace, info.name, info.selectors,
+                info.subresource, info.namespace, info.name, info.selectors.label_text, info.selectors.field_text,
             )
             if info.is_resource
             else (user.name, user.uid, user.groups, extra, info.verb, info.path)

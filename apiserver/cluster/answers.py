@@ -29,8 +29,8 @@ class Starter(Protocol):
 
 
 class Answers(Generic[Key, Answer]):
-    """The `size` answers used last, of at most BYTES together. A question is under way once per key; it is nobody's, so it goes on when its
-    first caller leaves."""
+    """The `size` answers used last, of at most BYTES together, while they hold. A question is under way once per key; it is nobody's, so it
+    goes on when its first caller leaves."""
 
     def __init__(self, start: Starter, *, size: int, clock: Callable[[], float]) -> None:
         """`start` runs a lookup and owns it."""
@@ -77,9 +77,17 @@ class Answers(Generic[Key, Answer]):
             self._forget(key)
             self._kept[key] = self._clock() + seconds, answer, size
             self._bytes += size
-            while len(self._kept) > self._size or self._bytes > BYTES:
-                self._forget(next(iter(self._kept)))
+            self._forget_old()
         return answer
+
+    def _forget_old(self) -> None:
+        """Those that nobody has used for longest: what there is no room for, and what does not hold any more."""
+        now = self._clock()
+        while self._kept:
+            key, (ends, _, _) = next(iter(self._kept.items()))
+            if now < ends and len(self._kept) <= self._size and self._bytes <= BYTES:
+                return
+            self._forget(key)
 
     def _forget(self, key: Key) -> None:
         kept = self._kept.pop(key, None)

@@ -30,8 +30,9 @@ NAME = "metadata.name"
 SEGMENTS = 9
 """Of a path that are told apart: `apis`, group, version, `watch`, `namespaces`, namespace, resource, name, subresource; what follows is
 one."""
-REMEMBERED, REMEMBERED_LENGTH = 2048, 256
-"""How many parsed targets are kept, and how long one may be: informers, creates and polls send the same few all the time."""
+REMEMBERED, REMEMBERED_LENGTH, REMEMBERED_TERMS = 2048, 256, 8
+"""How many parsed targets are kept, how long one may be, and of how many terms its selectors, since a term takes fifty times its length:
+informers, creates and polls send the same few all the time."""
 
 
 def request_info(handler: Handler) -> Handler:
@@ -47,7 +48,7 @@ def request_info(handler: Handler) -> Handler:
             raise bare("505 HTTP Version Not Supported: unsupported protocol version")
         if "Upgrade" in request.headers or method == "CONNECT":
             raise bare("400 Bad Request: upgrades are not supported")
-        if len(target) <= REMEMBERED_LENGTH:
+        if len(target) <= REMEMBERED_LENGTH and ("?" not in target or _few_terms(target)):
             request.info = known(method, target)
         else:
             request.info = parse(method, target, request.exchange.query)
@@ -84,6 +85,11 @@ def _with_selectors(handler: Handler, workers: Workers, concerns: Callable[[sele
     return looking
 
 
+def _few_terms(target: str) -> bool:
+    """Of the selectors in it, whose commas may be escaped."""
+    return target.count(",") + target.count("%2") < REMEMBERED_TERMS
+
+
 _Found = TypeVar("_Found")
 
 
@@ -102,7 +108,8 @@ class Remembered(Generic[_Found]):
     def keep(self, info: RequestInfo, found: _Found) -> _Found:
         """Holds the info too, so that its id names nothing else as long as it is a key here."""
         given = info.selectors
-        if len(info.path) + len(given.label_text) + len(given.field_text) <= REMEMBERED_LENGTH:
+        length = len(info.path) + len(given.label_text) + len(given.field_text)
+        if length <= REMEMBERED_LENGTH and _few_terms(given.label_text) and _few_terms(given.field_text):
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             self._known[id(info)] = info, found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import yarl
 from aiohttp import HttpVersion11, http_parser, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
@@ -238,3 +240,11 @@ def check_parser() -> None:
     """aiohttp's parser in Python has had smuggling bugs that the one in C does not."""
     if http_parser.HttpRequestParser.__module__ == http_parser.__name__:
         raise config.ConfigError(["aiohttp was installed without its C extensions, which this server requires"])
+
+
+def remember_no_targets() -> None:
+    """yarl keeps the last 128 or 256 arguments of each of its functions, however long they are: of request targets, a gigabyte."""
+    yarl.cache_configure(idna_encode_size=0, idna_decode_size=0, encode_host_size=0)
+    for name, function in tuple(vars(yarl._url).items()):
+        if isinstance(function, functools._lru_cache_wrapper) and function.cache_parameters()["maxsize"]:
+            setattr(yarl._url, name, function.__wrapped__)

@@ -1,4 +1,8 @@
-"""`make hostile`: some minutes of hostile requests against a server of its own. `--seed` repeats a campaign."""
+"""`make hostile`: some minutes of hostile requests against a server of its own. `--seed` repeats a campaign.
+
+`--heads --lanes 8` sends only what anybody may send, and much of it in a second: the server must not have grown in the end.
+With `--cluster` the server stands behind a kube-apiserver (`make binaries`), which it asks about every sender.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +13,33 @@ import pathlib
 import random
 import sys
 import tempfile
+from collections.abc import Iterator
 
 from tests.fixtures.server import dev_server
+from tests.hostile.behind import behind
 from tests.hostile.campaign import Campaign
-from tests.hostile.generator import FAMILIES, Generator
+from tests.hostile.generator import FAMILIES, Generator, Hostile, heads
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="make hostile", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="make hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the requests (default: drawn)")
     parser.add_argument("--requests", type=int, default=10_000, help="how many are sent")
     parser.add_argument("--seconds", type=float, help="how long they are sent at most")
     parser.add_argument("--lanes", type=int, default=1, help="how many are sent at once (default: 1)")
+    parser.add_argument("--heads", action="store_true", help="only request lines and headers, of nobody")
+    parser.add_argument("--cluster", action="store_true", help="against a server behind a kube-apiserver")
     parser.add_argument("--family", choices=sorted(FAMILIES), help="only these")
     chosen = parser.parse_args()
     print(f"seed {chosen.seed}", flush=True)
     generator = Generator(chosen.seed)
-    requests = (generator.draw(chosen.family) for _ in itertools.count()) if chosen.family else iter(generator)
-    with tempfile.TemporaryDirectory() as folder, dev_server(pathlib.Path(folder)) as server:
+    requests: Iterator[Hostile] = heads(generator) if chosen.heads else iter(generator)
+    if chosen.family:
+        requests = (generator.draw(chosen.family) for _ in itertools.count())
+    start = behind if chosen.cluster else dev_server
+    with tempfile.TemporaryDirectory() as folder, start(pathlib.Path(folder)) as server:
         report = asyncio.run(
             Campaign(server, lanes=chosen.lanes).run(requests, most=chosen.requests, seconds=chosen.seconds)
         )

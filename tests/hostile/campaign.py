@@ -19,16 +19,18 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from tests.fixtures import steps
-from tests.fixtures.server import DevServer
+from tests.fixtures.server import Reply
 from tests.hostile.generator import COLLECTIONS, GROUP, SPECS, STANDING, Hostile
 
 ERROR_BYTES = (1 << 20) + 4096
 """The largest error, with its headers."""
 MEMORY_BYTES = 64 << 20
-GROWTH_BYTES = 24 << 20
-"""What the process may have grown by after any number of requests that wrote nothing: the allocator's leftovers of the largest of them."""
+GROWTH_BYTES = 16 << 20
+"""What the process may have grown by after any number of requests that wrote nothing: what the cluster answered in the last seconds, and
+the allocator's leftovers."""
 KEPT_BYTES = (256 + 64) << 20
 """What it may keep of those that wrote: history (`mvcc.RING_BYTES`) and encodings (`encodings.BUDGET`), beside the objects."""
 WARM = 400
@@ -100,6 +102,22 @@ class Answer:
     code: int
     size: int = 0
     start: bytes = b""
+
+
+class Target(Protocol):
+    """The server that is attacked: `tests.fixtures.server.DevServer`, or one behind a cluster."""
+
+    port: int
+    log: pathlib.Path
+
+    @property
+    def pid(self) -> int: ...
+
+    def context(self, *, certificate: bool = True) -> ssl.SSLContext:
+        """Of an administrator, or of nobody."""
+
+    def request(self, method: str, path: str, body: Any = None) -> Reply:
+        """As the administrator."""
 
 
 class Process:
@@ -261,11 +279,10 @@ async def _chunks(reader: asyncio.StreamReader, *, streams: bool) -> bytes:
 class Campaign:
     """One server, one stream of requests, sent in rounds of as many at once as there are lanes."""
 
-    def __init__(self, server: DevServer, *, lanes: int = 1, warm: int = WARM) -> None:
+    def __init__(self, server: Target, *, lanes: int = 1, warm: int = WARM) -> None:
         """`warm`: after how many requests the process is as large as it will be."""
-        assert server.process is not None
         self._server = server
-        self._process = Process(server.process.pid)
+        self._process = Process(server.pid)
         admin, nobody = server.context(), server.context(certificate=False)
         self._lanes = [(Lane(server.port, context=admin), Lane(server.port, context=nobody)) for _ in range(lanes)]
         self._probe = Lane(server.port, context=admin)

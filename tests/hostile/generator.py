@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import json
 import random
 import string
@@ -696,3 +697,11 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "slow reader": Generator.slow_reader,
     "token": Generator.token,
 }
+HEADS = ("accept", "long header", "many headers", "path", "protocol", "query", "selector", "token")
+"""Families that are all request line and headers. Of nobody they write nothing."""
+
+
+def heads(generator: Generator) -> Iterator[Hostile]:
+    """What anybody may send before it is known who it is, without an end."""
+    for family in itertools.cycle(HEADS):
+        yield replace(generator.draw(family), anonymous=True)

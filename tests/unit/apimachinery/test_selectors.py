@@ -1,5 +1,6 @@
 """Label and field selectors; texts and results of k8s.io/apimachinery v0.36.3."""
 
+import gc
 import time
 
 import pytest
@@ -300,3 +301,17 @@ def test_selectors_are_read_once_and_their_errors_told_each_time() -> None:
             _ = bad.fields
     assert not good.large
     assert selectors.Given("a" * 5000).large
+
+
+def test_a_selector_that_cannot_be_read_keeps_nothing_of_the_requests_that_it_failed() -> None:
+    """A target is remembered, its error with it; what an error has passed through would be a whole request."""
+    given, seen = selectors.Given("a in"), []
+    for _ in range(2):
+        with pytest.raises(StatusError) as raised:
+            _ = given.labels
+        seen.append(raised.value)
+    kept = [held for held in gc.get_referents(given) if isinstance(held, StatusError)]
+    assert len(kept) == 1
+    assert kept[0] not in seen
+    assert (kept[0].__traceback__, kept[0].__context__) == (None, None)
+    assert seen[0].status() == seen[1].status() == kept[0].status()

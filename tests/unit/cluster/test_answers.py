@@ -152,3 +152,14 @@ async def test_the_answers_used_last_are_kept(clock: Clock) -> None:
     await kept.ask("d", oracle)
     assert [key for key in "abcd" if kept.get(key)] == ["a", "c", "d"]
     assert len(kept) == 3
+
+
+async def test_what_does_not_hold_any_more_is_let_go_of_when_others_come(clock: Clock) -> None:
+    oracle = Oracle()
+    oracle.go.set()
+    kept = made(oracle, clock)
+    for key in "abc":
+        await kept.ask(key, oracle)
+    clock.now += oracle.seconds
+    await kept.ask("d", oracle)
+    assert len(kept) == 1

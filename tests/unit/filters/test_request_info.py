@@ -353,3 +353,14 @@ def test_long_paths_are_not_remembered() -> None:
     router = Router(KINDS, patches=PATCHES)
     assert router.route(parse("GET", f"{V1}/nodes/{'x' * 1000}"), accept="", content_type="") is not None
     assert not len(router.found)
+
+
+def test_selectors_of_many_terms_are_not_remembered() -> None:
+    """A term takes fifty times its length once it is read."""
+    router = Router(KINDS, patches=PATCHES)
+    for comma in (",", "%2C", "%2c"):
+        info = parse("GET", f"{V1}/nodes?labelSelector={comma.join('abcdefghijkl')}")
+        assert router.route(info, accept="", content_type="") is not None
+    assert not len(router.found)
+    assert router.route(parse("GET", f"{V1}/nodes?labelSelector=a,b"), accept="", content_type="") is not None
+    assert len(router.found) == 1

@@ -1,0 +1,24 @@
+"""How the C library gives memory back. Knows nothing of what is kept in it.
+
+glibc moves its own bounds up to the largest buffer that was ever freed: from then on buffers of a mebibyte, which a client may make us
+take, lie among everything else, and what is free between small things that stay is never given back. With bounds that stand, whatever is
+large has pages of its own, which go when it is freed. Upstream of it: glibc `malloc/malloc.c` (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD).
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+LARGE_BYTES = 1 << 20
+"""What has pages of its own. Pieces of lists are smaller: pages that come and go with each of them would cost more than they do."""
+SPARE_BYTES = 16 << 20
+"""What stays at the end of the heap for the next one who asks."""
+
+
+def give_back() -> None:
+    """For a process that serves. Another C library has its own ways."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, SPARE_BYTES)

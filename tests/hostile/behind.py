@@ -1,0 +1,44 @@
+"""A server behind a real kube-apiserver, which it asks who sends a request and what they may do."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+from tests.e2e.controlplane.bed import Bed
+from tests.e2e.controlplane.connection import Connection
+from tests.fixtures.server import Reply
+
+
+class Behind:
+    """The first replica of a bed, asked at its own port."""
+
+    def __init__(self, bed: Bed) -> None:
+        process = bed.replicas[0].process
+        assert process is not None
+        self.port = bed.replicas[0].port
+        self.log = process.log
+        self.pid = process.popen.pid
+        self._authority = bed.plane.pki.sluice.pem.decode()
+        self._admin = bed.straight(bed.admin)
+
+    def context(self, *, certificate: bool = True) -> ssl.SSLContext:
+        if certificate:
+            return Connection(self._admin).context
+        return ssl.create_default_context(cadata=self._authority)
+
+    def request(self, method: str, path: str, body: Any = None) -> Reply:
+        with Connection(self._admin) as admin:
+            return admin.ask(method, path, body)
+
+
+@contextlib.contextmanager
+def behind(folder: pathlib.Path) -> Iterator[Behind]:
+    """In a cluster of its own, with the namespace that hostile requests name."""
+    with Bed(folder) as bed:
+        with bed.connect() as admin:
+            assert admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "hostile"}}).status == 201
+        yield Behind(bed)
