@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from tests.fixtures.server import dev_server
 from tests.hostile.behind import behind
-from tests.hostile.campaign import Campaign
+from tests.hostile.campaign import WARM, WARM_HEADS, Campaign
 from tests.hostile.generator import FAMILIES, Generator, Hostile, heads
 
 
@@ -26,7 +26,7 @@ def main() -> int:
         prog="make hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the requests (default: drawn)")
-    parser.add_argument("--requests", type=int, default=10_000, help="how many are sent")
+    parser.add_argument("--requests", type=int, default=10_000, help="how many are sent, after those that warm it up")
     parser.add_argument("--seconds", type=float, help="how long they are sent at most")
     parser.add_argument("--lanes", type=int, default=1, help="how many are sent at once (default: 1)")
     parser.add_argument("--heads", action="store_true", help="only request lines and headers, of nobody")
@@ -38,10 +38,13 @@ def main() -> int:
     requests: Iterator[Hostile] = heads(generator) if chosen.heads else iter(generator)
     if chosen.family:
         requests = (generator.draw(chosen.family) for _ in itertools.count())
+    warm = WARM_HEADS if chosen.heads else WARM
     start = behind if chosen.cluster else dev_server
     with tempfile.TemporaryDirectory() as folder, start(pathlib.Path(folder)) as server:
         report = asyncio.run(
-            Campaign(server, lanes=chosen.lanes).run(requests, most=chosen.requests, seconds=chosen.seconds)
+            Campaign(server, lanes=chosen.lanes, warm=warm).run(
+                requests, most=warm + chosen.requests, seconds=chosen.seconds
+            )
         )
     print(report)
     return 1 if report.breaches else 0

@@ -33,7 +33,9 @@ GROWTH_BYTES = 16 << 20
 the allocator's leftovers."""
 KEPT_BYTES = (256 + 64) << 20
 """What it may keep of those that wrote: history (`mvcc.RING_BYTES`) and encodings (`encodings.BUDGET`), beside the objects."""
-WARM = 400
+WARM, WARM_HEADS = 400, 4000
+"""After how many requests a process is as large as it will be: of all sorts; and of heads alone, once every place is taken where short
+targets are remembered."""
 HEALTH_SECONDS = 0.1
 PROBE_SECONDS = 0.02
 ANSWER_SECONDS = 90.0
@@ -280,7 +282,6 @@ class Campaign:
     """One server, one stream of requests, sent in rounds of as many at once as there are lanes."""
 
     def __init__(self, server: Target, *, lanes: int = 1, warm: int = WARM) -> None:
-        """`warm`: after how many requests the process is as large as it will be."""
         self._server = server
         self._process = Process(server.pid)
         admin, nobody = server.context(), server.context(certificate=False)
