@@ -32,23 +32,29 @@ def parameters(value: bytes) -> bytes:
     return b'{"metadata":{"name":"a"},"spec":{"config":[%b]}}' % opaque
 
 
-WORST: dict[str, tuple[str, bytes]] = {
-    "a string": (JSON, parameters(b'"%b"' % filled(b"<&>x"))),
-    "a string of escapes": (JSON, parameters(b'"%b"' % filled(b"\\u003a"))),
-    "escapes, and an error behind them": (JSON, parameters(b'"%b"' % filled(b"\\n")) + b"x"),
-    "half characters": (JSON, parameters(b'"%b"' % filled(b"\\ud800", 256 << 10))),
-    "bytes that are no characters": (JSON, parameters(b'"%b"' % filled(b"\xff"))),
-    "strings, and an error behind them": (JSON, parameters(b"[%b1]" % filled(b'"%b",' % (b"\\n" * 100))) + b"x"),
-    "numbers just too short to be long": (JSON, parameters(b"[%b1]" % filled(b"1" * 290 + b"." + b"1" * 290 + b","))),
-    "a number": (JSON, parameters(filled(b"1", 500 << 10))),
-    "members": (JSON, parameters(b'{%b"x":1}' % b"".join(b'"k%d":1,' % n for n in range(60_000)))),
-    "a member twice": (JSON, parameters(b'{%b"k1":1}' % b"".join(b'"k%d":1,' % n for n in range(20_000)))),
-    "a YAML block": (YAML, b"x: |\n" + filled(b" y\n")),
-    "a YAML string": (YAML, b'x: "%b"' % filled(b"\\x41")),
-    "a YAML tag": (YAML, b"x: !<tag:%b> y" % filled(b"%41")),
-    "a YAML number": (YAML, b"x: " + filled(b"1")),
-    "YAML blanks": (YAML, b"x:" + filled(b" ") + b"1"),
-    "a YAML comment": (YAML, filled(b"#")),
+WORST: dict[str, Callable[[], tuple[str, bytes]]] = {
+    "a string": lambda: (JSON, parameters(b'"%b"' % filled(b"<&>x"))),
+    "a string of escapes": lambda: (JSON, parameters(b'"%b"' % filled(b"\\u003a"))),
+    "escapes, and an error behind them": lambda: (JSON, parameters(b'"%b"' % filled(b"\\n")) + b"x"),
+    "half characters": lambda: (JSON, parameters(b'"%b"' % filled(b"\\ud800", 256 << 10))),
+    "bytes that are no characters": lambda: (JSON, parameters(b'"%b"' % filled(b"\xff"))),
+    "strings, and an error behind them": lambda: (
+        JSON,
+        parameters(b"[%b1]" % filled(b'"%b",' % (b"\\n" * 100))) + b"x",
+    ),
+    "numbers just too short to be long": lambda: (
+        JSON,
+        parameters(b"[%b1]" % filled(b"1" * 290 + b"." + b"1" * 290 + b",")),
+    ),
+    "a number": lambda: (JSON, parameters(filled(b"1", 500 << 10))),
+    "members": lambda: (JSON, parameters(b'{%b"x":1}' % b"".join(b'"k%d":1,' % n for n in range(60_000)))),
+    "a member twice": lambda: (JSON, parameters(b'{%b"k1":1}' % b"".join(b'"k%d":1,' % n for n in range(20_000)))),
+    "a YAML block": lambda: (YAML, b"x: |\n" + filled(b" y\n")),
+    "a YAML string": lambda: (YAML, b'x: "%b"' % filled(b"\\x41")),
+    "a YAML tag": lambda: (YAML, b"x: !<tag:%b> y" % filled(b"%41")),
+    "a YAML number": lambda: (YAML, b"x: " + filled(b"1")),
+    "YAML blanks": lambda: (YAML, b"x:" + filled(b" ") + b"1"),
+    "a YAML comment": lambda: (YAML, filled(b"#")),
 }
 
 
@@ -59,7 +65,7 @@ async def test_no_call_takes_longer_than_others_can_wait(case: str, monkeypatch:
             return call()
 
     longest = Longest()
-    media, raw = WORST[case]
+    media, raw = WORST[case]()
     assert len(raw) <= MOST
     monkeypatch.setattr(workers.BODIES, "run", here)
     try:
