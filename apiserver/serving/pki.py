@@ -132,7 +132,7 @@ class Kit:
 
 
 def kit(folder: Path, *, hosts: Sequence[str], user: str, groups: Sequence[str], now: dt.datetime) -> Kit:
-    """The folder's CA, serving pair and client pair: kept while they fit and last, else made anew. Keys are readable by the owner only."""
+    """The folder's CA, serving pair and client pair: kept while they fit and last, else made anew. All are readable by the owner only."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     ca = _kept(folder, "ca", now=now)
     fresh = ca is None
@@ -167,7 +167,7 @@ def _kept(folder: Path, name: str, *, now: dt.datetime) -> Pair | None:
 
 def _keep(folder: Path, name: str, pair: Pair) -> None:
     write_private(folder / f"{name}.key", pair.key_pem)
-    (folder / f"{name}.crt").write_bytes(pair.cert_pem)
+    write_private(folder / f"{name}.crt", pair.cert_pem)
 
 
 def write_private(path: Path, content: bytes) -> None:

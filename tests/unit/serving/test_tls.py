@@ -150,10 +150,10 @@ def test_a_second_kit_in_the_folder_is_the_first(tmp_path: Path) -> None:
     assert first.files == second.files
 
 
-def test_only_the_owner_can_read_keys(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_what_is_kept(tmp_path: Path) -> None:
     make_kit(tmp_path / "certs")
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "certs").glob("*.key")}
-    assert modes == {"ca.key": 0o600, "serving.key": 0o600, "client.key": 0o600}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "certs").iterdir()}
+    assert modes == {f"{name}.{part}": 0o600 for name in ("ca", "serving", "client") for part in ("key", "crt")}
     assert stat.S_IMODE((tmp_path / "certs").stat().st_mode) == 0o700
 
 
