@@ -257,6 +257,39 @@ async def test_the_user_who_serves_may_do_nothing_else(resource: str, serving: S
         await connection.close()
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "answer"),
+    [
+        ("HSET meta last 9-9", b"FOREIGN"),
+        ("HDEL meta init", b"FOREIGN"),
+        ("HDEL meta count", b"LOST"),
+        ("HSET meta epoch 5", b"EPOCH"),
+        ("XADD log 99999999999999-1 k b", b"EPOCH"),
+        ("HSET revisions z 1-1", b"LOST"),
+        ("HDEL revisions a", b"LOST"),
+        ("HDEL objects a", b"LOST"),
+    ],
+)
+async def test_what_the_user_who_serves_writes_by_hand_stops_the_next_write(
+    own_server: Server, resource: str, serving: StoreOptions, by_hand: str, answer: bytes
+) -> None:
+    """The store has no way to allow a command to functions alone (docs/storage.md)."""
+
+    def create(name: str) -> functions.Mutation:
+        return functions.Mutation(name.encode(), b"-", f"{name}.1".encode(), b"u", value(name))
+
+    forget(own_server)
+    session = await lineage.open_session(serving, {resource: Commands(resource)}, epochs={}, first=True)
+    library, epoch = Commands(resource), b"%d" % session.heads[resource].epoch
+    assert (await session.writes.call(library.change(epoch, b"99999999999999", create("a"))))[0] == b"OK"
+    command, key, *rest = by_hand.split()
+    connection = await Connection.open(serving, "test")
+    await connection.call(pipeline.pack(command, getattr(library.keys, key), *rest))
+    await connection.close()
+    assert (await session.writes.call(library.change(epoch, b"99999999999999", create("b"))))[0] == answer
+    await session.close("done")
+
+
 async def test_init_is_not_for_the_user_who_serves(own_server: Server, resource: str, serving: StoreOptions) -> None:
     own_server("FUNCTION", "FLUSH")
     with pytest.raises(Rejected, match="NOPERM"):
