@@ -1,0 +1,123 @@
+"""The tree that an expression is parsed into. Every node has an id that is unique in its tree, by which positions and types are kept.
+
+Macros are expanded while parsing: what `[1].all(x, x > 0)` becomes is a Comprehension. Upstream: google/cel-go `common/ast/{ast,expr}.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from apiserver.cel.source import Source
+from apiserver.cel.values import Value
+
+
+@dataclass(slots=True)
+class Literal:
+    """A constant: null, bool, int, UInt, float, str or bytes."""
+
+    id: int
+    value: Value
+
+
+@dataclass(slots=True)
+class Ident:
+    """A name; a leading dot (an absolute name) is kept."""
+
+    id: int
+    name: str
+
+
+@dataclass(slots=True)
+class Select:
+    """`operand.field`, or with `test_only` the question `has(operand.field)`."""
+
+    id: int
+    operand: Expr
+    field: str
+    test_only: bool = False
+
+
+@dataclass(slots=True)
+class Call:
+    """`function(arguments)`, or `target.function(arguments)`. Operators have the names of cel-go: `_&&_`, `_[_]`, `_?._`, `@in`."""
+
+    id: int
+    function: str
+    target: Expr | None
+    arguments: list[Expr]
+
+
+@dataclass(slots=True)
+class ListExpr:
+    """`[a, ?b]`: `optional` holds the indices of elements with a question mark."""
+
+    id: int
+    elements: list[Expr]
+    optional: frozenset[int] = frozenset()
+
+
+class Entry(NamedTuple):
+    """One `key: value` of a map; `optional` with a question mark."""
+
+    id: int
+    key: Expr
+    value: Expr
+    optional: bool
+
+
+@dataclass(slots=True)
+class MapExpr:
+    """`{key: value}`."""
+
+    id: int
+    entries: list[Entry]
+
+
+class FieldEntry(NamedTuple):
+    """One `name: value` of a structure; `optional` with a question mark."""
+
+    id: int
+    name: str
+    value: Expr
+    optional: bool
+
+
+@dataclass(slots=True)
+class StructExpr:
+    """`Type.Name{field: value}`."""
+
+    id: int
+    type_name: str
+    fields: list[FieldEntry]
+
+
+@dataclass(slots=True)
+class Comprehension:
+    """A fold: what every macro over lists and maps becomes. `variable2` is "" with one variable."""
+
+    id: int
+    range: Expr
+    variable: str
+    variable2: str
+    accumulator: str
+    init: Expr
+    condition: Expr
+    step: Expr
+    result: Expr
+
+
+Expr = Literal | Ident | Select | Call | ListExpr | MapExpr | StructExpr | Comprehension
+
+
+@dataclass(slots=True)
+class Ast:
+    """A parsed expression.
+
+    `positions` maps the ids of nodes and entries to offsets, `macro_calls` the id of an expanded node to the call that was written.
+    """
+
+    expr: Expr
+    source: Source
+    positions: dict[int, int] = field(default_factory=dict)
+    macro_calls: dict[int, Expr] = field(default_factory=dict)

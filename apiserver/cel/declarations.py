@@ -1,0 +1,125 @@
+"""What an environment is told: functions with their overloads, variables, shapes of typed objects, and libraries of them.
+
+One overload is one declaration: its types are read by `checker`, its `estimate` by `cost`, `call` and `charge` by `program`.
+Upstream: google/cel-go `common/decls/decls.go`, kubernetes/apiserver `pkg/cel/types.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from apiserver.cel.ast import Expr
+from apiserver.cel.types import Type
+from apiserver.cel.values import Value
+
+# The cap of every size and cost: what is larger counts as this.
+UNLIMITED = 2**64 - 1
+
+
+class Range(NamedTuple):
+    """The least and the most that a size or a cost can be; an `UNLIMITED` most is unknown."""
+
+    least: int
+    most: int
+
+
+class CallEstimate(NamedTuple):
+    """What a call may cost, and the size of its result where that is a list, map, string or bytes and known."""
+
+    cost: Range
+    size: Range | None = None
+
+
+class Node(Protocol):
+    """A node as an estimate sees it: google/cel-go `checker.AstNode`."""
+
+    @property
+    def path(self) -> tuple[str, ...] | None:
+        """The way from a variable through declared shapes: names of fields, `@items`, `@keys`, `@values`; None when there is none."""
+
+    @property
+    def type(self) -> Type:
+        """The type that the checker found."""
+
+    @property
+    def expr(self) -> Expr:
+        """The node itself."""
+
+    @property
+    def computed_size(self) -> Range | None:
+        """The size as far as the expression alone says it."""
+
+
+class Estimator(Protocol):
+    """What an estimate may ask of the walk that calls it."""
+
+    def size(self, node: Node) -> Range:
+        """The size of a node: computed, else declared, else 0 to UNLIMITED."""
+
+
+# (estimator, target or None, arguments) → the estimate, None for cel-go's default of a call.
+Estimate = Callable[[Estimator, Node | None, Sequence[Node]], CallEstimate | None]
+# (values of target and arguments, result) → the cost at run time, None for cel-go's default of a call.
+Charge = Callable[[Sequence[Value], Value], int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overload:
+    """One signature of a function. Of a member function the receiver is the first of `arguments`, and of the values of `call`.
+
+    `call` raises errors.EvaluationError; with `strict` off it receives errors as values. Without `call` the program has it built in.
+    """
+
+    id: str
+    arguments: tuple[Type, ...]
+    result: Type
+    member: bool = False
+    call: Callable[..., Value] | None = None
+    strict: bool = True
+    estimate: Estimate | None = None
+    charge: Charge | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A name with its overloads, in the order in which they are tried and printed."""
+
+    name: str
+    overloads: tuple[Overload, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A name with its type, and the shape that says more of it."""
+
+    name: str
+    type: Type
+    shape: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A type with what its declaration limits: kubernetes/apiserver `pkg/cel/types.go` DeclType.
+
+    `max_elements` bounds the size (code points, bytes, entries), None where nothing does. An object has `fields`, a list `items`,
+    a map `keys` and `items`, which are its values.
+    """
+
+    type: Type
+    max_elements: int | None = None
+    fields: Mapping[str, Shape] = field(default_factory=dict)
+    keys: Shape | None = None
+    items: Shape | None = None
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """Functions, types and constants that an environment takes in as a whole."""
+
+    name: str
+    functions: tuple[Function, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    types: tuple[Type, ...] = ()
