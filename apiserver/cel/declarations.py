@@ -6,6 +6,7 @@ Upstream: google/cel-go `common/decls/decls.go`, kubernetes/apiserver `pkg/cel/t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -19,10 +20,37 @@ UNLIMITED = 2**64 - 1
 
 
 class Range(NamedTuple):
-    """The least and the most that a size or a cost can be; an `UNLIMITED` most is unknown."""
+    """The least and the most that a size or a cost can be; an `UNLIMITED` most is unknown. Sums and products end at `UNLIMITED`."""
 
     least: int
     most: int
+
+    @classmethod
+    def exactly(cls, size: int) -> Range:
+        """What is known for certain."""
+        return cls(size, size)
+
+    def plus(self, other: Range) -> Range:
+        """Both together."""
+        return Range(min(self.least + other.least, UNLIMITED), min(self.most + other.most, UNLIMITED))
+
+    def times(self, other: Range) -> Range:
+        """The one for each of the other."""
+        return Range(min(self.least * other.least, UNLIMITED), min(self.most * other.most, UNLIMITED))
+
+    def scaled(self, factor: float) -> Range:
+        """So much for each, rounded up as cel-go rounds: in double precision."""
+        return Range(_scaled(self.least, factor), _scaled(self.most, factor))
+
+    def union(self, other: Range) -> Range:
+        """One or the other."""
+        return Range(min(self.least, other.least), max(self.most, other.most))
+
+
+def _scaled(count: int, factor: float) -> int:
+    """`count × factor` rounded up, at most `UNLIMITED` (cel-go multiplyByCostFactor)."""
+    product = float(count) * factor
+    return math.ceil(product) if product < UNLIMITED else UNLIMITED
 
 
 class CallEstimate(NamedTuple):
