@@ -86,6 +86,9 @@ class Estimator(Protocol):
     def size(self, node: Node) -> Range:
         """The size of a node: computed, else declared, else 0 to UNLIMITED."""
 
+    def element(self, node: Node) -> Node | None:
+        """An element of a node whose type has parameters (of a list: what is in it), None for any other node."""
+
 
 # (estimator, target or None, arguments) → the estimate, None for cel-go's default of a call.
 Estimate = Callable[[Estimator, Node | None, Sequence[Node]], CallEstimate | None]
@@ -131,23 +134,28 @@ class Variable:
 class Shape:
     """A type with what its declaration limits: kubernetes/apiserver `pkg/cel/types.go` DeclType.
 
-    `max_elements` bounds the size (code points, bytes, entries), None where nothing does. An object has `fields`, a list `items`,
-    a map `keys` and `items`, which are its values.
+    `max_elements` bounds the size (code points, bytes, entries), 0 for what has none: numbers, objects. An object has `fields`, a list
+    `items`, a map `keys` and `items`, which are its values. `others` is what a field has that `fields` do not name, for sizes only.
     """
 
     type: Type
-    max_elements: int | None = None
+    max_elements: int = 0
     fields: Mapping[str, Shape] = field(default_factory=dict)
     keys: Shape | None = None
     items: Shape | None = None
+    others: Shape | None = None
     required: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """Functions, types and constants that an environment takes in as a whole."""
+    """Functions, types and constants that an environment takes in as a whole.
+
+    `equality` estimates `==` between two values of one of its types; without it the most is UNLIMITED.
+    """
 
     name: str
     functions: tuple[Function, ...] = ()
     variables: tuple[Variable, ...] = ()
     types: tuple[Type, ...] = ()
+    equality: Mapping[Type, Estimate] = field(default_factory=dict)
