@@ -7,13 +7,18 @@ Upstream: google/cel-go `common/decls/decls.go`, kubernetes/apiserver `pkg/cel/t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from apiserver.cel.ast import Expr
+from apiserver.cel.source import Issue
 from apiserver.cel.types import Type
 from apiserver.cel.values import Value
+
+if TYPE_CHECKING:
+    from apiserver.cel.checker import Checked
+    from apiserver.cel.environment import Environment
 
 # The cap of every size and cost: what is larger counts as this.
 UNLIMITED = 2**64 - 1
@@ -123,11 +128,12 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name with its type, and the shape that says more of it."""
+    """A name with its type, and the shape that says more of it. With a `value` it is a constant."""
 
     name: str
     type: Type
     shape: Shape | None = None
+    value: Value | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +153,22 @@ class Shape:
     required: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """A look at an expression whose types are right. `name` is unique: an environment has each once.
+
+    `check` gets the checked expression, its environment, and the functions in whose arguments literals may mix types: those that
+    any validator of the environment names in `exempt`. It gives what it complains about, in the order of cel-go.
+    """
+
+    name: str
+    check: Callable[[Checked, Environment, frozenset[str]], Iterable[Issue]]
+    exempt: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """Functions, types and constants that an environment takes in as a whole.
+    """Functions, types, constants, macros and validators that an environment takes in as a whole.
 
     `equality` estimates `==` between two values of one of its types; without it the most is UNLIMITED.
     """
@@ -158,4 +177,6 @@ class Library:
     functions: tuple[Function, ...] = ()
     variables: tuple[Variable, ...] = ()
     types: tuple[Type, ...] = ()
+    validators: tuple[Validator, ...] = ()
+    optional_syntax: bool = False
     equality: Mapping[Type, Estimate] = field(default_factory=dict)

@@ -5,8 +5,10 @@ Upstream: google/cel-go `common/types/types.go`, `checker/format.go`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+# Only an expression that doubles its types again and again makes one whose text is longer: of that the beginning is printed.
+PRINTED = 65_536
 
 
 class Kind(Enum):
@@ -32,13 +34,100 @@ class Kind(Enum):
     UINT = "uint"
 
 
-@dataclass(frozen=True, slots=True)
 class Type:
-    """A type; two are equal when they are the same type exactly. `name` is the name that programs see at run time."""
+    """A type, immutable. `name` is the name that programs see at run time.
+
+    Two are equal when they are the same type exactly; whether null may be assigned (`nullable`, the wrappers of protobuf) does not
+    count. `open` says that a parameter occurs somewhere inside.
+    """
+
+    __slots__ = ("_hash", "kind", "name", "nullable", "open", "parameters")
 
     kind: Kind
     name: str
-    parameters: tuple[Type, ...] = ()
+    parameters: tuple[Type, ...]
+    nullable: bool
+    open: bool
+
+    def __init__(self, kind: Kind, name: str, parameters: tuple[Type, ...] = (), *, nullable: bool = False) -> None:
+        self.kind = kind
+        self.name = name
+        self.parameters = parameters
+        self.nullable = nullable
+        self.open = kind is Kind.PARAMETER or any(parameter.open for parameter in parameters)
+        self._hash = hash((kind.value, name, parameters))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Type)
+            and self._hash == other._hash
+            and self.kind is other.kind
+            and self.name == other.name
+            and self.parameters == other.parameters
+        )
+
+    def __str__(self) -> str:
+        """As cel-go prints a type in errors of evaluation: `list(<A>)`, `google.protobuf.Any`."""
+        return _printed(self, _STRING_NAMES, parameter="<%s>")
+
+    def __repr__(self) -> str:
+        return f"Type({self})"
+
+    @property
+    def declared_name(self) -> str:
+        """The name, `wrapper(…)` around it when null may be assigned too."""
+        return f"wrapper({self.name})" if self.nullable else self.name
+
+
+_STRING_NAMES: dict[Kind, str] = {}
+_FORMAT_NAMES = {
+    Kind.ANY: "any",
+    Kind.DURATION: "duration",
+    Kind.ERROR: "!error!",
+    Kind.NULL: "null",
+    Kind.TIMESTAMP: "timestamp",
+}
+
+
+def format_type(of: Type, limit: int = PRINTED) -> str:
+    """A type as issues of the checker print it: `list(A)`, `any`, `null`, `!error!`; at most `limit` characters."""
+    return (
+        _printed(of, _FORMAT_NAMES, parameter="%s", limit=limit)
+        if of.parameters
+        else _FORMAT_NAMES.get(of.kind) or of.declared_name
+    )
+
+
+def _printed(of: Type, names: dict[Kind, str], *, parameter: str, limit: int = PRINTED) -> str:
+    """The text of a type, by a walk that neither recurses nor goes on beyond the limit."""
+    parts: list[str] = []
+    length = 0
+    todo: list[Type | str] = [of]
+    while todo and length < limit:
+        at = todo.pop()
+        if isinstance(at, str):
+            text = at
+        elif at.kind is Kind.PARAMETER:
+            text = parameter % at.name
+        elif at.kind in names:
+            text = names[at.kind]
+        elif at.parameters:
+            text = f"{at.name}("
+            todo.append(")")
+            for index in range(len(at.parameters) - 1, -1, -1):
+                todo.append(at.parameters[index])
+                if index:
+                    todo.append(", ")
+        else:
+            text = at.declared_name
+        parts.append(text)
+        length += len(text)
+    return "".join(parts)[:limit]
 
 
 DYN = Type(Kind.DYN, "dyn")
@@ -86,6 +175,60 @@ def optional_of(of: Type) -> Type:
     return opaque("optional_type", of)
 
 
+def nullable(of: Type) -> Type:
+    """A primitive type to which null may be assigned too: `wrapper(of)`, what protobuf's Int64Value and its like are."""
+    return Type(of.kind, of.name, of.parameters, nullable=True)
+
+
+# What protobuf's own messages are to the checker.
+WELL_KNOWN: dict[str, Type] = {
+    "google.protobuf.BoolValue": nullable(BOOL),
+    "google.protobuf.BytesValue": nullable(BYTES),
+    "google.protobuf.DoubleValue": nullable(DOUBLE),
+    "google.protobuf.FloatValue": nullable(DOUBLE),
+    "google.protobuf.Int64Value": nullable(INT),
+    "google.protobuf.Int32Value": nullable(INT),
+    "google.protobuf.UInt64Value": nullable(UINT),
+    "google.protobuf.UInt32Value": nullable(UINT),
+    "google.protobuf.StringValue": nullable(STRING),
+    "google.protobuf.Any": ANY,
+    "google.protobuf.Duration": DURATION,
+    "google.protobuf.Timestamp": TIMESTAMP,
+    "google.protobuf.ListValue": list_of(DYN),
+    "google.protobuf.NullValue": NULL,
+    "google.protobuf.Struct": map_of(STRING, DYN),
+    "google.protobuf.Value": DYN,
+}
+
+
 def struct(name: str) -> Type:
-    """A type with named fields, declared by its shape in the environment."""
-    return Type(Kind.STRUCT, name)
+    """A type with named fields, declared by its shape in the environment; a message of protobuf is what CEL makes of it."""
+    return WELL_KNOWN.get(name) or Type(Kind.STRUCT, name)
+
+
+def assignable(to: Type, source: Type) -> bool:
+    """Whether declarations regard a value of `source` as one of `to`, parameters counting as dyn (Type.IsAssignableType).
+
+    Recursive: meant for declared types, which are small. What an expression makes is judged by the checker.
+    """
+    if to.nullable and source.kind is Kind.NULL:
+        return True
+    if to is source or to.kind in _DYNAMIC:
+        return True
+    if to.kind is not source.kind or to.name != source.name or len(to.parameters) != len(source.parameters):
+        return False
+    return all(assignable(one, other) for one, other in zip(to.parameters, source.parameters, strict=True))
+
+
+def equivalent(one: Type, other: Type) -> bool:
+    """Whether two types are the same but for the names of their parameters (Type.IsEquivalentType)."""
+    if one is other:
+        return True
+    if one.kind is not other.kind or len(one.parameters) != len(other.parameters):
+        return False
+    if one.kind is not Kind.PARAMETER and one.name != other.name:
+        return False
+    return all(equivalent(left, right) for left, right in zip(one.parameters, other.parameters, strict=True))
+
+
+_DYNAMIC = frozenset((Kind.DYN, Kind.ANY, Kind.PARAMETER))
