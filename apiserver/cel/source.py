@@ -5,17 +5,23 @@ Upstream: google/cel-go `common/{source,location,error,errors}.go`.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 # At most so many issues are printed; of the others their number is said (cel-go common.Errors).
 PRINTED = 100
+# A line of more bytes is not repeated below an issue.
+MAX_SNIPPET = 16384
 
-# What the caret line of an issue is made of. A wide character above has wide marks below.
+# What the caret line of an issue is made of. A character of several bytes has wide marks below.
 _DOT, _IND = ".", "^"
 _WIDE_DOT, _WIDE_IND = "\uff0e", "\uff3e"
+_NARROW, _WIDE = re.compile("[\0-\x7f]"), re.compile("[^\0-\x7f]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Issue(NamedTuple):
@@ -28,10 +34,17 @@ class Issue(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """An expression as it was written. Offsets, lines and columns count code points; lines begin at 1, columns at 0."""
+    """An expression as it was written. Offsets, lines and columns count code points; lines begin at 1, columns at 0.
+
+    What is half of a surrogate pair reads as U+FFFD, as it does when Go decodes it.
+    """
 
     text: str
     name: str = "<input>"
+
+    def __post_init__(self) -> None:
+        if not self.text.isascii():
+            object.__setattr__(self, "text", _SURROGATE.sub("\ufffd", self.text))
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -42,8 +55,14 @@ class Source:
             at = self.text.find("\n", at + 1)
         return starts
 
+    @cached_property
+    def _snippets(self) -> dict[int, tuple[str, str] | None]:
+        return {}
+
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset."""
+        """Line and column of an offset. An empty text has no column at all: cel-go says -1."""
+        if not self.text:
+            return 1, -1
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1]
 
@@ -52,3 +71,50 @@ class Source:
         start = self._starts[number - 1]
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[start:end]
+
+    def describe(self, issue: Issue) -> str:
+        """An issue with its place, the line and a caret: cel-go Error.ToDisplayString."""
+        line, column = (-1, -1) if issue.offset is None else self.place(issue.offset)
+        said = f"ERROR: {self.name}:{line}:{column + 1}: {issue.message}"
+        snippet = self._snippet(line)
+        if snippet is None:
+            return said
+        text, dots = snippet
+        indicator = _WIDE_IND if dots[column : column + 1] == _WIDE_DOT else _IND
+        return f"{said}\n | {text}\n | {dots[: max(column, 0)]}{indicator}"
+
+    def _snippet(self, line: int) -> tuple[str, str] | None:
+        """A line as it is printed, and the dots for all of it; None when it is not printed."""
+        if line < 1 or not self.text:
+            return None
+        if line not in self._snippets:
+            text = self.line(line)
+            printed = len(text) <= MAX_SNIPPET and len(text.encode()) <= MAX_SNIPPET
+            dots = _WIDE.sub(_WIDE_DOT, _NARROW.sub(_DOT, text)) if printed else ""
+            self._snippets[line] = (text.replace("\t", " "), dots) if printed else None
+        return self._snippets[line]
+
+
+class CompileError(Exception):
+    """An expression that is refused. `str()` is cel-go's whole text: issues by line and column, a caret line below each."""
+
+    def __init__(self, source: Source, issues: Sequence[Issue]) -> None:
+        """`issues` in the order in which they were found; the first `PRINTED` of them are printed."""
+        super().__init__(source, issues)
+        self.source = source
+        self.issues = tuple(issues)
+
+    @cached_property
+    def text(self) -> str:
+        """What `str()` is."""
+        printed = sorted(self.issues[:PRINTED], key=self._place)
+        lines = [self.source.describe(issue) for issue in printed]
+        if len(self.issues) > PRINTED:
+            lines.append(f"{len(self.issues) - PRINTED} more errors were truncated")
+        return "\n".join(lines)
+
+    def _place(self, issue: Issue) -> tuple[int, int]:
+        return (-1, -1) if issue.offset is None else self.source.place(issue.offset)
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,34 @@
+"""Trees, ids and positions are those of cel-go 0.26."""
+
+import pytest
+
+from apiserver.cel import macros
+from apiserver.cel.macros import Macros
+from apiserver.cel.parser import parse
+from apiserver.cel.source import Source
+from tests.unit.cel.trees import written
+
+ALL = Macros((*macros.STANDARD, *macros.OPTIONAL, *macros.BINDINGS, *macros.COMPREHENSIONS))
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("1 + 2 * 3 - 4", "_-_#6(_+_#2(1#1, _*_#4(2#3, 3#5)), 4#7)"),
+        ("a ? b : c ? d : e", "_?_:_#2(a#1, b#3, _?_:_#5(c#4, d#6, e#7))"),
+        ("a || b || c || d", "_||_#5(_||_#3(a#1, b#2), _||_#7(c#4, d#6))"),
+        ("a < b == !c", "_==_#4(_<_#2(a#1, b#3), !_#5(c#6))"),
+        ("--a - -1 - -(b)", "_-_#4(_-_#2(a#1, -1#3), -_#5(b#6))"),
+        ("a.b[1].c(2u, .d)", "_[_]#3(a#1.b#2, 1#4).c#5(2u#6, .d#7)"),
+        ("a.?b[?c] in [?d, e,]", "@in#6(_[?_]#4(_?._#3(a#1, 'b'#2), c#5), #7[?d#8, e#9])"),
+        ("a.B{c: 1, ?d: {2: 3}}", "a.B#1{c :#2 1#3, ?d :#4 #5{2#7 :#6 3#8}}"),
+        ("[,] == {,}", "_==_#2(#1[], #3{})"),
+        ("has(a.b)", "a#2.b#4?"),
+        (
+            "a.all(x, x)",
+            "fold#11(x -> @result: a#1, True#5, @not_strictly_false#7(@result#6), _&&_#9(@result#8, x#4), @result#10)",
+        ),
+    ],
+)
+def test_the_tree_of_an_expression_is_that_of_cel_go(text: str, tree: str) -> None:
+    assert written(parse(Source(text), macros=ALL).expr) == tree
