@@ -77,8 +77,8 @@ class Node(Protocol):
         """The type that the checker found."""
 
     @property
-    def expr(self) -> Expr:
-        """The node itself."""
+    def expr(self) -> Expr | None:
+        """The node itself, None for an element, which is no node of its own."""
 
     @property
     def computed_size(self) -> Range | None:

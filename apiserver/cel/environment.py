@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from apiserver.cel import wellknown
 from apiserver.cel.checker import Candidates, Identifier, Reference
-from apiserver.cel.declarations import Function, Library, Overload, Shape, Validator, Variable
+from apiserver.cel.declarations import Estimate, Function, Library, Overload, Shape, Validator, Variable
 from apiserver.cel.types import (
     ANY,
     BOOL,
@@ -71,7 +71,7 @@ class Environment:
 
     `container` is the namespace in which names are looked up first. `cross_type_numeric_comparisons` lets `1 < 1.5` be,
     `homogeneous_literals` forbids `[1, "a"]`, `optional_syntax` lets `a.?b` be, and with `reserved_fields` a declared field
-    `__namespace__` may be written `namespace` too.
+    `__namespace__` may be written `namespace` too. With `free_presence_tests` asking `has(a.b)` costs what `a` does.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,14 @@ class Environment:
         self.homogeneous_literals = False
         self.optional_syntax = False
         self.reserved_fields = False
+        self.free_presence_tests = False
         self.libraries: frozenset[str] = frozenset()
         self.validators: tuple[Validator, ...] = ()
         self.exempt: frozenset[str] = frozenset()
+        self.equality: Mapping[Type, Estimate] = {}
         self._variables: dict[str, Variable] = {}
         self._functions: dict[str, Function] = {}
+        self._overloads: dict[str, Overload] = {}
         self._shapes: dict[str, Shape] = {}
         self._types = {name: Identifier(INT, Reference(name, value)) for name, value in wellknown.CONSTANTS.items()}
         self._types |= {name: _type_identifier(name, struct(name)) for name in wellknown.FIELDS}
@@ -105,6 +108,7 @@ class Environment:
         homogeneous_literals: bool | None = None,
         optional_syntax: bool | None = None,
         reserved_fields: bool | None = None,
+        free_presence_tests: bool | None = None,
     ) -> Environment:
         """An environment with more in it; this one stays as it is.
 
@@ -126,6 +130,8 @@ class Environment:
             grown.optional_syntax = optional_syntax
         if reserved_fields is not None:
             grown.reserved_fields = reserved_fields
+        if free_presence_tests is not None:
+            grown.free_presence_tests = free_presence_tests
         for library in libraries:
             if library.name not in grown.libraries:
                 grown._take_in(library)
@@ -146,6 +152,11 @@ class Environment:
     def functions(self) -> Mapping[str, Function]:
         """The functions by their full names."""
         return MappingProxyType(self._functions)
+
+    @property
+    def overloads(self) -> Mapping[str, Overload]:
+        """The overloads of all functions by their ids."""
+        return MappingProxyType(self._overloads)
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
@@ -200,6 +211,7 @@ class Environment:
         self._define(library.functions)
         self._register(library.types)
         self._validate(library.validators)
+        self.equality = {**self.equality, **library.equality}
 
     def _declare(self, variables: Iterable[Variable]) -> None:
         table = dict(self._variables)
