@@ -1,15 +1,27 @@
-"""How an evaluation fails."""
+"""How making a program and evaluating it fail. The texts are cel-go's."""
 
 from __future__ import annotations
 
 
+class ProgramError(Exception):
+    """An expression that is right in its types and that can nevertheless not be run: a constant that cannot be converted, a regex."""
+
+
 class EvaluationError(Exception):
-    """An error inside the language: `||`, `&&`, `?:` and the macros may absorb it. Its text is cel-go's."""
+    """An error inside the language: `||`, `&&`, `?:` and the macros may absorb it. `cost` is what the evaluation cost until its end."""
+
+    cost = 0
 
 
 class CostExceeded(Exception):
-    """The evaluation used up its budget: `operation cancelled: actual cost limit exceeded`. Nothing absorbs it."""
+    """The evaluation used up its budget. Nothing absorbs it."""
+
+    def __init__(self) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 class Cancelled(Exception):
-    """The caller stopped the evaluation: `operation interrupted`. Nothing absorbs it."""
+    """The caller stopped the evaluation. Nothing absorbs it."""
+
+    def __init__(self) -> None:
+        super().__init__("operation interrupted")
