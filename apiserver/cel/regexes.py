@@ -117,7 +117,7 @@ class Pattern:
 
     def _search(self, encoded: bytes, position: int = 0) -> Any:
         if self._size * (len(encoded) - position) > _WORK:
-            raise CostExceeded("operation cancelled: actual cost limit exceeded")
+            raise CostExceeded
         match = self._compiled.search(encoded, position)
         # For RE2 \B holds in the middle of a character as well.
         while match is not None and _inside(encoded, match.start()):
