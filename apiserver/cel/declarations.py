@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from apiserver.cel.ast import Expr
+from apiserver.cel.macros import Macro
 from apiserver.cel.source import Issue
 from apiserver.cel.types import Type
 from apiserver.cel.values import Value
@@ -177,6 +178,7 @@ class Library:
     functions: tuple[Function, ...] = ()
     variables: tuple[Variable, ...] = ()
     types: tuple[Type, ...] = ()
+    macros: tuple[Macro, ...] = ()
     validators: tuple[Validator, ...] = ()
     optional_syntax: bool = False
     equality: Mapping[Type, Estimate] = field(default_factory=dict)

@@ -13,8 +13,11 @@ from itertools import permutations
 from types import MappingProxyType
 
 from apiserver.cel import wellknown
-from apiserver.cel.checker import Candidates, Identifier, Reference
+from apiserver.cel.checker import Candidates, Checked, Identifier, Reference, check
 from apiserver.cel.declarations import Estimate, Function, Library, Overload, Shape, Validator, Variable
+from apiserver.cel.macros import Macro, Macros
+from apiserver.cel.parser import RESERVED, parse
+from apiserver.cel.source import CompileError, Issue, Source
 from apiserver.cel.types import (
     ANY,
     BOOL,
@@ -35,12 +38,6 @@ from apiserver.cel.types import (
     struct,
     type_of,
 )
-
-# Words that the language keeps for itself or for the future. A declared field of such a name is written `__namespace__`.
-_LITERAL_WORDS = ("true", "false", "null", "in")
-_LOOP_WORDS = ("break", "continue", "else", "for", "if", "loop", "return", "while")
-_DECLARING_WORDS = ("as", "const", "function", "import", "let", "namespace", "package", "var", "void")
-RESERVED = frozenset((*_LITERAL_WORDS, *_LOOP_WORDS, *_DECLARING_WORDS))
 
 # In an environment with shapes the simple types are found by the names that Kubernetes gives them (findScalar).
 _SIMPLE = {
@@ -85,6 +82,8 @@ class Environment:
         self.validators: tuple[Validator, ...] = ()
         self.exempt: frozenset[str] = frozenset()
         self.equality: Mapping[Type, Estimate] = {}
+        self.macros = Macros()
+        self._macros: tuple[Macro, ...] = ()
         self._variables: dict[str, Variable] = {}
         self._functions: dict[str, Function] = {}
         self._overloads: dict[str, Overload] = {}
@@ -102,6 +101,7 @@ class Environment:
         functions: Iterable[Function] = (),
         shapes: Iterable[Shape] = (),
         types: Iterable[Type] = (),
+        macros: Iterable[Macro] = (),
         validators: Iterable[Validator] = (),
         container: str | None = None,
         cross_type_numeric_comparisons: bool | None = None,
@@ -139,9 +139,21 @@ class Environment:
         grown._define(functions)
         grown._shape(shapes)
         grown._register(types)
+        grown._expand(macros)
         grown._validate(validators)
         grown._index()
         return grown
+
+    def compile(self, source: Source | str) -> Checked:
+        """Parse an expression, check its types, and let the validators look at it. Raises CompileError with all that is wrong."""
+        source = Source(source) if isinstance(source, str) else source
+        checked = check(parse(source, macros=self.macros, optional_syntax=self.optional_syntax), self)
+        issues: list[Issue] = []
+        for validator in self.validators:
+            issues.extend(validator.check(checked, self, self.exempt))
+        if issues:
+            raise CompileError(source, issues)
+        return checked
 
     @property
     def variables(self) -> Mapping[str, Variable]:
@@ -193,6 +205,8 @@ class Environment:
     def field(self, name: str, field: str) -> Type | None:
         """The type of a field of a type."""
         shape = self._shapes.get(name)
+        if shape is None and self._shapes and name in _SIMPLE:
+            return ANY if name == "map" else None
         if shape is None:
             return wellknown.FIELDS.get(name, {}).get(field)
         found = shape.fields.get(field)
@@ -210,6 +224,7 @@ class Environment:
         self._declare(library.variables)
         self._define(library.functions)
         self._register(library.types)
+        self._expand(library.macros)
         self._validate(library.validators)
         self.equality = {**self.equality, **library.equality}
 
@@ -250,6 +265,11 @@ class Environment:
 
     def _register(self, types: Iterable[Type]) -> None:
         self._types = {**{of.name: _type_identifier(of.name, of) for of in types}, **self._types}
+
+    def _expand(self, macros: Iterable[Macro]) -> None:
+        if added := tuple(macros):
+            self._macros += added
+            self.macros = Macros(self._macros)
 
     def _validate(self, validators: Iterable[Validator]) -> None:
         for validator in validators:

@@ -38,16 +38,17 @@ class Type:
     """A type, immutable. `name` is the name that programs see at run time.
 
     Two are equal when they are the same type exactly; whether null may be assigned (`nullable`, the wrappers of protobuf) does not
-    count. `open` says that a parameter occurs somewhere inside.
+    count. `open` says that a parameter occurs somewhere inside, `weight` of how many types it is made.
     """
 
-    __slots__ = ("_hash", "kind", "name", "nullable", "open", "parameters")
+    __slots__ = ("_hash", "kind", "name", "nullable", "open", "parameters", "weight")
 
     kind: Kind
     name: str
     parameters: tuple[Type, ...]
     nullable: bool
     open: bool
+    weight: int
 
     def __init__(self, kind: Kind, name: str, parameters: tuple[Type, ...] = (), *, nullable: bool = False) -> None:
         self.kind = kind
@@ -55,6 +56,7 @@ class Type:
         self.parameters = parameters
         self.nullable = nullable
         self.open = kind is Kind.PARAMETER or any(parameter.open for parameter in parameters)
+        self.weight = 1 + sum(parameter.weight for parameter in parameters)
         self._hash = hash((kind.value, name, parameters))
 
     def __hash__(self) -> int:

@@ -5,6 +5,7 @@ Upstream: google/cel-go `cel/library.go` optionalLib.
 
 from __future__ import annotations
 
+from apiserver.cel import macros
 from apiserver.cel.declarations import Function, Library, Overload
 from apiserver.cel.types import BOOL, DYN, INT, STRING, Type, list_of, map_of, opaque, optional_of, parameter
 
@@ -59,11 +60,13 @@ LIBRARY_V1 = Library(
     name="cel.lib.optional",
     functions=_FUNCTIONS_V1,
     types=(opaque("optional_type"),),
+    macros=macros.OPTIONAL,
     optional_syntax=True,
 )
 LIBRARY = Library(
     name="cel.lib.optional",
     functions=_FUNCTIONS_V1 + _FUNCTIONS_V2,
     types=(opaque("optional_type"),),
+    macros=macros.OPTIONAL,
     optional_syntax=True,
 )

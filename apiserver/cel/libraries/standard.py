@@ -5,6 +5,7 @@ Upstream: google/cel-go `common/stdlib/standard.go`.
 
 from __future__ import annotations
 
+from apiserver.cel import macros
 from apiserver.cel.declarations import Function, Library, Overload, Variable
 from apiserver.cel.types import (
     BOOL,
@@ -267,4 +268,5 @@ LIBRARY = Library(
     name="cel.lib.std",
     functions=_FUNCTIONS,
     variables=tuple(Variable(of.name, type_of(of), value=of) for of in _TYPES),
+    macros=macros.STANDARD,
 )
