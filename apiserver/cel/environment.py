@@ -245,6 +245,9 @@ class Environment:
             table[function.name] = _merged(known or Function(function.name, ()), function)
             changed.add(function.name)
         self._functions = table
+        self._overloads = self._overloads | {
+            overload.id: overload for name in changed for overload in table[name].overloads
+        }
         self._offer(changed)
 
     def _offer(self, changed: Iterable[str]) -> None:
