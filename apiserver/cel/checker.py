@@ -226,8 +226,7 @@ class _Checker:
             while todo:
                 step, node = todo.pop()
                 step(node)
-            if self._bound or self._variables:
-                self._settle()
+            self._settle()
         except _TooComplexError:
             self._complain(ast.expr.id, "expression is too complex to check")
         if self._issues:
@@ -561,7 +560,7 @@ class _Checker:
             of = self._substituted(self._instance(signature.result, fresh))
             if result is None:
                 result = of
-            elif result.kind not in _DYNAMIC and of != result:
+            elif result.kind not in _DYNAMIC and of.bare != result.bare:
                 result = DYN
         if result is None:
             return NOTHING, ERROR
@@ -675,7 +674,7 @@ class _Checker:
                 return False, False
             self._bind(variable.name, one)
             return True, False
-        if one == bound:
+        if one.bare == bound.bare:
             return True, True
         self._depth += 1
         if self._depth > _CHAIN:
@@ -684,7 +683,7 @@ class _Checker:
         self._depth -= 1
         if fits:
             general = self._most_general(one, bound)
-            if general != bound and not self._occurs(variable, general):
+            if general is not bound and not self._occurs(variable, general):
                 self._bind(variable.name, general)
         return fits, True
 
@@ -724,7 +723,7 @@ class _Checker:
             if left.kind is Kind.TYPE:
                 continue
             if left.kind not in _STRUCTURED:
-                if left != right:
+                if left.bare != right.bare:
                     return other
                 continue
             if left.name != right.name or len(left.parameters) != len(right.parameters):

@@ -37,16 +37,18 @@ class Kind(Enum):
 class Type:
     """A type, immutable. `name` is the name that programs see at run time.
 
-    Two are equal when they are the same type exactly; whether null may be assigned (`nullable`, the wrappers of protobuf) does not
-    count. `open` says that a parameter occurs somewhere inside, `weight` of how many types it is made.
+    Null may be assigned to a `nullable` one too (the wrappers of protobuf); cel-go does not tell it from the other where it asks
+    whether two types are exactly the same, which `bare` is for: the type without that mark, inside it neither. `open` says that a
+    parameter occurs somewhere inside, `weight` of how many types it is made.
     """
 
-    __slots__ = ("_hash", "kind", "name", "nullable", "open", "parameters", "weight")
+    __slots__ = ("_hash", "bare", "kind", "name", "nullable", "open", "parameters", "weight")
 
     kind: Kind
     name: str
     parameters: tuple[Type, ...]
     nullable: bool
+    bare: Type
     open: bool
     weight: int
 
@@ -57,7 +59,9 @@ class Type:
         self.nullable = nullable
         self.open = kind is Kind.PARAMETER or any(parameter.open for parameter in parameters)
         self.weight = 1 + sum(parameter.weight for parameter in parameters)
-        self._hash = hash((kind.value, name, parameters))
+        marked = nullable or any(parameter.bare is not parameter for parameter in parameters)
+        self.bare = Type(kind, name, tuple(parameter.bare for parameter in parameters)) if marked else self
+        self._hash = hash((kind.value, name, parameters, nullable))
 
     def __hash__(self) -> int:
         return self._hash
@@ -70,6 +74,7 @@ class Type:
             and self._hash == other._hash
             and self.kind is other.kind
             and self.name == other.name
+            and self.nullable == other.nullable
             and self.parameters == other.parameters
         )
 

@@ -63,7 +63,8 @@ def test_types_are_the_same_when_all_of_them_is() -> None:
     assert list_of(INT) != list_of(UINT)
     assert list_of(parameter("A")) != list_of(parameter("B"))
     assert equivalent(list_of(parameter("A")), list_of(parameter("B")))
-    assert nullable(INT) == INT
+    assert nullable(INT) != INT
+    assert list_of(nullable(INT)).bare == list_of(INT)
     assert INT != "int"
 
 
