@@ -5,6 +5,7 @@ Macros are expanded while parsing: what `[1].all(x, x > 0)` becomes is a Compreh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -121,3 +122,32 @@ class Ast:
     source: Source
     positions: dict[int, int] = field(default_factory=dict)
     macro_calls: dict[int, Expr] = field(default_factory=dict)
+
+
+def descendants(expr: Expr) -> list[Expr]:
+    """A node with all inside it, each after those inside it: the order of cel-go's MatchDescendants."""
+    found: list[Expr] = []
+    todo = [expr]
+    while todo:
+        node = todo.pop()
+        found.append(node)
+        todo.extend(children(node))
+    found.reverse()
+    return found
+
+
+def children(node: Expr) -> Sequence[Expr]:
+    """The nodes directly inside one, in the order in which they are looked at."""
+    if isinstance(node, Call):
+        return node.arguments if node.target is None else (node.target, *node.arguments)
+    if isinstance(node, Select):
+        return (node.operand,)
+    if isinstance(node, ListExpr):
+        return node.elements
+    if isinstance(node, MapExpr):
+        return [part for entry in node.entries for part in (entry.key, entry.value)]
+    if isinstance(node, StructExpr):
+        return [field.value for field in node.fields]
+    if isinstance(node, Comprehension):
+        return node.range, node.init, node.condition, node.step, node.result
+    return ()

@@ -206,17 +206,7 @@ class _Checker:
         self._steps = 0
         self._depth = 0
         self._names: dict[int, Ident] = {}
-        self._todo: list[tuple[Callable[[Any], None], Any]] = []
-        self._visits: dict[type, Callable[[Any], None]] = {
-            Literal: self._literal,
-            Ident: self._ident,
-            Select: self._select,
-            Call: self._call,
-            ListExpr: self._list,
-            MapExpr: self._map,
-            StructExpr: self._struct,
-            Comprehension: self._comprehension,
-        }
+        self._todo: list[tuple[Callable[[_Checker, Any], None], Any]] = []
 
     def run(self) -> Checked:
         ast, types = self._ast, self._types
@@ -225,7 +215,7 @@ class _Checker:
         try:
             while todo:
                 step, node = todo.pop()
-                step(node)
+                step(self, node)
             self._settle()
         except _TooComplexError:
             self._complain(ast.expr.id, "expression is too complex to check")
@@ -236,9 +226,9 @@ class _Checker:
         return Checked(ast, types, self._references, types[ast.expr.id])
 
     def _visit(self, node: Expr) -> None:
-        self._todo.append((self._visits[type(node)], node))
+        self._todo.append((_VISITS[type(node)], node))
 
-    def _then(self, step: Callable[[Any], None], node: Any) -> None:
+    def _then(self, step: Callable[[_Checker, Any], None], node: Any) -> None:
         self._todo.append((step, node))
 
     def _settle(self) -> None:
@@ -266,7 +256,7 @@ class _Checker:
             self._names[node.id] = Ident(node.id, found.reference.name)
             self._types[node.id], self._references[node.id] = found
             return
-        self._then(self._selected, node)
+        self._then(_Checker._selected, node)
         self._visit(node.operand)
 
     def _selected(self, node: Select) -> None:
@@ -304,10 +294,10 @@ class _Checker:
     def _call(self, node: Call) -> None:
         if node.function == "_?._":
             # Only the parser makes one, always of an operand and the name of a field.
-            self._then(self._optional_selected, node)
+            self._then(_Checker._optional_selected, node)
             self._visit(node.arguments[0])
             return
-        self._then(self._arguments_done, node)
+        self._then(_Checker._arguments_done, node)
         for argument in reversed(node.arguments):
             self._visit(argument)
 
@@ -335,7 +325,7 @@ class _Checker:
             node.target, node.function = None, candidates.name
             self._resolve(node, candidates)
             return
-        self._then(self._target_done, node)
+        self._then(_Checker._target_done, node)
         self._visit(target)
 
     def _target_done(self, node: Call) -> None:
@@ -346,7 +336,7 @@ class _Checker:
             self._resolve(node, candidates)
 
     def _list(self, node: ListExpr) -> None:
-        self._then(self._elements_done, (node, 0, None))
+        self._then(_Checker._elements_done, (node, 0, None))
 
     def _elements_done(self, state: tuple[ListExpr, int, Type | None]) -> None:
         """Join the type of each element as soon as it is known, so that complaints come in the order of the elements."""
@@ -356,15 +346,15 @@ class _Checker:
             of = self._types[element.id]
             if index - 1 in node.optional:
                 of = self._unwrapped(element, of)
-            joined = self._join(element, joined, of)
+            joined = self._join(joined, of)
         if index < len(node.elements):
-            self._then(self._elements_done, (node, index + 1, joined))
+            self._then(_Checker._elements_done, (node, index + 1, joined))
             self._visit(node.elements[index])
             return
         self._types[node.id] = self._make(Kind.LIST, "list", joined or self._variable())
 
     def _map(self, node: MapExpr) -> None:
-        self._then(self._entries_done, (node, 0, None, None))
+        self._then(_Checker._entries_done, (node, 0, None, None))
 
     def _entries_done(self, state: tuple[MapExpr, int, Type | None, Type | None]) -> None:
         """As with lists: `index` counts keys and values, one of which is done."""
@@ -372,13 +362,13 @@ class _Checker:
         if index:
             entry = node.entries[(index - 1) // 2]
             if index % 2:
-                keys = self._join(entry.key, keys, self._types[entry.key.id])
+                keys = self._join(keys, self._types[entry.key.id])
             else:
                 of = self._types[entry.value.id]
-                values = self._join(entry.value, values, self._unwrapped(entry.value, of) if entry.optional else of)
+                values = self._join(values, self._unwrapped(entry.value, of) if entry.optional else of)
         if index < 2 * len(node.entries):
             entry = node.entries[index // 2]
-            self._then(self._entries_done, (node, index + 1, keys, values))
+            self._then(_Checker._entries_done, (node, index + 1, keys, values))
             self._visit(entry.value if index % 2 else entry.key)
             return
         if keys is None or values is None:
@@ -393,9 +383,7 @@ class _Checker:
         name = node.type_name = found.reference.name
         self._references[node.id] = Reference(name)
         of = ERROR
-        if found.type.kind is not Kind.TYPE:
-            self._complain(node.id, f"'{found.type.declared_name}' is not a type")
-        else:
+        if found.type.kind is Kind.TYPE:
             of = found.type.parameters[0] if found.type.parameters else TYPE
             if _is_message(of):
                 name = _MESSAGES[of.kind]
@@ -404,9 +392,11 @@ class _Checker:
             else:
                 self._complain(node.id, f"'{of.declared_name}' is not a message type")
                 of = ERROR
+        elif found.type.kind is not Kind.ERROR:
+            self._complain(node.id, f"'{found.type.declared_name}' is not a type")
         self._types[node.id] = of
         for field in reversed(node.fields):
-            self._then(self._field_done, (name, field))
+            self._then(_Checker._field_done, (name, field))
             self._visit(field.value)
 
     def _field_done(self, state: tuple[str, FieldEntry]) -> None:
@@ -422,7 +412,7 @@ class _Checker:
             )
 
     def _comprehension(self, node: Comprehension) -> None:
-        self._then(self._range_done, node)
+        self._then(_Checker._range_done, node)
         self._visit(node.init)
         self._visit(node.range)
 
@@ -434,11 +424,11 @@ class _Checker:
         self._enter(node.variable, first)
         if node.variable2 and node.variable2 != node.variable:
             self._enter(node.variable2, second)
-        self._then(self._result_done, node)
+        self._then(_Checker._result_done, node)
         self._visit(node.result)
-        self._then(self._step_done, node)
+        self._then(_Checker._step_done, node)
         self._visit(node.step)
-        self._then(self._condition_done, node)
+        self._then(_Checker._condition_done, node)
         self._visit(node.condition)
 
     def _looped(self, node: Comprehension) -> tuple[Type, Type]:
@@ -598,16 +588,13 @@ class _Checker:
             self._mismatch(node, optional_of(of), of)
         return of
 
-    def _join(self, node: Expr, joined: Type | None, of: Type) -> Type:
+    def _join(self, joined: Type | None, of: Type) -> Type:
         """What elements have in common."""
         if joined is None:
             return of
         if self._assignable(joined, of):
             return self._most_general(joined, of)
-        if not self._environment.homogeneous_literals:
-            return DYN
-        self._mismatch(node, joined, of)
-        return ERROR
+        return DYN
 
     def _expect(self, node: Expr, of: Type) -> None:
         found = self._types[node.id]
@@ -640,6 +627,8 @@ class _Checker:
         while todo:
             self._step()
             one, other = todo.pop()
+            if one is other:
+                continue
             if other.kind is Kind.PARAMETER:
                 valid, bound = self._substitutes(one, other)
                 if valid:
@@ -656,11 +645,10 @@ class _Checker:
                 continue
             if one.kind is not other.kind or one.name != other.name or len(one.parameters) != len(other.parameters):
                 return False
-            closed = not (one.open or other.open)
-            if closed and (one == other or (one, other) in seen):
+            # Once two types went together they go on to: variables are only bound to what says less.
+            if (one, other) in seen:
                 continue
-            if closed:
-                seen.add((one, other))
+            seen.add((one, other))
             todo.extend(zip(reversed(one.parameters), reversed(other.parameters), strict=True))
         return True
 
@@ -786,6 +774,18 @@ class _Checker:
     def _print_signature(self, arguments: list[Type], *, member: bool) -> str:
         target = f"{self._print(arguments.pop(0))}." if member else ""
         return f"{target}({', '.join(map(self._print, arguments))})"
+
+
+_VISITS: dict[type, Callable[[_Checker, Any], None]] = {
+    Literal: _Checker._literal,
+    Ident: _Checker._ident,
+    Select: _Checker._select,
+    Call: _Checker._call,
+    ListExpr: _Checker._list,
+    MapExpr: _Checker._map,
+    StructExpr: _Checker._struct,
+    Comprehension: _Checker._comprehension,
+}
 
 
 def _is_optional(of: Type) -> bool:

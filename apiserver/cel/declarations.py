@@ -19,7 +19,6 @@ from apiserver.cel.values import Value
 
 if TYPE_CHECKING:
     from apiserver.cel.checker import Checked
-    from apiserver.cel.environment import Environment
 
 # The cap of every size and cost: what is larger counts as this.
 UNLIMITED = 2**64 - 1
@@ -158,12 +157,12 @@ class Shape:
 class Validator:
     """A look at an expression whose types are right. `name` is unique: an environment has each once.
 
-    `check` gets the checked expression, its environment, and the functions in whose arguments literals may mix types: those that
-    any validator of the environment names in `exempt`. It gives what it complains about, in the order of cel-go.
+    `check` gets the checked expression, its nodes as `ast.descendants` has them, and the functions in whose arguments literals may
+    mix types: those that any validator of the environment names in `exempt`. It gives what it complains about, in cel-go's order.
     """
 
     name: str
-    check: Callable[[Checked, Environment, frozenset[str]], Iterable[Issue]]
+    check: Callable[[Checked, Sequence[Expr], frozenset[str]], Iterable[Issue]]
     exempt: frozenset[str] = frozenset()
 
 

@@ -13,11 +13,12 @@ from itertools import permutations
 from types import MappingProxyType
 
 from apiserver.cel import wellknown
+from apiserver.cel.ast import descendants
 from apiserver.cel.checker import Candidates, Checked, Identifier, Reference, check
 from apiserver.cel.declarations import Estimate, Function, Library, Overload, Shape, Validator, Variable
 from apiserver.cel.macros import Macro, Macros
 from apiserver.cel.parser import RESERVED, parse
-from apiserver.cel.source import CompileError, Issue, Source
+from apiserver.cel.source import CompileError, Source
 from apiserver.cel.types import (
     ANY,
     BOOL,
@@ -38,6 +39,7 @@ from apiserver.cel.types import (
     struct,
     type_of,
 )
+from apiserver.cel.validators import HOMOGENEOUS_LITERALS
 
 # In an environment with shapes the simple types are found by the names that Kubernetes gives them (findScalar).
 _SIMPLE = {
@@ -74,7 +76,6 @@ class Environment:
     def __init__(self) -> None:
         self.container = ""
         self.cross_type_numeric_comparisons = False
-        self.homogeneous_literals = False
         self.optional_syntax = False
         self.reserved_fields = False
         self.free_presence_tests = False
@@ -124,8 +125,8 @@ class Environment:
         ):
             grown.cross_type_numeric_comparisons = cross_type_numeric_comparisons
             grown._offer(_COMPARISONS & grown._functions.keys())
-        if homogeneous_literals is not None:
-            grown.homogeneous_literals = homogeneous_literals
+        if homogeneous_literals:
+            grown._validate((HOMOGENEOUS_LITERALS,))
         if optional_syntax is not None:
             grown.optional_syntax = optional_syntax
         if reserved_fields is not None:
@@ -148,11 +149,11 @@ class Environment:
         """Parse an expression, check its types, and let the validators look at it. Raises CompileError with all that is wrong."""
         source = Source(source) if isinstance(source, str) else source
         checked = check(parse(source, macros=self.macros, optional_syntax=self.optional_syntax), self)
-        issues: list[Issue] = []
-        for validator in self.validators:
-            issues.extend(validator.check(checked, self, self.exempt))
-        if issues:
-            raise CompileError(source, issues)
+        if self.validators:
+            nodes = descendants(checked.ast.expr)
+            issues = [issue for validator in self.validators for issue in validator.check(checked, nodes, self.exempt)]
+            if issues:
+                raise CompileError(source, issues)
         return checked
 
     @property
