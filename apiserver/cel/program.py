@@ -1,0 +1,67 @@
+"""Expressions that are ready to run.
+
+Upstream: google/cel-go `cel/program.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from apiserver.cel.checker import Checked
+from apiserver.cel.environment import Environment
+from apiserver.cel.errors import EvaluationError
+from apiserver.cel.frames import CANCELLED, COST, LIMIT, PAUSE, PRODUCED, Frame, pause
+from apiserver.cel.planner import Planner
+from apiserver.cel.values import ABSENT, Value
+
+
+class Outcome(NamedTuple):
+    """A value, and what it cost."""
+
+    value: Value
+    cost: int
+
+
+class Program:
+    """An expression that can be evaluated any number of times, by any number of threads.
+
+    `cost_limit` bounds one evaluation. Raises ProgramError when a constant of the expression is wrong.
+    """
+
+    def __init__(self, checked: Checked, environment: Environment, *, cost_limit: int | None = None) -> None:
+        planner = Planner(checked, environment)
+        node = planner.plan(checked.ast.expr)
+        limit = float("inf") if cost_limit is None else cost_limit
+        self._run = node.run
+        self._variables = tuple(planner.names.items())
+        self._frame: Frame = [ABSENT] * planner.slots
+        self._frame[COST] = node.cost
+        self._frame[LIMIT] = self._frame[PAUSE] = limit
+        self._frame[CANCELLED] = None
+        self._frame[PRODUCED] = 0
+
+    def evaluate(self, variables: Mapping[str, Value], *, cancelled: Callable[[], bool] | None = None) -> Outcome:
+        """The value of the expression. A variable may be Lazy. `cancelled` is asked now and then.
+
+        Raises EvaluationError (with its `cost`), CostExceeded, Cancelled.
+        """
+        frame = self._frame.copy()
+        for name, slot in self._variables:
+            frame[slot] = variables.get(name, ABSENT)
+        if cancelled is not None:
+            frame[CANCELLED] = cancelled
+            frame[PAUSE] = 0
+        try:
+            value = self._run(frame)
+            if frame[COST] > frame[LIMIT]:
+                pause(frame)
+            return Outcome(value, frame[COST])
+        except EvaluationError as error:
+            if frame[COST] > frame[LIMIT]:
+                pause(frame)
+            error.cost = frame[COST]
+            raise
+        finally:
+            # A failure that a slot holds refers to the frame by its traceback.
+            frame.clear()
