@@ -19,7 +19,8 @@ KEYS = frozenset((str, int, UInt, bool, float))
 class Qualifier(NamedTuple):
     """One selection: by a constant `key`, or with `run` by one that is computed at a cost of `cost` at least.
 
-    An `optional` one makes all that follow optional, and a `test` asks only whether there is something.
+    An `optional` one makes all that follow optional, a `test` asks only whether there is something. The key is `given` when it is part of
+    what the caller has given, which matters to what is said of one that is none.
     """
 
     key: Value
@@ -27,6 +28,7 @@ class Qualifier(NamedTuple):
     cost: int = 0
     optional: bool = False
     test: bool = False
+    given: bool = False
 
 
 class Root(NamedTuple):
@@ -35,11 +37,6 @@ class Root(NamedTuple):
     run: Run
     cost: int = 0
     slot: int | None = None
-
-
-def unkeyed(name: str) -> EvaluationError:
-    """What is said of a value that is neither key nor index; `name` is that of its type in Go."""
-    return EvaluationError(f"invalid qualifier type: {name}")
 
 
 def global_variable(name: str, slot: int) -> Run:
@@ -185,8 +182,6 @@ def _walk(qualifiers: Sequence[Qualifier]) -> Callable[[Frame, Value], Value]:
                 if value is ABSENT:
                     return NONE
                 f[COST] += 1
-                if qualifier.test:
-                    value = None
                 continue
             f[COST] += 1
             key = _key(f, qualifier)
@@ -202,8 +197,12 @@ def _key(f: Frame, qualifier: Qualifier) -> Value:
     f[COST] += qualifier.cost
     key = qualifier.run(f)
     if type(key) not in KEYS:
-        raise unkeyed(go_type(key))
+        raise EvaluationError(f"invalid qualifier type: {(qualifier.given and _GIVEN.get(type(key))) or go_type(key)}")
     return key
+
+
+# What Go has for the values of a document.
+_GIVEN = {type(None): "<nil>", list: "[]interface {}", dict: "map[string]interface {}", bytes: "[]uint8"}
 
 
 def presence(run: Run) -> Run:

@@ -132,7 +132,7 @@ class Planner:
             else:
                 break
         chain = tuple(reversed(qualifiers))
-        if isinstance(expr, Call) and expr.function == "_?:_":
+        if isinstance(expr, Call) and expr.function == "_?_:_":
             return (*self._conditional(expr, chain), True)
         if isinstance(expr, Ident) and self._references.get(expr.id, _NOTHING).value is None:
             variable = self._variable(expr.name)
@@ -145,7 +145,7 @@ class Planner:
         optional = expr.function != "_[_]"
         if self._is_attribute(index):
             run, cost, _ = self._resolved(index, ())
-            return Qualifier(None, run, cost, optional)
+            return Qualifier(None, run, cost, optional, given=self._is_given(index))
         node = self.plan(index)
         if not node.is_constant:
             return Qualifier(None, node.run, node.cost, optional)
@@ -157,8 +157,14 @@ class Planner:
         if isinstance(expr, Ident):
             return self._references.get(expr.id, _NOTHING).value is None
         return isinstance(expr, Select) or (
-            isinstance(expr, Call) and (expr.function in _INDEX or expr.function == "_?:_")
+            isinstance(expr, Call) and (expr.function in _INDEX or expr.function == "_?_:_")
         )
+
+    def _is_given(self, expr: Expr) -> bool:
+        """Whether a chain looks into what the caller has given, and so has Go's types for what it finds, not CEL's."""
+        while isinstance(expr, Select) or (isinstance(expr, Call) and expr.function in _INDEX):
+            expr = expr.operand if isinstance(expr, Select) else expr.arguments[0]
+        return isinstance(expr, Ident) and expr.name not in self._scopes
 
     def _conditional(self, expr: Call, chain: tuple[Qualifier, ...]) -> tuple[Run, int]:
         """A conditional with what is selected of either branch. A branch that is a chain costs what it selects, but not its own 1."""
@@ -171,7 +177,7 @@ class Planner:
 
     def _call(self, expr: Call) -> Node:
         function = expr.function
-        if function in _INDEX or function == "_?:_":
+        if function in _INDEX or function == "_?_:_":
             return self._attribute(expr)
         if function in {"_&&_", "_||_"}:
             return calls.logical([self.plan(term) for term in self._terms(expr)], until=function == "_||_")
@@ -602,7 +608,7 @@ def _shape(expr: Comprehension) -> _Shape | None:
     if not _is_literal(expr.condition, value=True):
         return None
     predicate, grown = None, step
-    if step.function == "_?:_":
+    if step.function == "_?_:_":
         predicate, then, otherwise = step.arguments
         if not isinstance(then, Call) or not _is_name(otherwise, name):
             return None

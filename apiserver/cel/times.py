@@ -51,6 +51,9 @@ class Duration:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Duration) and self.nanoseconds == other.nanoseconds
 
+    def __lt__(self, other: Duration) -> bool:
+        return self.nanoseconds < other.nanoseconds
+
     def __hash__(self) -> int:
         return hash((Duration, self.nanoseconds))
 

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.cel import macros, types
+from apiserver.cel.declarations import Variable
+from apiserver.cel.environment import Environment
+from apiserver.cel.errors import Cancelled, CostExceeded, EvaluationError, ProgramError
+from apiserver.cel.libraries import optionals, standard
+from apiserver.cel.program import Outcome, Program
+from apiserver.cel.values import Lazy
+
+ENVIRONMENT = Environment().extend(
+    libraries=[standard.LIBRARY, optionals.LIBRARY],
+    macros=(*macros.STANDARD, *macros.OPTIONAL, *macros.BINDINGS, *macros.COMPREHENSIONS),
+    variables=[Variable("object", types.DYN), Variable("other", types.DYN)],
+    cross_type_numeric_comparisons=True,
+    free_presence_tests=True,
+)
+
+
+def program(text: str, *, cost_limit: int | None = None) -> Program:
+    return Program(ENVIRONMENT.compile(text), ENVIRONMENT, cost_limit=cost_limit)
+
+
+def evaluate(text: str, **variables: Any) -> Outcome:
+    return program(text).evaluate(variables)
+
+
+def test_an_expression_has_a_value_and_a_cost() -> None:
+    assert evaluate("object.a.b + 1", object={"a": {"b": 2}}) == (3, 4)
+
+
+def test_an_error_says_what_it_cost() -> None:
+    with pytest.raises(EvaluationError, match=r"^no such key: b$") as failed:
+        evaluate("object.a.b.c == 1", object={"a": {}})
+    assert failed.value.cost == 4
+
+
+def test_a_program_may_be_wrong_in_its_constants() -> None:
+    with pytest.raises(ProgramError, match=r"^type conversion error from 'string' to 'int'$"):
+        program("int('x')")
+
+
+def test_a_missing_variable_is_an_error_only_when_it_is_needed() -> None:
+    assert evaluate("true || other.x").value is True
+    with pytest.raises(EvaluationError, match=r"^no such attribute\(s\): other$"):
+        evaluate("other.x")
+
+
+def test_a_lazy_variable_is_computed_once_and_only_when_it_is_read() -> None:
+    asked = []
+
+    def answer() -> Any:
+        asked.append(1)
+        return {"x": 1}
+
+    lazy = Lazy(answer)
+    assert evaluate("true || other.x == 1", other=lazy).value is True
+    assert asked == []
+    assert evaluate("other.x + other.x", other=lazy).value == 2
+    assert asked == [1]
+
+
+def test_the_budget_stops_an_evaluation_inside_a_loop() -> None:
+    loop = program("object.all(a, object.all(b, a + b >= 0))", cost_limit=1000)
+    with pytest.raises(CostExceeded, match=r"^operation cancelled: actual cost limit exceeded$"):
+        loop.evaluate({"object": list(range(100_000))})
+
+
+def test_the_budget_may_be_used_up_to_its_end() -> None:
+    assert program("1 + object", cost_limit=2).evaluate({"object": 1}) == (2, 2)
+    with pytest.raises(CostExceeded):
+        program("1 + object", cost_limit=1).evaluate({"object": 1})
+
+
+def test_a_caller_that_has_lost_interest_stops_an_evaluation() -> None:
+    answers = iter([False, False, True])
+    loop = program("object.all(a, a >= 0)")
+    with pytest.raises(Cancelled, match=r"^operation interrupted$"):
+        loop.evaluate({"object": list(range(100_000))}, cancelled=lambda: next(answers))
