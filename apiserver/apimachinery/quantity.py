@@ -7,6 +7,7 @@ Upstream: kubernetes/apimachinery `pkg/api/resource/{quantity,amount,math,suffix
 
 from __future__ import annotations
 
+import math
 import re
 from functools import total_ordering
 from types import MappingProxyType
@@ -54,7 +55,7 @@ class QuantityError(ValueError):
 class Quantity:
     """An exact amount, the notation it came in, and, where upstream keeps it, the text it came as. Immutable."""
 
-    __slots__ = ("_exponent", "_mantissa", "_text", "big", "format")
+    __slots__ = ("_exponent", "_in_nanos", "_mantissa", "_text", "big", "format")
 
     def __init__(
         self,
@@ -63,12 +64,15 @@ class Quantity:
         *,
         format: str = DECIMAL_SI,  # noqa: A002 - upstream's name
         big: bool = False,
+        in_nanos: bool = False,
         text: str = "",
     ) -> None:
         self._mantissa = mantissa
         self._exponent = exponent
         self.format = format
         self.big = big
+        # A big decimal that upstream writes out to the last nano. Only an approximation shows it.
+        self._in_nanos = in_nanos
         self._text = text
 
     def canonical(self) -> str:
@@ -83,6 +87,27 @@ class Quantity:
     def value(self) -> int:
         """`Value()`: the amount as int64, rounded up, with upstream's results (0, wrapped) where it does not fit."""
         return _big_value(self._mantissa, self._exponent) if self.big else _small_value(self._mantissa, self._exponent)
+
+    def as_int64(self) -> int | None:
+        """`AsInt64()`: the amount if upstream keeps it as an int64 of units or more; None for all others, whole numbers among them."""
+        if self.big or self._exponent < 0:
+            return None
+        if self._exponent > MAX_FAST_DIGITS:
+            return None if self._mantissa else 0
+        value = self._mantissa * _ten_to(self._exponent)
+        return value if MIN_INT64 <= value <= MAX_INT64 else None
+
+    def approximate(self) -> float:
+        """`AsApproximateFloat64()`: the amount in double precision, rounded twice."""
+        mantissa, exponent = self._mantissa, self._exponent
+        if self._in_nanos and exponent > NANO:
+            # The largest double is below 1e309.
+            mantissa, exponent = mantissa * _ten_to(min(exponent, 309) - NANO), NANO
+        try:
+            base = float(mantissa)
+        except OverflowError:
+            base = math.copysign(math.inf, mantissa)
+        return base * _pow10(exponent) if exponent else base
 
     def sign(self) -> int:
         return (self._mantissa > 0) - (self._mantissa < 0)
@@ -102,16 +127,22 @@ class Quantity:
         return hash(self._key())
 
     def __neg__(self) -> Quantity:
-        return Quantity(-self._mantissa, self._exponent, format=self.format, big=self.big)
+        return Quantity(-self._mantissa, self._exponent, format=self.format, big=self.big, in_nanos=self._in_nanos)
 
     def __add__(self, other: Quantity) -> Quantity:
         mine, theirs, exponent = _aligned(self, other)
         total = mine + theirs
-        fits = MIN_INT64 <= total <= MAX_INT64
+        fits = all(MIN_INT64 <= number <= MAX_INT64 for number in (mine, theirs, total))
         notation = self.format if self else other.format
-        return Quantity(total, exponent, format=notation, big=self.big or other.big or not fits)
+        big = self.big or other.big or not fits
+        return Quantity(total, exponent, format=notation, big=big, in_nanos=self._in_nanos or other._in_nanos)
 
     def __sub__(self, other: Quantity) -> Quantity:
+        if other._mantissa == MIN_INT64 and not self.big and not other.big:
+            # In int64 it is its own opposite, and upstream takes the sum when that fits.
+            total = self + other
+            if not total.big:
+                return total
         return self + -other
 
     def __mod__(self, other: Quantity) -> Quantity:
@@ -209,10 +240,10 @@ def _large(mantissa: int, *, places: int, notation: str, power: int) -> Quantity
     if notation == BINARY_SI:
         one = _ten_to(-exponent)
         if abs(mantissa) > MAX_INT64 * one:
-            return Quantity(MAX_INT64 if mantissa > 0 else -MAX_INT64, format=notation)
+            return Quantity(MAX_INT64 if mantissa > 0 else -MAX_INT64, format=notation, big=True)
         if 0 < abs(mantissa) < one:
             notation = DECIMAL_SI
-    return Quantity(mantissa, exponent, format=notation, big=True)
+    return Quantity(mantissa, exponent, format=notation, big=True, in_nanos=mantissa != 0)
 
 
 def _round_to_nano(mantissa: int, exponent: int) -> int:
@@ -257,7 +288,7 @@ def _print(q: Quantity) -> str:
 def _aligned(a: Quantity, b: Quantity) -> tuple[int, int, int]:
     """Both mantissas at one exponent."""
     if not a or not b:
-        exponent = a._exponent if a else b._exponent
+        exponent = b._exponent if b else a._exponent
         return a._mantissa, b._mantissa, exponent
     exponent = min(a._exponent, b._exponent)
     if max(a._exponent, b._exponent) - exponent > MAX_SPREAD:
@@ -280,6 +311,15 @@ def _less(a: Quantity, b: Quantity) -> bool:
 def _ten_to(power: int) -> int:
     result: int = 10**power
     return result
+
+
+def _pow10(power: int) -> float:
+    """`math.Pow10`: a product or quotient of two powers, each of which is exact to the last bit."""
+    if power > 308:
+        return math.inf
+    if power >= 0:
+        return float(f"1e{power // 32 * 32}") * float(f"1e{power % 32}")
+    return float(f"1e-{-power // 32 * 32}") / float(f"1e{-power % 32}") if power >= -323 else 0.0
 
 
 def _small_value(mantissa: int, exponent: int) -> int:

@@ -1,0 +1,37 @@
+"""Strings as Go's `%q` prints them.
+
+Upstream: Go `strconv.Quote`.
+"""
+
+from __future__ import annotations
+
+import re
+
+# What a message shows of a string; of the rest it says how much there is.
+_SHOWN = 1 << 14
+
+_NAMED = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+_SUSPECT = re.compile(r"""[^ !#-\[\]-~]""")
+
+
+def quoted(text: str) -> str:
+    """A string in double quotes: what can be printed as it is, the rest escaped. For messages: a long one is cut."""
+    more = len(text) - _SHOWN
+    return f"{whole(text[:_SHOWN])}… {more} more characters" if more > 0 else whole(text)
+
+
+def whole(text: str) -> str:
+    """A string in double quotes, of any length."""
+    return f'"{_SUSPECT.sub(_escaped, text)}"'
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match.group()
+    code = ord(character)
+    if code in _NAMED:
+        return _NAMED[code]
+    if character.isprintable():
+        return character
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
