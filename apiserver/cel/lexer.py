@@ -6,6 +6,7 @@ Upstream: google/cel-go `parser/gen/CEL.g4`, its lexer rules.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 INT, UINT, FLOAT = "NUM_INT", "NUM_UINT", "NUM_FLOAT"
@@ -13,6 +14,11 @@ STRING, BYTES, IDENTIFIER, ESCAPED = "STRING", "BYTES", "IDENTIFIER", "ESC_IDENT
 END = "<EOF>"
 # Words that are tokens of their own.
 KEYWORDS = frozenset(("in", "true", "false", "null"))
+# All kinds, in the order in which messages name them.
+KINDS = (
+    *(END, "==", "!=", "in", "<", "<=", ">=", ">", "&&", "||", "[", "]", "{", "}", "(", ")", ".", ",", "-", "!"),
+    *("?", ":", "+", "*", "/", "%", "true", "false", "null", FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, ESCAPED),
+)
 
 # Whatever stands between tokens.
 _HIDDEN = r"(?:[\t \r\n\f]++|//[^\n]*+)*+"
@@ -71,3 +77,68 @@ def tokenize(text: str) -> Tokens | None:
         if kind == END:
             return Tokens(kinds, texts, offsets)
     return None
+
+
+class Word(NamedTuple):
+    """One token as `scan` finds it; `before` is what is hidden between it and the token before."""
+
+    kind: str
+    text: str
+    offset: int
+    before: str = ""
+
+
+class Unrecognized(NamedTuple):
+    """Characters that begin no token, up to the one that shows it."""
+
+    text: str
+    offset: int
+
+
+# The most that can be read of something that turns out to be no token. The character behind it is read too.
+_BROKEN = re.compile(
+    "|".join(
+        (
+            *(
+                rf"{q}(?:[^\\{q}\n\r]|{_ESCAPE})*+"
+                r"(?:\\(?:[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-3][0-7]?)?)?"
+                for q in "\"'"
+            ),
+            r"`[A-Za-z0-9_./\ -]*+|[&|=]|",
+        )
+    )
+)
+_SKIPPED = re.compile(_HIDDEN)
+
+
+def scan(text: str) -> Iterator[Word | Unrecognized]:
+    """The tokens of `text` one after the other, with what is no token; the last one is `END`."""
+    at = 0
+    before = ""
+    while True:
+        found = _TOKEN.match(text, at)
+        if found is None:
+            hidden = _skipped(text, at)
+            start = at + len(hidden)
+            end = _end(_BROKEN.match(text, start), start)
+            yield Unrecognized(text[start : end + 1], start)
+            at, before = min(end + 1, len(text)), before + hidden
+            continue
+        group = found.lastindex or 0
+        start, end = found.span(group) if group else (len(text), len(text))
+        word = text[start:end]
+        before += text[at:start]
+        kind = found.lastgroup or END
+        yield Word(word if kind == "PUNCTUATION" or word in KEYWORDS else kind, word, start, before)
+        if kind == END:
+            return
+        at, before = end, ""
+
+
+def _skipped(text: str, at: int) -> str:
+    found = _SKIPPED.match(text, at)
+    return found.group() if found else ""
+
+
+def _end(found: re.Match[str] | None, otherwise: int) -> int:
+    return found.end() if found else otherwise

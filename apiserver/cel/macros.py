@@ -5,8 +5,8 @@ Upstream: google/cel-go `parser/{macro,helper}.go`, `cel/library.go` (optMap, op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from apiserver.cel.ast import (
     Call,
@@ -21,10 +21,8 @@ from apiserver.cel.ast import (
     Select,
     StructExpr,
 )
-from apiserver.cel.stackless import run
+from apiserver.cel.stackless import Task, run
 from apiserver.cel.values import Value
-
-Task = Generator[Any, Any, Any]
 
 # The accumulator of a comprehension: no name that an expression can write. The old one is kept from them too.
 ACCUMULATOR, _OLD_ACCUMULATOR = "@result", "__result__"
@@ -45,6 +43,9 @@ class MacroError(Exception):
 
 class TooManyNodes(Exception):
     """Expansion makes an expression larger than `MAX_NODES`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"expression expands to more than {MAX_NODES} nodes")
 
 
 class Ids:

@@ -20,36 +20,17 @@ from apiserver.cel.ast import (
     Select,
     StructExpr,
 )
-from apiserver.cel.lexer import BYTES, END, FLOAT, IDENTIFIER, INT, STRING, UINT, Tokens, tokenize
-from apiserver.cel.literals import LiteralError, byte_string, double, integer, string, unsigned
-from apiserver.cel.macros import Ids, MacroError, Macros
+from apiserver.cel.language import CONSTANTS, LITERALS, MAX_DEPTH, MAX_SIZE, OPERATORS, RESERVED, SIGNED, balanced
+from apiserver.cel.lexer import END, IDENTIFIER, Tokens, tokenize
+from apiserver.cel.literals import LiteralError
+from apiserver.cel.macros import Ids, MacroError, Macros, TooManyNodes
 from apiserver.cel.source import CompileError, Issue, Source
 
-# An expression has at most so many code points.
-MAX_SIZE = 100_000
-# Selections, calls, indices, operators and conditionals nest at most so deeply in each other.
-MAX_DEPTH = 250
 # So deeply brackets and conditionals may nest here; each costs a few frames of Python's stack.
 _MAX_NESTING = 24
 
-# Words that name no variable and no function; they do name fields.
-RESERVED = frozenset(
-    (
-        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"),
-        *("let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while"),
-    )
-)
-
-_RELATION, _SUM, _PRODUCT = 1, 2, 3
-_BINARY = {
-    **{sign: (_RELATION, f"_{sign}_") for sign in ("<", "<=", ">=", ">", "==", "!=")},
-    "in": (_RELATION, "@in"),
-    **{sign: (_SUM, f"_{sign}_") for sign in "+-"},
-    **{sign: (_PRODUCT, f"_{sign}_") for sign in "*/%"},
-}
-_NUMBERS = {INT: integer, FLOAT: double}
-_LITERALS = {**_NUMBERS, UINT: unsigned, STRING: string, BYTES: byte_string}
-_CONSTANTS = {"true": True, "false": False, "null": None}
+# An operator that is none.
+_NONE = (0, "")
 
 
 def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast:
@@ -68,6 +49,8 @@ def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> As
             return Ast(reader.read(), source, reader.positions)
         except (_Elsewhere, LiteralError, MacroError):
             pass
+        except TooManyNodes as error:
+            raise CompileError(source, (Issue(None, str(error)),)) from None
     return syntax.parse(source, macros=macros, optional_syntax=optional_syntax)
 
 
@@ -164,7 +147,7 @@ class _Reader:
         """Relations, sums and products that bind more tightly than `above`."""
         expr = self._unary()
         while True:
-            precedence, function = _BINARY.get(self._kinds[self._at], _NONE)
+            precedence, function = OPERATORS.get(self._kinds[self._at], _NONE)
             if precedence <= above:
                 return expr
             height = self._height
@@ -177,7 +160,7 @@ class _Reader:
         start = self._at
         kinds = self._kinds
         sign = kinds[start]
-        if sign != "!" and (sign != "-" or kinds[start + 1] in _NUMBERS):
+        if sign != "!" and (sign != "-" or kinds[start + 1] in SIGNED):
             return self._member()
         at = start + 1
         while kinds[at] == sign:
@@ -274,21 +257,21 @@ class _Reader:
             return self._named()
         self._at = at + 1
         offset = self._offsets[at]
-        if kind in _LITERALS:
-            return Literal(self._new(offset), _LITERALS[kind](self._texts[at]))
+        if kind in LITERALS:
+            return Literal(self._new(offset), LITERALS[kind](self._texts[at]))
         if kind == "(":
             expr = self._expression()
             self._expect(")")
             return expr
-        if kind in _CONSTANTS:
-            return Literal(self._new(offset), _CONSTANTS[kind])
+        if kind in CONSTANTS:
+            return Literal(self._new(offset), CONSTANTS[kind])
         if kind == "[":
             return self._list(self._new(offset))
         if kind == "{":
             return MapExpr(self._new(offset), self._entries())
-        if kind == "-" and self._kinds[at + 1] in _NUMBERS:
+        if kind == "-" and self._kinds[at + 1] in SIGNED:
             self._at = at + 2
-            value = _NUMBERS[self._kinds[at + 1]](f"-{self._texts[at + 1]}")
+            value = SIGNED[self._kinds[at + 1]](f"-{self._texts[at + 1]}")
             return Literal(self._new(offset), value)
         raise _Elsewhere
 
@@ -364,18 +347,3 @@ class _Reader:
             height = max(height, self._height)
         self._height = height
         return fields
-
-
-_NONE = (0, "")
-
-
-def balanced(function: str, terms: list[Expr], signs: list[int]) -> Expr:
-    """A chain of `&&` or `||` as a tree that is as flat as can be: cel-go's logicManager. `signs` are the ids of the operators."""
-
-    def between(low: int, high: int) -> Expr:
-        middle = (low + high + 1) // 2
-        left = terms[middle] if middle == low else between(low, middle - 1)
-        right = terms[middle + 1] if middle == high else between(middle + 1, high)
-        return Call(signs[middle], function, None, [left, right])
-
-    return between(0, len(signs) - 1)

@@ -60,8 +60,8 @@ class Source:
         return {}
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset. An empty text has no column at all: cel-go says -1."""
-        if not self.text:
+        """Line and column of an offset. Before the text, and in an empty one, cel-go says column -1."""
+        if offset < 0 or not self.text:
             return 1, -1
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any
 
-Result = TypeVar("Result")
+# A generator that yields another wherever a function would call a function, is sent its result, and returns its own.
+Task = Generator[Any, Any, Any]
 
 
-def run(task: Generator[Generator[Any, Any, Any], Any, Result]) -> Result:
-    """What a generator returns that yields a generator wherever a function would call a function, and is sent its result.
-
-    An exception ends it all: no task is given the errors of another.
-    """
-    stack: list[Generator[Any, Any, Any]] = [task]
+def run(task: Task) -> Any:
+    """What a task returns. An exception ends it all: no task is given the errors of another."""
+    stack: list[Task] = [task]
     value: Any = None
     while stack:
         try:
@@ -22,5 +20,4 @@ def run(task: Generator[Generator[Any, Any, Any], Any, Result]) -> Result:
         except StopIteration as done:
             stack.pop()
             value = done.value
-    result: Result = value
-    return result
+    return value

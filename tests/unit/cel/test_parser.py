@@ -5,7 +5,7 @@ import pytest
 from apiserver.cel import macros
 from apiserver.cel.macros import Macros
 from apiserver.cel.parser import parse
-from apiserver.cel.source import Source
+from apiserver.cel.source import CompileError, Source
 from tests.unit.cel.trees import written
 
 ALL = Macros((*macros.STANDARD, *macros.OPTIONAL, *macros.BINDINGS, *macros.COMPREHENSIONS))
@@ -32,3 +32,26 @@ ALL = Macros((*macros.STANDARD, *macros.OPTIONAL, *macros.BINDINGS, *macros.COMP
 )
 def test_the_tree_of_an_expression_is_that_of_cel_go(text: str, tree: str) -> None:
     assert written(parse(Source(text), macros=ALL).expr) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "",
+            ("ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', "
+            "'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"),
+        ),
+        ("a = b", ("ERROR: <input>:1:3: Syntax error: token recognition error at: '= '\n | a = b\n | ..^\n"
+         "ERROR: <input>:1:5: Syntax error: extraneous input 'b' expecting <EOF>\n | a = b\n | ....^")),
+        ("if.b.", ("ERROR: <input>:1:1: reserved identifier: if\n | if.b.\n | ^\n"
+         "ERROR: <input>:1:6: Syntax error: no viable alternative at input '.'\n | if.b.\n | .....^")),
+        ("f(1", "ERROR: <input>:1:4: Syntax error: missing ')' at '<EOF>'\n | f(1\n | ...^"),
+        ("(" * 251, "ERROR: <input>:-1:0: expression recursion limit exceeded: 250"),
+        ("a" + ".b" * 251, "ERROR: <input>:-1:0: max recursion depth exceeded"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_the_words_of_cel_go(text: str, said: str) -> None:
+    with pytest.raises(CompileError) as refused:
+        parse(Source(text), macros=ALL)
+    assert str(refused.value) == said

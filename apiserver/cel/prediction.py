@@ -1,0 +1,322 @@
+"""Which alternative of a decision the next tokens mean: ANTLR's adaptive prediction, as its runtime for Go does it.
+
+All alternatives are followed at once, token by token, until one is left, or until they cannot be told apart any more. It is done
+without regard to who called the rule of the decision; only when that leaves several, it is done again from the actual callers.
+Upstream: antlr4-go/antlr `parser_atn_simulator.go`, `prediction_mode.go`, `prediction_context.go`, `atn_config_set.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from apiserver.cel.grammar import NETWORK, Role, State
+from apiserver.cel.lexer import END
+from apiserver.cel.stackless import Task, run
+
+# So many steps and stacks are kept for other texts; more are forgotten all at once.
+_KEPT = 20_000
+# So many steps may be worked out from the actual callers for one text. Only a text that nobody writes needs more: it goes on and on
+# behind a minus and a number. The first alternative is taken then, which is what it comes to unless the text ends in an error.
+_FROM_CALLERS = 2000
+
+
+class NoWay(Exception):
+    """No alternative goes on with the tokens. `ahead` says with which token it ends, 1 for the next one."""
+
+    def __init__(self, ahead: int) -> None:
+        super().__init__(ahead)
+        self.ahead = ahead
+
+
+@dataclass(eq=False, slots=True)
+class Callers:
+    """A stack of states to return to, or several merged: each has the stack below it. Equal stacks of one `Prediction` are one object."""
+
+    ways: tuple[tuple[State | None, Callers | None], ...]
+
+    @property
+    def none(self) -> bool:
+        """Whether nobody called, or nobody knows who did."""
+        return self.ways[0][0] is None
+
+
+NOBODY = Callers(((None, None),))
+
+
+class _Config(NamedTuple):
+    """A state that may have been reached, for which alternative, and by whom its rule was called."""
+
+    state: State
+    alternative: int
+    callers: Callers
+    # The rule of the decision was left towards a caller that takes any operator.
+    loosely: bool = False
+    # The rule of the decision was left towards callers that are not known.
+    outside: bool = False
+    # Still in the rule of the decision, before any token.
+    here: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Step:
+    """All that may have been reached with some tokens, and where other tokens lead from there; None is nowhere."""
+
+    configs: tuple[_Config, ...]
+    onward: dict[str, _Step | None] = field(default_factory=dict)
+    # The one alternative that is left, 0 while there are several.
+    decided: int = 0
+    # Several are left that cannot be told apart.
+    conflict: bool = False
+
+    def finished(self) -> int:
+        """The first alternative that ended the rule of the decision, 0 for none."""
+        return min((c.alternative for c in self.configs if c.outside or _at_end(c)), default=0)
+
+
+def _at_end(config: _Config) -> bool:
+    return config.state.role is Role.STOP and config.callers.ways[-1][0] is None
+
+
+class Prediction:
+    """What was learnt of looking ahead; it serves one text after the other."""
+
+    _current: Prediction | None = None
+
+    def __init__(self) -> None:
+        self._stacks: dict[tuple[tuple[State | None, Callers | None], ...], Callers] = {NOBODY.ways: NOBODY}
+        self._starts: dict[tuple[State, int], _Step] = {}
+        self._steps: dict[frozenset[_Config], _Step] = {}
+
+    @classmethod
+    def current(cls) -> Prediction:
+        """What other texts have taught, unless that is too much to keep."""
+        if cls._current is None or len(cls._current._stacks) + len(cls._current._steps) > _KEPT:
+            cls._current = cls()
+        return cls._current
+
+    def called(self, state: State, callers: Callers) -> Callers:
+        """The stack of a rule that returns to a state."""
+        return self._stack(((state, callers),))
+
+    def _stack(self, ways: tuple[tuple[State | None, Callers | None], ...]) -> Callers:
+        return self._stacks.setdefault(ways, Callers(ways))
+
+    def predict(self, decision: State, ahead: Callable[[int], str], precedence: int) -> int:
+        """The alternative that the next tokens mean, 0 when only the callers can tell.
+
+        `ahead` gives the kind of a token, 1 for the next one; `precedence` is what operators must bind as tightly as. Raises NoWay.
+        """
+        key = decision, precedence if decision.operators else 0
+        step = self._starts.get(key)
+        if step is None:
+            step = self._starts[key] = _Step(self._start(decision, NOBODY, precedence))
+        at = 1
+        while True:
+            kind = ahead(at)
+            try:
+                onward = step.onward[kind]
+            except KeyError:
+                onward = step.onward[kind] = self._onward(step, kind)
+            if onward is None:
+                finished = step.finished()
+                if finished:
+                    return finished
+                raise NoWay(at)
+            if onward.decided or onward.conflict:
+                return onward.decided
+            step = onward
+            if kind != END:
+                at += 1
+
+    def _onward(self, step: _Step, kind: str) -> _Step | None:
+        configs = self._reached(step.configs, kind, known=False)
+        if not configs:
+            return None
+        key = frozenset(configs)
+        if key in self._steps:
+            return self._steps[key]
+        alternatives = {config.alternative for config in configs}
+        decided = alternatives.pop() if len(alternatives) == 1 else 0
+        onward = _Step(configs, decided=decided, conflict=not decided and _conflicting(configs))
+        return self._steps.setdefault(key, onward)
+
+    def predict_from(self, callers: Callers, decision: State, ahead: Callable[[int], str], work: Work) -> int:
+        """The alternative that the next tokens mean for these callers; of several that cannot be told apart the first. Raises NoWay."""
+        configs = self._start(decision, callers, None)
+        at = 1
+        while work.left:
+            kind = ahead(at)
+            reached = self._reached_by(configs, kind, work)
+            if not reached:
+                finished = _Step(configs).finished()
+                if finished:
+                    return finished
+                # The runtime for Go has gone back to the first token before it says so.
+                raise NoWay(1)
+            least = {min(alternatives) for alternatives in _subsets(reached)}
+            if len(least) == 1:
+                return least.pop()
+            configs = reached
+            if kind != END:
+                at += 1
+        return 1
+
+    def _reached_by(self, configs: tuple[_Config, ...], kind: str, work: Work) -> tuple[_Config, ...]:
+        key = frozenset(configs), kind
+        if key not in work.done:
+            work.left -= 1
+            work.done[key] = self._reached(configs, kind, known=True)
+        return work.done[key]
+
+    def _start(self, decision: State, callers: Callers, precedence: int | None) -> tuple[_Config, ...]:
+        known = callers is not NOBODY
+        rule = decision.rule if decision.operators else ""
+        configs = tuple(
+            config
+            for alternative, way in enumerate(decision.ways, 1)
+            for config in self._closure(
+                [_Config(way, alternative, callers, here=True)], known=known, rule=rule, precedence=precedence
+            )
+        )
+        return configs if known or not rule else _without_repeated(configs)
+
+    def _reached(self, configs: Sequence[_Config], kind: str, *, known: bool) -> tuple[_Config, ...]:
+        """What a token leads to from somewhere."""
+        matched: list[_Config] = []
+        ended: list[_Config] = []
+        for config in configs:
+            token = config.state.token
+            if token is None:
+                ended.append(config)
+            elif kind in token.kinds and config.state.then:
+                matched.append(config._replace(state=config.state.then, here=False))
+        if not known and kind != END:
+            ended = []
+        if not ended and kind != END and len({config.alternative for config in matched}) == 1:
+            return tuple(matched)
+        reached = self._closure(matched, known=known)
+        if kind == END:
+            reached = tuple(config for config in reached if config.state.role is Role.STOP)
+        if not known or not any(config.state.role is Role.STOP for config in reached):
+            reached += tuple(ended)
+        return reached
+
+    def _closure(
+        self, seeds: Iterable[_Config], *, known: bool, rule: str = "", precedence: int | None = None
+    ) -> tuple[_Config, ...]:
+        """All states at tokens, and all ends, that are reached without a token."""
+        found: dict[tuple[State, int], _Config] = {}
+        seen: set[_Config] = set()
+        pending = [*seeds]
+        while pending:
+            config = pending.pop()
+            if config in seen:
+                continue
+            seen.add(config)
+            state = config.state
+            if state.token:
+                self._add(found, config, known=known)
+            elif state.call:
+                called = self.called(_then(state), config.callers)
+                pending.append(config._replace(state=NETWORK.starts[state.call.name], callers=called, here=False))
+            elif state.role is not Role.STOP:
+                least = precedence if precedence and config.here else 0
+                ways = state.ways[_loop_is_entered_below(config) :]
+                pending.extend(config._replace(state=way) for way in ways if (way.precedence or least) >= least)
+            elif not config.callers.none:
+                pending.extend(
+                    config._replace(state=back, callers=below, loosely=False)
+                    for back, below in config.callers.ways
+                    if back and below
+                )
+            elif known or not NETWORK.follows[state.rule]:
+                self._add(found, config, known=known)
+            else:
+                for follow, loosest in NETWORK.follows[state.rule]:
+                    loosely = config.loosely or (loosest and state.rule == rule)
+                    pending.append(config._replace(state=follow, loosely=loosely, outside=True, here=False))
+        return tuple(found.values())
+
+    def _add(self, found: dict[tuple[State, int], _Config], config: _Config, *, known: bool) -> None:
+        key = config.state, config.alternative
+        other = found.get(key)
+        if other is None:
+            found[key] = config._replace(here=False)
+            return
+        callers: Callers = run(self._merged(other.callers, config.callers, known))
+        found[key] = other._replace(
+            callers=callers, loosely=other.loosely or config.loosely, outside=other.outside or config.outside
+        )
+
+    def _merged(self, one: Callers, other: Callers, known: bool) -> Task:  # noqa: FBT001 - called by itself only
+        """Two stacks as one."""
+        if one is other:
+            return one
+        if not known and (one.none or other.none):
+            return NOBODY
+        ways = dict(one.ways)
+        for back, below in other.ways:
+            mine = ways.get(back)
+            ways[back] = (yield self._merged(mine, below, known)) if mine and below else below
+        return self._stack(tuple(sorted(ways.items(), key=_number)))
+
+
+@dataclass
+class Work:
+    """What may still be worked out from the callers of one text, and what was."""
+
+    left: int = _FROM_CALLERS
+    done: dict[tuple[frozenset[_Config], str], tuple[_Config, ...]] = field(default_factory=dict)
+
+
+def _number(way: tuple[State | None, Callers | None]) -> float:
+    """Nobody comes last."""
+    return way[0].number if way[0] else float("inf")
+
+
+def _then(state: State) -> State:
+    if state.then is None:
+        raise TypeError("a state that calls a rule has no state that follows")
+    return state.then
+
+
+def _loop_is_entered_below(config: _Config) -> int:
+    """How many ways to leave out: the loop over the operators of a rule is not entered where the rule was called by itself only.
+
+    It would be entered again by the caller (canDropLoopEntryEdgeInLeftRecursiveRule).
+    """
+    if not config.state.operators:
+        return 0
+    return int(all(back is not None and back.rule == config.state.rule for back, _ in config.callers.ways))
+
+
+def _without_repeated(configs: tuple[_Config, ...]) -> tuple[_Config, ...]:
+    """Without what another operator leads to as well as the end of the rule: applyPrecedenceFilter."""
+    entered = {config.state: config.callers for config in configs if config.alternative == 1}
+    return tuple(
+        config
+        for config in configs
+        if config.alternative == 1 or config.loosely or entered.get(config.state) is not config.callers
+    )
+
+
+def _subsets(configs: Iterable[_Config]) -> Iterable[set[int]]:
+    """The alternatives that meet in the same state with the same callers."""
+    subsets: dict[tuple[State, Callers], set[int]] = {}
+    for config in configs:
+        subsets.setdefault((config.state, config.callers), set()).add(config.alternative)
+    return subsets.values()
+
+
+def _conflicting(configs: tuple[_Config, ...]) -> bool:
+    """Whether more tokens will not tell the alternatives apart: hasSLLConflictTerminatingPrediction."""
+    if all(config.state.role is Role.STOP for config in configs):
+        return True
+    if all(len(alternatives) == 1 for alternatives in _subsets(configs)):
+        return False
+    states: dict[State, set[int]] = {}
+    for config in configs:
+        states.setdefault(config.state, set()).add(config.alternative)
+    return all(len(alternatives) > 1 for alternatives in states.values())
