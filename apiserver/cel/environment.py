@@ -16,8 +16,9 @@ from apiserver.cel import wellknown
 from apiserver.cel.ast import descendants
 from apiserver.cel.checker import Candidates, Checked, Identifier, Reference, check
 from apiserver.cel.declarations import Estimate, Function, Library, Overload, Shape, Validator, Variable
+from apiserver.cel.language import RESERVED
 from apiserver.cel.macros import Macro, Macros
-from apiserver.cel.parser import RESERVED, parse
+from apiserver.cel.parser import parse
 from apiserver.cel.source import CompileError, Source
 from apiserver.cel.types import (
     ANY,
