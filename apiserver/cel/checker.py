@@ -50,8 +50,8 @@ from apiserver.cel.values import UInt, Value
 if TYPE_CHECKING:
     from apiserver.cel.environment import Environment
 
-# Steps of comparing and copying types that one check may take: some hundreds of times what the longest sensible expression takes.
-LIMIT = 200_000
+# Steps of comparing and copying types that one check may take: a hundred times what a long, sensible expression takes.
+LIMIT = 100_000
 # Variables whose bindings lead from one to the next.
 _CHAIN = 200
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from apiserver.cel.ast import Ast, Call, Comprehension, Expr, ListExpr, Literal, MapExpr, children
+from apiserver.cel.conversions import CONVERSIONS
 from apiserver.cel.declarations import Validator
 from apiserver.cel.errors import EvaluationError
 from apiserver.cel.regexes import InvalidPattern, compiled
 from apiserver.cel.source import Issue
-from apiserver.cel.times import Timestamp, in_range, parse_duration, parse_timestamp
 from apiserver.cel.types import Type, format_type
 from apiserver.cel.values import Value
 
@@ -42,20 +42,8 @@ def _of_literal(function: str, judge: Callable[[Value], object]) -> Validator:
     return Validator(f"cel.validator.{function}", check)
 
 
-def _duration(value: Value) -> None:
-    if not isinstance(value, str) or parse_duration(value) is None:
-        raise EvaluationError
-
-
-def _timestamp(value: Value) -> None:
-    moment = Timestamp(value) if type(value) is int else parse_timestamp(value) if isinstance(value, str) else None
-    if moment is None:
-        raise EvaluationError
-    in_range(moment)
-
-
-DURATION_LITERALS = _of_literal("duration", _duration)
-TIMESTAMP_LITERALS = _of_literal("timestamp", _timestamp)
+DURATION_LITERALS = _of_literal("duration", CONVERSIONS["duration"])
+TIMESTAMP_LITERALS = _of_literal("timestamp", CONVERSIONS["timestamp"])
 REGEX_LITERALS = _of_literal("matches", compiled)
 
 
