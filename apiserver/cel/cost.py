@@ -60,7 +60,7 @@ def _inner(shape: Shape, name: str) -> Shape | None:
         return shape.items
     if name == "@keys":
         return shape.keys
-    return shape.fields.get(name, shape.others)
+    return (shape.fields or {}).get(name, shape.others)
 
 
 @dataclass(frozen=True, slots=True)

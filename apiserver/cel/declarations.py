@@ -140,13 +140,14 @@ class Variable:
 class Shape:
     """A type with what its declaration limits: kubernetes/apiserver `pkg/cel/types.go` DeclType.
 
-    `max_elements` bounds the size (code points, bytes, entries), 0 for what has none: numbers, objects. An object has `fields`, a list
-    `items`, a map `keys` and `items`, which are its values. `others` is what a field has that `fields` do not name, for sizes only.
+    `max_elements` bounds the size (code points, bytes, entries), 0 for what has none: numbers, objects. An object has `fields`, even
+    if there are none (what has functions only, as a quantity, is no object), a list `items`, a map `keys` and `items`, its values.
+    `others` is what a field has that `fields` do not name, for sizes only.
     """
 
     type: Type
     max_elements: int = 0
-    fields: Mapping[str, Shape] = field(default_factory=dict)
+    fields: Mapping[str, Shape] | None = None
     keys: Shape | None = None
     items: Shape | None = None
     others: Shape | None = None

@@ -31,7 +31,6 @@ from apiserver.cel.types import (
     STRING,
     TIMESTAMP,
     UINT,
-    Kind,
     Type,
     assignable,
     equivalent,
@@ -211,9 +210,10 @@ class Environment:
             return ANY if name == "map" else None
         if shape is None:
             return wellknown.FIELDS.get(name, {}).get(field)
-        found = shape.fields.get(field)
+        fields = shape.fields or {}
+        found = fields.get(field)
         if found is None and self.reserved_fields and field in RESERVED:
-            found = shape.fields.get(f"__{field}__")
+            found = fields.get(f"__{field}__")
         if found is None and shape.keys is not None:
             found = shape.items
         return found.type if found is not None else None
@@ -301,7 +301,7 @@ def _nested(shape: Shape) -> Iterable[tuple[str, Shape]]:
     todo = [(shape.type.name, shape)]
     while todo:
         path, at = todo.pop()
-        if at.type.kind is Kind.STRUCT:
+        if at.fields is not None:
             yield at.type.name, at
             todo.extend((f"{path}.{name}", field) for name, field in at.fields.items())
         elif at.items is not None:

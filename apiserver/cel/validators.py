@@ -14,7 +14,8 @@ from apiserver.cel.declarations import Validator
 from apiserver.cel.errors import EvaluationError
 from apiserver.cel.regexes import InvalidPattern, compiled
 from apiserver.cel.source import Issue
-from apiserver.cel.types import Type, format_type
+from apiserver.cel.templates import Clause, TemplateError, cannot_write, fill
+from apiserver.cel.types import Kind, Type, format_type
 from apiserver.cel.values import Value
 
 if TYPE_CHECKING:
@@ -127,3 +128,86 @@ def comprehension_nesting(limit: int) -> Validator:
 
 # What Kubernetes asks of every expression since 1.29.
 KUBERNETES = (DURATION_LITERALS, TIMESTAMP_LITERALS, REGEX_LITERALS, HOMOGENEOUS_LITERALS)
+
+
+# --- format -----------------------------------------------------------------------------------------------------------
+
+# What may be written by a clause, and what is said of other things.
+_NUMBERS = frozenset((Kind.INT, Kind.UINT))
+_FLOATS = frozenset((Kind.DOUBLE, Kind.STRING))
+_PRINTABLE = _NUMBERS | frozenset(
+    (
+        Kind.LIST,
+        Kind.MAP,
+        Kind.DOUBLE,
+        Kind.BOOL,
+        Kind.STRING,
+        Kind.TIMESTAMP,
+        Kind.BYTES,
+        Kind.DURATION,
+        Kind.TYPE,
+        Kind.NULL,
+    )
+)
+_WRITABLE = {
+    "s": _PRINTABLE,
+    "d": _NUMBERS,
+    "f": _FLOATS,
+    "e": _FLOATS,
+    "b": _NUMBERS | {Kind.BOOL},
+    "x": _NUMBERS | {Kind.STRING, Kind.BYTES},
+    "X": _NUMBERS | {Kind.STRING, Kind.BYTES},
+    "o": _NUMBERS,
+}
+
+
+def _formats(checked: Checked, nodes: Sequence[Expr], _: frozenset[str]) -> Iterator[Issue]:
+    """Literal texts that `format` fills in with a literal list: every clause has an argument that it can write, and all are used."""
+    for node in nodes:
+        if not (isinstance(node, Call) and node.function == "format" and isinstance(node.target, Literal)):
+            continue
+        if (
+            not isinstance(node.target.value, str)
+            or len(node.arguments) != 1
+            or not isinstance(node.arguments[0], ListExpr)
+        ):
+            continue
+        if "string_format" in checked.references[node.id].overloads:
+            yield from _template(checked, node, node.target.value, node.arguments[0].elements)
+
+
+def _template(checked: Checked, node: Call, text: str, arguments: Sequence[Expr]) -> Iterator[Issue]:
+    requested = 0
+
+    def request(index: int) -> int:
+        nonlocal requested
+        requested += 1
+        return index
+
+    def write(clause: Clause, index: int) -> str:
+        _require(checked, clause, arguments[index])
+        return ""
+
+    try:
+        fill(text, size=len(arguments), argument=request, write=write)
+    except TemplateError as error:
+        yield _issue(checked.ast, error.expression or node.id, error.message)
+    else:
+        if len(arguments) > requested:
+            message = f"too many arguments supplied to string.format (expected {requested}, got {len(arguments)})"
+            yield _issue(checked.ast, node.id, message)
+
+
+def _require(checked: Checked, clause: Clause, argument: Expr) -> None:
+    """TemplateError when a clause cannot write an argument; of a literal list or map `%s` writes all that is inside."""
+    todo = [argument]
+    while todo:
+        at = todo.pop()
+        of = checked.types[at.id]
+        if of.kind is not Kind.DYN and of.kind not in _WRITABLE[clause.verb]:
+            raise cannot_write(clause, of.name, at.id)
+        if clause.verb == "s" and isinstance(at, ListExpr | MapExpr):
+            todo.extend(reversed(children(at)))
+
+
+STRING_FORMAT = Validator("cel.validator.string_format", _formats, frozenset(("format",)))
