@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from apiserver.cel.errors import EvaluationError
 from apiserver.cel.frames import COST, Failure, Frame, Run
+from apiserver.cel.types import Type
 from apiserver.cel.values import ABSENT, NONE, Lazy, Optional, UInt, Value, find, go_type, lookup
 
 KEYS = frozenset((str, int, UInt, bool, float))
@@ -174,7 +175,7 @@ def _walk(qualifiers: Sequence[Qualifier]) -> Callable[[Frame, Value], Value]:
         if optional:
             if not value.has_value:
                 return value
-            value = value.value
+            value = _opened(value)
         for qualifier in qualifiers:
             optional = optional or qualifier.optional
             if optional:
@@ -189,6 +190,24 @@ def _walk(qualifiers: Sequence[Qualifier]) -> Callable[[Frame, Value], Value]:
         return Optional(value) if optional else value
 
     return walk
+
+
+def flattened(run: Run) -> Run:
+    """What is read through a name or a branch: of optionals in an optional the innermost alone is left."""
+
+    def read(f: Frame) -> Value:
+        value = run(f)
+        return Optional(_opened(value)) if type(value) is Optional and value.has_value else value
+
+    return read
+
+
+def _opened(of: Optional) -> Value:
+    """What Go's Value() gives for what an optional holds: it goes through optionals, and of a type it is the name."""
+    value = of.value
+    while type(value) is Optional:
+        value = value.value if value.has_value else None
+    return value.name if type(value) is Type else value
 
 
 def _key(f: Frame, qualifier: Qualifier) -> Value:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from apiserver.cel.errors import EvaluationError
+from apiserver.cel.errors import EvaluationError, Panic
 from apiserver.cel.frames import COST, SMALL, Frame, Node, Run, charged, produced
 from apiserver.cel.values import ABSENT, Optional, UInt, Value, equal, size
 
@@ -247,7 +247,8 @@ def equals(one: Node, other: Node, *, same: bool) -> Node:
         try:
             value = left(f)
         except EvaluationError:
-            f[COST] += _equality_cost(ABSENT, _evaluated(right, f))
+            against = _evaluated(right, f)
+            f[COST] += _equality_cost(ABSENT, against)
             raise
         try:
             against = right(f)
@@ -374,7 +375,7 @@ def member_of(one: Node, elements: Sequence[Value]) -> Node:
         value = left(f)
         kind = type(value)
         if kind is bytes:
-            raise EvaluationError("internal error: runtime error: hash of unhashable type types.Bytes")
+            raise Panic("runtime error: hash of unhashable type types.Bytes")
         return kind in PRIMITIVES and (kind, value) in known
 
     return Node(among, one.cost)

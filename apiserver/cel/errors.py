@@ -25,3 +25,10 @@ class Cancelled(Exception):
 
     def __init__(self) -> None:
         super().__init__("operation interrupted")
+
+
+class Panic(Exception):
+    """Upstream's program panics: no operator absorbs it, and it is the error of the whole evaluation (`internal error: …`)."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"internal error: {problem}")

@@ -41,6 +41,9 @@ _PATTERNS = frozenset(("matches", "find", "findAll"))
 _VARIADIC = frozenset(("string_format",))
 _DYNAMIC = frozenset((Kind.DYN, Kind.ANY, Kind.PARAMETER))
 
+# Built-in functions whose overloads are bound one by one, and so see to it that values are of the types that were promised.
+_GUARDED = (CONVERSIONS.keys() | GUARDED.keys()) - {"dyn", "type"}
+
 _NOTHING = Reference()
 
 
@@ -98,7 +101,10 @@ class Planner:
         value = self._references.get(expr.id, _NOTHING).value
         if value is not None:
             return constant(value)
-        return Node(self._variable(expr.name).run, 1)
+        return Node(self._flattened(expr, self._variable(expr.name).run), 1)
+
+    def _flattened(self, expr: Expr, run: Run) -> Run:
+        return attributes.flattened(run) if self._types[expr.id].name == "optional_type" else run
 
     def _variable(self, name: str) -> _Variable:
         variable = self._scopes.get(name) or self._globals.get(name)
@@ -121,24 +127,34 @@ class Planner:
 
     def _resolved(self, expr: Expr, following: tuple[Qualifier, ...]) -> tuple[Run, int, bool]:
         """A chain with more selections to follow: its closure, its cost without its own 1, and whether its root is a conditional."""
-        qualifiers = list(reversed(following))
+        links: list[Select | Call] = []
         while True:
             if isinstance(expr, Select):
-                qualifiers.append(Qualifier(expr.field, test=expr.test_only))
+                links.append(expr)
                 expr = expr.operand
             elif isinstance(expr, Call) and expr.function in _INDEX:
-                qualifiers.append(self._index(expr))
+                links.append(expr)
                 expr = expr.arguments[0]
             else:
                 break
-        chain = tuple(reversed(qualifiers))
         if isinstance(expr, Call) and expr.function == "_?_:_":
-            return (*self._conditional(expr, chain), True)
+            return (*self._conditional(expr, (*self._qualifiers(links), *following)), True)
+        root = self._root(expr)
+        return (*attributes.selected(root, (*self._qualifiers(links), *following)), False)
+
+    def _root(self, expr: Expr) -> Root:
         if isinstance(expr, Ident) and self._references.get(expr.id, _NOTHING).value is None:
             variable = self._variable(expr.name)
-            return (*attributes.selected(Root(variable.run, slot=variable.slot), chain), False)
+            return Root(variable.run, slot=variable.slot)
         node = self.plan(expr)
-        return (*attributes.selected(Root(node.run, node.cost), chain), False)
+        return Root(node.run, node.cost)
+
+    def _qualifiers(self, links: Sequence[Select | Call]) -> list[Qualifier]:
+        """The selections of a chain, which is given from its end to its root."""
+        return [
+            Qualifier(link.field, test=link.test_only) if isinstance(link, Select) else self._index(link)
+            for link in reversed(links)
+        ]
 
     def _index(self, expr: Call) -> Qualifier:
         index = expr.arguments[1]
@@ -164,6 +180,8 @@ class Planner:
         """Whether a chain looks into what the caller has given, and so has Go's types for what it finds, not CEL's."""
         while isinstance(expr, Select) or (isinstance(expr, Call) and expr.function in _INDEX):
             expr = expr.operand if isinstance(expr, Select) else expr.arguments[0]
+        if isinstance(expr, Call) and expr.function == "_?_:_":
+            return all(map(self._is_given, expr.arguments[1:]))
         return isinstance(expr, Ident) and expr.name not in self._scopes
 
     def _conditional(self, expr: Call, chain: tuple[Qualifier, ...]) -> tuple[Run, int]:
@@ -171,6 +189,8 @@ class Planner:
         condition, *branches = expr.arguments
         test = self.plan(condition)
         runs = [charged(Node(*self._resolved(branch, chain)[:2])) for branch in branches]
+        if not chain:
+            runs = [self._flattened(branch, run) for branch, run in zip(branches, runs, strict=True)]
         return attributes.conditional(test.run, runs[0], runs[1]), test.cost
 
     # Calls.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from apiserver.cel.checker import Checked
 from apiserver.cel.environment import Environment
-from apiserver.cel.errors import EvaluationError
+from apiserver.cel.errors import EvaluationError, Panic
 from apiserver.cel.frames import CANCELLED, COST, LIMIT, PAUSE, PRODUCED, Frame, pause
 from apiserver.cel.planner import Planner
 from apiserver.cel.values import ABSENT, Value
@@ -62,6 +62,10 @@ class Program:
                 pause(frame)
             error.cost = frame[COST]
             raise
+        except Panic as panic:
+            failure = EvaluationError(str(panic))
+            failure.cost = frame[COST]
+            raise failure from None
         finally:
             # A failure that a slot holds refers to the frame by its traceback.
             frame.clear()

@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Any
 
 from apiserver.cel import types
-from apiserver.cel.errors import CostExceeded, EvaluationError
+from apiserver.cel.errors import CostExceeded, EvaluationError, Panic
 from apiserver.cel.times import Duration, Timestamp
 
 Value = Any
@@ -174,7 +174,7 @@ def _mixed_key(key: Value) -> tuple[type, Value]:
     """What stands for a key in a MixedMap. Lists, maps and optionals are keys by identity, as the pointers are that they are in Go."""
     kind = type(key)
     if kind is bytes:
-        raise EvaluationError("internal error: runtime error: hash of unhashable type types.Bytes")
+        raise Panic("runtime error: hash of unhashable type types.Bytes")
     return (kind, id(key)) if isinstance(key, _IDENTITY_KEYS) else (kind, key)
 
 
