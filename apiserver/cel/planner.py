@@ -282,11 +282,8 @@ class Planner:
         built_in = _built_in(function)
         declared = self._environment.overloads.get(chosen)
         if declared is not None:
-            return (
-                built_in or self._unbound(function)
-                if declared.call is None
-                else _guarded(function, declared, declared.call)
-            )
+            call = declared.call or built_in or self._unbound(function)
+            return _guarded(function, declared, call) if declared.call or function in _GUARDED else call
         candidates = [
             overload
             for overload in (

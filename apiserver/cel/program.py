@@ -13,6 +13,7 @@ from apiserver.cel.environment import Environment
 from apiserver.cel.errors import EvaluationError, Panic
 from apiserver.cel.frames import CANCELLED, COST, LIMIT, PAUSE, PRODUCED, Frame, pause
 from apiserver.cel.planner import Planner
+from apiserver.cel.recursion import SHALLOW, height, room
 from apiserver.cel.values import ABSENT, Value
 
 
@@ -30,8 +31,14 @@ class Program:
     """
 
     def __init__(self, checked: Checked, environment: Environment, *, cost_limit: int | None = None) -> None:
+        expr = checked.ast.expr
+        self._levels = height(expr)
         planner = Planner(checked, environment)
-        node = planner.plan(checked.ast.expr)
+        if self._levels > SHALLOW:
+            with room(self._levels):
+                node = planner.plan(expr)
+        else:
+            node = planner.plan(expr)
         limit = float("inf") if cost_limit is None else cost_limit
         self._run = node.run
         self._variables = tuple(planner.names.items())
@@ -46,6 +53,12 @@ class Program:
 
         Raises EvaluationError (with its `cost`), CostExceeded, Cancelled.
         """
+        if self._levels > SHALLOW:
+            with room(self._levels):
+                return self._evaluate(variables, cancelled)
+        return self._evaluate(variables, cancelled)
+
+    def _evaluate(self, variables: Mapping[str, Value], cancelled: Callable[[], bool] | None) -> Outcome:
         frame = self._frame.copy()
         for name, slot in self._variables:
             frame[slot] = variables.get(name, ABSENT)
