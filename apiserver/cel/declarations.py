@@ -105,6 +105,8 @@ Charge = Callable[[Sequence[Value], Value], int | None]
 class Overload:
     """One signature of a function. Of a member function the receiver is the first of `arguments`, and of the values of `call`.
 
+    With `guarded` off the values of `call` need not be of the declared types.
+
     `call` raises errors.EvaluationError; with `strict` off it receives errors as values. Without `call` the program has it built in.
     """
 
@@ -114,16 +116,21 @@ class Overload:
     member: bool = False
     call: Callable[..., Value] | None = None
     strict: bool = True
+    guarded: bool = True
     estimate: Estimate | None = None
     charge: Charge | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A name with its overloads, in the order in which they are tried and printed."""
+    """A name with its overloads, in the order in which they are tried and printed.
+
+    `charge` is for calls whose overload only the values decide; others are charged as their overload says.
+    """
 
     name: str
     overloads: tuple[Overload, ...]
+    charge: Charge | None = None
 
 
 @dataclass(frozen=True, slots=True)

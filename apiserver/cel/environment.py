@@ -324,7 +324,7 @@ def _merged(known: Function, more: Function) -> Function:
                     f"overload signature collision in function {known.name}: {other.id} collides with {overload.id}"
                 )
         overloads[overload.id] = overload
-    return Function(known.name, tuple(overloads.values()))
+    return Function(known.name, tuple(overloads.values()), charge=known.charge or more.charge)
 
 
 def _same_signature(one: Overload, other: Overload) -> bool:

@@ -344,6 +344,29 @@ def _bound(make: Expansion, nothing: Expr, variable: tuple[str, Expr], result: E
     return make.fold(nothing, (UNUSED, ""), init=value, condition=condition, step=step, result=result, accumulator=name)
 
 
+def _sort_by(make: Expansion, target: Expr | None, arguments: list[Expr]) -> Expr:
+    """`list.sortBy(x, key)`: `cel.bind` of the list, sorted by the list of its keys."""
+    held = make.ident("@__sortBy_input__")
+    over = _over(target)
+    if isinstance(over, (Literal, MapExpr, StructExpr)):
+        raise MacroError(
+            over.id, "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+        )
+    keys = _map(make, make.copy(held), arguments)
+    result = make.member_call("@sortByAssociatedKeys", make.copy(held), keys)
+    nothing = make.list()
+    condition = make.false()
+    return make.fold(
+        nothing,
+        (UNUSED, ""),
+        init=over,
+        condition=condition,
+        step=held,
+        result=result,
+        accumulator="@__sortBy_input__",
+    )
+
+
 def _transform(start: Callable[[Expansion], Expr], add: Callable[[Expansion, str, Expr], Expr]) -> Expand:
     """Folds with two variables that add what is transformed, of four arguments only where the third is true."""
 
@@ -395,6 +418,7 @@ OPTIONAL = (
     _member("optFlatMap", 2, _optional("optFlatMap", wrap=False)),
 )
 BINDINGS = (_member("bind", 3, _bind),)
+SORT_BY = _member("sortBy", 2, _sort_by)
 COMPREHENSIONS = (
     _member("all", 3, _all(_two_variables)),
     _member("exists", 3, _exists(_two_variables)),

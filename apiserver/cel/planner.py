@@ -232,7 +232,7 @@ class Planner:
         return terms
 
     def _function(self, function: str, chosen: str, overloads: Sequence[str], arguments: list[Node]) -> Node:
-        cost = self._cost(chosen, overloads)
+        cost = self._cost(function, chosen)
         if function in _PATTERNS and len(arguments) > 1 and type(arguments[1].constant) is str:
             pattern = _pattern(arguments[1].constant)
             if function == "matches":
@@ -264,14 +264,11 @@ class Planner:
             return calls.compared(call, compare, arguments[0], arguments[1].constant)
         return calls.binary(call, arguments[0], arguments[1])
 
-    def _cost(self, chosen: str, overloads: Sequence[str]) -> Cost | None:
+    def _cost(self, function: str, chosen: str) -> Cost | None:
         """What a call costs when it is not 1: as the library says that declares it, else by the overload."""
         known = COSTS.get(chosen)
-        for overload in overloads:
-            declared = self._environment.overloads.get(overload)
-            if declared is not None and declared.charge is not None:
-                return _charging(declared.charge, known)
-        return known
+        declared = (self._environment.overloads if chosen else self._environment.functions).get(chosen or function)
+        return known if declared is None or declared.charge is None else _charging(declared.charge, known)
 
     def _dispatched(self, function: str, chosen: str) -> bool:
         """Whether the overload is chosen by the types of values, which cel-go does with a function of any number of arguments."""
@@ -563,7 +560,8 @@ def _first_matches(
 
 
 def _accepts(overload: Overload) -> Callable[[tuple[Value, ...]], bool]:
-    checks = [(index, matcher) for index, of in enumerate(overload.arguments) if (matcher := _matcher(of)) is not None]
+    arguments = overload.arguments if overload.guarded else ()
+    checks = [(index, matcher) for index, of in enumerate(arguments) if (matcher := _matcher(of)) is not None]
 
     def accepts(values: tuple[Value, ...]) -> bool:
         return all(matcher(values[index]) for index, matcher in checks)

@@ -280,7 +280,9 @@ def size(value: Value) -> int:
         return len(value)
     if type(value) is Optional and value.has_value:
         return size(value.value)
-    return 1
+    # A class of a library may say what its values count for.
+    counted: int = getattr(value, "cel_size", 1)
+    return counted
 
 
 def require(produced: int) -> None:
