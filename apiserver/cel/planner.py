@@ -101,6 +101,12 @@ class Planner:
         value = self._references.get(expr.id, _NOTHING).value
         if value is not None:
             return constant(value)
+        if self._types[expr.id].kind is Kind.TYPE:
+            # cel-go takes every name of a type's type for the name of a type, a macro's variable too.
+            named = self._environment.identifier(expr.name)
+            if named is None or named.reference.value is None:
+                raise ProgramError(f"reference to undefined type: {expr.name}")
+            return constant(named.reference.value)
         return Node(self._flattened(expr, self._variable(expr.name).run), 1)
 
     def _flattened(self, expr: Expr, run: Run) -> Run:
