@@ -1,6 +1,7 @@
 """Threads by purpose, each pool with its own bound, so that no sort of work can keep another one waiting.
 
     BODIES       request bodies, patches, and objects made of them
+    EXPRESSIONS  objects whose expressions take long to compile
     RENDERING    answers that take longer than a step of the loop may
     COMPRESSION  answers on their way out
     DOCUMENTS    OpenAPI
@@ -16,6 +17,7 @@ import concurrent.futures
 import contextvars
 import functools
 import sys
+import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -32,13 +34,27 @@ SWITCH_SECONDS = 0.001
 for one answer."""
 
 
+_running = threading.local()
+
+
 class Busy(Exception):
     """As much work waits for this pool as may."""
 
 
+class Abandoned(Exception):
+    """Nobody waits for the work of this thread any more."""
+
+
+def checkpoint() -> None:
+    """For long work between two of its steps. Raises Abandoned."""
+    work: _Work[Any] | None = getattr(_running, "work", None)
+    if work is not None and work.abandoned:
+        raise Abandoned
+
+
 class Workers:
     """At most `threads` calls at a time; `waiting` more may wait. Work that has begun is finished even when nobody waits for it any
-    more; it must not touch what belongs to the loop."""
+    more, unless it asks (`checkpoint`); it must not touch what belongs to the loop."""
 
     def __init__(self, name: str, *, threads: int = THREADS, waiting: int) -> None:
         self.name = name
@@ -102,19 +118,25 @@ class Workers:
 class _Work(Generic[T]):
     """A call that waits for its thread. It counts until the thread has seen it, also when nobody wants its result any more."""
 
-    __slots__ = ("_call",)
+    __slots__ = ("_call", "abandoned")
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call: Callable[[], T] | None = call
+        self.abandoned = False
 
     def __call__(self) -> T:
         call = self._call
         if call is None:
             raise concurrent.futures.CancelledError
-        return call()
+        _running.work = self
+        try:
+            return call()
+        finally:
+            _running.work = None
 
     def abandon(self) -> None:
         """Lets go of what the call would have worked on, if it has not begun."""
+        self.abandoned = True
         self._call = None
 
 
@@ -124,6 +146,7 @@ def share_fairly() -> None:
 
 
 BODIES = Workers("bodies", waiting=62)
+EXPRESSIONS = Workers("expressions", waiting=62)
 RENDERING = Workers("rendering", waiting=4094)
 COMPRESSION = Workers("compression", waiting=62)
 DOCUMENTS = Workers("documents", threads=1, waiting=63)

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from apiserver import metrics
-from apiserver.workers import Busy, Workers
+from apiserver.workers import Abandoned, Busy, Workers, checkpoint
 
 _NUMBERS = itertools.count()
 
@@ -148,3 +148,28 @@ async def test_a_failure_reaches_all_who_wait_and_is_tried_again_by_the_next(pai
     found = await asyncio.gather(*waiting, return_exceptions=True)
     assert [str(one) for one in found] == ["no"] * 3
     assert await pair.once("frame", lambda: 1) == 1
+
+
+async def test_work_that_nobody_waits_for_ends_at_its_next_checkpoint(pool: Workers, pair: Workers) -> None:
+    began, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        try:
+            checkpoint()
+            began.set()
+            go.wait()
+            checkpoint()
+        except Abandoned:
+            ended.set()
+
+    task = asyncio.ensure_future(pool.run(work))
+    await pair.run(began.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go.set()
+    assert await pool.run(ended.wait)
+
+
+def test_outside_a_pool_a_checkpoint_lets_everything_pass() -> None:
+    checkpoint()
