@@ -26,7 +26,7 @@ from apiserver.filters import authorize, deadline, impersonate, inflight, observ
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.state import Filter, Handler, Request
-from apiserver.resources import RESOURCES
+from apiserver.resources import RESOURCES, DeviceSelectors
 from apiserver.schema import declared
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import InvalidKinds, Kinds
@@ -111,6 +111,7 @@ def build(
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings = RENDERING, EncodingCache()
+    gates = Gates(gate for resource in served for gate in resource.gates)
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,
@@ -125,7 +126,8 @@ def build(
         admission=Chain(admission(delegates)),
         patch_types={kind.media: kind for kind in PATCH_TYPES},
         allowed=partial(authorize.require, delegates.authorizer),
-        gates=Gates(gate for resource in served for gate in resource.gates),
+        gates=gates,
+        cel=DeviceSelectors(gates),
         namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: {},
     )
     documents = _documents(app, served, delegates=delegates)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from apiserver.resources._device_selectors import DeviceSelectors
 from apiserver.schema.resource import Resource
+
+__all__ = ["RESOURCES", "DeviceSelectors"]
 
 
 def _collect() -> tuple[Resource, ...]:

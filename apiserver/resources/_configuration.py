@@ -5,12 +5,29 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _formats
 from apiserver.resources._formats import MODEL, itself
+from apiserver.schema import verdict
+from apiserver.schema.context import Context
 from apiserver.schema.types import Field, ListOf, Presence, RawJSON, String, Struct
 
 SELECTORS, CONFIGS, REQUESTS = 32, 32, 32
 EXPRESSION_BYTES = 10240
+
+
+def _judged(
+    context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
+) -> Iterator[FieldError]:
+    """What the compiler says of the expression. One that is too long is not shown to it."""
+    expression = value.get("expression", "")
+    if context.cel is not None and not verdict.too_long(expression, EXPRESSION_BYTES):
+        context.checkpoint()
+        yield from context.cel.problems(expression, path.child("expression"), stored=old is not None)
+
 
 CEL_SELECTOR = Struct(
     name="CELDeviceSelector",
@@ -30,6 +47,7 @@ CEL_SELECTOR = Struct(
             "whose worst case would cost too much are refused.",
         ),
     ),
+    rule=_judged,
 )
 
 DEVICE_SELECTOR = Struct(
@@ -49,6 +67,15 @@ DEVICE_SELECTOR = Struct(
 )
 
 SELECTOR_LIST = ListOf(DEVICE_SELECTOR, max_items=SELECTORS)
+"""Every expression of it counts as new."""
+STORED_SELECTOR_LIST = ListOf(DEVICE_SELECTOR, max_items=SELECTORS, as_a_whole=True)
+"""Its expressions count as stored while none of them changes."""
+
+
+def expressions(owner: Mapping[str, Any]) -> Iterator[str]:
+    """The expressions of a member `selectors`."""
+    for selector in owner.get("selectors") or ():
+        yield (selector.get("cel") or {}).get("expression", "")
 
 
 def opaque_configuration(*, checked: bool) -> Struct:

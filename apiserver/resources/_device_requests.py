@@ -444,6 +444,12 @@ def _wishes(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from request.get("firstAvailable") or ()
 
 
+def expressions(spec: Mapping[str, Any]) -> Iterator[str]:
+    """The conditions on devices in all requests."""
+    for wish in _wishes(spec):
+        yield from _configuration.expressions(wish)
+
+
 def _tolerated(spec: Mapping[str, Any]) -> Iterator[Place]:
     return ((wish, _TOLERATIONS) for wish in _wishes(spec))
 

@@ -24,6 +24,9 @@ EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True)
 LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False)
 NODE_ALLOCATABLE_RESOURCES = Gate("DRANodeAllocatableResources", default=False)
 
+SELECTOR_GATES = (CONSUMABLE_CAPACITY, LIST_TYPE_ATTRIBUTES)
+"""Those that decide what an expression about devices may say."""
+
 Place = tuple[dict[str, Any], frozenset[str]]
 """A struct, and the names of those of its members that a feature is about; they need not be there."""
 
@@ -48,9 +51,9 @@ class Feature:
                     del struct[name]
 
 
-def gates_of(features: Iterable[Feature]) -> tuple[Gate, ...]:
+def gates_of(features: Iterable[Feature], *others: Gate) -> tuple[Gate, ...]:
     """Each gate once."""
-    return tuple(dict.fromkeys(gate for feature in features for gate in feature.gates))
+    return tuple(dict.fromkeys((*(gate for feature in features for gate in feature.gates), *others)))
 
 
 def dropping(features: Sequence[Feature]) -> Prepare:

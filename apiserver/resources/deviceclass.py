@@ -75,7 +75,7 @@ DEVICE_CLASS_SPEC = Struct(
         Field(
             name="selectors",
             number=1,
-            type=_configuration.SELECTOR_LIST,
+            type=_configuration.STORED_SELECTOR_LIST,
             doc="Conditions that a device has to meet, all of them, to belong to the class. At most 32; none means every device.",
         ),
         _CONFIG,
@@ -134,6 +134,7 @@ RESOURCE = Resource(
     columns=(columns.NAME, columns.AGE),
     tracks_generation=True,
     name_check=_name_check,
-    gates=_features.gates_of(FEATURES),
+    gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
     prepare=_features.dropping(FEATURES),
+    expressions=lambda obj: _configuration.expressions(obj["spec"]),
 )

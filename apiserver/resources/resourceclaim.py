@@ -413,7 +413,8 @@ RESOURCE = Resource(
     has_status=True,
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
-    gates=_features.gates_of(FEATURES),
+    gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
     prepare=_drop_disabled,
     validate=_validate,
+    expressions=lambda obj: _device_requests.expressions(obj["spec"]),
 )

@@ -115,7 +115,8 @@ RESOURCE = Resource(
     shape=TEMPLATE,
     columns=(columns.NAME, columns.AGE),
     name_check=names.subdomain_name,
-    gates=_features.gates_of(FEATURES),
+    gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
     prepare=_features.dropping(FEATURES),
     validate=_validate,
+    expressions=lambda obj: _device_requests.expressions(_claim_spec(obj)),
 )

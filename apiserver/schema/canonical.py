@@ -280,7 +280,8 @@ Equality = Callable[[Any, Any], bool]
 
 
 @functools.cache
-def _equality(type_: Type) -> Equality:
+def equality(type_: Type) -> Equality:
+    """Whether two values mean the same: absent and empty, and the spellings of a quantity, are one."""
     match type_:
         case Struct():
             return _struct_equality(type_)
@@ -311,14 +312,14 @@ def _struct_equality(struct: Struct) -> Equality:
 
 def comparison(field: Field) -> Equality:
     """Pointers tell absent from empty; but lists and maps are never pointers."""
-    same = _equality(field.type)
+    same = equality(field.type)
     if not types.is_pointer(field) or isinstance(field.type, ListOf | MapOf):
         return same
     return lambda a, b: (a is None) == (b is None) and same(a, b)
 
 
 def _list_equality(type_: ListOf) -> Equality:
-    same, quick = _equality(type_.item), not holds_raw(type_)
+    same, quick = equality(type_.item), not holds_raw(type_)
 
     def equal_lists(a: list[Any] | None, b: list[Any] | None) -> bool:
         a, b = a or [], b or []
@@ -330,7 +331,7 @@ def _list_equality(type_: ListOf) -> Equality:
 
 
 def _map_equality(type_: MapOf) -> Equality:
-    same, quick = _equality(type_.value), not holds_raw(type_)
+    same, quick = equality(type_.value), not holds_raw(type_)
 
     def equal_maps(a: Object | None, b: Object | None) -> bool:
         a, b = a or {}, b or {}

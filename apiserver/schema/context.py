@@ -11,13 +11,20 @@ from apiserver.schema.featuregate import Gate, Gates
 
 
 class Compiler(Protocol):
-    """Judges expressions in the Common Expression Language. Pure, and called from threads."""
+    """Judges expressions in the Common Expression Language. Called from threads too."""
 
     def problems(self, expression: str, path: Path, *, stored: bool) -> Iterable[FieldError]:
         """Why the expression cannot be used. One that is `stored` may use whatever was legal when it was written."""
 
+    def is_quick(self, expressions: Iterable[str]) -> bool:
+        """Whether judging them all is nothing to keep off the event loop."""
+
 
 def _unknown() -> None:
+    return None
+
+
+def _go_on() -> None:
     return None
 
 
@@ -25,12 +32,14 @@ def _unknown() -> None:
 class Context:
     """`namespace_labels` looks up the labels of the object's namespace, None when that is not known here.
 
-    `cel` is None where expressions are not compiled.
+    `cel` is None where expressions are not compiled. Long checks call `checkpoint` between their steps; it raises what ends them when
+    nobody waits for their result any more.
     """
 
     gates: Gates = field(default_factory=Gates)
     namespace_labels: Callable[[], Mapping[str, str] | None] = _unknown
     cel: Compiler | None = None
+    checkpoint: Callable[[], None] = _go_on
 
     def enabled(self, gate: Gate) -> bool:
         """Whether the feature is on."""

@@ -18,6 +18,7 @@ Object = dict[str, Any]
 Prepare = Callable[[Context, Object, Object | None], None]
 Validate = Callable[[Context, Object, Object | None], Iterable[FieldError]]
 Warn = Callable[[Context, Object, Object | None], Iterable[str]]
+Texts = Callable[[Object], Iterable[str]]
 """Hooks see the new object and the stored one, which is None on create. They are pure but for `new`, and run in threads too."""
 
 
@@ -30,6 +31,10 @@ def _no_errors(context: Context, new: Object, old: Object | None) -> Iterable[Fi
 
 
 def _no_warnings(context: Context, new: Object, old: Object | None) -> Iterable[str]:
+    return ()
+
+
+def _no_texts(obj: Object) -> Iterable[str]:
     return ()
 
 
@@ -100,6 +105,7 @@ class Resource:
         validate(context, new, old)      rules that the shape cannot declare; the shape's declared rules and immutability run by
                                          themselves
         warnings(context, new, old)      texts for Warning headers
+        expressions(new)                 what `context.cel` will be asked to judge, so that long work is kept off the event loop
         gates                            the feature gates that the hooks ask about
         validate_shape_on_update         False where upstream checks an update for immutability only (claims)
         rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
@@ -132,6 +138,7 @@ class Resource:
     prepare: Prepare = _nothing
     validate: Validate = _no_errors
     warnings: Warn = _no_warnings
+    expressions: Texts = _no_texts
     versions: Sequence[Version] = ()
     conversion: Conversion | None = None
 

@@ -27,7 +27,7 @@ Rule = Callable[[Context, Any, Any, Path], Iterable[FieldError]]
 """A check of a struct that needs more than its value: `rule(context, value, stored, path)`.
 
 `stored` is what stands at the same place of the stored object, None on create and where nothing stands there. Elements of a list are the
-same when their `unique` identity is; without one they have no stored value.
+same when their `unique` identity is, or when the list says that it is stored as a whole; without either they have no stored value.
 """
 
 
@@ -107,7 +107,8 @@ class ListOf:
     """A list. `unique` gives an item's identity for the declared uniqueness check; `keys` are the keys of a MAP list.
 
     Checked as upstream's list helper does: more than `max_items` is one TooMany and nothing else; otherwise every item,
-    then each repeated identity as Duplicate on the later element.
+    then each repeated identity as Duplicate on the later element. With `as_a_whole` an item has a stored value, the one at its
+    index, only as long as the whole list is the stored one.
     """
 
     item: Type
@@ -116,6 +117,7 @@ class ListOf:
     max_items: int = 0
     unique: Callable[[Any], Any] | None = None
     go: str = ""
+    as_a_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

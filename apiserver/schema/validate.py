@@ -103,6 +103,7 @@ def _list_reader(type_: ListOf, *, rules_only: bool) -> _Reader | None:
     if inner is None and (rules_only or (not max_items and unique is None)):
         return None
     identity, repeated = unique if _compares(type_) else None, None if rules_only else unique
+    same = canonical.equality(type_) if type_.as_a_whole else None
 
     def read(context: Context, value: list[Any], old: Any, path: Path) -> Iterator[FieldError]:
         if max_items and len(value) > max_items:
@@ -110,8 +111,9 @@ def _list_reader(type_: ListOf, *, rules_only: bool) -> _Reader | None:
             return
         if inner is not None:
             stored = _by_identity(identity, old)
+            unchanged = same is not None and old is not None and same(value, old)
             for i, x in enumerate(value):
-                former = stored.get(identity(x)) if identity is not None else None
+                former = old[i] if unchanged else stored.get(identity(x)) if identity is not None else None
                 yield from inner(context, x, former, path.index(i))
         if repeated is not None:
             yield from _repeated(map(repeated, value), path)

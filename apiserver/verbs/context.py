@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver.admission.chain import Chain
 from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.schema.context import Compiler
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
@@ -30,6 +31,7 @@ class Services:
     that names none; `workers` make what would hold the loop, `encodings` remembers what was made, `forms` are those of answers;
     `namespace_labels` are None where the namespace is not known. `patch_types` are by media type. `allowed` raises when the user may
     not do something beyond the request that was authorized. `ownership` keeps managedFields, None where nobody does.
+    `cel` judges the expressions of objects.
     """
 
     kinds: Kinds
@@ -46,6 +48,7 @@ class Services:
     allowed: Callable[[User, RequestInfo], Awaitable[None]]
     ownership: Ownership | None = None
     gates: Gates = field(default_factory=Gates)
+    cel: Compiler | None = None
     namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
 
 

@@ -132,8 +132,10 @@ async def check(
     resource, context = call.resource.stored, _context(services, call)
     large = is_large(new)
     judge = functools.partial(settle, context, resource, new, old, sub=sub)
-    if not (await workers.BODIES.run_patiently(judge) if large else judge()):
-        raise await workers.BODIES.run_patiently(refusal, context, resource, new, old, sub=sub)
+    quick = context.cel is None or context.cel.is_quick(resource.expressions(new))
+    pool = workers.BODIES if quick else workers.EXPRESSIONS
+    if not (judge() if quick and not large else await pool.run_patiently(judge)):
+        raise await pool.run_patiently(refusal, context, resource, new, old, sub=sub)
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
     return large
@@ -150,7 +152,7 @@ def _context(services: Services, call: Call) -> Context:
     def labels() -> Mapping[str, str] | None:
         return services.namespace_labels(call.info.namespace)
 
-    return Context(gates=services.gates, namespace_labels=labels)
+    return Context(gates=services.gates, namespace_labels=labels, cel=services.cel, checkpoint=workers.checkpoint)
 
 
 def is_large(new: Object) -> bool:

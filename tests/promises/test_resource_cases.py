@@ -1,7 +1,6 @@
 """The table of cases for the four kinds, run against their shapes and hooks without a server.
 
-Each case was run against a real kube-apiserver 1.36.3 and holds there. What we do not build yet is listed with its reason in
-`resource_cases_later.yaml`: such a case must fail, so that building its rule shows here.
+Each case was run against a real kube-apiserver 1.36.3 and holds there.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import pathlib
 from typing import Any
 
 import pytest
-import yaml
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
@@ -26,11 +24,6 @@ from tests.promises.resource_table import Case, Expected
 NOW = "2026-06-01T12:00:00Z"
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = {resource.kind: resource for resource in resources.RESOURCES}
-LATER = {
-    name: reason
-    for reason, names in yaml.safe_load((HERE / "resource_cases_later.yaml").read_text()).items()
-    for name in names
-}
 
 
 @pytest.fixture(scope="session")
@@ -41,11 +34,6 @@ def table(shared: pathlib.Path) -> dict[str, Case]:
 def names() -> list[str]:
     """The names are needed before fixtures exist; the project's own copy has the same ones."""
     return [case.name for case in resource_table.read(HERE.parent / "cases")]
-
-
-def parameter(name: str) -> Any:
-    marks = [pytest.mark.xfail(reason=LATER[name], strict=True)] if name in LATER else []
-    return pytest.param(name, marks=marks, id=name)
 
 
 def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
@@ -66,7 +54,8 @@ def stored(resource: Resource, case: Case) -> Object:
 
 def run(resource: Resource, case: Case) -> tuple[Object, list[FieldError], list[str]]:
     declared = [gate for kind in resources.RESOURCES for gate in kind.gates]
-    context = Context(gates=Gates(declared, case.gates), namespace_labels=lambda: case.namespace_labels)
+    gates = Gates(declared, case.gates)
+    context = Context(gates=gates, namespace_labels=lambda: case.namespace_labels, cel=resources.DeviceSelectors(gates))
     new = decoded(resource, case.object)
     if case.operation == "create":
         base = new["metadata"].get("generateName")
@@ -115,7 +104,7 @@ def check_then(resource: Resource, obj: Object, wanted: dict[str, Any]) -> None:
         assert value == wanted["equals"]
 
 
-@pytest.mark.parametrize("name", [parameter(name) for name in names()])
+@pytest.mark.parametrize("name", names())
 def test_a_case_of_the_table_holds(name: str, table: dict[str, Case]) -> None:
     case = table[name]
     resource = KINDS[case.kind]
@@ -126,7 +115,3 @@ def test_a_case_of_the_table_holds(name: str, table: dict[str, Case]) -> None:
     if not case.errors:
         for wanted in case.then:
             check_then(resource, new, dict(wanted))
-
-
-def test_the_list_of_later_cases_names_cases_of_the_table(table: dict[str, Case]) -> None:
-    assert set(LATER) <= set(table)

@@ -1,0 +1,163 @@
+"""Judges conditions on devices: whether they compile, answer yes or no, and cannot cost too much. Nothing is evaluated here.
+
+Upstream: kubernetes/dynamic-resource-allocation `cel/compile.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`
+validateCELSelector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.cel import cost, environments, macros
+from apiserver.cel.declarations import CallEstimate, Estimator, Function, Node, Overload, Range, Shape, Variable
+from apiserver.cel.environment import Environment
+from apiserver.cel.environments import Addition, Environments
+from apiserver.cel.errors import ProgramError
+from apiserver.cel.libraries import quantity
+from apiserver.cel.program import Program
+from apiserver.cel.remembered import Remembered
+from apiserver.cel.source import CompileError
+from apiserver.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
+from apiserver.resources import _devices, _features, _formats
+from apiserver.schema.featuregate import Gates
+
+MOST_COST = 1_000_000
+"""What one evaluation may cost in the worst case."""
+DOMAIN_BYTES = 63
+QUICK_CHARACTERS = 500
+"""Of expressions that are not remembered: so many are compiled within some milliseconds, whatever they say."""
+REMEMBERED_BYTES = 4 << 20
+
+
+class _Verdict(NamedTuple):
+    """What is wrong with an expression: the sort of error, and its text. Nothing when there is no sort."""
+
+    sort: Literal["", "Invalid", "InternalError", "Forbidden"] = ""
+    detail: str = ""
+
+    def errors(self, path: Path, expression: str) -> Iterator[FieldError]:
+        match self.sort:
+            case "Invalid":
+                yield fieldpath.invalid(path, expression, self.detail)
+            case "InternalError":
+                yield fieldpath.internal(path, self.detail)
+            case "Forbidden":
+                yield fieldpath.forbidden(path, self.detail)
+
+
+class _Judge:
+    """One environment, and what was said of the texts that it was asked about."""
+
+    def __init__(self, environment: Environment, device: Shape, results: frozenset[Type]) -> None:
+        self._environment = environment
+        self._shapes = {"device": device}
+        self._results = results
+        self.remembered = Remembered[_Verdict](REMEMBERED_BYTES)
+
+    def verdict(self, expression: str) -> _Verdict:
+        known = self.remembered.get(expression)
+        if known is None:
+            known = self._judge(expression)
+            self.remembered.add(expression, known, size=4 * len(known.detail))
+        return known
+
+    def _judge(self, expression: str) -> _Verdict:
+        try:
+            checked = self._environment.compile(expression)
+        except CompileError as e:
+            return _Verdict("Invalid", f"compilation failed: {e}")
+        if checked.output not in self._results:
+            return _Verdict("Invalid", f"must evaluate to bool or the unknown type, not {checked.output}")
+        try:
+            Program(checked, self._environment)
+        except ProgramError as e:
+            return _Verdict("InternalError", f"program instantiation failed: {e}")
+        if cost.estimate(checked, self._environment, self._shapes).most > MOST_COST:
+            return _Verdict("Forbidden", "too complex, exceeds cost limit")
+        return _Verdict()
+
+
+class DeviceSelectors:
+    """The compiler of the kinds about devices (schema.context.Compiler), as the feature gates decide what an expression may say."""
+
+    def __init__(self, gates: Gates) -> None:
+        lists = gates.enabled(_features.LIST_TYPE_ATTRIBUTES)
+        consumable = gates.enabled(_features.CONSUMABLE_CAPACITY)
+        found = _environments(lists=lists, consumable=consumable)
+        results = frozenset((BOOL, ANY, DYN) if lists else (BOOL, ANY))
+        # The sizes are those of the newest shape, whatever is on.
+        device = _device(lists=lists, consumable=True)
+        self._new = _Judge(found.new, device, results)
+        self._stored = _Judge(found.stored, device, results)
+
+    def problems(self, expression: str, path: Path, *, stored: bool) -> Iterator[FieldError]:
+        """Why the expression cannot be used; one that is `stored` may use all that there ever was."""
+        judge = self._stored if stored else self._new
+        return judge.verdict(expression).errors(path, expression)
+
+    def is_quick(self, expressions: Iterable[str]) -> bool:
+        """Whether judging them is nothing to keep off the event loop."""
+        return sum(len(text) for text in expressions if text not in self._new.remembered) <= QUICK_CHARACTERS
+
+
+# --- The environment -------------------------------------------------------------------------------------------------
+
+
+def _device(*, lists: bool, consumable: bool) -> Shape:
+    """What `device` holds. The sizes say how much a driver may publish."""
+    driver, domain, identifier = (
+        Shape(type=STRING, max_elements=size)
+        for size in (_formats.DRIVER_BYTES, DOMAIN_BYTES, _formats.IDENTIFIER_BYTES)
+    )
+    # An attribute has one of several types; with lists it may be one of them, as long as the longest text or the longest list.
+    size = max(_devices.ATTRIBUTE_BYTES, _devices.ATTRIBUTE_VALUES) if lists else _devices.ATTRIBUTE_BYTES
+    attribute = Shape(type=DYN if lists else ANY, max_elements=size)
+    fields = {
+        "driver": driver,
+        "attributes": _map(domain, _map(identifier, attribute, others=attribute)),
+        "capacity": _map(domain, _map(identifier, Shape(type=quantity.QUANTITY))),
+    }
+    if consumable:
+        fields["allowMultipleAllocations"] = Shape(type=BOOL, max_elements=1)
+    return Shape(type=struct("kubernetes.DRADevice"), fields=fields)
+
+
+def _map(keys: Shape, items: Shape, *, others: Shape | None = None) -> Shape:
+    return Shape(
+        type=map_of(STRING, items.type),
+        max_elements=_devices.ATTRIBUTES_AND_CAPACITIES,
+        keys=keys,
+        items=items,
+        others=others,
+    )
+
+
+def _environments(*, lists: bool, consumable: bool) -> Environments:
+    return environments.base().extend(
+        Addition(introduced=(1, 31), extend=lambda e: e.extend(macros=macros.BINDINGS)),
+        _variable(_device(lists=lists, consumable=False), since=(1, 31), enabled=not consumable),
+        _variable(_device(lists=lists, consumable=True), since=(1, 34), enabled=consumable),
+        Addition(introduced=(1, 36), enabled=lists, extend=lambda e: e.extend(functions=(INCLUDES,))),
+    )
+
+
+def _variable(device: Shape, *, since: environments.Version, enabled: bool) -> Addition:
+    declared = Variable("device", device.type, shape=device)
+    return Addition(
+        introduced=since,
+        enabled=enabled,
+        extend=lambda e: e.extend(variables=(declared,), shapes=(device,), reserved_fields=True),
+    )
+
+
+def _includes_cost(_: Estimator, target: Node | None, arguments: Sequence[Node]) -> CallEstimate:
+    return CallEstimate(Range(0, _devices.ATTRIBUTE_VALUES))
+
+
+INCLUDES = Function(
+    "includes",
+    (Overload(id="dra_includes_dyn_dyn", arguments=(DYN, DYN), result=BOOL, member=True, estimate=_includes_cost),),
+)
