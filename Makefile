@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile e2e-kind bench binaries lock clean
+.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind bench binaries lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -69,6 +69,9 @@ hostile: venv ## some minutes of hostile requests, drawn from a seed, against a 
 
 e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/e2e/kind/run.sh
+
+fuzz: binaries ## random input, judged by us and by the real thing (ARGS=cel: expressions, with a kube-apiserver; ARGS="cel --seed=7")
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 bench: venv ## measure (bench/README.md); ARGS=--upstream measures kube-apiserver as well and prints the ratios
 	$(BIN)/python -m bench $(ARGS)

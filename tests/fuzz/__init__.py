@@ -1,0 +1,1 @@
+"""Random input, drawn from a seed, judged by us and by the real thing: `make fuzz`."""
