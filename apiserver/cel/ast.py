@@ -115,13 +115,12 @@ Expr = Literal | Ident | Select | Call | ListExpr | MapExpr | StructExpr | Compr
 class Ast:
     """A parsed expression.
 
-    `positions` maps the ids of nodes and entries to offsets, `macro_calls` the id of an expanded node to the call that was written.
+    `positions` maps the ids of nodes and entries to offsets.
     """
 
     expr: Expr
     source: Source
     positions: dict[int, int] = field(default_factory=dict)
-    macro_calls: dict[int, Expr] = field(default_factory=dict)
 
 
 def descendants(expr: Expr) -> list[Expr]:

@@ -19,7 +19,7 @@ EPSILON = "<EPSILON>"
 
 
 class Token(NamedTuple):
-    """One token of several kinds. What is labelled is kept in the tree; a label with a plus collects."""
+    """One token of several kinds. What is labelled is kept in the tree."""
 
     kinds: tuple[str, ...]
     label: str = ""
@@ -98,10 +98,10 @@ GRAMMAR = {
     "conditionalOr": _one(
         "conditionalOr",
         Rule("conditionalAnd", "e"),
-        Star((_token("||", label="ops+"), Rule("conditionalAnd", "e1+"))),
+        Star((_token("||", label="ops"), Rule("conditionalAnd", "e1"))),
     ),
     "conditionalAnd": _one(
-        "conditionalAnd", Rule("relation", "e"), Star((_token("&&", label="ops+"), Rule("relation", "e1+")))
+        "conditionalAnd", Rule("relation", "e"), Star((_token("&&", label="ops"), Rule("relation", "e1")))
     ),
     "relation": Definition(
         (Alternative("relation", (Rule("calc", "e"),)),),
@@ -123,8 +123,8 @@ GRAMMAR = {
     "unary": Definition(
         (
             Alternative("MemberExpr", (Rule("member", "e"),)),
-            Alternative("LogicalNot", (Plus((_token("!", label="ops+"),)), Rule("member", "e"))),
-            Alternative("Negate", (Plus((_token("-", label="ops+"),)), Rule("member", "e"))),
+            Alternative("LogicalNot", (Plus((_token("!", label="ops"),)), Rule("member", "e"))),
+            Alternative("Negate", (Plus((_token("-", label="ops"),)), Rule("member", "e"))),
         )
     ),
     "member": Definition(
@@ -170,8 +170,8 @@ GRAMMAR = {
                 "CreateMessage",
                 (
                     _DOT,
-                    _token(IDENTIFIER, label="ids+"),
-                    Star((_token("."), _token(IDENTIFIER, label="ids+"))),
+                    _token(IDENTIFIER, label="ids"),
+                    Star((_token("."), _token(IDENTIFIER, label="ids"))),
                     _token("{", label="op"),
                     Optional((Rule("fieldInitializerList", "entries"),)),
                     _COMMA,
@@ -181,15 +181,15 @@ GRAMMAR = {
             Alternative("ConstantLiteral", (Rule("literal", "e"),)),
         )
     ),
-    "exprList": _one("exprList", *_list(Rule("expr", "e+"))),
-    "listInit": _one("listInit", *_list(Rule("optExpr", "elems+"))),
+    "exprList": _one("exprList", *_list(Rule("expr", "e"))),
+    "listInit": _one("listInit", *_list(Rule("optExpr", "elems"))),
     "fieldInitializerList": _one(
         "fieldInitializerList",
-        *_list(Rule("optField", "fields+"), _token(":", label="cols+"), Rule("expr", "values+")),
+        *_list(Rule("optField", "fields"), _token(":", label="cols"), Rule("expr", "values")),
     ),
     "optField": _one("optField", _OPT, Rule("escapeIdent", "id")),
     "mapInitializerList": _one(
-        "mapInitializerList", *_list(Rule("optExpr", "keys+"), _token(":", label="cols+"), Rule("expr", "values+"))
+        "mapInitializerList", *_list(Rule("optExpr", "keys"), _token(":", label="cols"), Rule("expr", "values"))
     ),
     "escapeIdent": Definition(
         (
@@ -235,8 +235,9 @@ class State:
     ways: list[State] = field(default_factory=list)
     token: Token | None = None
     call: Rule | None = None
-    # What the token or the called rule leads to.
+    # What the token or the called rule leads to, and the next state from there that does anything.
     then: State | None = None
+    onward: State | None = None
     # What an operator of the way needs to bind as tightly as; None for all others.
     precedence: int | None = None
     # The name that a node gets here.
@@ -257,6 +258,7 @@ class Network:
         self.follows: dict[str, list[tuple[State, bool]]] = {name: [] for name in GRAMMAR}
         for name, definition in GRAMMAR.items():
             self._define(name, definition)
+        self._shorten()
 
     def _define(self, name: str, definition: Definition) -> None:
         end = self._choice(self.starts[name], definition.alternatives)
@@ -313,10 +315,32 @@ class Network:
                 back = State(at.rule, Role.PLUS_BACK, [block, end])
                 self._sequence(block, elements, back)
 
+    def _shorten(self) -> None:
+        """Lead past the states that do nothing. Who called a rule stays the same, by which alternatives are told apart."""
+        pending = list(self.starts.values())
+        seen: set[State] = set()
+        while pending:
+            state = pending.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            state.ways = [_acting(way) for way in state.ways]
+            pending += state.ways
+            if state.then:
+                state.onward = _acting(state.then)
+                pending.append(state.onward)
+
     def _step(self, at: State, role: Role = Role.PLAIN) -> State:
         state = State(at.rule, role)
         at.ways.append(state)
         return state
+
+
+def _acting(state: State) -> State:
+    """The first state from here on that does anything."""
+    while state.role is Role.PLAIN and not (state.token or state.call or state.names):
+        state = state.ways[0]
+    return state
 
 
 NETWORK = Network()

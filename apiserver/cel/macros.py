@@ -28,8 +28,9 @@ from apiserver.cel.values import Value
 ACCUMULATOR, _OLD_ACCUMULATOR = "@result", "__result__"
 # The loop variable of a comprehension that has nothing to loop over.
 UNUSED = "#unused"
-# More nodes than this no expression has: `optMap` copies its target, so that a chain of it doubles with every link.
-MAX_NODES = 200_000
+# So many nodes an expression has at most, and so many more for each of its code points. What is written alone stays far below:
+# but `optMap` copies its target, so that a chain of it doubles with every link. Upstream has no bound.
+MAX_NODES, MAX_NODES_BY_SIZE = 10_000, 4
 
 
 class MacroError(Exception):
@@ -42,26 +43,28 @@ class MacroError(Exception):
 
 
 class TooManyNodes(Exception):
-    """Expansion makes an expression larger than `MAX_NODES`."""
+    """Macros make an expression too large."""
 
-    def __init__(self) -> None:
-        super().__init__(f"expression expands to more than {MAX_NODES} nodes")
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"expression expands to more than {limit} nodes")
 
 
 class Ids:
     """The ids of the nodes of one expression, in the order in which cel-go gives them, and where each node stands."""
 
-    __slots__ = ("following", "positions")
+    __slots__ = ("_limit", "following", "positions")
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        """`size` is that of the text in code points."""
+        self._limit = MAX_NODES + MAX_NODES_BY_SIZE * size
         self.following = 1
         self.positions: dict[int, int] = {}
 
     def new(self, offset: int) -> int:
         """An id for a node at `offset`."""
         expression = self.following
-        if expression > MAX_NODES:
-            raise TooManyNodes
+        if expression > self._limit:
+            raise TooManyNodes(self._limit)
         self.following = expression + 1
         self.positions[expression] = offset
         return expression

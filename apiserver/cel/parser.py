@@ -44,7 +44,7 @@ def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> As
         raise CompileError(source, (issue,))
     tokens = tokenize(source.text)
     if tokens is not None:
-        reader = _Reader(tokens, macros, optional_syntax=optional_syntax)
+        reader = _Reader(tokens, size, macros, optional_syntax=optional_syntax)
         try:
             return Ast(reader.read(), source, reader.positions)
         except (_Elsewhere, LiteralError, MacroError):
@@ -79,10 +79,10 @@ class _Reader:
         "_texts",
     )
 
-    def __init__(self, tokens: Tokens, macros: Macros, *, optional_syntax: bool) -> None:
+    def __init__(self, tokens: Tokens, size: int, macros: Macros, *, optional_syntax: bool) -> None:
         self._kinds, self._texts, self._offsets = tokens
         self._at = 0
-        self._ids = Ids()
+        self._ids = Ids(size)
         self._new = self._ids.new
         self._macros = macros.names
         self._expand = macros.expand

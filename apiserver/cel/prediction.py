@@ -101,7 +101,7 @@ class Prediction:
         return self._stack(((state, callers),))
 
     def _stack(self, ways: tuple[tuple[State | None, Callers | None], ...]) -> Callers:
-        return self._stacks.setdefault(ways, Callers(ways))
+        return self._stacks.get(ways) or self._stacks.setdefault(ways, Callers(ways))
 
     def predict(self, decision: State, ahead: Callable[[int], str], precedence: int) -> int:
         """The alternative that the next tokens mean, 0 when only the callers can tell.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 from apiserver.cel.grammar import EPSILON, NETWORK, Role, State, following, one_token_decides
 from apiserver.cel.lexer import END, KINDS, Unrecognized, Word, scan
@@ -23,7 +23,6 @@ MAX_DEPTH = 250
 MAX_RECOVERIES = 30
 MAX_RECOVERY_TOKENS = 256
 
-_Kept = TypeVar("_Kept", Word, "Node")
 # Words for a keyword where a name should stand.
 _KEYWORD_AS_NAME = re.compile("no viable alternative at input '.(true|false|null)'")
 
@@ -38,10 +37,24 @@ class Node:
 
     name: str
     offset: int
-    words: dict[str, Word] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    word_lists: dict[str, list[Word]] = field(default_factory=dict)
-    node_lists: dict[str, list[Node]] = field(default_factory=dict)
+    # What was read by label, in the order in which it was read: words, or nodes.
+    parts: dict[str, list[Any]] = field(default_factory=dict)
+
+    def word(self, label: str) -> Word | None:
+        """The word of a label, None when it was not read."""
+        return self.parts[label][0] if label in self.parts else None
+
+    def words(self, label: str) -> list[Word]:
+        """The words of a label."""
+        return self.parts.get(label, [])
+
+    def node(self, label: str) -> Node | None:
+        """The node of a label, None when its rule was not entered."""
+        return self.parts[label][0] if label in self.parts else None
+
+    def nodes(self, label: str) -> list[Node]:
+        """The nodes of a label."""
+        return self.parts.get(label, [])
 
 
 class Stopped(Exception):
@@ -120,8 +133,11 @@ class Recognizer:
 
     def _word(self, ahead: int = 1) -> Word:
         index = self._at + ahead - 1
+        words = self._words
+        if index < len(words):
+            return words[index]
         self._fill(index)
-        return self._words[min(index, len(self._words) - 1)]
+        return words[min(index, len(words) - 1)]
 
     def _kind(self, ahead: int = 1) -> str:
         return self._word(ahead).kind
@@ -159,21 +175,21 @@ class Recognizer:
         if frame.parent is None or frame.caller is None or frame.caller.call is None:
             return None
         self._frame = frame.parent
-        _keep(frame.parent.node.nodes, frame.parent.node.node_lists, frame.caller.call.label, frame.node)
-        return frame.caller.then
+        frame.parent.node.parts.setdefault(frame.caller.call.label, []).append(frame.node)
+        return frame.caller.onward
 
     def _walk(self, state: State) -> State | None:
         """One state on."""
         if state.precedence:
             # What was read of the rule becomes the left side of an operator.
             left = self._frame.node
-            self._frame.node = Node(state.rule, left.offset, nodes={"left": left})
+            self._frame.node = Node(state.rule, left.offset, {"left": [left]})
         if state.names:
             self._frame.node.name = state.names
         if state.token:
             self._state = state
             self._match(state, state.token.label)
-            return state.then
+            return state.onward
         if state.call:
             self._state = state
             self._enter(state.call.name, state, state.call.precedence)
@@ -263,7 +279,8 @@ class Recognizer:
             self._consume()
         else:
             word = self._recover_inline(state)
-        _keep(self._frame.node.words, self._frame.node.word_lists, label, word)
+        if label:
+            self._frame.node.parts.setdefault(label, []).append(word)
 
     def _sync(self) -> None:
         """Before a decision: whether the next token can begin anything."""
@@ -355,13 +372,6 @@ class Recognizer:
         if EPSILON in kinds:
             expected.add(END)
         return frozenset(expected)
-
-
-def _keep(one: dict[str, _Kept], many: dict[str, list[_Kept]], label: str, kept: _Kept) -> None:
-    if label.endswith("+"):
-        many.setdefault(label[:-1], []).append(kept)
-    elif label:
-        one[label] = kept
 
 
 def _quoted(text: str) -> str:
