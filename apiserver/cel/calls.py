@@ -366,19 +366,26 @@ def member_of(one: Node, elements: Sequence[Value]) -> Node:
 
         def among_strings(f: Frame) -> Value:
             value = left(f)
-            return type(value) is str and value in strings
+            if type(value) is str:
+                return value in strings
+            _refuse_bytes(value)
+            return False
 
         return Node(among_strings, one.cost)
     known = frozenset(pair for element in elements for pair in _found_by(element))
 
     def among(f: Frame) -> Value:
         value = left(f)
+        _refuse_bytes(value)
         kind = type(value)
-        if kind is bytes:
-            raise Panic("runtime error: hash of unhashable type types.Bytes")
         return kind in PRIMITIVES and (kind, value) in known
 
     return Node(among, one.cost)
+
+
+def _refuse_bytes(value: Value) -> None:
+    if type(value) is bytes:
+        raise Panic("runtime error: hash of unhashable type types.Bytes")
 
 
 # The types of elements whose membership can be looked up: bytes are no keys in Go.

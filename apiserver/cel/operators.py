@@ -229,6 +229,8 @@ def greater_equals(one: Value, other: Value) -> Value:
 
 def contained(one: Value, other: Value) -> Value:
     """`in`: an element of a list or a key of a map."""
+    if isinstance(other, ListView):
+        return other.contains(one)
     if is_list(other):
         return any(_equals(one, element) for element in other)
     if is_map(other):

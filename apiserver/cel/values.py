@@ -100,9 +100,18 @@ class ListView(Sequence[Value]):
         """This list and the elements of another."""
         return [*self, *other]
 
+    def at(self, key: Value) -> Value:
+        """The element at an index, which may be a number of any type; ABSENT for none."""
+        index = index_of(key)
+        return self[index] if 0 <= index < len(self) else ABSENT
+
     def equals(self, other: Value) -> bool:
-        """CEL's equality with another list."""
-        return equal_lists(self, other)
+        """CEL's equality with another value."""
+        return is_list(other) and equal_lists(self, other)
+
+    def contains(self, value: Value) -> bool:
+        """CEL's `in`."""
+        return any(equal(value, element) for element in self)
 
 
 class MapView:
@@ -122,8 +131,8 @@ class MapView:
         """The keys."""
 
     def equals(self, other: Value) -> bool:
-        """CEL's equality with another map."""
-        return equal_maps(self, other)
+        """CEL's equality with another value."""
+        return is_map(other) and equal_maps(self, other)
 
 
 class MixedMap(MapView):
@@ -429,7 +438,9 @@ def find(of: Value, key: Value) -> Value:
     """
     if isinstance(of, (dict, MapView)):
         return find_key(of, key)
-    if isinstance(of, (list, tuple, ListView)):
+    if isinstance(of, ListView):
+        return of.at(key)
+    if isinstance(of, (list, tuple)):
         index = index_of(key)
         return of[index] if 0 <= index < len(of) else ABSENT
     return ABSENT

@@ -1,0 +1,59 @@
+"""The table of what expressions find in documents that a schema describes."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from typing import Any
+
+import pytest
+import yaml
+
+from apiserver.cel import cost, macros, schemas
+from apiserver.cel.declarations import Shape, Variable
+from apiserver.cel.environment import Environment
+from apiserver.cel.errors import EvaluationError
+from apiserver.cel.libraries import optionals, standard
+from apiserver.cel.program import Program
+from tests.promises.cel.notation import text
+
+TABLE = yaml.safe_load((pathlib.Path(__file__).parent / "documents.yaml").read_text())
+ROWS = [row for promise in TABLE["promises"] for row in promise["rows"]]
+
+
+@functools.cache
+def _shape() -> Shape:
+    shape = schemas.declared(TABLE["schema"], "selfType")
+    assert shape is not None
+    return shape
+
+
+@functools.cache
+def _environment() -> Environment:
+    return Environment().extend(
+        libraries=(standard.LIBRARY, optionals.LIBRARY),
+        macros=macros.COMPREHENSIONS + macros.BINDINGS,
+        shapes=(_shape(),),
+        variables=[Variable(name, _shape().type, _shape()) for name in ("self", "oldSelf")],
+        cross_type_numeric_comparisons=True,
+        homogeneous_literals=True,
+        free_presence_tests=True,
+    )
+
+
+def _evaluated(row: dict[str, Any]) -> tuple[str, int, list[int]]:
+    checked = _environment().compile(row["expression"])
+    static = cost.estimate(checked, _environment(), {"self": _shape(), "oldSelf": _shape()})
+    changed = TABLE["misfit"] if "misfit" in row else {}
+    documents = {"self": TABLE["self"] | changed, "oldSelf": TABLE["oldSelf"]}
+    variables = {name: schemas.typed(document, TABLE["schema"]) for name, document in documents.items()}
+    try:
+        outcome = Program(checked, _environment()).evaluate(variables)
+    except EvaluationError as error:
+        return str(error), error.cost, list(static)
+    return text(outcome.value), outcome.cost, list(static)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["expression"] for row in ROWS])
+def test_an_expression_finds_in_a_document_what_kubernetes_finds(row: dict[str, Any]) -> None:
+    assert _evaluated(row) == (row.get("value", row.get("error")), row["cost"], row["static"])
