@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from apiserver.cel.environment import Environment
 
 # Steps of comparing and copying types that one check may take: a hundred times what a long, sensible expression takes.
-LIMIT = 100_000
-# Variables whose bindings lead from one to the next.
-_CHAIN = 200
+LIMIT = 400_000
 
 _LITERALS: dict[type, Type] = {
     bool: BOOL,
@@ -67,6 +65,8 @@ _LITERALS: dict[type, Type] = {
 _LOGICAL = frozenset(("_&&_", "_||_"))
 _DYNAMIC = frozenset((Kind.DYN, Kind.ANY))
 _DYNAMIC_OR_ERROR = _DYNAMIC | {Kind.ERROR}
+# What goes together with types of other kinds.
+_LOOSE = _DYNAMIC_OR_ERROR | {Kind.NULL, Kind.PARAMETER}
 _STRUCTURED = frozenset((Kind.LIST, Kind.MAP, Kind.OPAQUE))
 # What takes null although it does not say so (cel-go isLegacyNullable); null itself does.
 _NULLABLE = frozenset((Kind.OPAQUE, Kind.STRUCT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP, Kind.NULL))
@@ -165,13 +165,7 @@ class Candidates:
 
 
 def _signature(overload: Overload) -> Signature:
-    names: set[str] = set()
-    todo = [overload.result, *overload.arguments]
-    while todo:
-        at = todo.pop()
-        if at.kind is Kind.PARAMETER:
-            names.add(at.name)
-        todo.extend(at.parameters)
+    names = overload.result.variables.union(*(of.variables for of in overload.arguments))
     return Signature(overload.id, overload.arguments, overload.result, tuple(sorted(names)))
 
 
@@ -204,7 +198,6 @@ class _Checker:
         self._undo: list[tuple[str, Type | None]] = []
         self._made: dict[tuple[Kind, str, tuple[Type, ...]], Type] = {}
         self._steps = 0
-        self._depth = 0
         self._names: dict[int, Ident] = {}
         self._todo: list[tuple[Callable[[_Checker, Any], None], Any]] = []
 
@@ -542,7 +535,7 @@ class _Checker:
         result: Type | None = None
         for signature in signatures:
             fresh = {name: self._variable() for name in signature.parameters}
-            if len(signature.arguments) != len(arguments):
+            if len(signature.arguments) != len(arguments) or any(map(_differ, arguments, signature.arguments)):
                 continue
             if not self._assignable_all(arguments, [self._instance(of, fresh) for of in signature.arguments]):
                 continue
@@ -622,77 +615,70 @@ class _Checker:
 
     def _unify(self, one: Type, other: Type) -> bool:
         """Whether the one is assignable to the other (cel-go internalIsAssignable)."""
-        todo = [(one, other)]
+        todo: list[tuple[Type, Type, Type | None]] = [(one, other, None)]
         seen: set[tuple[Type, Type]] = set()
         while todo:
             self._step()
-            one, other = todo.pop()
-            if one is other:
+            one, other, variable = todo.pop()
+            if variable is not None:
+                self._generalize(variable, one, other)
+            elif one is other or (other.kind is Kind.PARAMETER and self._stand_in(one, other, todo)):
                 continue
-            if other.kind is Kind.PARAMETER:
-                valid, bound = self._substitutes(one, other)
-                if valid:
-                    continue
-                if bound:
+            elif one.kind is Kind.PARAMETER:
+                if not self._stand_in(other, one, todo):
                     return False
-            if one.kind is Kind.PARAMETER:
-                if not self._substitutes(other, one)[0]:
-                    return False
-                continue
-            if one.kind not in _STRUCTURED or other.kind not in _STRUCTURED:
+            elif one.kind not in _STRUCTURED or other.kind not in _STRUCTURED:
                 if not _simply_assignable(one, other):
                     return False
-                continue
-            if one.kind is not other.kind or one.name != other.name or len(one.parameters) != len(other.parameters):
+            elif one.kind is not other.kind or one.name != other.name or len(one.parameters) != len(other.parameters):
                 return False
             # Once two types went together they go on to: variables are only bound to what says less.
-            if (one, other) in seen:
-                continue
-            seen.add((one, other))
-            todo.extend(zip(reversed(one.parameters), reversed(other.parameters), strict=True))
+            elif (one, other) not in seen:
+                seen.add((one, other))
+                todo.extend(
+                    (*pair, None) for pair in zip(reversed(one.parameters), reversed(other.parameters), strict=True)
+                )
         return True
 
-    def _substitutes(self, one: Type, variable: Type) -> tuple[bool, bool]:
-        """Whether a variable may stand for a type, and whether it is bound already (cel-go isValidTypeSubstitution)."""
+    def _stand_in(self, one: Type, variable: Type, todo: list[tuple[Type, Type, Type | None]]) -> bool:
+        """Let a variable stand for a type; False when it cannot (cel-go isValidTypeSubstitution).
+
+        Where it is bound to another type, the two must go together: that is left to do, and then to bind it to what says less.
+        """
         if one == variable:
-            return True, True
+            return True
         bound = self._bound.get(variable.name)
-        if bound is None:
-            if self._occurs(variable, one):
-                return False, False
-            self._bind(variable.name, one)
-            return True, False
-        if one.bare == bound.bare:
-            return True, True
-        self._depth += 1
-        if self._depth > _CHAIN:
-            raise _TooComplexError
-        fits = self._unify(one, bound)
-        self._depth -= 1
-        if fits:
-            general = self._most_general(one, bound)
-            if general is not bound and not self._occurs(variable, general):
-                self._bind(variable.name, general)
-        return fits, True
+        if bound is not None:
+            if one.bare != bound.bare:
+                todo.append((one, bound, variable))
+                todo.append((one, bound, None))
+            return True
+        if self._occurs(variable, one):
+            return False
+        self._bind(variable.name, one)
+        return True
+
+    def _generalize(self, variable: Type, one: Type, bound: Type) -> None:
+        """Bind a variable to the type of two that says less."""
+        general = self._most_general(one, bound)
+        if general is not bound and not self._occurs(variable, general):
+            self._bind(variable.name, general)
 
     def _occurs(self, variable: Type, inside: Type) -> bool:
         """Whether a type has the variable in it, also by what its own variables are bound to."""
-        if not inside.open:
-            return False
-        todo = [inside]
-        seen: set[Type] = set()
+        todo = [inside.variables]
+        seen: set[str] = set()
         while todo:
-            self._step()
-            at = todo.pop()
-            if at == variable:
+            names = todo.pop()
+            if variable.name in names:
                 return True
-            if not at.open or at in seen:
+            if self._bound.keys().isdisjoint(names):
                 continue
-            seen.add(at)
-            if at.kind is not Kind.PARAMETER:
-                todo.extend(at.parameters)
-            elif (bound := self._bound.get(at.name)) is not None:
-                todo.append(bound)
+            for name in names - seen:
+                self._step()
+                seen.add(name)
+                if (bound := self._bound.get(name)) is not None:
+                    todo.append(bound.variables)
         return False
 
     def _most_general(self, one: Type, other: Type) -> Type:
@@ -723,7 +709,7 @@ class _Checker:
 
     def _substituted(self, of: Type, *, dynamic: bool = False, done: dict[Type, Type] | None = None) -> Type:
         """A type with what its variables are bound to; with `dynamic` dyn for those that are not bound."""
-        if not of.open:
+        if not (of.open and dynamic) and self._bound.keys().isdisjoint(of.variables):
             return of
         done = {} if done is None else done
         todo = [of]
@@ -742,6 +728,8 @@ class _Checker:
                     done[at] = done[bound]
                 else:
                     todo.append(bound)
+            elif not dynamic and self._bound.keys().isdisjoint(at.variables):
+                done[at] = at
             elif missing := [inner for inner in at.parameters if inner.open and inner not in done]:
                 todo.extend(missing)
             else:
@@ -795,6 +783,11 @@ def _is_optional(of: Type) -> bool:
 def _is_message(of: Type) -> bool:
     """Whether values of the type are made of a message of protobuf (cel-go isWellKnownType)."""
     return of.kind in _ALWAYS_MESSAGES or of.nullable or of in _DYNAMIC_CONTAINERS
+
+
+def _differ(one: Type, other: Type) -> bool:
+    """Whether two types can never go together, whatever is inside them: what is quick to ask first."""
+    return one.kind is not other.kind and one.kind not in _LOOSE and other.kind not in _LOOSE
 
 
 def _simply_assignable(one: Type, other: Type) -> bool:

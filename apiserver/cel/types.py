@@ -34,21 +34,25 @@ class Kind(Enum):
     UINT = "uint"
 
 
+_NONE: frozenset[str] = frozenset()
+
+
 class Type:
     """A type, immutable. `name` is the name that programs see at run time.
 
     Null may be assigned to a `nullable` one too (the wrappers of protobuf); cel-go does not tell it from the other where it asks
-    whether two types are exactly the same, which `bare` is for: the type without that mark, inside it neither. `open` says that a
-    parameter occurs somewhere inside, `weight` of how many types it is made.
+    whether two types are exactly the same, which `bare` is for: the type without that mark, inside it neither. `variables` are the
+    names of the parameters that occur somewhere inside, `open` whether there are any, `weight` of how many types it is made.
     """
 
-    __slots__ = ("_hash", "bare", "kind", "name", "nullable", "open", "parameters", "weight")
+    __slots__ = ("_hash", "bare", "kind", "name", "nullable", "open", "parameters", "variables", "weight")
 
     kind: Kind
     name: str
     parameters: tuple[Type, ...]
     nullable: bool
     bare: Type
+    variables: frozenset[str]
     open: bool
     weight: int
 
@@ -57,7 +61,10 @@ class Type:
         self.name = name
         self.parameters = parameters
         self.nullable = nullable
-        self.open = kind is Kind.PARAMETER or any(parameter.open for parameter in parameters)
+        self.variables = (
+            frozenset((name,)) if kind is Kind.PARAMETER else _NONE.union(*(of.variables for of in parameters))
+        )
+        self.open = bool(self.variables)
         self.weight = 1 + sum(parameter.weight for parameter in parameters)
         marked = nullable or any(parameter.bare is not parameter for parameter in parameters)
         self.bare = Type(kind, name, tuple(parameter.bare for parameter in parameters)) if marked else self
