@@ -39,7 +39,6 @@ from apiserver.cel.types import (
     struct,
     type_of,
 )
-from apiserver.cel.validators import HOMOGENEOUS_LITERALS
 
 # In an environment with shapes the simple types are found by the names that Kubernetes gives them (findScalar).
 _SIMPLE = {
@@ -69,8 +68,8 @@ class Environment:
     """All that decides what an expression means. `Environment()` has nothing but protobuf's messages: extend it by libraries.
 
     `container` is the namespace in which names are looked up first. `cross_type_numeric_comparisons` lets `1 < 1.5` be,
-    `homogeneous_literals` forbids `[1, "a"]`, `optional_syntax` lets `a.?b` be, and with `reserved_fields` a declared field
-    `__namespace__` may be written `namespace` too. With `free_presence_tests` asking `has(a.b)` costs what `a` does.
+    `optional_syntax` lets `a.?b` be, and with `reserved_fields` a declared field `__namespace__` may be written `namespace` too.
+    With `free_presence_tests` asking `has(a.b)` costs what `a` does.
     """
 
     def __init__(self) -> None:
@@ -106,7 +105,6 @@ class Environment:
         validators: Iterable[Validator] = (),
         container: str | None = None,
         cross_type_numeric_comparisons: bool | None = None,
-        homogeneous_literals: bool | None = None,
         optional_syntax: bool | None = None,
         reserved_fields: bool | None = None,
         free_presence_tests: bool | None = None,
@@ -125,8 +123,6 @@ class Environment:
         ):
             grown.cross_type_numeric_comparisons = cross_type_numeric_comparisons
             grown._offer(_COMPARISONS & grown._functions.keys())
-        if homogeneous_literals:
-            grown._validate((HOMOGENEOUS_LITERALS,))
         if optional_syntax is not None:
             grown.optional_syntax = optional_syntax
         if reserved_fields is not None:

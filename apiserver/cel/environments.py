@@ -13,7 +13,19 @@ from dataclasses import dataclass, replace
 from apiserver.cel import validators
 from apiserver.cel.declarations import Shape, Variable
 from apiserver.cel.environment import Environment
-from apiserver.cel.libraries import optionals, quantity, semver, standard
+from apiserver.cel.libraries import (
+    cidr,
+    comprehensions,
+    ip,
+    lists,
+    optionals,
+    quantity,
+    regex,
+    semver,
+    sets,
+    standard,
+    strings,
+)
 from apiserver.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, list_of, map_of, optional_of, struct
 
 Version = tuple[int, int]
@@ -76,14 +88,23 @@ def _grown(environment: Environment, additions: Iterable[Addition]) -> Environme
 BASE = (
     Addition(
         introduced=ALWAYS,
-        extend=lambda e: e.extend(libraries=(standard.LIBRARY,), homogeneous_literals=True, free_presence_tests=True),
+        extend=lambda e: e.extend(
+            libraries=(standard.LIBRARY, regex.LIBRARY, lists.LIBRARY),
+            validators=(validators.HOMOGENEOUS_LITERALS,),
+            free_presence_tests=True,
+        ),
     ),
     Addition(
         introduced=(1, 28),
         extend=lambda e: e.extend(libraries=(optionals.LIBRARY, quantity.LIBRARY), cross_type_numeric_comparisons=True),
     ),
     Addition(introduced=(1, 29), extend=lambda e: e.extend(validators=validators.KUBERNETES)),
+    Addition(introduced=ALWAYS, removed=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V0,))),
+    Addition(introduced=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V2, sets.LIBRARY))),
+    Addition(introduced=(1, 30), extend=lambda e: e.extend(libraries=(ip.LIBRARY, cidr.LIBRARY))),
+    Addition(introduced=(1, 32), extend=lambda e: e.extend(libraries=(comprehensions.LIBRARY,))),
     Addition(introduced=(1, 33), extend=lambda e: e.extend(libraries=(semver.LIBRARY,))),
+    Addition(introduced=(1, 34), extend=lambda e: e.extend(libraries=(lists.EXTENSION_V3,))),
 )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import macros, validators
+from apiserver.cel import validators
 from apiserver.cel.declarations import Function, Overload, Shape, Variable
 from apiserver.cel.environment import Environment
-from apiserver.cel.libraries import optionals, standard
+from apiserver.cel.libraries import bindings, comprehensions, optionals, standard, strings
 from apiserver.cel.source import CompileError
 from apiserver.cel.types import (
     ANY,
@@ -93,8 +93,7 @@ def _function(name: str, overload: str, *arguments: Type, result: Type) -> Funct
 def _plain() -> Environment:
     first, second = parameter("K"), parameter("V")
     return Environment().extend(
-        libraries=(standard.LIBRARY, optionals.LIBRARY),
-        macros=macros.COMPREHENSIONS + macros.BINDINGS,
+        libraries=(standard.LIBRARY, optionals.LIBRARY, comprehensions.LIBRARY, bindings.LIBRARY, strings.LIBRARY_V2),
         variables=[Variable(name, _type(text)) for name, text in TABLE["variables"].items()],
         types=(opaque("test.At"),),
         functions=(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import cost, macros, schemas
+from apiserver.cel import cost, macros, schemas, validators
 from apiserver.cel.declarations import Shape, Variable
 from apiserver.cel.environment import Environment
 from apiserver.cel.errors import EvaluationError
@@ -36,7 +36,7 @@ def _environment() -> Environment:
         shapes=(_shape(),),
         variables=[Variable(name, _shape().type, _shape()) for name in ("self", "oldSelf")],
         cross_type_numeric_comparisons=True,
-        homogeneous_literals=True,
+        validators=(validators.HOMOGENEOUS_LITERALS,),
         free_presence_tests=True,
     )
 

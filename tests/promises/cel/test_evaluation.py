@@ -61,7 +61,6 @@ def _environment() -> Environment:
         variables=[Variable(name, _type(of)) for name, of in TABLE["types"].items()],
         validators=(validators.HOMOGENEOUS_LITERALS, *validators.KUBERNETES),
         cross_type_numeric_comparisons=True,
-        homogeneous_literals=True,
         free_presence_tests=True,
     )
 
