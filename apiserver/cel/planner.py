@@ -380,6 +380,7 @@ class Planner:
         slot = self._slot()
         init = folds.growing(charged(self.plan(expr.init)))
         with _Scope(self._scopes, {expr.accumulator: _Variable(slot, attributes.accumulator(slot, init))}):
+            self.plan(expr.step)  # never runs, but can be wrong
             return folds.binding(slot, self.plan(expr.result))
 
     def _recognised(self, expr: Comprehension, over: Node) -> Node | None:

@@ -11,12 +11,12 @@ from typing import Literal, NamedTuple
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.cel import cost, environments, macros
+from apiserver.cel import cost, environments
 from apiserver.cel.declarations import CallEstimate, Estimator, Function, Node, Overload, Range, Shape, Variable
 from apiserver.cel.environment import Environment
 from apiserver.cel.environments import Addition, Environments
 from apiserver.cel.errors import ProgramError
-from apiserver.cel.libraries import quantity
+from apiserver.cel.libraries import bindings, quantity
 from apiserver.cel.program import Program
 from apiserver.cel.remembered import Remembered
 from apiserver.cel.source import CompileError
@@ -137,7 +137,7 @@ def _map(keys: Shape, items: Shape, *, others: Shape | None = None) -> Shape:
 
 def _environments(*, lists: bool, consumable: bool) -> Environments:
     return environments.base().extend(
-        Addition(introduced=(1, 31), extend=lambda e: e.extend(macros=macros.BINDINGS)),
+        Addition(introduced=(1, 31), extend=lambda e: e.extend(libraries=(bindings.LIBRARY,))),
         _variable(_device(lists=lists, consumable=False), since=(1, 31), enabled=not consumable),
         _variable(_device(lists=lists, consumable=True), since=(1, 34), enabled=consumable),
         Addition(introduced=(1, 36), enabled=lists, extend=lambda e: e.extend(functions=(INCLUDES,))),
