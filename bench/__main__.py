@@ -20,7 +20,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import accounting, client, workloads
+from bench import accounting, cel, client, workloads
 from tests.e2e.controlplane.plane import ControlPlane
 
 READY_SECONDS = 60.0
@@ -135,6 +135,7 @@ def main() -> None:
         with server(data) as (process, seconds):
             memory = accounting.resident_mb(pids_of(process, data))
             print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
+    cel.main()
 
 
 if __name__ == "__main__":
