@@ -54,7 +54,9 @@ def global_variable(name: str, slot: int) -> Run:
                 value = Failure(error.with_traceback(None))
             f[slot] = value
         if type(value) is Failure:
-            raise value.error
+            # Nothing here may hold on to an error that holds on to this call by its traceback.
+            value = None
+            raise f[slot].error
         return value
 
     return run
@@ -81,7 +83,9 @@ def accumulator(slot: int, init: Run | None) -> Run:
                 value = Failure(error.with_traceback(None))
             f[slot] = value
         if type(value) is Failure:
-            raise value.error
+            # Nothing here may hold on to an error that holds on to this call by its traceback.
+            value = None
+            raise f[slot].error
         return value
 
     return run

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from apiserver.cel.errors import EvaluationError, Panic
-from apiserver.cel.frames import COST, SMALL, Frame, Node, Run, charged, produced
+from apiserver.cel.frames import COST, Frame, Node, Run, charged, counted
 from apiserver.cel.values import ABSENT, Optional, UInt, Value, equal, size
 
 # The values of a call and its result → its cost. ABSENT stands for what could not be computed, which has size 1.
@@ -140,10 +140,7 @@ def added(call: Callable[[Value, Value], Value], one: Node, other: Node, cost: C
     run = node.run
 
     def apply(f: Frame) -> Value:
-        value = run(f)
-        if isinstance(value, (str, bytes, list)) and len(value) > SMALL:
-            produced(f, len(value) * (8 if type(value) is list else 1))
-        return value
+        return counted(f, run(f))
 
     return Node(apply, node.cost)
 
@@ -195,9 +192,7 @@ def _called(f: Frame, call: Callable[..., Value], values: list[Value], cost: Cos
         f[COST] += cost(values, ABSENT) if cost is not None else 1
         raise
     f[COST] += cost(values, result) if cost is not None else 1
-    if isinstance(result, (str, bytes, list)) and len(result) > SMALL:
-        produced(f, len(result) * (8 if type(result) is list else 1))
-    return result
+    return counted(f, result)
 
 
 def _unreached(nodes: Sequence[Node]) -> list[int]:
@@ -312,9 +307,11 @@ def logical(terms: Sequence[Node], *, until: bool) -> Node:
                 if type(value) is not bool:
                     raise EvaluationError("no such overload")
             except EvaluationError as error:
-                failures.append(error)
+                if not failures:
+                    failures.append(error)
         if failures:
-            raise failures.pop(0)
+            # Not a name: the error holds on to this call by its traceback.
+            raise failures.pop()
         return not until
 
     return Node(apply, terms[0].cost)

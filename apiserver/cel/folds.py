@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from apiserver.cel.errors import EvaluationError
-from apiserver.cel.frames import COST, PAUSE, SMALL, Failure, Frame, Node, Run, pause, produced
+from apiserver.cel.frames import COST, PAUSE, Failure, Frame, Node, Run, counted, pause
 from apiserver.cel.operators import MutableList, MutableMap
 from apiserver.cel.values import ABSENT, Value, find_key, go_type, is_list, is_map
 
@@ -101,9 +101,7 @@ def transformer(over: Node, slot: int, predicate: Node | None, element: Node, *,
         f[COST] += 1
         if failures:
             raise failures.pop()
-        if len(made) > SMALL:
-            produced(f, 8 * len(made))
-        return made
+        return counted(f, made)
 
     return Node(run, over.cost)
 

@@ -24,8 +24,6 @@ COST, PAUSE, LIMIT, CANCELLED, PRODUCED, FIRST = range(6)
 
 # A caller is asked after so much cost: every iteration of a loop costs 3 at least, and upstream asks after 100 of them.
 _INTERVAL = 300
-# Results up to this size are not counted.
-SMALL = 4096
 
 
 class Node:
@@ -82,8 +80,21 @@ def pause(f: Frame) -> None:
         f[PAUSE] = min(f[LIMIT], f[COST] + _INTERVAL)
 
 
-def produced(f: Frame, size: int) -> None:
-    """Count what a large result occupies; it ends the evaluation when it is too much."""
-    f[PRODUCED] += size
-    if f[PRODUCED] > MAX_PRODUCED or f[COST] > f[LIMIT]:
-        raise CostExceeded
+# Results up to so many characters, bytes or elements are not counted.
+_SMALL = 4096
+
+
+def counted(f: Frame, value: Value) -> Value:
+    """A result, counted by what it occupies if it is large. All together end the evaluation when they are too much."""
+    if isinstance(value, (str, bytes, list)) and len(value) > _SMALL:
+        f[PRODUCED] += len(value) * _width(value)
+        if f[PRODUCED] > MAX_PRODUCED or f[COST] > f[LIMIT]:
+            raise CostExceeded
+    return value
+
+
+def _width(value: str | bytes | list[Value]) -> int:
+    """Bytes of a character or element, at most."""
+    if isinstance(value, list):
+        return 8
+    return 4 if isinstance(value, str) and not value.isascii() else 1

@@ -37,6 +37,8 @@ _UNITS = {
 # Zones are asked about moments at least this far inside what `datetime` can hold: no rule changes in between.
 _MARGIN = 2 * _DAY
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - reckoned in UTC without saying so, as ZoneInfo.fromutc wants it
+# No text of a duration and no name of a zone is longer than this, and no error prints more of one.
+_LONGEST = 4096
 _ATOI = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
@@ -162,7 +164,9 @@ def in_range(moment: Timestamp) -> Timestamp:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """A duration as Go's time.ParseDuration takes it: `1h30m`, `-1.5s`, `0`; None for what it is not."""
+    """A duration as Go's time.ParseDuration takes it: `1h30m`, `-1.5s`, `0`; None for what it is not, or is absurdly long."""
+    if len(text) > _LONGEST:
+        return None
     rest = text[1:] if text[:1] in ("+", "-") else text
     negative = text[:1] == "-"
     if rest == "0":
@@ -263,9 +267,9 @@ def _zone_offset(zone: str, seconds: int) -> int:
         return int(float(_wrapped(east * 60 * NANOS)) / NANOS)
     if zone[0] in "/\\" or ".." in zone:
         raise EvaluationError("time: invalid location name")
-    known = _zone(zone)
+    known = _zone(zone) if len(zone) <= _LONGEST else None
     if known is None:
-        raise EvaluationError(f"unknown time zone {zone}")
+        raise EvaluationError(f"unknown time zone {zone[:_LONGEST]}")
     asked = min(max(seconds, MIN_SECONDS + _MARGIN), MAX_SECONDS - _MARGIN)
     offset = known.fromutc((_EPOCH + timedelta(seconds=asked)).replace(tzinfo=known)).utcoffset()
     return int(offset.total_seconds()) if offset is not None else 0
@@ -284,9 +288,9 @@ def _zone(name: str) -> ZoneInfo | None:
 def _atoi(text: str) -> int:
     """Go's strconv.Atoi."""
     if _ATOI.fullmatch(text) is None:
-        raise EvaluationError(f'strconv.Atoi: parsing "{text}": invalid syntax')
+        raise EvaluationError(f'strconv.Atoi: parsing "{text[:_LONGEST]}": invalid syntax')
     if len(text.lstrip("+-0")) > 19 or not MIN_INT <= (value := int(text)) <= MAX_INT:
-        raise EvaluationError(f'strconv.Atoi: parsing "{text}": value out of range')
+        raise EvaluationError(f'strconv.Atoi: parsing "{text[:_LONGEST]}": value out of range')
     return value
 
 

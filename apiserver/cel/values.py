@@ -30,9 +30,9 @@ from apiserver.cel.times import Duration, Timestamp
 
 Value = Any
 
-# What one evaluation may produce, in characters, bytes and eighths of list elements: far more than a budget of cost lets through, but
-# some operations cost 1 whatever the size of their result.
-MAX_PRODUCED = 1 << 26
+# The bytes that the large results of one evaluation may occupy: more than a budget of cost lets through, but some operations cost 1
+# whatever the size of their result.
+MAX_PRODUCED = 1 << 25
 # A value that is part of the text of an error is printed up to here.
 _PRINTED = 4096
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import gc
+import sys
 from typing import Any
 
 import pytest
@@ -81,3 +84,57 @@ def test_a_caller_that_has_lost_interest_stops_an_evaluation() -> None:
     loop = program("object.all(a, a >= 0)")
     with pytest.raises(Cancelled, match=r"^operation interrupted$"):
         loop.evaluate({"object": list(range(100_000))}, cancelled=lambda: next(answers))
+
+
+def nested(inner: str, wrap: str, levels: int) -> str:
+    """An expression inside `levels` others; `#` in `wrap` is the number of the level, `…` what is inside."""
+    for level in range(levels):
+        inner = wrap.replace("#", str(level)).replace("…", inner)
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("inner", "wrap", "levels"),
+    [
+        ("1", "[…]", 200),
+        ("1", "(1 + …)", 110),
+        ("1", "cel.bind(v#, object, …)", 110),
+        ("1", "[1].map(v#, …)", 110),
+        ("true", "[1].all(v#, …)", 110),
+        ("1", "[1].transformList(k#, v#, …)", 110),
+        ("1", "optional.of(1).optMap(v#, …)", 110),
+        ("1", "[…][0]", 110),
+    ],
+)
+def test_what_the_parser_lets_pass_is_evaluated_however_deep_it_is(inner: str, wrap: str, levels: int) -> None:
+    limit = sys.getrecursionlimit()
+    evaluate(nested(inner, wrap, levels), object=1)
+    assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize("start", ["'ab'", "dyn('ab')", "b'ab'", "[1, 2]", "dyn([1, 2])"])
+def test_what_doubles_again_and_again_ends_before_it_is_large(start: str) -> None:
+    doubled = "0"
+    for level in range(60, 0, -1):
+        doubled = f"cel.bind(v{level}, v{level - 1} + v{level - 1}, {doubled} + size(v{level}))"
+    with pytest.raises(CostExceeded):
+        evaluate(f"cel.bind(v0, {start}, {doubled})")
+
+
+def test_an_error_that_is_kept_for_later_keeps_nothing_alive() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for text in (
+            "object.transformList(k, v, 1 / v)",
+            "object.map(v, 1 / v)",
+            "object.filter(v, 1 / v > 0)",
+            "object.all(v, 1 / v > 0) || object.exists(v, 1 / v > 0) || 1 / 0 == 1",
+            "cel.bind(x, 1 / 0, x + x)",
+        ):
+            with contextlib.suppress(EvaluationError):
+                evaluate(text, object=[0] * 10)
+        kept = [found for found in gc.get_objects() if isinstance(found, EvaluationError)]
+    finally:
+        gc.enable()
+    assert kept == []
