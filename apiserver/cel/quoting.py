@@ -34,4 +34,7 @@ def _escaped(match: re.Match[str]) -> str:
         return character
     if code < 0x80:
         return f"\\x{code:02x}"
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte that is no UTF-8 (`surrogateescape`).
+        return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
