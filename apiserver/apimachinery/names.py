@@ -16,11 +16,13 @@ SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_OLD_LABEL = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
 _IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 
 _is_label = re.compile(_LABEL).fullmatch
+_is_old_label = re.compile(_OLD_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_key = re.compile(_KEY).fullmatch
 _is_value = re.compile(_VALUE).fullmatch
@@ -38,6 +40,13 @@ NOT_LABEL = _pattern_text(
     _LABEL,
     "my-name",
     "123-abc",
+)
+NOT_OLD_LABEL = _pattern_text(
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character",
+    _OLD_LABEL,
+    "my-name",
+    "abc-123",
 )
 NOT_SUBDOMAIN = _pattern_text(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
@@ -85,6 +94,14 @@ def dns_label(text: str) -> list[str]:
     errors = _too_long(text, LABEL_BYTES, "characters")
     if not _is_label(text):
         errors.append("must not contain dots" if _is_subdomain(text) else NOT_LABEL)
+    return errors
+
+
+def old_dns_label(text: str) -> list[str]:
+    """A DNS-1035 label: it starts with a letter."""
+    errors = _too_long(text, LABEL_BYTES, "characters")
+    if not _is_old_label(text):
+        errors.append(NOT_OLD_LABEL)
     return errors
 
 
