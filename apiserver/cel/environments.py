@@ -14,8 +14,10 @@ from apiserver.cel import validators
 from apiserver.cel.declarations import Shape, Variable
 from apiserver.cel.environment import Environment
 from apiserver.cel.libraries import (
+    authorizer,
     cidr,
     comprehensions,
+    format,  # noqa: A004 - upstream's name
     ip,
     lists,
     optionals,
@@ -25,6 +27,7 @@ from apiserver.cel.libraries import (
     sets,
     standard,
     strings,
+    urls,
 )
 from apiserver.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, list_of, map_of, optional_of, struct
 
@@ -89,11 +92,12 @@ BASE = (
     Addition(
         introduced=ALWAYS,
         extend=lambda e: e.extend(
-            libraries=(standard.LIBRARY, regex.LIBRARY, lists.LIBRARY),
+            libraries=(standard.LIBRARY, urls.LIBRARY, regex.LIBRARY, lists.LIBRARY),
             validators=(validators.HOMOGENEOUS_LITERALS,),
             free_presence_tests=True,
         ),
     ),
+    Addition(introduced=(1, 27), extend=lambda e: e.extend(libraries=(authorizer.LIBRARY,))),
     Addition(
         introduced=(1, 28),
         extend=lambda e: e.extend(libraries=(optionals.LIBRARY, quantity.LIBRARY), cross_type_numeric_comparisons=True),
@@ -102,6 +106,9 @@ BASE = (
     Addition(introduced=ALWAYS, removed=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V0,))),
     Addition(introduced=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V2, sets.LIBRARY))),
     Addition(introduced=(1, 30), extend=lambda e: e.extend(libraries=(ip.LIBRARY, cidr.LIBRARY))),
+    Addition(introduced=(1, 31), extend=lambda e: e.extend(libraries=(format.LIBRARY,))),
+    # Behind the feature gate AuthorizeWithSelectors, which is locked.
+    Addition(introduced=(1, 31), enabled=True, extend=lambda e: e.extend(libraries=(authorizer.SELECTORS,))),
     Addition(introduced=(1, 32), extend=lambda e: e.extend(libraries=(comprehensions.LIBRARY,))),
     Addition(introduced=(1, 33), extend=lambda e: e.extend(libraries=(semver.LIBRARY,))),
     Addition(introduced=(1, 34), extend=lambda e: e.extend(libraries=(lists.EXTENSION_V3,))),

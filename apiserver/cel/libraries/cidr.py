@@ -187,6 +187,7 @@ LIBRARY = Library(
                     cost=_containing(network=False, text=False),
                 ),
             ),
+            charge=_containing_charge(network=False, text=False),
         ),
         Function(
             "containsCIDR",
@@ -206,6 +207,7 @@ LIBRARY = Library(
                     cost=_containing(network=True, text=False),
                 ),
             ),
+            charge=_containing_charge(network=True, text=False),
         ),
         Function("ip", (member("cidr_ip", (NETWORK,), ip.ADDRESS, lambda cidr: cidr.address, cost=NOMINAL),)),
         Function(

@@ -28,7 +28,7 @@ from apiserver.cel.values import Value, require, size, text
 _STRINGS = list_of(STRING)
 
 # What Go counts as white space.
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _QUOTED = re.compile(r'[\a\b\f\n\r\t\v\\"\ud800-\udfff]')
@@ -233,7 +233,7 @@ _FUNCTIONS_V0 = (
             member("string_substring_int_int", (STRING, INT, INT), STRING, _substring_range, cost=_READING),
         ),
     ),
-    Function("trim", (member("string_trim", (STRING,), STRING, lambda s: s.strip(_SPACE), cost=_READING),)),
+    Function("trim", (member("string_trim", (STRING,), STRING, lambda s: s.strip(SPACE), cost=_READING),)),
     Function(
         "upperAscii",
         (member("string_upper_ascii", (STRING,), STRING, lambda s: s.translate(_UPPER), cost=_READING),),
