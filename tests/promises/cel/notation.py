@@ -45,6 +45,8 @@ def text(value: Value) -> str:
         return f"{{{', '.join(sorted(f'{text(key)}: {text(element)}' for key, element in entries))}}}"
     if isinstance(value, Optional):
         return f"optional.of({text(value.value)})" if value.has_value else "optional.none()"
+    if hasattr(value, "go_type"):
+        return f"{value.cel_type.name}({value})"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
         return f"double({value!r})"
     written: dict[type, Callable[[Any], str]] = {
