@@ -15,8 +15,6 @@ from apiserver.cel.grammar import NETWORK, Role, State
 from apiserver.cel.lexer import END
 from apiserver.cel.stackless import Task, run
 
-# So many steps and stacks are kept for other texts; more are forgotten all at once.
-_KEPT = 20_000
 # So many steps may be worked out from the actual callers for one text. Only a text that nobody writes needs more: it goes on and on
 # behind a minus and a number. The first alternative is taken then, which is what it comes to unless the text ends in an error.
 _FROM_CALLERS = 2000
@@ -32,7 +30,7 @@ class NoWay(Exception):
 
 @dataclass(eq=False, slots=True)
 class Callers:
-    """A stack of states to return to, or several merged: each has the stack below it. Equal stacks of one `Prediction` are one object."""
+    """A stack of states to return to, or several merged: each has the stack below it. Those that one lookahead makes are one if equal."""
 
     ways: tuple[tuple[State | None, Callers | None], ...]
 
@@ -79,22 +77,11 @@ def _at_end(config: _Config) -> bool:
     return config.state.role is Role.STOP and config.callers.ways[-1][0] is None
 
 
-class Prediction:
-    """What was learnt of looking ahead; it serves one text after the other."""
-
-    _current: Prediction | None = None
+class _Lookahead:
+    """Follows alternatives."""
 
     def __init__(self) -> None:
         self._stacks: dict[tuple[tuple[State | None, Callers | None], ...], Callers] = {NOBODY.ways: NOBODY}
-        self._starts: dict[tuple[State, int], _Step] = {}
-        self._steps: dict[frozenset[_Config], _Step] = {}
-
-    @classmethod
-    def current(cls) -> Prediction:
-        """What other texts have taught, unless that is too much to keep."""
-        if cls._current is None or len(cls._current._stacks) + len(cls._current._steps) > _KEPT:
-            cls._current = cls()
-        return cls._current
 
     def called(self, state: State, callers: Callers) -> Callers:
         """The stack of a rule that returns to a state."""
@@ -102,73 +89,6 @@ class Prediction:
 
     def _stack(self, ways: tuple[tuple[State | None, Callers | None], ...]) -> Callers:
         return self._stacks.get(ways) or self._stacks.setdefault(ways, Callers(ways))
-
-    def predict(self, decision: State, ahead: Callable[[int], str], precedence: int) -> int:
-        """The alternative that the next tokens mean, 0 when only the callers can tell.
-
-        `ahead` gives the kind of a token, 1 for the next one; `precedence` is what operators must bind as tightly as. Raises NoWay.
-        """
-        key = decision, precedence if decision.operators else 0
-        step = self._starts.get(key)
-        if step is None:
-            step = self._starts[key] = _Step(self._start(decision, NOBODY, precedence))
-        at = 1
-        while True:
-            kind = ahead(at)
-            try:
-                onward = step.onward[kind]
-            except KeyError:
-                onward = step.onward[kind] = self._onward(step, kind)
-            if onward is None:
-                finished = step.finished()
-                if finished:
-                    return finished
-                raise NoWay(at)
-            if onward.decided or onward.conflict:
-                return onward.decided
-            step = onward
-            if kind != END:
-                at += 1
-
-    def _onward(self, step: _Step, kind: str) -> _Step | None:
-        configs = self._reached(step.configs, kind, known=False)
-        if not configs:
-            return None
-        key = frozenset(configs)
-        if key in self._steps:
-            return self._steps[key]
-        alternatives = {config.alternative for config in configs}
-        decided = alternatives.pop() if len(alternatives) == 1 else 0
-        onward = _Step(configs, decided=decided, conflict=not decided and _conflicting(configs))
-        return self._steps.setdefault(key, onward)
-
-    def predict_from(self, callers: Callers, decision: State, ahead: Callable[[int], str], work: Work) -> int:
-        """The alternative that the next tokens mean for these callers; of several that cannot be told apart the first. Raises NoWay."""
-        configs = self._start(decision, callers, None)
-        at = 1
-        while work.left:
-            kind = ahead(at)
-            reached = self._reached_by(configs, kind, work)
-            if not reached:
-                finished = _Step(configs).finished()
-                if finished:
-                    return finished
-                # The runtime for Go has gone back to the first token before it says so.
-                raise NoWay(1)
-            least = {min(alternatives) for alternatives in _subsets(reached)}
-            if len(least) == 1:
-                return least.pop()
-            configs = reached
-            if kind != END:
-                at += 1
-        return 1
-
-    def _reached_by(self, configs: tuple[_Config, ...], kind: str, work: Work) -> tuple[_Config, ...]:
-        key = frozenset(configs), kind
-        if key not in work.done:
-            work.left -= 1
-            work.done[key] = self._reached(configs, kind, known=True)
-        return work.done[key]
 
     def _start(self, decision: State, callers: Callers, precedence: int | None) -> tuple[_Config, ...]:
         known = callers is not NOBODY
@@ -263,12 +183,95 @@ class Prediction:
         return self._stack(tuple(sorted(ways.items(), key=_number)))
 
 
-@dataclass
-class Work:
-    """What may still be worked out from the callers of one text, and what was."""
+class Prediction(_Lookahead):
+    """Predictions for whatever callers. What was learnt for one text serves the others; the grammar bounds it to some hundred steps."""
 
-    left: int = _FROM_CALLERS
-    done: dict[tuple[frozenset[_Config], str], tuple[_Config, ...]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self._starts: dict[tuple[State, int], _Step] = {}
+        self._steps: dict[frozenset[_Config], _Step] = {}
+
+    def predict(self, decision: State, ahead: Callable[[int], str], precedence: int) -> int:
+        """The alternative that the next tokens mean, 0 when only the callers can tell.
+
+        `ahead` gives the kind of a token, 1 for the next one; `precedence` is what operators must bind as tightly as. Raises NoWay.
+        """
+        key = decision, precedence if decision.operators else 0
+        step = self._starts.get(key)
+        if step is None:
+            step = self._starts[key] = _Step(self._start(decision, NOBODY, precedence))
+        at = 1
+        while True:
+            kind = ahead(at)
+            try:
+                onward = step.onward[kind]
+            except KeyError:
+                onward = step.onward[kind] = self._onward(step, kind)
+            if onward is None:
+                finished = step.finished()
+                if finished:
+                    return finished
+                raise NoWay(at)
+            if onward.decided or onward.conflict:
+                return onward.decided
+            step = onward
+            if kind != END:
+                at += 1
+
+    def _onward(self, step: _Step, kind: str) -> _Step | None:
+        configs = self._reached(step.configs, kind, known=False)
+        if not configs:
+            return None
+        key = frozenset(configs)
+        if key in self._steps:
+            return self._steps[key]
+        alternatives = {config.alternative for config in configs}
+        decided = alternatives.pop() if len(alternatives) == 1 else 0
+        onward = _Step(configs, decided=decided, conflict=not decided and _conflicting(configs))
+        return self._steps.setdefault(key, onward)
+
+
+PREDICTION = Prediction()
+
+
+class CallerPrediction(_Lookahead):
+    """Predictions for the actual callers, in one text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = _FROM_CALLERS
+        self._starts: dict[tuple[State, Callers], tuple[_Config, ...]] = {}
+        self._done: dict[tuple[frozenset[_Config], str], tuple[_Config, ...]] = {}
+
+    def predict(self, decision: State, ahead: Callable[[int], str], callers: Callers) -> int:
+        """The alternative that the next tokens mean; of several that cannot be told apart the first. Raises NoWay."""
+        configs = self._starts.get((decision, callers))
+        if configs is None:
+            configs = self._starts[decision, callers] = self._start(decision, callers, None)
+        at = 1
+        while self._left:
+            kind = ahead(at)
+            reached = self._onward(configs, kind)
+            if not reached:
+                finished = _Step(configs).finished()
+                if finished:
+                    return finished
+                # The runtime for Go has gone back to the first token before it says so.
+                raise NoWay(1)
+            least = {min(alternatives) for alternatives in _subsets(reached)}
+            if len(least) == 1:
+                return least.pop()
+            configs = reached
+            if kind != END:
+                at += 1
+        return 1
+
+    def _onward(self, configs: tuple[_Config, ...], kind: str) -> tuple[_Config, ...]:
+        key = frozenset(configs), kind
+        if key not in self._done:
+            self._left -= 1
+            self._done[key] = self._reached(configs, kind, known=True)
+        return self._done[key]
 
 
 def _number(way: tuple[State | None, Callers | None]) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 import time
+import tracemalloc
 
 import pytest
 
@@ -87,6 +89,24 @@ def test_parsing_needs_little_of_the_stack() -> None:
                 assert text.startswith("[")
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_nothing_stays_of_a_text() -> None:
+    texts = ["-1[" + "(" * 900, "-1[1," * 200, "a." * 500 + "{", "(" * 900, "-1" * 500]
+
+    def refuse() -> None:
+        for text in texts:
+            with pytest.raises(CompileError):
+                parse(Source(text), macros=ALL)
+
+    refuse()
+    tracemalloc.start()
+    try:
+        refuse()
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_macros_that_double_their_target_are_bounded() -> None:
