@@ -207,6 +207,9 @@ def admission(*, params: bool, authorizes: bool, variables: Shape | None = None)
     shapes = [NAMESPACE, ADMISSION_REQUEST]
     if params:
         declared.append(Variable("params", DYN))
+    if authorizes:
+        declared.append(Variable("authorizer", authorizer.AUTHORIZER))
+        declared.append(Variable("authorizer.requestResource", authorizer.RESOURCE_CHECK))
     if variables is not None:
         declared.append(_shaped("variables", variables))
         shapes.append(variables)
@@ -244,7 +247,10 @@ class RuleShapes(Mapping[str, Shape]):
 
 
 def rules(shape: Shape, *, optional_old: bool = False) -> Environments:
-    """For rules about a value of this shape: `self`, and `oldSelf`, which with `optional_old` is there on creation too."""
+    """For rules about a value of this shape: `self`, and `oldSelf`, which with `optional_old` is there on creation too.
+
+    The shape's type needs a name that no expression uses: `self` would hide the variable.
+    """
     old = Variable("oldSelf", optional_of(shape.type) if optional_old else shape.type, shape=shape)
     return base().extend(
         Addition(

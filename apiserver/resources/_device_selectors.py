@@ -86,12 +86,12 @@ class DeviceSelectors:
     def __init__(self, gates: Gates) -> None:
         lists = gates.enabled(_features.LIST_TYPE_ATTRIBUTES)
         consumable = gates.enabled(_features.CONSUMABLE_CAPACITY)
-        found = _environments(lists=lists, consumable=consumable)
+        found = environments_of(lists=lists, consumable=consumable)
         results = frozenset((BOOL, ANY, DYN) if lists else (BOOL, ANY))
         # The sizes are those of the newest shape, whatever is on.
-        device = _device(lists=lists, consumable=True)
-        self._new = _Judge(found.new, device, results)
-        self._stored = _Judge(found.stored, device, results)
+        shape = device(lists=lists, consumable=True)
+        self._new = _Judge(found.new, shape, results)
+        self._stored = _Judge(found.stored, shape, results)
 
     def problems(self, expression: str, path: Path, *, stored: bool) -> Iterator[FieldError]:
         """Why the expression cannot be used; one that is `stored` may use all that there ever was."""
@@ -106,7 +106,7 @@ class DeviceSelectors:
 # --- The environment -------------------------------------------------------------------------------------------------
 
 
-def _device(*, lists: bool, consumable: bool) -> Shape:
+def device(*, lists: bool, consumable: bool) -> Shape:
     """What `device` holds. The sizes say how much a driver may publish."""
     driver, domain, identifier = (
         Shape(type=STRING, max_elements=size)
@@ -135,11 +135,12 @@ def _map(keys: Shape, items: Shape, *, others: Shape | None = None) -> Shape:
     )
 
 
-def _environments(*, lists: bool, consumable: bool) -> Environments:
+def environments_of(*, lists: bool, consumable: bool) -> Environments:
+    """What an expression may use, by the feature gates DRAListTypeAttributes and DRAConsumableCapacity."""
     return environments.base().extend(
         Addition(introduced=(1, 31), extend=lambda e: e.extend(libraries=(bindings.LIBRARY,))),
-        _variable(_device(lists=lists, consumable=False), since=(1, 31), enabled=not consumable),
-        _variable(_device(lists=lists, consumable=True), since=(1, 34), enabled=consumable),
+        _variable(device(lists=lists, consumable=False), since=(1, 31), enabled=not consumable),
+        _variable(device(lists=lists, consumable=True), since=(1, 34), enabled=consumable),
         Addition(introduced=(1, 36), enabled=lists, extend=lambda e: e.extend(functions=(INCLUDES,))),
     )
 

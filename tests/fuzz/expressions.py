@@ -286,7 +286,9 @@ class Expressions:
                 return f"[{', '.join(self._make(element, 0) for _ in range(draw.randrange(4)))}]"
             case "map":
                 key, value = _types(inner.removesuffix(")"))
-                return f"{{{', '.join(f'{self._make(key, 0)}: {self._make(value, 0)}' for _ in range(draw.randrange(3)))}}}"
+                return (
+                    f"{{{', '.join(f'{self._leaf(key)}: {self._make(value, 0)}' for _ in range(draw.randrange(3)))}}}"
+                )
             case "optional":
                 return draw.choice(("optional.none()", f"optional.of({self._make(inner.removesuffix(')'), 0)})"))
             case "dyn" | "any":
@@ -327,7 +329,7 @@ EXAMPLES = {
 NOISE = (
     "", " ", "(", ")", "[", "]", "{", "}", ".", ",", "?", ":", "!", "-", "+", "&&", "||", "=", "==", "in", "'",
     '"', '\\', "`", "@", "#", "$", "0x", "1.", "u", '\n', '\t', "é", "世", '\u200b', "//", "null", "has(",
-    "true", "as", "?.", "[?", ";", "~", "'''", "b'", '\x00',
+    "true", "as", "?.", "[?", ";", "~", "'''", '\x00',
 )
 # fmt: on
 
