@@ -20,13 +20,14 @@ from apiserver.cel.declarations import Charge, Overload
 from apiserver.cel.environment import Environment
 from apiserver.cel.errors import EvaluationError, ProgramError
 from apiserver.cel.frames import COST, FIRST, Frame, Node, Run, charged, constant
+from apiserver.cel.messages import message
 from apiserver.cel.operators import BINARY, GUARDED, UNARY, no_such_overload
 from apiserver.cel.regexes import InvalidPattern, Pattern, compiled
 from apiserver.cel.types import Kind, Type
 from apiserver.cel.values import Optional, Value, go_type, is_list, is_map, map_of, text, type_of
 
-# The base costs of making lists and maps.
-_LIST, _MAP = 10, 30
+# The base costs of making lists, maps and structures.
+_LIST, _MAP, _STRUCT = 10, 30, 40
 
 _INDEX = frozenset(("_[_]", "_[?_]", "_?._"))
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
@@ -366,7 +367,33 @@ class Planner:
         return Node(run, _MAP + sum(costs))
 
     def _struct(self, expr: StructExpr) -> Node:
-        raise ProgramError(f"unknown type: {expr.type_name}")
+        name = expr.type_name
+        if not self._environment.has_struct(name):
+            raise ProgramError(f"unknown type: {name}")
+        nodes = [self.plan(field.value) for field in expr.fields]
+        runs = [(field.name, node.run, field.optional) for field, node in zip(expr.fields, nodes, strict=True)]
+        costs = [node.cost for node in nodes]
+        unreached = _unreached(costs)
+
+        def run(f: Frame) -> Value:
+            fields: dict[Value, Value] = {}
+            reached = 0
+            try:
+                for field, value_run, optional in runs:
+                    value = value_run(f)
+                    reached += 1
+                    if not optional:
+                        fields[field] = value
+                    else:
+                        entries = list(fields.items())
+                        _enter_optional(entries, field, value)
+                        fields = dict(entries)
+            except EvaluationError:
+                f[COST] -= unreached[reached]
+                raise
+            return message(name, fields)
+
+        return Node(run, _STRUCT + sum(costs))
 
     # Comprehensions.
 
