@@ -106,7 +106,7 @@ class Quantity:
         try:
             base = float(mantissa)
         except OverflowError:
-            base = math.copysign(math.inf, mantissa)
+            base = math.inf if mantissa > 0 else -math.inf
         return base * _pow10(exponent) if exponent else base
 
     def sign(self) -> int:

@@ -26,6 +26,8 @@ _HEIGHT = 1000
 _REPEATS = 1000
 # Instructions times bytes: what one search may take when everything goes wrong, about a second.
 _WORK = 1 << 30
+# More matches of one text than this are not listed: each takes some microseconds.
+_MATCHES = 1 << 18
 # Patterns that are remembered: those that an expression computes, or that no program holds.
 _REMEMBERED = 32
 
@@ -112,6 +114,8 @@ class Pattern:
                 position += _width(encoded, position)
             if start < end or start != previous:
                 matches.append(_decoded(encoded[start:end]))
+                if len(matches) > _MATCHES:
+                    raise CostExceeded
             previous = end
         return matches
 

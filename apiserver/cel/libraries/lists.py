@@ -21,7 +21,7 @@ from apiserver.cel.declarations import (
     Overload,
     Range,
 )
-from apiserver.cel.errors import EvaluationError
+from apiserver.cel.errors import CostExceeded, EvaluationError
 from apiserver.cel.libraries.costs import LIST, SEARCHING, TRAVERSAL, Cost, function, member, to_uint64
 from apiserver.cel.macros import SORT_BY
 from apiserver.cel.operators import add
@@ -199,7 +199,8 @@ def _flatten(values: Value, *depth: Value) -> list[Value]:
             flat.append(element)
         else:
             todo.pop()
-        require(len(flat) * 8)
+        if len(flat) > _FLATTENED:
+            raise CostExceeded
     return flat
 
 
@@ -267,6 +268,8 @@ def _distinct(values: Sequence[Value]) -> Sequence[Value]:
     return unique
 
 
+# More elements than this no list is flattened to: lists may hold one list many times.
+_FLATTENED = 1 << 20
 # Types whose values are equal when Python says so.
 _HASHABLE = frozenset((str, int, UInt, bool, bytes))
 

@@ -29,20 +29,19 @@ _STRINGS = list_of(STRING)
 
 # What Go counts as white space.
 SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
-_QUOTED = re.compile(r'[\a\b\f\n\r\t\v\\"\ud800-\udfff]')
-_ESCAPES = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-    "\\": "\\\\",
-    '"': '\\"',
-}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# The backslash first: the others bring it in.
+_ESCAPES = (
+    ("\\", "\\\\"),
+    ("\a", "\\a"),
+    ("\b", "\\b"),
+    ("\f", "\\f"),
+    ("\n", "\\n"),
+    ("\r", "\\r"),
+    ("\t", "\\t"),
+    ("\v", "\\v"),
+    ('"', '\\"'),
+)
 
 
 def _outside(index: int) -> EvaluationError:
@@ -116,8 +115,19 @@ def _join(strings: Sequence[Value], separator: str = "") -> str:
 
 
 def _quote(string: str) -> str:
-    escaped = _QUOTED.sub(lambda match: _ESCAPES.get(match.group(), "\ufffd"), string)
-    return f'"{escaped}"'
+    for character, escape in _ESCAPES:
+        string = string.replace(character, escape)
+    valid = _SURROGATE.sub("\ufffd", string)
+    return f'"{valid}"'
+
+
+def _lower_ascii(string: str) -> str:
+    # Letters outside ASCII have no bytes of it.
+    return string.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")
+
+
+def _upper_ascii(string: str) -> str:
+    return string.encode(errors="surrogatepass").upper().decode(errors="surrogatepass")
 
 
 # Costs.
@@ -210,7 +220,7 @@ _FUNCTIONS_V0 = (
     ),
     Function(
         "lowerAscii",
-        (member("string_lower_ascii", (STRING,), STRING, lambda s: s.translate(_LOWER), cost=_READING),),
+        (member("string_lower_ascii", (STRING,), STRING, _lower_ascii, cost=_READING),),
     ),
     Function(
         "replace",
@@ -236,7 +246,7 @@ _FUNCTIONS_V0 = (
     Function("trim", (member("string_trim", (STRING,), STRING, lambda s: s.strip(SPACE), cost=_READING),)),
     Function(
         "upperAscii",
-        (member("string_upper_ascii", (STRING,), STRING, lambda s: s.translate(_UPPER), cost=_READING),),
+        (member("string_upper_ascii", (STRING,), STRING, _upper_ascii, cost=_READING),),
     ),
 )
 _JOIN = Function(

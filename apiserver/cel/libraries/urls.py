@@ -27,15 +27,16 @@ _PARAMETERS = 10_000
 class _Mode:
     """A part of a URL: which bytes need no escape in it, and which may not stand in it."""
 
-    __slots__ = ("query", "special", "to_escape", "zone")
+    __slots__ = ("escapes", "plain", "query", "special", "zone")
 
     def __init__(self, plain: bytes, *, host: bool = False, zone: bool = False, query: bool = False) -> None:
-        allowed = re.escape(_ALPHANUMERIC + plain)
-        self.to_escape = re.compile(b"[^" + allowed + b"]")
-        # Escapes, broken ones too, and of hosts the ASCII characters that no host has.
-        barred = b"|[^%\\x80-\\xff" + allowed + b"]" if host else b""
-        self.special = re.compile(b"%([0-9A-Fa-f]{2})?" + barred)
-        self.zone = zone if host else None
+        self.plain = frozenset(_ALPHANUMERIC + plain)
+        # What each byte is written as.
+        self.escapes = [bytes((byte,)) if byte in self.plain else b"%%%02X" % byte for byte in range(256)]
+        # Of hosts all escapes and the ASCII characters that no host has, of others the escapes that are none.
+        barred = b"%([0-9A-Fa-f]{2})?|[^%\\x80-\\xff" + re.escape(_ALPHANUMERIC + plain) + b"]"
+        self.special = re.compile(barred if host else b"%(?![0-9A-Fa-f]{2})")
+        self.zone = zone
         self.query = query
 
 
@@ -179,7 +180,7 @@ def _shown(of: bytes) -> str:
 
 
 def _escaped(part: bytes, mode: _Mode) -> bytes:
-    return mode.to_escape.sub(lambda match: b"%%%02X" % match.group()[0], part)
+    return b"".join(map(mode.escapes.__getitem__, part))
 
 
 def _escaped_as_written(part: bytes, written: bytes, mode: _Mode) -> bytes:
@@ -194,19 +195,20 @@ def _unescaped(part: bytes, mode: _Mode) -> bytes:
         escape = match.group()
         if not escape.startswith(b"%"):
             raise _Wrong(f"invalid character {_shown(escape)} in host name")
-        if match[1] is None or (mode.zone is not None and not _in_host(match[1], zone=mode.zone)):
+        if len(escape) == 1 or not _in_host(escape[1:], zone=mode.zone):
             raise _Wrong(f"invalid URL escape {_shown(part[match.start() : match.start() + 3])}")
     if mode.query:
         part = part.replace(b"+", b" ")
-    return mode.special.sub(lambda match: bytes.fromhex(match[1].decode()), part)
+    first, *rest = part.split(b"%")
+    return first + b"".join([bytes.fromhex(piece[:2].decode()) + piece[2:] for piece in rest])
 
 
 def _in_host(digits: bytes, *, zone: bool) -> bool:
     """Whether a host, or the zone of one, may have an escape: a host of bytes outside ASCII, a zone of what a host may have."""
     if digits == b"25":
         return True
-    byte = bytes.fromhex(digits.decode())
-    return byte == b" " or _HOST.to_escape.match(byte) is None if zone else byte[0] >= 0x80
+    byte = int(digits, 16)
+    return byte == ord(" ") or byte in _HOST.plain if zone else byte >= 0x80
 
 
 # Parsing.
