@@ -242,8 +242,8 @@ class Planner:
         cost = self._cost(function, chosen)
         if function in _PATTERNS and len(arguments) > 1 and type(arguments[1].constant) is str:
             pattern = _pattern(arguments[1].constant)
-            if function == "matches":
-                return calls.variadic(_matching(pattern), arguments, cost)
+            search = pattern.found if function == "matches" else self._implementation(function, chosen, len(arguments))
+            return calls.variadic(_searching(search, function), arguments, cost)
         call = self._implementation(function, chosen, len(arguments))
         if function in CONVERSIONS and arguments[0].is_constant:
             try:
@@ -514,15 +514,17 @@ def _pattern(pattern: str) -> Pattern:
         raise ProgramError(str(error)) from None
 
 
-def _matching(pattern: Pattern) -> Callable[[Value, Value], Value]:
-    def call(searched: Value, _: Value) -> Value:
+def _searching(search: Callable[..., Value], function: str) -> Callable[..., Value]:
+    """A search for a pattern that is compiled. It goes for the string inside an optional too, and for the name of a type."""
+
+    def call(searched: Value, *others: Value) -> Value:
         if type(searched) is Optional and searched.has_value:
             searched = searched.value
         if type(searched) is Type:
             searched = searched.name
         if type(searched) is not str:
             raise EvaluationError("no such overload")
-        return pattern.found(searched)
+        return search(searched) if function == "matches" else search(searched, *others)
 
     return call
 

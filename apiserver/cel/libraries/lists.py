@@ -21,7 +21,7 @@ from apiserver.cel.declarations import (
     Overload,
     Range,
 )
-from apiserver.cel.errors import CostExceeded, EvaluationError
+from apiserver.cel.errors import CostExceeded, EvaluationError, Panic
 from apiserver.cel.libraries.costs import LIST, SEARCHING, TRAVERSAL, Cost, function, member, to_uint64
 from apiserver.cel.macros import SORT_BY
 from apiserver.cel.operators import add
@@ -40,7 +40,7 @@ from apiserver.cel.types import (
     list_of,
     parameter,
 )
-from apiserver.cel.values import ABSENT, UInt, Value, compare, equal, is_list, require, size, type_name
+from apiserver.cel.values import ABSENT, UInt, Value, compare, equal, go_type, is_list, require, size, type_name
 
 _COMPARABLE = frozenset((bool, int, UInt, float, str, bytes, Timestamp, Duration))
 
@@ -328,8 +328,8 @@ def _compared_estimate(factor: float) -> Estimate:
 
 
 # What Go says when a cost is asked for and there is no value.
-_NO_LIST = "internal error: interface conversion: *types.Err is not traits.Lister: missing method Add"
-_NO_INT = "internal error: interface conversion: ref.Val is *types.Err, not types.Int"
+_NO_LIST = "interface conversion: {} is not traits.Lister: missing method Add"
+_NO_INT = "interface conversion: ref.Val is *types.Err, not types.Int"
 
 
 def _result_charge(_values: Sequence[Value], result: Value) -> int:
@@ -338,15 +338,15 @@ def _result_charge(_values: Sequence[Value], result: Value) -> int:
 
 def _flatten_charge(values: Sequence[Value], _result: Value) -> int:
     if len(values) > 1 and type(values[1]) is not int:
-        raise EvaluationError(_NO_INT)
+        raise Panic(_NO_INT)
     return _made_charge(float(values[1]) if len(values) > 1 else 1, size(values[0]))
 
 
 def _compared_charge(index: int) -> Charge:
     def charge(values: Sequence[Value], _result: Value) -> int:
         compared = values[index]
-        if compared is ABSENT:
-            raise EvaluationError(_NO_LIST)
+        if not is_list(compared):
+            raise Panic(_NO_LIST.format("*types.Err" if compared is ABSENT else go_type(compared)))
         length = size(compared)
         text = length > 0 and isinstance(compared[0], (str, bytes))
         return _made_charge(2.0 + TRAVERSAL if text else 2.0, length * length)
