@@ -15,7 +15,7 @@ from apiserver.cel import cost, environments
 from apiserver.cel.declarations import CallEstimate, Estimator, Function, Node, Overload, Range, Shape, Variable
 from apiserver.cel.environment import Environment
 from apiserver.cel.environments import Addition, Environments
-from apiserver.cel.errors import ProgramError
+from apiserver.cel.errors import Panic, ProgramError
 from apiserver.cel.libraries import bindings, quantity
 from apiserver.cel.program import Program
 from apiserver.cel.remembered import Remembered
@@ -73,7 +73,7 @@ class _Judge:
             return _Verdict("Invalid", f"must evaluate to bool or the unknown type, not {checked.output}")
         try:
             Program(checked, self._environment)
-        except ProgramError as e:
+        except (ProgramError, Panic) as e:
             return _Verdict("InternalError", f"program instantiation failed: {e}")
         if cost.estimate(checked, self._environment, self._shapes).most > MOST_COST:
             return _Verdict("Forbidden", "too complex, exceeds cost limit")

@@ -248,10 +248,9 @@ class Expressions:
 
     def _bind(self, rule: Rule, bound: dict[str, str]) -> None:
         """Chooses what the result leaves open. Keys have types of keys, and the first variable over a list is its index."""
-        for operand in rule.operands:
-            keys = operand.startswith("map(")
-            for at, parameter in enumerate(_PARAMETER.findall(operand)):
-                bound.setdefault(parameter, self._key() if keys and at == 0 else self._type(1))
+        keys = {parameter for parameter in "KX" if any(f"map({parameter}" in operand for operand in rule.operands)}
+        for parameter in _PARAMETER.findall(" ".join(rule.operands)):
+            bound.setdefault(parameter, self._key() if parameter in keys else self._type(1))
         if "{Y}" in rule.text:
             bound.setdefault("X", "int")
 

@@ -89,6 +89,13 @@ def test_a_program_that_cannot_be_made_is_an_internal_error() -> None:
     assert problem.body == "Internal error: program instantiation failed: reference to undefined type: x"
 
 
+def test_what_makes_kubernetes_panic_is_an_internal_error() -> None:
+    (problem,) = problems("{b'a': 1}.size() == 1")
+
+    assert problem.reason == "InternalError"
+    assert "runtime error: hash of unhashable type types.Bytes" in problem.body
+
+
 def test_lists_and_includes_are_there_with_their_gate() -> None:
     lists = selectors(DRAListTypeAttributes=True)
     expressions = [f'{MODEL}.includes("x")', f'{MODEL}.exists(x, x == "y")', f"dyn({MODEL})"]
