@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from apiserver.cel import pdqsort
 from apiserver.cel.ast import Expr, Literal
 from apiserver.cel.declarations import (
     UNLIMITED,
@@ -230,22 +231,13 @@ def _sorted(values: Sequence[Value], keys: Sequence[Value]) -> Sequence[Value]:
         raise EvaluationError("list elements must be comparable")
     if any(type(key) is not kind for key in keys):
         raise EvaluationError("list elements must have the same type")
-    if kind is float and any(map(math.isnan, keys)):
-        ordered = _insertion_sorted(keys)
-    else:
+    if len(keys) > _SORTED_AS_IN_GO or (
+        len(set(keys)) == len(keys) and not (kind is float and any(map(math.isnan, keys)))
+    ):
         ordered = [index for _, index in sorted((key, index) for index, key in enumerate(keys))]
+    else:
+        ordered = pdqsort.order(keys)
     return [values[index] for index in ordered]
-
-
-def _insertion_sorted(keys: Sequence[float]) -> list[int]:
-    """The indices of keys of which some have no order: where these end up depends on the way to sort, which is Go's for a few."""
-    ordered = list(range(len(keys)))
-    for end in range(1, len(ordered)):
-        at = end
-        while at > 0 and keys[ordered[at]] < keys[ordered[at - 1]]:
-            ordered[at - 1], ordered[at] = ordered[at], ordered[at - 1]
-            at -= 1
-    return ordered
 
 
 def _range(count: int) -> list[int]:
@@ -268,6 +260,8 @@ def _distinct(values: Sequence[Value]) -> Sequence[Value]:
     return unique
 
 
+# Where elements with equal keys end up is Go's matter in lists up to this size; in larger ones they stay in their order.
+_SORTED_AS_IN_GO = 1024
 # More elements than this no list is flattened to: lists may hold one list many times.
 _FLATTENED = 1 << 20
 # Types whose values are equal when Python says so.

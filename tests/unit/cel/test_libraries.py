@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from apiserver.cel.declarations import Library
-from apiserver.cel.errors import EvaluationError
-from apiserver.cel.libraries import quantity, semver
+from apiserver.cel.errors import CostExceeded, EvaluationError
+from apiserver.cel.libraries import lists, quantity, regex, semver, strings
 
 
 def call(library: Library, overload: str, *arguments: Any) -> Any:
@@ -71,3 +71,36 @@ def test_prereleases_come_before_the_version(text: str) -> None:
 
 def test_a_version_number_is_an_int64_in_an_expression() -> None:
     assert call(semver.LIBRARY, "semver_major", make_semver("18446744073709551615.0.0")) == -1
+
+
+def test_no_more_matches_are_listed_than_fit_into_a_second() -> None:
+    with pytest.raises(CostExceeded):
+        call(regex.LIBRARY, "string_find_all_string", "a" * 300_000, "a")
+
+
+def nested(levels: int) -> list[Any]:
+    """A list of lists that hold the same list twice, and so on: small in memory, endless when it is written out."""
+    value: list[Any] = [1]
+    for _ in range(levels):
+        value = [value, value]
+    return value
+
+
+def test_a_list_that_holds_itself_many_times_is_not_written_out() -> None:
+    with pytest.raises(CostExceeded):
+        call(lists.EXTENSION_V3, "list_flatten_int", nested(60), 100)
+    with pytest.raises(CostExceeded):
+        call(strings.LIBRARY_V2, "string_format", "%s", [nested(60)])
+
+
+def test_a_list_that_is_nested_deeply_is_flattened_and_written_without_recursion() -> None:
+    value: list[Any] = [1]
+    for _ in range(50_000):
+        value = [value]
+    assert call(lists.EXTENSION_V3, "list_flatten_int", value, 100_000) == [1]
+    assert len(call(strings.LIBRARY_V2, "string_format", "%s", [value])) == 100_003
+
+
+def test_a_string_is_not_replaced_into_one_that_no_evaluation_may_make() -> None:
+    with pytest.raises(CostExceeded):
+        call(strings.LIBRARY_V2, "string_replace_string_string", "a" * 100_000, "a", "b" * 100_000)
