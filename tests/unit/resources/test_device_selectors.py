@@ -122,6 +122,7 @@ def test_only_what_is_unknown_takes_time() -> None:
 
     assert judge.is_quick(["device.driver == 'x'"])
     assert not judge.is_quick([long])
+    assert not judge.is_quick(["optional.of(1)" + ".optMap(x, x)" * 5 + ".hasValue()"])
     assert not judge.is_quick([f"device.driver == '{i}'" for i in range(100)])
     assert problems(long, judge=judge) == []
     assert judge.is_quick([long] * 100)
