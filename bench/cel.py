@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 from apiserver.cel import environments
 from apiserver.cel.checker import Checked
-from apiserver.cel.declarations import Variable
+from apiserver.cel.declarations import Shape, Variable
 from apiserver.cel.program import Program
 from apiserver.cel.remembered import Remembered
-from apiserver.cel.types import DYN
+from apiserver.cel.types import ANY, DYN, STRING, map_of, struct
 
 SELECTOR = 'device.driver == "dra.example.com" && device.attributes["dra.example.com"].model == "x"'
 RULE = "object.spec.replicas <= 5 && object.metadata.labels.all(k, k.size() < 20)"
@@ -46,7 +46,12 @@ def deployment() -> dict[str, object]:
 
 def lines() -> Iterator[str]:
     """What is measured, a line for each."""
-    environment = environments.base().new.extend(variables=[Variable("device", DYN), Variable("object", DYN)])
+    attributes = map_of(STRING, map_of(STRING, ANY))
+    fields = {"driver": Shape(type=STRING), "attributes": Shape(type=attributes)}
+    device = Shape(type=struct("kubernetes.DRADevice"), fields=fields)
+    environment = environments.base().new.extend(
+        variables=[Variable("device", device.type, shape=device), Variable("object", DYN)], shapes=[device]
+    )
     remembered = Remembered[Checked](1 << 20)
     checked = environment.compile(SELECTOR)
     remembered.add(SELECTOR, checked, size=1000)

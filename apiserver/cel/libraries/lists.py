@@ -43,6 +43,7 @@ from apiserver.cel.types import (
 )
 from apiserver.cel.values import ABSENT, UInt, Value, compare, equal, go_type, is_list, require, size, type_name
 
+_ADDABLE = frozenset((int, UInt, float, str, bytes, Timestamp, Duration))
 _COMPARABLE = frozenset((bool, int, UInt, float, str, bytes, Timestamp, Duration))
 
 # Kubernetes' functions.
@@ -322,7 +323,7 @@ def _compared_estimate(factor: float) -> Estimate:
 
 
 # What Go says when a cost is asked for and there is no value.
-_NO_LIST = "interface conversion: {} is not traits.Lister: missing method Add"
+_NO_LIST = "interface conversion: {} is not traits.Lister: missing method {}"
 _NO_INT = "interface conversion: ref.Val is *types.Err, not types.Int"
 
 
@@ -340,7 +341,9 @@ def _compared_charge(index: int) -> Charge:
     def charge(values: Sequence[Value], _result: Value) -> int:
         compared = values[index]
         if not is_list(compared):
-            raise Panic(_NO_LIST.format("*types.Err" if compared is ABSENT else go_type(compared)))
+            # Go names the first method that the value does not have: what can be added lacks another.
+            missing = "Contains" if type(compared) in _ADDABLE else "Add"
+            raise Panic(_NO_LIST.format("*types.Err" if compared is ABSENT else go_type(compared), missing))
         length = size(compared)
         text = length > 0 and isinstance(compared[0], (str, bytes))
         return _made_charge(2.0 + TRAVERSAL if text else 2.0, length * length)

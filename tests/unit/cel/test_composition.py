@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from apiserver.cel import types
+from apiserver.cel.composition import Composed
+from apiserver.cel.declarations import Variable
+from apiserver.cel.environment import Environment
+from apiserver.cel.errors import EvaluationError
+from apiserver.cel.libraries import standard
+from apiserver.cel.program import Program
+
+ENVIRONMENT = Environment().extend(
+    libraries=(standard.LIBRARY,), variables=(Variable("object", types.DYN), Variable("variables", types.DYN))
+)
+
+
+def program(text: str) -> Program:
+    return Program(ENVIRONMENT.compile(text), ENVIRONMENT)
+
+
+def composed(**texts: str) -> Composed:
+    return Composed({name: program(text) for name, text in texts.items()}, {"object": {"a": 2}})
+
+
+def test_variables_are_evaluated_when_they_are_asked_for_and_once() -> None:
+    variables = composed(
+        double="object.a * 2", square="variables.double * variables.double", wrong="1 / (object.a - 2)"
+    )
+    outcome = program("variables.square + variables.square").evaluate(variables.bindings)
+    # Two selections and a sum are the expression's own; `square` cost 5, `double` 3.
+    assert (outcome.value, outcome.cost, variables.cost) == (32, 5, 8)
+
+
+def test_a_variable_that_fails_fails_whoever_asks() -> None:
+    variables = composed(wrong="1 / (object.a - 2)", uses="variables.wrong == 1 || true")
+    assert program("variables.uses").evaluate(variables.bindings).value is True
+    with pytest.raises(EvaluationError, match=r'^composited variable "wrong" fails to evaluate: division by zero$'):
+        program("variables.wrong").evaluate(variables.bindings)
+
+
+def test_a_variable_that_there_is_not_is_missing() -> None:
+    with pytest.raises(EvaluationError, match=r"^no such key: other$"):
+        program("variables.other").evaluate(composed(a="1").bindings)
