@@ -248,7 +248,7 @@ def equals(one: Node, other: Node, *, same: bool) -> Node:
         try:
             against = right(f)
         except EvaluationError:
-            f[COST] += _equality_cost(value, ABSENT)
+            f[COST] += 1 if same and _of_library(value) else _equality_cost(value, ABSENT)
             raise
         f[COST] += 1 if same and _of_library(value) else _equality_cost(value, against)
         return equal(value, against) is same if same else not _known_equal(value, against)
