@@ -135,28 +135,33 @@ class _Lookahead:
             if config in seen:
                 continue
             seen.add(config)
-            state = config.state
+            state, alternative, callers, loosely, outside, here = config
             if state.token:
                 self._add(found, config, known=known)
             elif state.call:
-                called = self.called(_then(state), config.callers)
-                pending.append(config._replace(state=NETWORK.starts[state.call.name], callers=called, here=False))
+                start, called = NETWORK.starts[state.call.name], self.called(_then(state), callers)
+                pending.append(_Config(start, alternative, called, loosely, outside))
             elif state.role is not Role.STOP:
-                least = precedence if precedence and config.here else 0
+                least = precedence if precedence and here else 0
                 ways = state.ways[_loop_is_entered_below(config) :]
-                pending.extend(config._replace(state=way) for way in ways if (way.precedence or least) >= least)
-            elif not config.callers.none:
                 pending.extend(
-                    config._replace(state=back, callers=below, loosely=False)
-                    for back, below in config.callers.ways
+                    _Config(way, alternative, callers, loosely, outside, here)
+                    for way in ways
+                    if (way.precedence or least) >= least
+                )
+            elif not callers.none:
+                pending.extend(
+                    _Config(back, alternative, below, loosely=False, outside=outside, here=here)
+                    for back, below in callers.ways
                     if back and below
                 )
             elif known or not NETWORK.follows[state.rule]:
                 self._add(found, config, known=known)
             else:
-                for follow, loosest in NETWORK.follows[state.rule]:
-                    loosely = config.loosely or (loosest and state.rule == rule)
-                    pending.append(config._replace(state=follow, loosely=loosely, outside=True, here=False))
+                pending.extend(
+                    _Config(follow, alternative, callers, loosely or (loosest and state.rule == rule), outside=True)
+                    for follow, loosest in NETWORK.follows[state.rule]
+                )
         return tuple(found.values())
 
     def _add(self, found: dict[tuple[State, int], _Config], config: _Config, *, known: bool) -> None:

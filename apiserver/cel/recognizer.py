@@ -89,7 +89,6 @@ class Recognizer:
 
     def __init__(self, source: Source) -> None:
         self.issues: list[Issue] = []
-        self._source = source
         self._scan: Iterator[Word | Unrecognized] = scan(source.text)
         self._words: list[Word] = []
         self._at = 0
