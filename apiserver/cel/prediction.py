@@ -1,8 +1,10 @@
 """Which alternative of a decision the next tokens mean: ANTLR's adaptive prediction, as its runtime for Go does it.
 
-All alternatives are followed at once, token by token, until one is left, or until they cannot be told apart any more. It is done
-without regard to who called the rule of the decision; only when that leaves several, it is done again from the actual callers.
-Upstream: antlr4-go/antlr `parser_atn_simulator.go`, `prediction_mode.go`, `prediction_context.go`, `atn_config_set.go`.
+All alternatives are followed at once, token by token, until one is left, or until they cannot be told apart any more: then the first
+counts. It is done without regard to who called the rule of the decision. Upstream does it again from the actual callers when several
+are left, which never tells more with this grammar: all that it leaves open is whether `-1` is a number or the negation of one, and
+both are the same to whoever called. Upstream: antlr4-go/antlr `parser_atn_simulator.go`, `prediction_mode.go`,
+`prediction_context.go`, `atn_config_set.go`.
 """
 
 from __future__ import annotations
@@ -14,10 +16,6 @@ from typing import NamedTuple
 from apiserver.cel.grammar import NETWORK, Role, State
 from apiserver.cel.lexer import END
 from apiserver.cel.stackless import Task, run
-
-# So many steps may be worked out from the actual callers for one text. Only a text that nobody writes needs more: it goes on and on
-# behind a minus and a number. The first alternative is taken then, which is what it comes to unless the text ends in an error.
-_FROM_CALLERS = 2000
 
 
 class NoWay(Exception):
@@ -63,10 +61,8 @@ class _Step:
 
     configs: tuple[_Config, ...]
     onward: dict[str, _Step | None] = field(default_factory=dict)
-    # The one alternative that is left, 0 while there are several.
+    # The alternative that is left, or the first of several that cannot be told apart; 0 while more tokens may tell.
     decided: int = 0
-    # Several are left that cannot be told apart.
-    conflict: bool = False
 
     def finished(self) -> int:
         """The first alternative that ended the rule of the decision, 0 for none."""
@@ -77,134 +73,23 @@ def _at_end(config: _Config) -> bool:
     return config.state.role is Role.STOP and config.callers.ways[-1][0] is None
 
 
-class _Lookahead:
-    """Follows alternatives."""
+class Prediction:
+    """What was learnt of looking ahead in one text serves the others; the grammar bounds it to some hundred steps."""
 
     def __init__(self) -> None:
         self._stacks: dict[tuple[tuple[State | None, Callers | None], ...], Callers] = {NOBODY.ways: NOBODY}
-
-    def called(self, state: State, callers: Callers) -> Callers:
-        """The stack of a rule that returns to a state."""
-        return self._stack(((state, callers),))
-
-    def _stack(self, ways: tuple[tuple[State | None, Callers | None], ...]) -> Callers:
-        return self._stacks.get(ways) or self._stacks.setdefault(ways, Callers(ways))
-
-    def _start(self, decision: State, callers: Callers, precedence: int | None) -> tuple[_Config, ...]:
-        known = callers is not NOBODY
-        rule = decision.rule if decision.operators else ""
-        configs = tuple(
-            config
-            for alternative, way in enumerate(decision.ways, 1)
-            for config in self._closure(
-                [_Config(way, alternative, callers, here=True)], known=known, rule=rule, precedence=precedence
-            )
-        )
-        return configs if known or not rule else _without_repeated(configs)
-
-    def _reached(self, configs: Sequence[_Config], kind: str, *, known: bool) -> tuple[_Config, ...]:
-        """What a token leads to from somewhere."""
-        matched: list[_Config] = []
-        ended: list[_Config] = []
-        for config in configs:
-            token = config.state.token
-            if token is None:
-                ended.append(config)
-            elif kind in token.kinds and config.state.then:
-                matched.append(config._replace(state=config.state.then, here=False))
-        if not known and kind != END:
-            ended = []
-        if not ended and kind != END and len({config.alternative for config in matched}) == 1:
-            return tuple(matched)
-        reached = self._closure(matched, known=known)
-        if kind == END:
-            reached = tuple(config for config in reached if config.state.role is Role.STOP)
-        if not known or not any(config.state.role is Role.STOP for config in reached):
-            reached += tuple(ended)
-        return reached
-
-    def _closure(
-        self, seeds: Iterable[_Config], *, known: bool, rule: str = "", precedence: int | None = None
-    ) -> tuple[_Config, ...]:
-        """All states at tokens, and all ends, that are reached without a token."""
-        found: dict[tuple[State, int], _Config] = {}
-        seen: set[_Config] = set()
-        pending = [*seeds]
-        while pending:
-            config = pending.pop()
-            if config in seen:
-                continue
-            seen.add(config)
-            state, alternative, callers, loosely, outside, here = config
-            if state.token:
-                self._add(found, config, known=known)
-            elif state.call:
-                start, called = NETWORK.starts[state.call.name], self.called(_then(state), callers)
-                pending.append(_Config(start, alternative, called, loosely, outside))
-            elif state.role is not Role.STOP:
-                least = precedence if precedence and here else 0
-                ways = state.ways[_loop_is_entered_below(config) :]
-                pending.extend(
-                    _Config(way, alternative, callers, loosely, outside, here)
-                    for way in ways
-                    if (way.precedence or least) >= least
-                )
-            elif not callers.none:
-                pending.extend(
-                    _Config(back, alternative, below, loosely=False, outside=outside, here=here)
-                    for back, below in callers.ways
-                    if back and below
-                )
-            elif known or not NETWORK.follows[state.rule]:
-                self._add(found, config, known=known)
-            else:
-                pending.extend(
-                    _Config(follow, alternative, callers, loosely or (loosest and state.rule == rule), outside=True)
-                    for follow, loosest in NETWORK.follows[state.rule]
-                )
-        return tuple(found.values())
-
-    def _add(self, found: dict[tuple[State, int], _Config], config: _Config, *, known: bool) -> None:
-        key = config.state, config.alternative
-        other = found.get(key)
-        if other is None:
-            found[key] = config._replace(here=False)
-            return
-        callers: Callers = run(self._merged(other.callers, config.callers, known))
-        found[key] = other._replace(
-            callers=callers, loosely=other.loosely or config.loosely, outside=other.outside or config.outside
-        )
-
-    def _merged(self, one: Callers, other: Callers, known: bool) -> Task:  # noqa: FBT001 - called by itself only
-        """Two stacks as one."""
-        if one is other:
-            return one
-        if not known and (one.none or other.none):
-            return NOBODY
-        ways = dict(one.ways)
-        for back, below in other.ways:
-            mine = ways.get(back)
-            ways[back] = (yield self._merged(mine, below, known)) if mine and below else below
-        return self._stack(tuple(sorted(ways.items(), key=_number)))
-
-
-class Prediction(_Lookahead):
-    """Predictions for whatever callers. What was learnt for one text serves the others; the grammar bounds it to some hundred steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
         self._starts: dict[tuple[State, int], _Step] = {}
         self._steps: dict[frozenset[_Config], _Step] = {}
 
     def predict(self, decision: State, ahead: Callable[[int], str], precedence: int) -> int:
-        """The alternative that the next tokens mean, 0 when only the callers can tell.
+        """The alternative that the next tokens mean.
 
         `ahead` gives the kind of a token, 1 for the next one; `precedence` is what operators must bind as tightly as. Raises NoWay.
         """
         key = decision, precedence if decision.operators else 0
         step = self._starts.get(key)
         if step is None:
-            step = self._starts[key] = _Step(self._start(decision, NOBODY, precedence))
+            step = self._starts[key] = _Step(self._start(decision, precedence))
         at = 1
         while True:
             kind = ahead(at)
@@ -217,66 +102,122 @@ class Prediction(_Lookahead):
                 if finished:
                     return finished
                 raise NoWay(at)
-            if onward.decided or onward.conflict:
+            if onward.decided:
                 return onward.decided
             step = onward
             if kind != END:
                 at += 1
 
     def _onward(self, step: _Step, kind: str) -> _Step | None:
-        configs = self._reached(step.configs, kind, known=False)
+        configs = self._reached(step.configs, kind)
         if not configs:
             return None
         key = frozenset(configs)
         if key in self._steps:
             return self._steps[key]
         alternatives = {config.alternative for config in configs}
-        decided = alternatives.pop() if len(alternatives) == 1 else 0
-        onward = _Step(configs, decided=decided, conflict=not decided and _conflicting(configs))
-        return self._steps.setdefault(key, onward)
+        decided = min(alternatives) if len(alternatives) == 1 or _conflicting(configs) else 0
+        return self._steps.setdefault(key, _Step(configs, decided=decided))
+
+    def _called(self, state: State, callers: Callers) -> Callers:
+        """The stack of a rule that returns to a state."""
+        return self._stack(((state, callers),))
+
+    def _stack(self, ways: tuple[tuple[State | None, Callers | None], ...]) -> Callers:
+        return self._stacks.get(ways) or self._stacks.setdefault(ways, Callers(ways))
+
+    def _start(self, decision: State, precedence: int) -> tuple[_Config, ...]:
+        if not decision.operators:
+            precedence = 0
+        configs = tuple(
+            config
+            for alternative, way in enumerate(decision.ways, 1)
+            for config in self._closure(
+                [_Config(way, alternative, NOBODY, here=True)], rule=decision.rule, precedence=precedence
+            )
+        )
+        return _without_repeated(configs) if decision.operators else configs
+
+    def _reached(self, configs: Sequence[_Config], kind: str) -> tuple[_Config, ...]:
+        """What a token leads to from somewhere."""
+        matched: list[_Config] = []
+        ended: list[_Config] = []
+        for config in configs:
+            token = config.state.token
+            if token is None:
+                ended.append(config)
+            elif kind in token.kinds and config.state.then:
+                matched.append(config._replace(state=config.state.then, here=False))
+        if kind != END:
+            one = len({config.alternative for config in matched}) == 1
+            return tuple(matched) if one else self._closure(matched)
+        stopped = (config for config in self._closure(matched) if config.state.role is Role.STOP)
+        return (*stopped, *ended)
+
+    def _closure(self, seeds: Iterable[_Config], *, rule: str = "", precedence: int = 0) -> tuple[_Config, ...]:
+        """All states at tokens, and all ends, that are reached without a token."""
+        found: dict[tuple[State, int], _Config] = {}
+        seen: set[_Config] = set()
+        pending = [*seeds]
+        while pending:
+            config = pending.pop()
+            if config in seen:
+                continue
+            seen.add(config)
+            state, alternative, callers, loosely, outside, here = config
+            if state.token:
+                self._add(found, config)
+            elif state.call:
+                start, called = NETWORK.starts[state.call.name], self._called(_then(state), callers)
+                pending.append(_Config(start, alternative, called, loosely, outside))
+            elif state.role is not Role.STOP:
+                least = precedence if here else 0
+                ways = state.ways[_loop_is_entered_below(config) :]
+                pending.extend(
+                    _Config(way, alternative, callers, loosely, outside, here)
+                    for way in ways
+                    if (way.precedence or least) >= least
+                )
+            elif not callers.none:
+                pending.extend(
+                    _Config(back, alternative, below, loosely=False, outside=outside, here=here)
+                    for back, below in callers.ways
+                    if back and below
+                )
+            elif not NETWORK.follows[state.rule]:
+                self._add(found, config)
+            else:
+                pending.extend(
+                    _Config(follow, alternative, callers, loosely or (loosest and state.rule == rule), outside=True)
+                    for follow, loosest in NETWORK.follows[state.rule]
+                )
+        return tuple(found.values())
+
+    def _add(self, found: dict[tuple[State, int], _Config], config: _Config) -> None:
+        key = config.state, config.alternative
+        other = found.get(key)
+        if other is None:
+            found[key] = config._replace(here=False)
+            return
+        callers: Callers = run(self._merged(other.callers, config.callers))
+        found[key] = other._replace(
+            callers=callers, loosely=other.loosely or config.loosely, outside=other.outside or config.outside
+        )
+
+    def _merged(self, one: Callers, other: Callers) -> Task:
+        """Two stacks as one."""
+        if one is other:
+            return one
+        if one.none or other.none:
+            return NOBODY
+        ways = dict(one.ways)
+        for back, below in other.ways:
+            mine = ways.get(back)
+            ways[back] = (yield self._merged(mine, below)) if mine and below else below
+        return self._stack(tuple(sorted(ways.items(), key=_number)))
 
 
 PREDICTION = Prediction()
-
-
-class CallerPrediction(_Lookahead):
-    """Predictions for the actual callers, in one text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._left = _FROM_CALLERS
-        self._starts: dict[tuple[State, Callers], tuple[_Config, ...]] = {}
-        self._done: dict[tuple[frozenset[_Config], str], tuple[_Config, ...]] = {}
-
-    def predict(self, decision: State, ahead: Callable[[int], str], callers: Callers) -> int:
-        """The alternative that the next tokens mean; of several that cannot be told apart the first. Raises NoWay."""
-        configs = self._starts.get((decision, callers))
-        if configs is None:
-            configs = self._starts[decision, callers] = self._start(decision, callers, None)
-        at = 1
-        while self._left:
-            kind = ahead(at)
-            reached = self._onward(configs, kind)
-            if not reached:
-                finished = _Step(configs).finished()
-                if finished:
-                    return finished
-                # The runtime for Go has gone back to the first token before it says so.
-                raise NoWay(1)
-            least = {min(alternatives) for alternatives in _subsets(reached)}
-            if len(least) == 1:
-                return least.pop()
-            configs = reached
-            if kind != END:
-                at += 1
-        return 1
-
-    def _onward(self, configs: tuple[_Config, ...], kind: str) -> tuple[_Config, ...]:
-        key = frozenset(configs), kind
-        if key not in self._done:
-            self._left -= 1
-            self._done[key] = self._reached(configs, kind, known=True)
-        return self._done[key]
 
 
 def _number(way: tuple[State | None, Callers | None]) -> float:

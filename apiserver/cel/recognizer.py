@@ -14,7 +14,7 @@ from typing import Any
 
 from apiserver.cel.grammar import EPSILON, NETWORK, Role, State, following, one_token_decides
 from apiserver.cel.lexer import END, KINDS, Unrecognized, Word, scan
-from apiserver.cel.prediction import NOBODY, PREDICTION, CallerPrediction, Callers, NoWay
+from apiserver.cel.prediction import PREDICTION, NoWay
 from apiserver.cel.source import PRINTED, Issue, Source
 
 # No rule is entered more often than this without being left.
@@ -80,8 +80,6 @@ class _Frame:
     caller: State | None
     parent: _Frame | None
     precedence: int
-    # Its callers, once they are asked for.
-    callers: Callers | None = None
 
 
 class Recognizer:
@@ -92,7 +90,6 @@ class Recognizer:
         self._scan: Iterator[Word | Unrecognized] = scan(source.text)
         self._words: list[Word] = []
         self._at = 0
-        self._callers = CallerPrediction()
         self._depths = dict.fromkeys(NETWORK.starts, 0)
         # The state that the recognizer is in, for what is expected in it.
         self._state = NETWORK.starts["start"]
@@ -228,24 +225,9 @@ class Recognizer:
 
     def _predicted(self, state: State) -> int:
         try:
-            found = PREDICTION.predict(state, self._kind, self._frame.precedence)
-            return found or self._callers.predict(state, self._kind, self._called())
+            return PREDICTION.predict(state, self._kind, self._frame.precedence)
         except NoWay as end:
             raise self._no_way(end.ahead) from None
-
-    def _called(self) -> Callers:
-        """Who called the rule that was entered last."""
-        frame: _Frame | None = self._frame
-        entered: list[_Frame] = []
-        while frame and frame.callers is None:
-            entered.append(frame)
-            frame = frame.parent
-        callers = frame.callers if frame and frame.callers else NOBODY
-        for frame in reversed(entered):
-            if frame.caller and frame.caller.then:
-                callers = self._callers.called(frame.caller.then, callers)
-            frame.callers = callers
-        return callers
 
     # Errors
 
