@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from apiserver.cel.errors import EvaluationError, Panic
-from apiserver.cel.frames import COST, Frame, Node, Run, charged, counted
+from apiserver.cel.frames import COST, Frame, Node, Run, charged, counted, in_turn
 from apiserver.cel.values import ABSENT, Optional, UInt, Value, equal, size
 
 # The values of a call and its result → its cost. ABSENT stands for what could not be computed, which has size 1.
@@ -166,8 +166,7 @@ def costing(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost) -
 
 def variadic(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost | None) -> Node:
     """A call of any number of arguments. It ends with the first that fails, and then costs nothing unless that is the last."""
-    runs = [argument.run for argument in arguments]
-    unreached = _unreached(arguments)
+    runs, least = in_turn(arguments)
     last = len(runs) - 1
 
     def apply(f: Frame) -> Value:
@@ -176,13 +175,12 @@ def variadic(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost |
             for run in runs:
                 values.append(run(f))  # noqa: PERF401
         except EvaluationError:
-            f[COST] -= unreached[len(values)]
             if len(values) == last:
                 f[COST] += cost([*values, ABSENT], ABSENT) if cost is not None else 1
             raise
         return _called(f, call, values, cost)
 
-    return Node(apply, unreached[0] + (arguments[0].cost if arguments else 0))
+    return Node(apply, least)
 
 
 def _called(f: Frame, call: Callable[..., Value], values: list[Value], cost: Cost | None) -> Value:
@@ -193,15 +191,6 @@ def _called(f: Frame, call: Callable[..., Value], values: list[Value], cost: Cos
         raise
     f[COST] += cost(values, result) if cost is not None else 1
     return counted(f, result)
-
-
-def _unreached(nodes: Sequence[Node]) -> list[int]:
-    """For each node what those after it cost."""
-    costs = [0]
-    for node in reversed(nodes[1:]):
-        costs.append(costs[-1] + node.cost)
-    costs.reverse()
-    return costs
 
 
 def lenient(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost | None) -> Node:

@@ -2,14 +2,14 @@
 
 A planned node is a closure over a frame. Cost that a node causes whatever becomes of it is not counted by its closure: it is the `cost` of
 the node, which the node around it takes into its own, so that the whole of it is added in few places, mostly once. What is known to cost
-only while evaluating is added there. As no cost is ever taken back, it does not matter when a limit is looked at, so long as it is while
-loops run and at the end.
+only while evaluating is added there. So it does not matter when a limit is looked at, so long as it is while loops run and at the end. (A
+chain of selections takes back what it did not come to, some units at most.)
 Upstream: google/cel-go `interpreter/{interpreter,runtimecost}.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from apiserver.cel.errors import Cancelled, CostExceeded, EvaluationError
@@ -67,6 +67,13 @@ def charged(node: Node) -> Run:
         return run(f)
 
     return charging
+
+
+def in_turn(nodes: Sequence[Node]) -> tuple[list[Run], int]:
+    """Closures of nodes that are evaluated until one fails: the first counts what it costs as part of the cost given, each other itself."""
+    return [node.run if index == 0 else charged(node) for index, node in enumerate(nodes)], nodes[
+        0
+    ].cost if nodes else 0
 
 
 def pause(f: Frame) -> None:

@@ -19,7 +19,7 @@ from apiserver.cel.conversions import CONVERSIONS
 from apiserver.cel.declarations import Charge, Overload
 from apiserver.cel.environment import Environment
 from apiserver.cel.errors import EvaluationError, ProgramError
-from apiserver.cel.frames import COST, FIRST, Frame, Node, Run, charged, constant
+from apiserver.cel.frames import FIRST, Frame, Node, Run, charged, constant, in_turn
 from apiserver.cel.messages import message
 from apiserver.cel.operators import BINARY, GUARDED, UNARY, no_such_overload
 from apiserver.cel.regexes import InvalidPattern, Pattern, compiled
@@ -311,89 +311,67 @@ class Planner:
         nodes = [self.plan(element) for element in expr.elements]
         if not expr.optional and all(node.is_constant for node in nodes):
             return constant([node.constant for node in nodes])
-        runs = [(node.run, index in expr.optional) for index, node in enumerate(nodes)]
-        unreached = _unreached([node.cost for node in nodes])
+        runs, least = in_turn(nodes)
+        elements = [(run, index in expr.optional) for index, run in enumerate(runs)]
 
         def run(f: Frame) -> Value:
             made: list[Value] = []
-            reached = 0
-            try:
-                for element, optional in runs:
-                    value = element(f)
-                    reached += 1
-                    if optional:
-                        if type(value) is not Optional:
-                            raise EvaluationError(
-                                f"cannot initialize optional list element from non-optional value {text(value)}"
-                            )
-                        if not value.has_value:
-                            continue
-                        value = value.value
-                    made.append(value)
-            except EvaluationError:
-                f[COST] -= unreached[reached]
-                raise
+            for element, optional in elements:
+                value = element(f)
+                if optional:
+                    if type(value) is not Optional:
+                        raise EvaluationError(
+                            f"cannot initialize optional list element from non-optional value {text(value)}"
+                        )
+                    if not value.has_value:
+                        continue
+                    value = value.value
+                made.append(value)
             return made
 
-        return Node(run, _LIST + sum(node.cost for node in nodes))
+        return Node(run, _LIST + least)
 
     def _map(self, expr: MapExpr) -> Node:
-        keys = [self.plan(entry.key) for entry in expr.entries]
-        nodes = [self.plan(entry.value) for entry in expr.entries]
-        if not any(entry.optional for entry in expr.entries) and all(node.is_constant for node in keys + nodes):
-            return constant(map_of(zip((key.constant for key in keys), (node.constant for node in nodes), strict=True)))
-        runs = [(key.run, node.run, entry.optional) for key, node, entry in zip(keys, nodes, expr.entries, strict=True)]
-        costs = [node.cost for pair in zip(keys, nodes, strict=True) for node in pair]
-        unreached = _unreached(costs)
+        nodes = [self.plan(part) for entry in expr.entries for part in (entry.key, entry.value)]
+        if not any(entry.optional for entry in expr.entries) and all(node.is_constant for node in nodes):
+            constants = [node.constant for node in nodes]
+            return constant(map_of(zip(constants[::2], constants[1::2], strict=True)))
+        runs, least = in_turn(nodes)
+        entries = [
+            (key, value, entry.optional) for key, value, entry in zip(runs[::2], runs[1::2], expr.entries, strict=True)
+        ]
 
         def run(f: Frame) -> Value:
             made: list[tuple[Value, Value]] = []
-            reached = 0
-            try:
-                for key_run, value_run, optional in runs:
-                    key = key_run(f)
-                    reached += 1
-                    value = value_run(f)
-                    reached += 1
-                    if not optional:
-                        made.append((key, value))
-                    else:
-                        _enter_optional(made, key, value)
-            except EvaluationError:
-                f[COST] -= unreached[reached]
-                raise
+            for key_run, value_run, optional in entries:
+                key = key_run(f)
+                value = value_run(f)
+                if not optional:
+                    made.append((key, value))
+                else:
+                    _enter_optional(made, key, value)
             return _mapped(made)
 
-        return Node(run, _MAP + sum(costs))
+        return Node(run, _MAP + least)
 
     def _struct(self, expr: StructExpr) -> Node:
         name = expr.type_name
         if not self._environment.has_struct(name):
             raise ProgramError(f"unknown type: {name}")
-        nodes = [self.plan(field.value) for field in expr.fields]
-        runs = [(field.name, node.run, field.optional) for field, node in zip(expr.fields, nodes, strict=True)]
-        costs = [node.cost for node in nodes]
-        unreached = _unreached(costs)
+        runs, least = in_turn([self.plan(field.value) for field in expr.fields])
+        fields = [(field.name, run, field.optional) for field, run in zip(expr.fields, runs, strict=True)]
 
         def run(f: Frame) -> Value:
-            fields: dict[Value, Value] = {}
-            reached = 0
-            try:
-                for field, value_run, optional in runs:
-                    value = value_run(f)
-                    reached += 1
-                    if not optional:
-                        fields[field] = value
-                    else:
-                        entries = list(fields.items())
-                        _enter_optional(entries, field, value)
-                        fields = dict(entries)
-            except EvaluationError:
-                f[COST] -= unreached[reached]
-                raise
-            return message(name, fields)
+            made: list[tuple[Value, Value]] = []
+            for field, value_run, optional in fields:
+                value = value_run(f)
+                if not optional:
+                    made.append((field, value))
+                else:
+                    _enter_optional(made, field, value)
+            return message(name, dict(made))
 
-        return Node(run, _STRUCT + sum(costs))
+        return Node(run, _STRUCT + least)
 
     # Comprehensions.
 
@@ -457,15 +435,6 @@ class _Scope:
         for name in self._names:
             del self._scopes[name]
         self._scopes.update(self._hidden)
-
-
-def _unreached(costs: Sequence[int]) -> list[int]:
-    """For each node what those after it cost, and for the end nothing."""
-    sums = [0, 0]
-    for cost in reversed(costs[1:]):
-        sums.append(sums[-1] + cost)
-    sums.reverse()
-    return sums
 
 
 def _enter_optional(made: list[tuple[Value, Value]], key: Value, value: Value) -> None:
