@@ -15,10 +15,10 @@ from apiserver.schema.types import Struct
 Object = dict[str, Any]
 """A decoded API object. Handlers own the one they were given; a stored one is never changed in place."""
 
+Texts = Callable[[Object], Iterable[str]]
 Prepare = Callable[[Context, Object, Object | None], None]
 Validate = Callable[[Context, Object, Object | None], Iterable[FieldError]]
 Warn = Callable[[Context, Object, Object | None], Iterable[str]]
-Texts = Callable[[Object], Iterable[str]]
 """Hooks see the new object and the stored one, which is None on create. They are pure but for `new`, and run in threads too."""
 
 
