@@ -100,7 +100,14 @@ class DeviceSelectors:
 
     def is_quick(self, expressions: Iterable[str]) -> bool:
         """Whether judging them is nothing to keep off the event loop."""
-        return sum(_weight(text) for text in expressions if text not in self._new.remembered) <= QUICK_CHARACTERS
+        weight = 0
+        for text in expressions:
+            if text in self._new.remembered:
+                continue
+            weight += len(text) if len(text) > QUICK_CHARACTERS else _weight(text)
+            if weight > QUICK_CHARACTERS:
+                return False
+        return True
 
 
 def _weight(expression: str) -> int:
