@@ -95,7 +95,8 @@ async def test_a_log_that_does_not_answer_is_told_with_how_long_it_was_waited_fo
     await opening(proxy.url, resource, reply_seconds=2.0)
 
     async def swallow(passage: Passage, piece: bytes) -> bool:
-        return passage.name != "sluice-tail"
+        # A connection that is made anew, for another reason on a slow machine, is greeted: the log alone is silent.
+        return passage.name != "sluice-tail" or piece.startswith((b"+", b"%"))
 
     proxy.replies = swallow
     told = re.compile("the log's connection has not answered for [0-9.]+ s")
