@@ -15,7 +15,7 @@ from itertools import chain
 
 from aiohttp import HttpVersion11, web
 
-from apiserver import __version__, metrics
+from apiserver import __version__, features, metrics
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apimachinery.errors import TextError
@@ -111,7 +111,7 @@ def build(
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings = RENDERING, EncodingCache()
-    gates = Gates(gate for resource in served for gate in resource.gates)
+    gates = Gates((*features.GATES, *(gate for resource in served for gate in resource.gates)))
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,

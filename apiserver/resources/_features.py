@@ -11,18 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.schema.context import Context
-from apiserver.schema.featuregate import Gate, Gates
+from apiserver.schema.featuregate import Gate, Gates, Stage
 from apiserver.schema.resource import Object, Prepare
 
-PRIORITIZED_LIST = Gate("DRAPrioritizedList", default=True)
-DEVICE_STATUS = Gate("DRAResourceClaimDeviceStatus", default=True)
-DEVICE_TAINTS = Gate("DRADeviceTaints", default=True)
-PARTITIONABLE_DEVICES = Gate("DRAPartitionableDevices", default=True)
-BINDING_CONDITIONS = Gate("DRADeviceBindingConditions", default=True)
-CONSUMABLE_CAPACITY = Gate("DRAConsumableCapacity", default=True)
-EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True)
-LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False)
-NODE_ALLOCATABLE_RESOURCES = Gate("DRANodeAllocatableResources", default=False)
+DYNAMIC_RESOURCE_ALLOCATION = Gate("DynamicResourceAllocation", default=True, stage=Stage.GA, locked=True)
+_ALLOCATION = (DYNAMIC_RESOURCE_ALLOCATION,)
+ADMIN_ACCESS = Gate("DRAAdminAccess", default=True, stage=Stage.GA, locked=True, needs=_ALLOCATION)
+PRIORITIZED_LIST = Gate("DRAPrioritizedList", default=True, stage=Stage.GA, needs=_ALLOCATION)
+DEVICE_STATUS = Gate("DRAResourceClaimDeviceStatus", default=True, stage=Stage.BETA)
+DEVICE_TAINTS = Gate("DRADeviceTaints", default=True, stage=Stage.BETA, needs=_ALLOCATION)
+PARTITIONABLE_DEVICES = Gate("DRAPartitionableDevices", default=True, stage=Stage.BETA, needs=_ALLOCATION)
+BINDING_CONDITIONS = Gate(
+    "DRADeviceBindingConditions", default=True, stage=Stage.BETA, needs=(*_ALLOCATION, DEVICE_STATUS)
+)
+CONSUMABLE_CAPACITY = Gate("DRAConsumableCapacity", default=True, stage=Stage.BETA, needs=_ALLOCATION)
+EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True, stage=Stage.BETA, needs=_ALLOCATION)
+LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
+NODE_ALLOCATABLE_RESOURCES = Gate("DRANodeAllocatableResources", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
 
 SELECTOR_GATES = (CONSUMABLE_CAPACITY, LIST_TYPE_ATTRIBUTES)
 """Those that decide what an expression about devices may say."""

@@ -5,29 +5,112 @@ Upstream: kubernetes/component-base `featuregate/feature_gate.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """How mature a feature is, as upstream writes it (prerelease)."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = ""
+    DEPRECATED = "DEPRECATED"
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One switch and where it stands when nobody touches it."""
+    """One switch and where it stands when nobody touches it.
+
+    One that is `locked` cannot be switched, one that `needs` others cannot be on without them.
+    """
 
     name: str
     default: bool
+    stage: Stage
+    locked: bool = False
+    needs: tuple[Gate, ...] = ()
+
+
+ALL_ALPHA = Gate("AllAlpha", default=False, stage=Stage.ALPHA)
+ALL_BETA = Gate("AllBeta", default=False, stage=Stage.BETA)
+_TOGETHER = (ALL_ALPHA, ALL_BETA)
+"""They switch every gate of their stage that is not switched by its own name."""
+
+
+class InvalidGates(ValueError):
+    """The gates cannot stand like that; `mistakes` are all reasons, in upstream's words."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = mistakes
 
 
 class Gates:
     """Every gate that was declared, and which of them are on. One value for the life of a process."""
 
     def __init__(self, declared: Iterable[Gate] = (), switched: Mapping[str, bool] | None = None) -> None:
-        """`switched` are those that do not stand where they do by default. Raises ValueError for a name that nobody declared."""
-        self._on = {gate.name: gate.default for gate in declared}
-        for name, on in (switched or {}).items():
-            if name not in self._on:
-                raise ValueError(f"unrecognized feature gate: {name}")
-            self._on[name] = on
+        """`switched` are those that do not stand where they do by default, by name. What a declared gate needs is declared too.
+
+        Raises InvalidGates.
+        """
+        self._switched = dict(switched or {})
+        self._known = {gate.name: gate for gate in (*_TOGETHER, *_with_needs(declared))}
+        if mistakes := list(self._refusals()):
+            raise InvalidGates(mistakes)
+        self._on = {gate.name: self._stands(gate) for gate in self._known.values()}
+        if mistakes := list(self._unmet()):
+            raise InvalidGates(mistakes)
 
     def enabled(self, gate: Gate) -> bool:
-        """KeyError for a gate that its kind does not declare."""
+        """KeyError for a gate that nobody declares."""
         return self._on[gate.name]
+
+    def all(self) -> Iterator[tuple[Gate, bool]]:
+        """Each gate, and whether it is on."""
+        return ((gate, self._on[name]) for name, gate in self._known.items())
+
+    def described(self) -> list[str]:
+        """What can be switched, a line each, as upstream's help says it: neither what is generally available nor deprecated."""
+        shown = [gate for gate in self._known.values() if gate.stage in (Stage.ALPHA, Stage.BETA)]
+        return sorted(f"{g.name}=true|false ({g.stage} - default={_bool(g.default)})" for g in shown)
+
+    def warnings(self) -> list[tuple[str, Gate, bool]]:
+        """About each gate that was switched by name and will go: what to tell the operator, the gate, and where it stands."""
+        switched = ((self._known[name], on) for name, on in self._switched.items())
+        return [(_GOING[gate.stage], gate, on) for gate, on in switched if gate.stage in _GOING]
+
+    def _refusals(self) -> Iterator[str]:
+        for name, on in self._switched.items():
+            gate = self._known.get(name)
+            if gate is None:
+                yield f"unrecognized feature gate: {name}"
+            elif gate.locked and on != gate.default:
+                yield f"cannot set feature gate {name} to {_bool(on)}, feature is locked to {_bool(gate.default)}"
+
+    def _stands(self, gate: Gate) -> bool:
+        together = next((t.name for t in _TOGETHER if t.stage is gate.stage), "")
+        return self._switched.get(gate.name, self._switched.get(together, gate.default))
+
+    def _unmet(self) -> Iterator[str]:
+        for gate in self._known.values():
+            off = sorted(needed.name for needed in gate.needs if not self._on[needed.name])
+            if off and self._on[gate.name]:
+                yield f"{gate.name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
+
+
+_GOING = {
+    Stage.GA: "Warning: setting GA feature gate. It will be removed in a future release.",
+    Stage.DEPRECATED: "Warning: setting deprecated feature gate. It will be removed in a future release.",
+}
+
+
+def _with_needs(gates: Iterable[Gate]) -> Iterator[Gate]:
+    for gate in gates:
+        yield from _with_needs(gate.needs)
+        yield gate
+
+
+def _bool(value: bool) -> str:  # noqa: FBT001 - how Go writes it
+    return "true" if value else "false"

@@ -57,7 +57,7 @@ GUARDED: dict[str, dict[str, set[str]]] = {
     "ResourceClaim": {
         **SPEC,
         "DRAConsumableCapacity": {*SPEC["DRAConsumableCapacity"], "shareID", "consumedCapacity"},
-        "DRAResourceClaimDeviceStatus": {"status.devices"},
+        "DRAResourceClaimDeviceStatus": {"status.devices", "bindingConditions", "bindingFailureConditions"},
         "DRADeviceBindingConditions": {"bindingConditions", "bindingFailureConditions"},
     },
     "ResourceClaimTemplate": SPEC,
@@ -92,10 +92,12 @@ def present(value: Any, at: str = "") -> Iterator[str]:
             yield from present(item, at)
 
 
-def prepared(resource: Resource, old: dict[str, Any] | None, **switched: bool) -> tuple[Object, set[str]]:
+def prepared(resource: Resource, old: dict[str, Any] | None, *off: str) -> tuple[Object, set[str]]:
+    """With every gate on but those that are `off` and those that need them."""
     new = decoded(resource, USING[resource.kind])
     stored = None if old is None else decoded(resource, old)
-    context = context_of(resource, **{gate.name: True for gate in resource.gates} | switched)
+    on = {g.name: not {g.name, *(needed.name for needed in g.needs)} & set(off) for g in resource.gates}
+    context = context_of(resource, **on)
     resource.prepare(context, new, stored)
     for sub in resource.subresources if stored is not None else ():
         sub.prepare(context, new, stored)
@@ -120,18 +122,18 @@ def test_nothing_goes_while_every_gate_is_on(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "gate"), GATES)
 def test_exactly_what_a_gate_guards_goes_while_it_is_off(kind: str, gate: str) -> None:
     everything = set().union(*GUARDED[kind].values())
-    assert prepared(KINDS[kind], None, **{gate: False})[1] == everything - GUARDED[kind][gate]
+    assert prepared(KINDS[kind], None, gate)[1] == everything - GUARDED[kind][gate]
 
 
 @pytest.mark.parametrize(("kind", "gate"), GATES)
 def test_what_the_stored_object_uses_already_stays(kind: str, gate: str) -> None:
     stored = copy.deepcopy(USING[kind])
-    new, _ = prepared(KINDS[kind], stored, **{gate: False})
+    new, _ = prepared(KINDS[kind], stored, gate)
     assert new == decoded(KINDS[kind], USING[kind])
 
 
 def test_a_use_of_one_feature_does_not_save_another() -> None:
     tainted = with_spec(SLICE, devices=[{"name": "x", "taints": [{"key": "a", "effect": "None"}]}])
-    _, found = prepared(KINDS["ResourceSlice"], tainted, DRADeviceTaints=False, DRAPartitionableDevices=False)
+    _, found = prepared(KINDS["ResourceSlice"], tainted, "DRADeviceTaints", "DRAPartitionableDevices")
     assert "taints" in found
     assert "consumesCounters" not in found

@@ -2,9 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.schema.featuregate import Gate, Gates
+from apiserver.schema.featuregate import ALL_ALPHA, Gate, Gates, InvalidGates, Stage
 
-OLD, YOUNG, FOREIGN = Gate("Old", default=True), Gate("Young", default=False), Gate("Foreign", default=True)
+OLD, YOUNG = Gate("Old", default=True, stage=Stage.GA), Gate("Young", default=False, stage=Stage.ALPHA)
+FOREIGN = Gate("Foreign", default=True, stage=Stage.BETA)
+FIXED = Gate("Fixed", default=True, stage=Stage.GA, locked=True)
+LEANING = Gate("Leaning", default=True, stage=Stage.BETA, needs=(OLD, FIXED))
+BOLD = Gate("Bold", default=False, stage=Stage.ALPHA, needs=(YOUNG, LEANING))
+DUSTY = Gate("Dusty", default=False, stage=Stage.DEPRECATED)
+
+
+def mistakes(switched: dict[str, bool]) -> list[str]:
+    with pytest.raises(InvalidGates) as raised:
+        Gates((FIXED, BOLD, DUSTY), switched)
+    return raised.value.mistakes
 
 
 def test_a_gate_stands_as_declared_until_it_is_switched() -> None:
@@ -18,3 +29,62 @@ def test_a_gate_that_nobody_declares_can_be_neither_switched_nor_asked_about() -
         Gates((OLD,), {"Foreign": True})
     with pytest.raises(KeyError):
         Gates((OLD,)).enabled(FOREIGN)
+
+
+def test_what_a_gate_needs_is_known_with_it() -> None:
+    gates = Gates((BOLD,))
+    assert [gates.enabled(gate) for gate in (YOUNG, OLD, FIXED, LEANING)] == [False, True, True, True]
+
+
+def test_a_locked_gate_can_be_told_only_to_stay() -> None:
+    assert Gates((FIXED,), {"Fixed": True}).enabled(FIXED)
+    assert mistakes({"Fixed": False}) == ["cannot set feature gate Fixed to false, feature is locked to true"]
+
+
+def test_a_gate_cannot_be_on_without_those_that_it_needs() -> None:
+    assert mistakes({"Old": False}) == ["Leaning is enabled, but depends on features that are disabled: [Old]"]
+    assert mistakes({"Bold": True, "Leaning": False}) == [
+        "Bold is enabled, but depends on features that are disabled: [Leaning Young]"
+    ]
+    assert not Gates((BOLD,), {"Old": False, "Leaning": False}).enabled(LEANING)
+
+
+def test_all_mistakes_are_told_at_once_and_needs_only_when_there_are_no_others() -> None:
+    assert mistakes({"Foreign": True, "Fixed": False, "old": True, "Old": False}) == [
+        "unrecognized feature gate: Foreign",
+        "cannot set feature gate Fixed to false, feature is locked to true",
+        "unrecognized feature gate: old",
+    ]
+
+
+@pytest.mark.parametrize("switched", [{"AllAlpha": True, "Bold": False}, {"Bold": False, "AllAlpha": True}])
+def test_all_gates_of_a_stage_are_switched_together_but_for_those_that_are_named(switched: dict[str, bool]) -> None:
+    gates = Gates((BOLD, DUSTY), switched)
+    assert [gates.enabled(gate) for gate in (ALL_ALPHA, YOUNG, BOLD, LEANING, DUSTY)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_no_gate_of_beta_is_on_when_all_are_off() -> None:
+    assert dict(Gates((BOLD,), {"AllBeta": False}).all())[LEANING] is False
+
+
+def test_help_lists_what_may_still_change() -> None:
+    assert Gates((BOLD, DUSTY, FIXED), {"Young": True}).described() == [
+        "AllAlpha=true|false (ALPHA - default=false)",
+        "AllBeta=true|false (BETA - default=false)",
+        "Bold=true|false (ALPHA - default=false)",
+        "Leaning=true|false (BETA - default=true)",
+        "Young=true|false (ALPHA - default=false)",
+    ]
+
+
+def test_switching_what_will_go_is_warned_about() -> None:
+    assert Gates((BOLD, DUSTY), {"Dusty": True, "Fixed": True, "Young": True}).warnings() == [
+        ("Warning: setting deprecated feature gate. It will be removed in a future release.", DUSTY, True),
+        ("Warning: setting GA feature gate. It will be removed in a future release.", FIXED, True),
+    ]

@@ -11,14 +11,14 @@ from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.schema import shapes, validate, verdict
 from apiserver.schema.context import Context
-from apiserver.schema.featuregate import Gate, Gates
+from apiserver.schema.featuregate import Gate, Gates, Stage
 from apiserver.schema.types import Field, Integer, ListOf, MapOf, Quantity, String, Struct
 from tests.unit.schema.gadget import GADGET, SPEC, no_x
 
 FINE: dict[str, Any] = {"owner": "o", "pool": {"rank": 1}, "raw": {}}
 
 
-GATE = Gate("Heavy", default=False)
+GATE = Gate("Heavy", default=False, stage=Stage.ALPHA)
 CONTEXT = Context(gates=Gates((GATE,)))
 
 
