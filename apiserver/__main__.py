@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from apiserver import app, config, delegation, dev, logs, server, workers
+from apiserver import app, config, delegation, dev, garbage, logs, server, workers
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
 from apiserver.schema.kinds import Kinds
@@ -35,6 +35,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return _misconfigured(e)
     logs.configure(settings.logging)
     workers.share_fairly()
+    garbage.collect_elsewhere()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_command(settings, kinds, environ))
