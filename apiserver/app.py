@@ -198,7 +198,7 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
     openapi = openapi_docs.OpenAPI(
         served,
         patch_types=[kind.media for kind in PATCH_TYPES],
-        version=f"v{'.'.join(groups.KUBERNETES)}",
+        version=".".join(groups.KUBERNETES),
         built=BUILT,
         media_types=negotiation.WRITTEN,
         streams=[f"{media};stream=watch" for media in sorted(negotiation.STREAMED)],

@@ -43,7 +43,7 @@ DEVICE_TOLERATION = Struct(
         Field(
             name="operator",
             number=2,
-            type=String(go="v1.DeviceTolerationOperator"),
+            type=String(go="v1.DeviceTolerationOperator", known=OPERATORS),
             default="Equal",
             doc="How the taint's value is judged: with Equal, the default, it has to be the same as `value`; with Exists any "
             "value will do.",
@@ -58,7 +58,7 @@ DEVICE_TOLERATION = Struct(
         Field(
             name="effect",
             number=4,
-            type=String(go="v1.DeviceTaintEffect"),
+            type=String(go="v1.DeviceTaintEffect", known=_formats.EFFECTS),
             doc="The effect that a taint must have to be tolerated: NoExecute, NoSchedule or None. Empty matches every effect.",
         ),
         Field(
@@ -135,8 +135,9 @@ def _wanted(first: int) -> tuple[Field, ...]:
         Field(
             name="allocationMode",
             number=first + 2,
-            type=String(go="v1.DeviceAllocationMode"),
+            type=String(go="v1.DeviceAllocationMode", known=MODES),
             default="ExactCount",
+            tells_default=False,
             doc="How many devices are meant: ExactCount, the default, is the number in `count`; All is every device of a pool "
             "that fits, and the claim cannot be allocated while one of them is in use or a pool is incomplete. "
             "Consumers should refuse a mode that they do not know, as there may be more later.",

@@ -142,6 +142,7 @@ NODE_ALLOCATABLE_MAPPING = Struct(
             type=Quantity(),
             presence=Presence.POINTER,
             default="1",
+            tells_default=False,
             doc="The factor for the consumed capacity or, without `capacityKey`, the amount for each device. Positive; 1 if absent.",
         ),
     ),
@@ -174,7 +175,7 @@ DEVICE_TAINT = Struct(
         Field(
             name="effect",
             number=3,
-            type=String(go="v1.DeviceTaintEffect", check=_effect),
+            type=String(go="v1.DeviceTaintEffect", known=_formats.EFFECTS, check=_effect),
             presence=Presence.ALWAYS,
             required=True,
             doc="What happens to claims that do not tolerate the taint: NoSchedule keeps new ones away, NoExecute also stops the "

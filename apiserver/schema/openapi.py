@@ -1,6 +1,6 @@
 """Shapes as OpenAPI definitions, for version 2 and version 3. Knows no paths and no kinds but those it is given.
 
-The two versions differ where upstream's do: version 3 writes the zero value of members that are always there as `default`, puts a
+The two versions differ where upstream's do: version 3 writes defaults, also the zero value of members that are always there, puts a
 reference that has neighbours into `allOf`, and lets a quantity be a number.
 Upstream: kubernetes/kube-openapi `pkg/generators/openapi.go`, kubernetes/kubernetes `api/openapi-spec/`.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from apiserver.schema import shapes
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import (
+    UNSET,
     Boolean,
     Field,
     Integer,
@@ -171,9 +172,9 @@ class Definitions:
         value = self._value(field.type, marked=marked)
         described: Schema = {"description": field.doc} if field.doc else {}
         if self.dialect is Dialect.V3:
-            zero = _zero(field.type) if _has_zero(field) else {}
-            alone = "$ref" in value and not described and not zero
-            value = (value if alone or "$ref" not in value else {"allOf": [value]}) | zero
+            default = _default(field)
+            alone = "$ref" in value and not described and not default
+            value = (value if alone or "$ref" not in value else {"allOf": [value]}) | default
         if field.patch_strategy:
             value["x-kubernetes-patch-strategy"] = field.patch_strategy
         if field.patch_merge_key:
@@ -191,7 +192,8 @@ class Definitions:
     def _value(self, type_: Type, *, marked: bool = True) -> Schema:
         match type_:
             case String():
-                return {"type": "string"}
+                listed = sorted(type_.enum or type_.known)
+                return {"type": "string"} | ({"enum": listed} if listed else {})
             case Integer():
                 return {"type": "integer", "format": f"int{type_.bits}"}
             case Boolean():
@@ -238,6 +240,13 @@ def _zero(type_: Type) -> Schema:
             return {"default": {}}
         case _:
             return {}
+
+
+def _default(field: Field) -> Schema:
+    """The default that version 3 gives to a member: the declared one, else the zero value of what is always there."""
+    if field.tells_default and field.default is not UNSET and not callable(field.default):
+        return {"default": field.default}
+    return _zero(field.type) if _has_zero(field) else {}
 
 
 def _has_zero(field: Field) -> bool:

@@ -315,7 +315,7 @@ NODE_SELECTOR_REQUIREMENT = Struct(
         Field(
             name="operator",
             number=2,
-            type=String(go="v1.NodeSelectorOperator"),
+            type=String(go="v1.NodeSelectorOperator", known=("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")),
             presence=Presence.ALWAYS,
             doc="How the node's value relates to the values: In, NotIn, Exists, DoesNotExist, Gt or Lt.",
         ),

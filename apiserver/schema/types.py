@@ -59,11 +59,13 @@ UNSET = _Unset.UNSET
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class String:
     """Text. `go` is the Go type that decoding errors name; `max_bytes` 0 means no limit; `enum` lists the legal values in
-    the order in which the error prints them; `check` is the format."""
+    the order in which the error prints them; `check` is the format. `known` are the values that OpenAPI lists where a rule of the
+    kind's own, or none, judges them (upstream: `+enum` of a Go type)."""
 
     go: str = "string"
     max_bytes: int = 0
     enum: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     check: Check | None = None
 
 
@@ -142,7 +144,8 @@ class Field:
 
     `number` is the protobuf field number. `required` reports an absent or empty value (of a pointer: an absent one) as `Required value`,
     and nothing else about it; `default` fills an absent or empty one (of a pointer: an absent one) and is a value, or a function of the
-    struct it is in and the request's time that may return None; `immutable` refuses a change on update.
+    struct it is in and the request's time that may return None; OpenAPI tells it if it is a value and `tells_default` (upstream:
+    `+default`, which defaults that are set by Go code do not have); `immutable` refuses a change on update.
     `ratchets`: what is stored already, with the same meaning, is not judged again.
     `inline` puts the members of a struct field directly into the parent's JSON, while protobuf nests it.
     `doc` is the description in OpenAPI, in our own words. `expected` is OpenAPI's `required` where that does not follow from the rest.
@@ -155,6 +158,7 @@ class Field:
     presence: Presence = Presence.OMIT_EMPTY
     required: bool = False
     default: Any = UNSET
+    tells_default: bool = True
     immutable: bool = False
     ratchets: bool = False
     inline: bool = False

@@ -119,6 +119,32 @@ def test_version_3_writes_zero_values_as_defaults(type_: Type, presence: Presenc
     assert member(type_, presence=presence) == schema
 
 
+@pytest.mark.parametrize("dialect", Dialect)
+@pytest.mark.parametrize("type_", [String(enum=("b", "a")), String(known=("b", "a"))])
+def test_the_values_of_an_enumeration_are_listed_in_order(type_: String, dialect: Dialect) -> None:
+    assert member(type_, dialect) == {"type": "string", "enum": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("type_", "default", "schema"),
+    [
+        (String(), "Equal", {"type": "string", "default": "Equal"}),
+        (Integer(bits=32), 1, {"type": "integer", "format": "int32", "default": 1}),
+        (Boolean(), True, {"type": "boolean", "default": True}),
+        (Quantity(), "1", {"allOf": [{"$ref": V3 + QUANTITY}], "default": "1"}),
+    ],
+)
+def test_version_3_tells_a_declared_default(type_: Type, default: object, schema: dict[str, Any]) -> None:
+    for presence in (Presence.OMIT_EMPTY, Presence.POINTER, Presence.ALWAYS):
+        assert member(type_, presence=presence, default=default) == schema
+    assert "default" not in member(type_, Dialect.V2, default=default)
+
+
+def test_a_default_that_is_computed_or_that_upstream_does_not_publish_is_not_told() -> None:
+    assert member(String(), default=lambda parent, now: now) == {"type": "string"}
+    assert member(String(), default="ExactCount", tells_default=False) == {"type": "string"}
+
+
 def test_a_reference_with_a_description_is_wrapped_in_version_3_only() -> None:
     described = {"presence": Presence.POINTER, "doc": "What it is."}
     assert member(INNER, Dialect.V3, **described) == {"description": "What it is.", "allOf": [{"$ref": V3 + "m.Inner"}]}  # type: ignore[arg-type]
