@@ -5,7 +5,7 @@ Member names, order and protobuf numbers are those of kubernetes/apimachinery `p
 
 from __future__ import annotations
 
-from apiserver.schema.shapes import LIST_META, META
+from apiserver.schema.shapes import LIST_META, META, OBJECT_META
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, Presence, RawJSON, String, Struct
 
 _TEXT = String()
@@ -310,5 +310,21 @@ API_GROUP = Struct(
             type=ListOf(SERVER_ADDRESS),
             doc="Where clients reach the server, by their network; the longest matching prefix counts.",
         ),
+    ),
+)
+
+LIST = Struct(
+    name="List",
+    model=META,
+    doc="A list of any kind, without its items, which are number 2 of each.",
+    fields=(Field(name="metadata", number=1, type=LIST_META, presence=Presence.ALWAYS, doc="Metadata of the list."),),
+)
+
+PARTIAL_OBJECT_METADATA = Struct(
+    name="PartialObjectMetadata",
+    model=META,
+    doc="The metadata of an object of any kind.",
+    fields=(
+        Field(name="metadata", number=1, type=OBJECT_META, presence=Presence.ALWAYS, doc="Metadata of the object."),
     ),
 )

@@ -48,7 +48,7 @@ async def watch(services: Services, call: Call) -> Any:
         start = await _start_or_refusal(call, wanted)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _seconds(services, wanted)
-    stream = await exchange.open_watch(chosen_form.media)
+    stream = await exchange.open_watch(negotiation.STREAMED[chosen_form.media])
     try:
         async with asyncio.timeout_at(deadline):
             await asyncio.sleep(0)  # lets a time that is over already end the watch before its first event

@@ -28,10 +28,12 @@ from apiserver.wire.representation import (
 JSON, YAML = table.JSON, table.YAML
 ACCEPTED = tuple(m.name for m in table.MEDIA)
 """What error texts list."""
-STREAMS = tuple(f"{m.name};stream=watch" for m in table.MEDIA if m.streams)
+STREAMS = tuple(f"{m.name};stream=watch" for m in table.MEDIA if m.stream)
 WRITTEN = tuple(m.name for m in table.MEDIA if m.syntax is not None)
 """What this server writes, in its order of preference."""
-STREAMED = frozenset(m.name for m in table.MEDIA if m.syntax is not None and m.streams)
+STREAMED = {m.name: m.stream for m in table.MEDIA if m.syntax is not None and m.stream}
+"""What a watch says that it is, by what it is written in."""
+_TABLES = frozenset(m.name for m in table.MEDIA if m.tables)
 
 READ, REMEMBERED_LENGTH = 4096, 512
 """Characters of an Accept header that are read, and up to which what it means is remembered. Those of real clients have about 200."""
@@ -164,7 +166,7 @@ def _accepted(parameters: dict[str, str], media: str, rules: Rules) -> Represent
     if not parameters.keys().isdisjoint(("as", "g", "v")):
         kind, version = parameters.get("as", ""), parameters.get("v", "")
         target = _TARGETS.get((kind, version)) if parameters.get("g") == META_GROUP else None
-        if target is None or kind not in rules.kinds:
+        if target is None or kind not in rules.kinds or (kind == TABLE and media not in _TABLES):
             return None
     return _FORMS[media, media == JSON and parameters.get("pretty") == "1", target]
 

@@ -3,7 +3,7 @@
     Form ─ what is shown          Syntax ─ how it is written
     whole.py    Whole             json_text.py   Compact, Indented
     table.py    Table             yaml_text.py   Yaml
-    partial.py  Partial, PartialList
+    partial.py  Partial, PartialList   protobuf.py    Protobuf
 
 Whatever takes longer than a step of the event loop may is marked: `heavy` objects and heavy pieces are for a thread.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go`.
@@ -19,20 +19,22 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery.request import Query
-from apiserver.schema import canonical, conversion
+from apiserver.schema import canonical, conversion, machinery
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry
-from apiserver.wire import as_json
+from apiserver.wire import as_json, type_meta
 from apiserver.wire.forms import media
-from apiserver.wire.forms.syntax import DocumentType, Piece, Streamed, document_type
+from apiserver.wire.forms.syntax import DocumentType, Part, Piece, Streamed, document_type
 from apiserver.wire.representation import Representation
 
 logger = logging.getLogger(__name__)
 
 MOST_ELEMENTS = 256
 """Elements of one piece of a list: small objects cost time too."""
+COPIED = 16
+"""How many remembered bytes are copied, at least, in the time in which one is written."""
 CONVERSION_STEP = 64 << 10
 """Bytes of objects that are turned into another version of their kind in one step."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -57,6 +59,7 @@ class Form(ABC):
     """
 
     step: int
+    _type: DocumentType
 
     def __init__(
         self,
@@ -118,7 +121,14 @@ class Form(ABC):
 
     def frame(self, event_type: str, entry: Entry, *, first: bool = False) -> bytes:
         """One event of a watch. Raises NoFrame."""
-        return self._readable(entry, lambda one: self._frame(event_type, one.body, first=first))
+        return self._readable(entry, lambda one: self._event(event_type, one, first=first))
+
+    def _event(self, event_type: str, entry: Entry, *, first: bool) -> bytes:
+        """From what is remembered where writing is costly: watchers begin with the same objects."""
+        if not self.syntax.costly:
+            return self._frame(event_type, entry.body, first=first)
+        assert isinstance(self.syntax, Streamed)
+        return self.syntax.event_of(event_type, self._type, self.element(entry))
 
     def _frame(self, event_type: str, body: bytes, *, first: bool) -> bytes:
         assert isinstance(self.syntax, Streamed)
@@ -131,7 +141,7 @@ class Form(ABC):
     def error(self, status: dict[str, Any]) -> bytes:
         """An ERROR event. Its Status passes every conversion unchanged."""
         assert isinstance(self.syntax, Streamed)
-        return self.syntax.untyped_event("ERROR", as_json.dumps(status))
+        return self.syntax.event("ERROR", _STATUS, _members(status))
 
     @abstractmethod
     def element(self, entry: Entry) -> bytes:
@@ -159,25 +169,31 @@ class Form(ABC):
         self, type_: DocumentType, members: bytes, name: str, entries: Sequence[Entry], *, null: bool = False
     ) -> Listing:
         """A list that is made element by element. `null`: an empty one is no array."""
-        pieces = None if null and not entries else self._pieces(entries)
-        return Listing(None, self.syntax.collection(type_, members, name, pieces))
+        parts = None if null and not entries else functools.partial(self._parts, entries)
+        return Listing(None, self.syntax.collection(type_, members, name, parts))
 
-    def _pieces(self, entries: Sequence[Entry]) -> Iterator[Piece]:
+    def _parts(self, entries: Sequence[Entry]) -> Iterator[Part]:
         """As many objects as one step allows; one that is heavy by itself stands alone."""
         start, size = 0, 0
         for end, entry in enumerate(entries):
-            size += len(entry.body)
+            cost = self._cost(entry)
+            size += cost
             if end > start and (size > self.reach or end - start == MOST_ELEMENTS):
-                yield self._piece(entries[start:end])
-                start, size = end, len(entry.body)
+                yield self._part(entries[start:end])
+                start, size = end, cost
         if start < len(entries):
-            yield self._piece(entries[start:])
+            yield self._part(entries[start:])
 
-    def _piece(self, entries: Sequence[Entry]) -> Piece:
-        def make() -> bytes:
-            return self.syntax.separator.join([self._readable(entry, self.element) for entry in entries])
+    def _part(self, entries: Sequence[Entry]) -> Part:
+        def make() -> Sequence[bytes]:
+            return [self._readable(entry, self.element) for entry in entries]
 
-        return Piece(make, len(entries) == 1 and self.heavy(entries[0].body))
+        return Part(make, len(entries) == 1 and self._cost(entries[0]) > self.reach)
+
+    def _cost(self, entry: Entry) -> int:
+        """Of an element, in bytes to be written."""
+        size = len(entry.body)
+        return size if self._remembered(entry) is None else size // COPIED
 
 
 def _nameplate(entry: Entry, shape: Struct) -> Entry:
@@ -187,11 +203,19 @@ def _nameplate(entry: Entry, shape: Struct) -> Entry:
     return Entry(entry.key, entry.revision, body, NO_LABELS, ())
 
 
+_STATUS = document_type("Status", "v1", machinery.STATUS)
+
+
 def status(representation: Representation, value: dict[str, Any]) -> Piece:
     """An error's Status."""
     syntax = media.syntax(representation.media, pretty=representation.pretty)
-    compact = as_json.dumps(value)
-    return Piece(lambda: syntax.untyped(compact), len(compact) > syntax.step)
+    members = _members(value)
+    return Piece(lambda: syntax.document(_STATUS, members), len(members) > syntax.step)
+
+
+def _members(value: dict[str, Any]) -> bytes:
+    """The JSON of a document without what it says it is."""
+    return as_json.dumps({name: x for name, x in value.items() if name not in type_meta.MEMBERS})
 
 
 def list_metadata(revision: int, continue_token: str, remaining: int | None) -> bytes:
@@ -204,8 +228,8 @@ def list_metadata(revision: int, continue_token: str, remaining: int | None) -> 
     return as_json.dumps(members)
 
 
-def list_type(resource: Resource) -> DocumentType:
-    return document_type(resource.list_kind, resource.api_version)
+def list_type(kind: str, api_version: str) -> DocumentType:
+    return document_type(kind, api_version, machinery.LIST)
 
 
 _EMPTY = b'{"metadata":{}'

@@ -6,10 +6,10 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/json`.
 from __future__ import annotations
 
 from apiserver.wire import as_json
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Streamed, Syntax, fits_indented
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Streamed, Text, fits_indented
 
 
-class Compact(Streamed):
+class Compact(Text, Streamed):
     """One line. Copies bytes and decodes nothing."""
 
     step = 1 << 20
@@ -19,11 +19,8 @@ class Compact(Streamed):
     def document(self, type_: DocumentType, members: bytes) -> bytes:
         return b"".join((type_.head, members[1:], b"\n"))
 
-    def untyped(self, compact: bytes) -> bytes:
-        return compact + b"\n"
-
-    def element(self, compact: bytes) -> bytes:
-        return compact
+    def element(self, type_: DocumentType, members: bytes) -> bytes:
+        return type_.head + members[1:] if type_.kind else members
 
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         start = b'%b%b,"%b":' % (type_.head, members[1:-1], name.encode())
@@ -32,11 +29,11 @@ class Compact(Streamed):
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
         return b'{"type":"%b","object":%b%b}\n' % (event_type.encode(), type_.head, members[1:])
 
-    def untyped_event(self, event_type: str, compact: bytes) -> bytes:
-        return b'{"type":"%b","object":%b}\n' % (event_type.encode(), compact)
+    def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
+        return self.event(event_type, type_, element)
 
 
-class Indented(Syntax):
+class Indented(Text):
     """Two blanks a level, and no newline at the end."""
 
     step = 128 << 10
@@ -44,9 +41,7 @@ class Indented(Syntax):
     separator = b",\n    "
 
     def document(self, type_: DocumentType, members: bytes) -> bytes:
-        return self.untyped(type_.head + members[1:])
-
-    def untyped(self, compact: bytes) -> bytes:
+        compact = type_.head + members[1:]
         if not fits_indented(compact):
             return compact
         try:
@@ -54,8 +49,8 @@ class Indented(Syntax):
         except (as_json.TooDeep, RecursionError):
             return compact
 
-    def element(self, compact: bytes) -> bytes:
-        return self.untyped(compact).replace(b"\n", b"\n    ")
+    def element(self, type_: DocumentType, members: bytes) -> bytes:
+        return self.document(type_, members).replace(b"\n", b"\n    ")
 
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         start = self.document(type_, members).removesuffix(b"\n}") + b',\n  "%b": ' % name.encode()

@@ -16,20 +16,21 @@ JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
     """One media type. `syntax` is None for one that error texts list, as upstream's do, and that is not written; `indented` is how
-    it is written for humans, if there is a difference. `streams`: watches can be written in it."""
+    it is written for humans, if there is a difference. `stream` is what a watch in it says that it is, empty if there is none.
+    `tables`: a Table can be written in it."""
 
     name: str
     syntax: Syntax | None = None
     indented: Syntax | None = None
-    streams: bool = False
+    stream: str = ""
+    tables: bool = True
 
 
 MEDIA = (
-    Media(name=JSON, syntax=json_text.COMPACT, indented=json_text.INDENTED, streams=True),
+    Media(name=JSON, syntax=json_text.COMPACT, indented=json_text.INDENTED, stream=JSON),
     Media(name=YAML, syntax=yaml_text.YAML),
-    Media(name=PROTOBUF, streams=True),
+    Media(name=PROTOBUF, stream=f"{PROTOBUF};stream=watch", tables=False),
 )
-"""Clients that want protobuf name JSON as their second choice."""
 
 _SYNTAXES = {
     (media.name, pretty): media.indented if pretty and media.indented is not None else media.syntax

@@ -6,15 +6,17 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go` asPartialObj
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from apiserver.apimachinery import errors
+from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import type_meta
-from apiserver.wire.forms.form import Form, Listing, NoFrame, list_metadata
+from apiserver.wire.forms.form import Form, Listing, NoFrame, list_metadata, list_type
 from apiserver.wire.forms.syntax import DocumentType, document_type
-from apiserver.wire.representation import PARTIAL, PARTIAL_LIST, Target
+from apiserver.wire.representation import PARTIAL, PARTIAL_LIST
 
 
 class _Metadata(msgspec.Struct):
@@ -34,19 +36,25 @@ def partial(api_version: str, body: bytes) -> bytes:
     return b'%b"metadata":%b}' % (document_type(PARTIAL, api_version).head, metadata_of(body))
 
 
+def _members(body: bytes) -> bytes:
+    """The JSON of a PartialObjectMetadata but for what it says it is."""
+    return b'{"metadata":%b}' % metadata_of(body)
+
+
 class _OfMetadata(Form):
     step = 1 << 20
 
-    @property
-    def target(self) -> Target:
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
         target = self._representation.target
         assert target is not None
-        return target
+        self._api_version = target.api_version
+        self._type = document_type(PARTIAL, self._api_version, machinery.PARTIAL_OBJECT_METADATA)
 
     def element(self, entry: Entry) -> bytes:
         element: bytes | None = self._remembered(entry)
         if element is None:
-            element = self.syntax.element(partial(self.target.api_version, self.served(entry.body)))
+            element = self.syntax.element(self._type, _members(self.served(entry.body)))
             self.cache.remember(entry, self.key, element, size=len(element))
         return element
 
@@ -55,7 +63,7 @@ class Partial(_OfMetadata):
     """One object's metadata."""
 
     def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
-        return document_type(PARTIAL, self.target.api_version), b'{"metadata":%b}' % metadata_of(self.served(body))
+        return self._type, _members(self.served(body))
 
     def listing(
         self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
@@ -71,6 +79,9 @@ class PartialList(_OfMetadata):
         what = f"you requested {PARTIAL_LIST}, but the requested object is not a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(self.resource)})")
 
+    def _event(self, event_type: str, entry: Entry, *, first: bool) -> bytes:
+        raise NoFrame
+
     def _frame(self, event_type: str, body: bytes, *, first: bool) -> bytes:
         raise NoFrame
 
@@ -78,5 +89,4 @@ class PartialList(_OfMetadata):
         self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
     ) -> Listing:
         members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining)
-        type_ = document_type(PARTIAL_LIST, self.target.api_version)
-        return self._collection(type_, members, "items", entries)
+        return self._collection(list_type(PARTIAL_LIST, self._api_version), members, "items", entries)

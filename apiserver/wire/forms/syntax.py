@@ -1,5 +1,8 @@
 """How documents are written down. A syntax knows no kind: it is given JSON text and the type that the text is of.
 
+    Syntax ─┬─ Text ──── members keep their names: json_text, yaml_text
+            └─ Streamed  watches can be written in it: json_text.Compact, protobuf
+
 Upstream: kubernetes/apimachinery `pkg/runtime/interfaces.go` Serializer.
 """
 
@@ -8,22 +11,28 @@ from __future__ import annotations
 import functools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
+from apiserver.schema.types import Struct
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentType:
-    """What a document says it is. `head` is its JSON up to the other members."""
+    """What a document is. `head` is its JSON up to the other members; an element of a list that says it for all has no kind.
+
+    `shape` is for a syntax that needs more than the text; None for what such a syntax does not write (Table).
+    """
 
     kind: str
     api_version: str
+    shape: Struct | None = None
     head: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        head = f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'
+        head = f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",' if self.kind else "{"
         object.__setattr__(self, "head", head.encode())
 
 
@@ -57,6 +66,40 @@ class Piece(NamedTuple):
     heavy: bool = False
 
 
+Parts = Callable[[], Iterator["Part"]]
+"""The elements of a list, once for each call."""
+
+
+class Part(NamedTuple):
+    """Some elements of a list, written; made when their turn comes. `heavy`: as in Piece."""
+
+    make: Callable[[], Sequence[bytes]]
+    heavy: bool = False
+
+
+class Syntax(ABC):
+    """One way to write. Stateless, each exists once.
+
+    A document's members come as one JSON object without kind and apiVersion. Within `step` bytes of JSON, whatever they say, writing
+    takes some milliseconds. `costly`: it takes so much longer than reading that every element of a list is remembered.
+    """
+
+    step: int
+    costly: bool
+
+    @abstractmethod
+    def document(self, type_: DocumentType, members: bytes) -> bytes:
+        """A whole answer."""
+
+    @abstractmethod
+    def element(self, type_: DocumentType, members: bytes) -> bytes:
+        """An object as it stands in a list."""
+
+    @abstractmethod
+    def collection(self, type_: DocumentType, members: bytes, name: str, parts: Parts | None) -> Iterator[Piece]:
+        """A list whose elements are the member `name`; `members` are its others. None stands for the null that some empty lists are."""
+
+
 class Brackets(NamedTuple):
     """What stands around the elements of a list; `empty` and `null` are the whole answer when there are none."""
 
@@ -66,50 +109,32 @@ class Brackets(NamedTuple):
     null: bytes
 
 
-class Syntax(ABC):
-    """One way to write. Stateless, each exists once.
+class Text(Syntax):
+    """One in which a list can be opened before it is known how long it will be. `separator` stands between two elements."""
 
-    A document's members come as one JSON object without kind and apiVersion. Within `step` bytes of JSON, whatever they say, writing
-    takes some milliseconds. `costly`: it takes so much longer than reading that every element of a list is remembered.
-    `separator` stands between two elements of a list.
-    """
-
-    step: int
-    costly: bool
     separator: bytes
-
-    @abstractmethod
-    def document(self, type_: DocumentType, members: bytes) -> bytes:
-        """A whole answer."""
-
-    @abstractmethod
-    def untyped(self, compact: bytes) -> bytes:
-        """A whole answer from JSON that says its type itself, if it has one."""
-
-    @abstractmethod
-    def element(self, compact: bytes) -> bytes:
-        """An object as it stands in a list."""
 
     @abstractmethod
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         """A list whose elements are the member `name`; `members` are its others."""
 
-    def collection(
-        self, type_: DocumentType, members: bytes, name: str, pieces: Iterator[Piece] | None
-    ) -> Iterator[Piece]:
-        """A whole list. Each piece holds one or more elements; None stands for the null that some empty lists are."""
+    def collection(self, type_: DocumentType, members: bytes, name: str, parts: Parts | None) -> Iterator[Piece]:
         around = self.brackets(type_, members, name)
-        if pieces is None:
+        if parts is None:
             yield Piece(lambda: around.null)
             return
-        last, before = next(pieces, None), around.opening
+        following = parts()
+        last, before = next(following, None), around.opening
         if last is None:
             yield Piece(lambda: around.empty)
             return
-        for piece in pieces:
-            yield _within(before, last, b"")
-            last, before = piece, self.separator
-        yield _within(before, last, around.closing)
+        for part in following:
+            yield self._within(before, last, b"")
+            last, before = part, self.separator
+        yield self._within(before, last, around.closing)
+
+    def _within(self, before: bytes, part: Part, behind: bytes) -> Piece:
+        return Piece(lambda: b"".join((before, self.separator.join(part.make()), behind)), part.heavy)
 
 
 class Streamed(Syntax):
@@ -120,9 +145,5 @@ class Streamed(Syntax):
         """A frame of a watch."""
 
     @abstractmethod
-    def untyped_event(self, event_type: str, compact: bytes) -> bytes:
-        """A frame with an object that says its type itself."""
-
-
-def _within(before: bytes, piece: Piece, behind: bytes) -> Piece:
-    return Piece(lambda: b"".join((before, piece.make(), behind)), piece.heavy)
+    def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
+        """The same from an object as it stands in a list that says the type for all."""

@@ -21,6 +21,7 @@ from apiserver.wire.forms.syntax import DocumentType, document_type
 from apiserver.wire.representation import TABLE
 
 NONE, METADATA, OBJECT = "None", "Metadata", "Object"
+_ROW = document_type("", "")
 _ROW_BYTES = 256
 """What a remembered row costs beside its texts."""
 
@@ -100,6 +101,7 @@ class Table(Form):
         target = self._representation.target
         assert target is not None
         self._api_version = target.api_version
+        self._type = document_type(TABLE, self._api_version)
         self._include = include_object(self.query)
 
     def _variant(self) -> str:
@@ -126,16 +128,12 @@ class Table(Form):
         members = self._head(metadata, _definitions(tuple(columns_of(self.resource)))) + b"}"
         return self._collection(self._type, members, "rows", entries, null=not self.resource.columns)
 
-    @property
-    def _type(self) -> DocumentType:
-        return document_type(TABLE, self._api_version)
-
     def _head(self, metadata: bytes, columns: bytes) -> bytes:
         """A Table's members up to its rows."""
         return b'{"metadata":%b,"columnDefinitions":%b' % (metadata, columns)
 
     def element(self, entry: Entry) -> bytes:
-        return self.syntax.element(self._row_of(entry).at(self.clock()))
+        return self.syntax.element(_ROW, self._row_of(entry).at(self.clock()))
 
     def _row_of(self, entry: Entry) -> _Row:
         row: _Row | None = self._remembered(entry) if self._include != OBJECT else None
@@ -164,7 +162,7 @@ class Table(Form):
     def _attached(self, body: bytes, obj: Object) -> bytes:
         """What the row carries; the marker behind the initial events keeps its metadata whatever the client asked for."""
         if self._include == OBJECT:
-            return document_type(self.resource.kind, self.resource.api_version).head + body[1:]
+            return self.resource.head + body[1:]
         marked = obj["metadata"].get("annotations", {}).get(INITIAL_EVENTS_END) == "true"
         if self._include == METADATA or marked:
             return partial.partial(self._api_version, body)

@@ -25,7 +25,9 @@ class Whole(Form):
         self._verbatim = self.syntax is json_text.COMPACT and self.resource.conversion is None
         if self._verbatim:
             self.reach = self.step
-        self._type = document_type(self.resource.kind, self.resource.api_version)
+        resource = self.resource
+        self._type = document_type(resource.kind, resource.api_version, resource.shape)
+        self._element_type = document_type("", "", resource.shape)
 
     def single(self, body: bytes) -> bytes:
         return self.syntax.document(self._type, body if self._verbatim else self.served(body))
@@ -37,20 +39,20 @@ class Whole(Form):
         self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
     ) -> Listing:
         members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining)
-        type_ = list_type(self.resource)
+        type_ = list_type(self.resource.list_kind, self.resource.api_version)
         if not self._verbatim:
             return self._collection(type_, members, "items", entries)
-        around = self.syntax.brackets(type_, members, "items")
+        around = json_text.COMPACT.brackets(type_, members, "items")
         bodies = [entry.body for entry in entries]
         length = len(around.opening) + sum(map(len, bodies)) + max(len(bodies) - 1, 0) + len(around.closing)
         return Listing(length, _joined(around.opening, bodies, around.closing))
 
     def element(self, entry: Entry) -> bytes:
         if not self.syntax.costly and self.resource.conversion is None:
-            return self.syntax.element(entry.body)
+            return self.syntax.element(self._element_type, entry.body)
         element: bytes | None = self._remembered(entry)
         if element is None:
-            element = self.syntax.element(self.served(entry.body))
+            element = self.syntax.element(self._element_type, self.served(entry.body))
             self.cache.remember(entry, self.key, element, size=len(element))
         return element
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from apiserver.wire import as_json, as_yaml
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Syntax, fits_indented
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Text, fits_indented
 
 
-class Yaml(Syntax):
+class Yaml(Text):
     """Block style; JSON, which is YAML too, for what is too deep for that."""
 
     step = 4 << 10
@@ -20,12 +20,11 @@ class Yaml(Syntax):
     separator = b""
 
     def document(self, type_: DocumentType, members: bytes) -> bytes:
-        return self.untyped(type_.head + members[1:])
-
-    def untyped(self, compact: bytes) -> bytes:
+        compact = type_.head + members[1:]
         return self._block(compact, as_json.loads) or compact + b"\n"
 
-    def element(self, compact: bytes) -> bytes:
+    def element(self, type_: DocumentType, members: bytes) -> bytes:
+        compact = type_.head + members[1:]
         return self._block(compact, lambda text: [as_json.loads(text)]) or b"- %b\n" % compact
 
     def _block(self, compact: bytes, read: Callable[[bytes], Any]) -> bytes | None:

@@ -18,7 +18,7 @@ from apiserver.wire import as_json, negotiation
 from apiserver.wire.forms import choice, media, partial, whole
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, NoFrame
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Piece, Syntax, fits_indented
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Part, Text, fits_indented
 from apiserver.wire.representation import Representation
 from tests.unit.wire.served import CLAIMS, CLASSES, SLICES
 
@@ -418,19 +418,19 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
     asked = form(accept, query=query)
     entries = [entry(stored(f"o{i}", annotations={"x": "y" * (i % 40) * 97})) for i in range(600)]
     seen: list[Sequence[Entry]] = []
-    piece = asked._piece
+    part = asked._part
 
-    def watched(part: Sequence[Entry]) -> Piece:
-        seen.append(part)
-        return piece(part)
+    def watched(taken: Sequence[Entry]) -> Part:
+        seen.append(taken)
+        return part(taken)
 
-    monkeypatch.setattr(asked, "_piece", watched)
+    monkeypatch.setattr(asked, "_part", watched)
     list(asked.listing(entries, revision=9).pieces)
     verbatim = (accept, query) == ("application/json", "")
-    assert [one for part in seen for one in part] == ([] if verbatim else entries)
-    for part in seen:
-        assert len(part) <= forms.MOST_ELEMENTS
-        assert len(part) == 1 or sum(len(one.body) for one in part) <= asked.reach
+    assert [one for taken in seen for one in taken] == ([] if verbatim else entries)
+    for taken in seen:
+        assert len(taken) <= forms.MOST_ELEMENTS
+        assert len(taken) == 1 or sum(len(one.body) for one in taken) <= asked.reach
 
 
 def nested(levels: int, times: int = 1) -> bytes:
@@ -487,7 +487,7 @@ def test_brackets_in_texts_are_no_levels() -> None:
     assert b"\n" in single("", body, query="pretty=1")
 
 
-class Lines(Syntax):
+class Lines(Text):
     """A syntax as another file would add it: each document a line that begins with its kind."""
 
     step, costly, separator = 1 << 20, True, b""
@@ -495,11 +495,8 @@ class Lines(Syntax):
     def document(self, type_: DocumentType, members: bytes) -> bytes:
         return type_.kind.encode() + b" " + members + b"\n"
 
-    def untyped(self, compact: bytes) -> bytes:
-        return compact + b"\n"
-
-    def element(self, compact: bytes) -> bytes:
-        return compact + b"\n"
+    def element(self, type_: DocumentType, members: bytes) -> bytes:
+        return members + b"\n"
 
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         head = self.document(type_, members)
