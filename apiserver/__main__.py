@@ -29,8 +29,9 @@ def main() -> int:
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
-        settings = config.parse(argv, environ)
+        settings = config.parse(argv, environ, gates=app.described_gates())
         kinds = app.kinds(settings.serving)
+        app.gates(settings.serving, kinds)
     except ConfigError as e:
         return _misconfigured(e)
     logs.configure(settings.logging)

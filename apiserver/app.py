@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import platform
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain
@@ -19,16 +20,16 @@ from apiserver import __version__, features, metrics
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apimachinery.errors import TextError
-from apiserver.config import Config, ConfigError, Serving
+from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.filters import authorize, deadline, impersonate, inflight, observe, recover, request_info
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.state import Filter, Handler, Request
-from apiserver.resources import RESOURCES, DeviceSelectors
+from apiserver.resources import GATES, RESOURCES, DeviceSelectors
 from apiserver.schema import declared
-from apiserver.schema.featuregate import Gates
+from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import health
@@ -41,6 +42,8 @@ from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire import negotiation
 from apiserver.wire.forms.choice import Forms
 from apiserver.workers import RENDERING, Workers
+
+logger = logging.getLogger(__name__)
 
 VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.StreamResponse]]] = {
     "create": create.create,
@@ -100,6 +103,23 @@ def kinds(serving: Serving) -> Kinds:
     return served
 
 
+def gates(serving: Serving, served: Iterable[Resource]) -> Gates:
+    """Every feature gate, as the operator switched it: the server's own and those of the kinds. Raises ConfigError."""
+    try:
+        return Gates(_declared_gates(served), serving.feature_gates)
+    except InvalidGates as e:
+        raise ConfigError([f"--{FEATURE_GATES}: {text}" for text in e.mistakes]) from None
+
+
+def described_gates() -> list[str]:
+    """What help says of the feature gates of this house."""
+    return Gates(_declared_gates(RESOURCES)).described()
+
+
+def _declared_gates(served: Iterable[Resource]) -> Iterator[Gate]:
+    return chain(features.GATES, GATES, chain.from_iterable(kind.gates for kind in served))
+
+
 def build(
     config: Config,
     served: Kinds,
@@ -111,7 +131,8 @@ def build(
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings = RENDERING, EncodingCache()
-    gates = Gates((*features.GATES, *(gate for resource in served for gate in resource.gates)))
+    switched = gates(config.serving, served)
+    _tell(switched)
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,
@@ -126,8 +147,8 @@ def build(
         admission=Chain(admission(delegates)),
         patch_types={kind.media: kind for kind in PATCH_TYPES},
         allowed=partial(authorize.require, delegates.authorizer),
-        gates=gates,
-        cel=DeviceSelectors(gates),
+        gates=switched,
+        cel=DeviceSelectors(switched),
         namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: {},
     )
     documents = _documents(app, served, delegates=delegates)
@@ -135,6 +156,14 @@ def build(
     outermost_first = filters(config, app, served, trust=trust, delegates=delegates, workers=workers)
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
+
+
+def _tell(gates: Gates) -> None:
+    """Says how the feature gates stand: in the metric, and in the log what will not be there for long."""
+    for gate, on in gates.all():
+        metrics.FEATURE_ENABLED.labels(gate.name, gate.stage.value).set(on)
+    for text, gate, on in gates.warnings():
+        logger.warning(text, extra={"featureGate": gate.name, "value": on})
 
 
 def admission(delegates: Delegates) -> list[Plugin]:

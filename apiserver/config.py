@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apiserver import __version__, flags
-from apiserver.apimachinery import durations
+from apiserver.apimachinery import durations, strconv
 from apiserver.flags import ConfigError, flag
 
 __all__ = ["Config", "ConfigError", "parse"]
@@ -38,6 +38,7 @@ MAX_WATCHES = 10_000
 DEV, SERVE, STORE = "dev", "serve", "store"
 STORE_ACTIONS = ("init", "check", "info")
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE), (DEV, SERVE)
+FEATURE_GATES = "feature-gates"
 
 
 # ---------------------------------------------------------------------------------------------------------------- values
@@ -117,6 +118,35 @@ def _file(text: str) -> str:
     return text
 
 
+KUBE = "kube"
+"""The component whose gates are meant when none is named (component-base `compatibility/registry.go`, DefaultKubeComponent)."""
+
+
+def _gates(text: str) -> dict[str, bool]:
+    """`Gate=true` pairs, each with or without the component in front. Upstream: `featuregate/feature_gate.go` Set."""
+    switched: dict[str, bool] = {}
+    components, mistakes = set(), []
+    for pair in filter(None, text.split(",")):
+        before, colon, after = pair.partition(":")
+        component, setting = (before.strip(), after.strip()) if colon else ("", pair.strip())
+        components.add(component)
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        if component not in ("", KUBE):
+            mistakes.append(f"component not registered: {component}")
+        elif setting and not equals:
+            mistakes.append(f"missing bool value for {name}")
+        elif setting:
+            try:
+                switched[name] = strconv.parse_bool(value)
+            except ValueError as e:
+                mistakes.append(f"invalid value of {name}={value}, err: {e}")
+    if components >= {"", KUBE}:
+        mistakes.append("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
+    if mistakes:
+        raise ValueError(*mistakes)
+    return switched
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(",")) if text else ()
     if not all(names):
@@ -178,7 +208,8 @@ class Dev:
 class Serving:
     """Where and as whom the server listens. Empty file names: the command makes its own.
 
-    `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house.
+    `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house. `feature_gates`
+    are those that are switched, by name.
     """
 
     bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
@@ -189,6 +220,8 @@ class Serving:
         text="API group of the served kinds that name none", value="GROUP")
     kinds: tuple[str, ...] = flag("kinds", EVERYWHERE, _modules, "",
         text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
+    feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
+        text="switches features that are alpha or beta on or off; may be given several times", value="GATE=true|false", many=True)
     cert_file: str = flag("tls-cert-file", (SERVE,), _file, None,
         text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
     key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
@@ -320,7 +353,7 @@ _SUMMARY = {
 }
 
 
-def _parser() -> flags.Parser:
+def _parser(gates: Sequence[str]) -> flags.Parser:
     parser = flags.Parser(
         prog="sluice",
         description="A Kubernetes aggregated API server that keeps its objects in Redis Streams.",
@@ -340,17 +373,17 @@ def _parser() -> flags.Parser:
             sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS))
         for offered in FLAGS:
             if command in offered.commands:
-                sub.offer(offered, command)
+                sub.offer(offered, command, choices=gates if offered.name == FEATURE_GATES else ())
     return parser
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
-    """The configuration of this start. Raises ConfigError with every mistake.
+def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Config:
+    """The configuration of this start. Raises ConfigError with every mistake. `gates` are the lines about feature gates in the help.
 
     `--help` and `--version` print and exit; so does a command that is not complete, which is a question.
     """
     asked = [*argv, "--help"] if list(argv) in ([], [STORE]) else list(argv)
-    words, unknown = _parser().parse_known_args(asked)
+    words, unknown = _parser(gates).parse_known_args(asked)
     mistakes = [f"unknown argument {word}" for word in unknown]
     values = flags.values(FLAGS, words.command, words, environ, mistakes=mistakes)
     if words.command == SERVE:

@@ -29,8 +29,8 @@ class ConfigError(Exception):
 class Flag:
     """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: must be given.
 
-    `parse` makes the value of a text, or raises ValueError with what is wrong. `switch`: on without a value. `many`: may be given several
-    times; the texts add up, separated by commas.
+    `parse` makes the value of a text, or raises ValueError, whose arguments are what is wrong. `switch`: on without a value. `many`: may
+    be given several times; the texts add up, separated by commas.
     """
 
     name: str
@@ -107,14 +107,25 @@ def _fields(section: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], type[A
         yield field, types[field.name] if dataclasses.is_dataclass(types[field.name]) else None
 
 
+class _Help(argparse.HelpFormatter):
+    """Folds the first line of a help text; those that follow stand as they are."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        first, *rest = text.split("\n")
+        return [*super()._split_lines(first, width), *rest]
+
+
 class Parser(argparse.ArgumentParser):
     """argparse splits the words and prints the help; a mistake is raised, not printed."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_Help, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError([message])
 
-    def offer(self, flag: Flag, command: str) -> None:
-        """Takes this flag of the command."""
+    def offer(self, flag: Flag, command: str, *, choices: Sequence[str] = ()) -> None:
+        """Takes this flag of the command. Its help ends with `choices`, a line each."""
         default = flag.default_for(command)
         if flag.switch:
             state = "on" if default == "true" else "off"
@@ -125,7 +136,9 @@ class Parser(argparse.ArgumentParser):
             )
             return
         shown = "required" if default is None else f"default: {default}" if default else ""
-        text = f"{flag.text}{f' ({shown})' if shown else ''} [{flag.variable}]".replace("%", "%%")
+        text = "\n".join((f"{flag.text}{f' ({shown})' if shown else ''} [{flag.variable}]", *choices)).replace(
+            "%", "%%"
+        )
         action = "append" if flag.many else "store"
         self.add_argument(flag.option, dest=flag.name, metavar=flag.value, action=action, help=text)
 
@@ -152,7 +165,7 @@ def values(
         try:
             found[flag.name] = flag.parse(text)
         except ValueError as e:
-            mistakes.append(f"{source}: {e}")
+            mistakes += (f"{source}: {text}" for text in e.args)
     return found
 
 

@@ -174,6 +174,12 @@ CLIENT_SECONDS = Histogram(
 
 HEALTHCHECK = Gauge("kubernetes_healthcheck", "Result of one health check: 1 passes, 0 fails.", "name", "type")
 HEALTHCHECKS = Counter("kubernetes_healthchecks_total", "Health checks made.", "name", "type", "status")
+FEATURE_ENABLED = Gauge(
+    "kubernetes_feature_enabled",
+    "[BETA] This metric records the data about the stage and enablement of a k8s feature.",
+    "name",
+    "stage",
+)
 BUILD_INFO = Gauge("kubernetes_build_info", "1, labelled with what was built.", "git_version")
 BUILD_INFO.labels(__version__).set(1)
 

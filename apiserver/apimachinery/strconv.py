@@ -1,6 +1,6 @@
-"""Go's reading of whole numbers, with Go's error texts, which clients see.
+"""Go's reading of whole numbers and of truth values, with Go's error texts, which clients see.
 
-Upstream: golang/go `src/strconv/atoi.go`.
+Upstream: golang/go `src/strconv/atoi.go`, `atob.go`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from apiserver.apimachinery.fieldpath import go_quote
 MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1
 MAX_UINT64 = (1 << 64) - 1
 
+_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 _DIGITS = re.compile(r"[0-9]*")
 
 
@@ -35,6 +36,13 @@ def parse_uint(text: str) -> int:
     if value > MAX_UINT64:
         raise ValueError(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
     return value
+
+
+def parse_bool(text: str) -> bool:
+    """`strconv.ParseBool(text)`; raises ValueError with Go's text."""
+    if text not in (*_TRUE, *_FALSE):
+        raise ValueError(f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax")
+    return text in _TRUE
 
 
 def _magnitude(text: str) -> int | None:

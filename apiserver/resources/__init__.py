@@ -9,9 +9,10 @@ import importlib
 import pkgutil
 
 from apiserver.resources._device_selectors import DeviceSelectors
+from apiserver.resources._features import GATES
 from apiserver.schema.resource import Resource
 
-__all__ = ["RESOURCES", "DeviceSelectors"]
+__all__ = ["GATES", "RESOURCES", "DeviceSelectors"]
 
 
 def _collect() -> tuple[Resource, ...]:

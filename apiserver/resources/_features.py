@@ -28,6 +28,23 @@ CONSUMABLE_CAPACITY = Gate("DRAConsumableCapacity", default=True, stage=Stage.BE
 EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True, stage=Stage.BETA, needs=_ALLOCATION)
 LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
 NODE_ALLOCATABLE_RESOURCES = Gate("DRANodeAllocatableResources", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
+GRANULAR_STATUS_AUTHORIZATION = Gate(
+    "DRAResourceClaimGranularStatusAuthorization",
+    default=True,
+    stage=Stage.BETA,
+    needs=(*_ALLOCATION, DEVICE_STATUS),
+)
+_GENERIC_WORKLOAD = Gate("GenericWorkload", default=False, stage=Stage.ALPHA)
+
+GATES = (
+    DYNAMIC_RESOURCE_ALLOCATION,
+    ADMIN_ACCESS,
+    GRANULAR_STATUS_AUTHORIZATION,
+    Gate("DRADeviceTaintRules", default=False, stage=Stage.BETA, needs=(DEVICE_TAINTS,)),
+    Gate("DRAResourcePoolStatus", default=False, stage=Stage.ALPHA, needs=_ALLOCATION),
+    Gate("DRAWorkloadResourceClaims", default=False, stage=Stage.ALPHA, needs=(*_ALLOCATION, _GENERIC_WORKLOAD)),
+)
+"""Those of the API group that no field depends on: an operator can give all components of a cluster one list."""
 
 SELECTOR_GATES = (CONSUMABLE_CAPACITY, LIST_TYPE_ATTRIBUTES)
 """Those that decide what an expression about devices may say."""

@@ -5,6 +5,7 @@ Upstream: kubernetes/component-base `featuregate/feature_gate.go`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,8 +57,9 @@ class Gates:
         Raises InvalidGates.
         """
         self._switched = dict(switched or {})
-        self._known = {gate.name: gate for gate in (*_TOGETHER, *_with_needs(declared))}
-        if mistakes := list(self._refusals()):
+        gates = dict.fromkeys((*_TOGETHER, *_with_needs(declared)))
+        self._known = {gate.name: gate for gate in gates}
+        if mistakes := [*_repetitions(gates), *self._refusals()]:
             raise InvalidGates(mistakes)
         self._on = {gate.name: self._stands(gate) for gate in self._known.values()}
         if mistakes := list(self._unmet()):
@@ -104,6 +106,11 @@ _GOING = {
     Stage.GA: "Warning: setting GA feature gate. It will be removed in a future release.",
     Stage.DEPRECATED: "Warning: setting deprecated feature gate. It will be removed in a future release.",
 }
+
+
+def _repetitions(gates: Iterable[Gate]) -> Iterator[str]:
+    names = Counter(gate.name for gate in gates)
+    return (f'feature gate "{name}" with different spec already exists' for name, times in names.items() if times > 1)
 
 
 def _with_needs(gates: Iterable[Gate]) -> Iterator[Gate]:

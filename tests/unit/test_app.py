@@ -18,6 +18,7 @@ from apiserver.cluster.errors import ClusterError
 from apiserver.filters import authorize
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.state import Peer
+from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object
 from apiserver.serving import chains
 from apiserver.storage.errors import Initializing, Unavailable
@@ -278,6 +279,76 @@ async def test_a_watch_that_was_just_opening_is_ended_too() -> None:
     assert rig.stores.ended == [None]
     rig.app.drain.watches = 0
     await finishing
+
+
+def gates(*flags: str) -> Gates:
+    serving = config.parse(["dev", *(f"--feature-gates={flag}" for flag in flags)], {}).serving
+    return app.gates(serving, app.kinds(serving))
+
+
+GRANULAR = "DRAResourceClaimGranularStatusAuthorization"
+STAGES = {
+    "ALPHA": {
+        *("AllAlpha", "AllowUnsafeMalformedObjectDeletion", "DRAListTypeAttributes", "DRANodeAllocatableResources"),
+        *("DRAResourcePoolStatus", "DRAWorkloadResourceClaims", "GenericWorkload", "ShardedListAndWatch"),
+    },
+    "BETA": {
+        *("AllBeta", "DRAConsumableCapacity", "DRADeviceBindingConditions", "DRADeviceTaintRules", "DRADeviceTaints"),
+        *("DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus"),
+        GRANULAR,
+    },
+    "": {"DRAAdminAccess", "DRAPrioritizedList", "DynamicResourceAllocation"},
+}
+OFF = {*STAGES["ALPHA"], "AllBeta", "DRADeviceTaintRules"}
+LOCKED = {"DRAAdminAccess", "DynamicResourceAllocation"}
+
+
+def test_the_feature_gates_stand_as_in_1_36() -> None:
+    known = dict(gates().all())
+    assert {stage: {g.name for g in known if g.stage.value == stage} for stage in STAGES} == STAGES
+    assert {gate.name for gate, on in known.items() if not on} == OFF
+    assert {gate.name for gate in known if gate.locked} == LOCKED
+
+
+def test_gates_that_cannot_stand_like_that_are_a_mistake_of_the_operator() -> None:
+    for flag, told in (
+        ("DRAAdminAccess=false", "cannot set feature gate DRAAdminAccess to false, feature is locked to true"),
+        ("WatchList=true", "unrecognized feature gate: WatchList"),
+        (
+            "DRAResourceClaimDeviceStatus=false,DRADeviceBindingConditions=false",
+            f"{GRANULAR} is enabled, but depends on features that are disabled: [DRAResourceClaimDeviceStatus]",
+        ),
+        (
+            "DRAWorkloadResourceClaims=true",
+            "DRAWorkloadResourceClaims is enabled, but depends on features that are disabled: [GenericWorkload]",
+        ),
+        (
+            "DRADeviceTaints=false,DRADeviceTaintRules=1",
+            "DRADeviceTaintRules is enabled, but depends on features that are disabled: [DRADeviceTaints]",
+        ),
+    ):
+        with pytest.raises(config.ConfigError) as caught:
+            gates(flag)
+        assert caught.value.mistakes == [f"--feature-gates: {told}"]
+
+
+def test_all_gates_of_a_stage_can_be_switched() -> None:
+    stands = {gate.name: on for gate, on in gates("AllAlpha=true", "AllBeta=false,DRADeviceTaints=true").all()}
+    assert {name for name, on in stands.items() if not on} == STAGES["BETA"] - {"DRADeviceTaints"}
+
+
+async def test_a_metric_says_how_each_gate_stands(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig("--feature-gates=DRAPrioritizedList=false,ShardedListAndWatch=true,DRADeviceTaints=false")
+    [record] = caplog.records
+    assert record.message == "Warning: setting GA feature gate. It will be removed in a future release."
+    assert (record.featureGate, record.value) == ("DRAPrioritizedList", False)  # type: ignore[attr-defined]
+    lines = (await rig.ask("/metrics")).text.splitlines()
+    stated = [line for line in lines if line.startswith("kubernetes_feature_enabled{")]
+    assert len(stated) == sum(map(len, STAGES.values()))
+    off = {line.split('"')[1] for line in stated if line.endswith("} 0.0")}
+    assert off == OFF - {"ShardedListAndWatch"} | {"DRAPrioritizedList", "DRADeviceTaints"}
+    assert 'kubernetes_feature_enabled{name="DynamicResourceAllocation",stage=""} 1.0' in stated
+    assert 'kubernetes_feature_enabled{name="DRADeviceTaintRules",stage="BETA"} 0.0' in stated
 
 
 def test_the_kinds_are_in_the_operators_group() -> None:

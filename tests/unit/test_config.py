@@ -258,6 +258,37 @@ def test_help_tells_of_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str
             assert (flag.option in words) == (flag.variable in words) == (command in flag.commands), flag.name
 
 
+def test_feature_gates_add_up_and_the_last_word_about_one_counts() -> None:
+    given = ["dev", "--feature-gates=A=true,B=f", "--feature-gates", " C = 1 ,,A=0"]
+    assert config.parse(given, {}).serving.feature_gates == {"A": False, "B": False, "C": True}
+    assert config.parse(["dev"], {"SLUICE_FEATURE_GATES": "kube:A=True"}).serving.feature_gates == {"A": True}
+    assert config.parse(["dev"], {}).serving.feature_gates == {}
+
+
+def test_each_gate_that_cannot_be_read_is_told_in_upstreams_words() -> None:
+    assert mistakes("dev", "--feature-gates=A,B=maybe,C=true=true", "--feature-gates=wardle:D=true,kube:E=true") == [
+        "--feature-gates: missing bool value for A",
+        '--feature-gates: invalid value of B=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax',
+        '--feature-gates: invalid value of C=true=true, err: strconv.ParseBool: parsing "true=true": invalid syntax',
+        "--feature-gates: component not registered: wardle",
+        "--feature-gates: set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",
+    ]
+    assert mistakes("serve", "--standalone", SLUICE_FEATURE_GATES="A:B:C")[0] == (
+        "SLUICE_FEATURE_GATES: component not registered: A"
+    )
+
+
+@pytest.mark.parametrize("command", [config.DEV, config.SERVE])
+def test_help_lists_the_feature_gates_a_line_each(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    gates = ["AllAlpha=true|false (ALPHA - default=false)", f"{'Long' * 20}=true|false (BETA - default=true)"]
+    with pytest.raises(SystemExit):
+        config.parse([command, "--help"], {}, gates=gates)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    first = lines.index(gates[0])
+    assert lines[first - 1].endswith("[SLUICE_FEATURE_GATES]")
+    assert lines[first + 1] == gates[1]
+
+
 def test_no_two_settings_are_called_the_same() -> None:
     names = [flag.name for flag in config.FLAGS]
     assert len(set(names)) == len(names) > 30

@@ -1,4 +1,6 @@
-"""Whole numbers as Go reads them; results taken from Go 1.26."""
+"""Whole numbers and truth values as Go reads them; results taken from Go 1.26."""
+
+import json
 
 import pytest
 
@@ -74,3 +76,12 @@ def test_the_number_is_quoted_as_go_quotes_it() -> None:
     with pytest.raises(ValueError, match="invalid syntax") as caught:
         strconv.parse_int('a"\n')
     assert str(caught.value) == r'strconv.ParseInt: parsing "a\"\n": invalid syntax'
+
+
+def test_truth_values_are_read_in_the_spellings_of_go_and_in_no_other() -> None:
+    assert all(map(strconv.parse_bool, ("1", "t", "T", "TRUE", "true", "True")))
+    assert not any(map(strconv.parse_bool, ("0", "f", "F", "FALSE", "false", "False")))
+    for text in ("", "yes", "tRUE", "on", " true", "2", "t\n"):
+        with pytest.raises(ValueError, match="ParseBool") as caught:
+            strconv.parse_bool(text)
+        assert str(caught.value) == f"strconv.ParseBool: parsing {json.dumps(text)}: invalid syntax"

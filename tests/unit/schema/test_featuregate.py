@@ -36,6 +36,12 @@ def test_what_a_gate_needs_is_known_with_it() -> None:
     assert [gates.enabled(gate) for gate in (YOUNG, OLD, FIXED, LEANING)] == [False, True, True, True]
 
 
+def test_a_gate_cannot_be_declared_in_two_ways() -> None:
+    with pytest.raises(InvalidGates, match=r'^feature gate "Old" with different spec already exists$'):
+        Gates((OLD, Gate("Old", default=False, stage=Stage.GA)))
+    assert Gates((OLD, OLD, Gate("Old", default=True, stage=Stage.GA))).enabled(OLD)
+
+
 def test_a_locked_gate_can_be_told_only_to_stay() -> None:
     assert Gates((FIXED,), {"Fixed": True}).enabled(FIXED)
     assert mistakes({"Fixed": False}) == ["cannot set feature gate Fixed to false, feature is locked to true"]
