@@ -12,7 +12,7 @@ from typing import NamedTuple
 from apiserver.cel.errors import EvaluationError
 from apiserver.cel.frames import COST, Failure, Frame, Run
 from apiserver.cel.types import Type
-from apiserver.cel.values import ABSENT, NONE, Lazy, Optional, UInt, Value, find, go_type, lookup
+from apiserver.cel.values import ABSENT, NONE, Lazy, Optional, UInt, Unsupported, Value, find, go_type, lookup, text
 
 KEYS = frozenset((str, int, UInt, bool, float))
 
@@ -201,7 +201,7 @@ def flattened(run: Run) -> Run:
 
     def read(f: Frame) -> Value:
         value = run(f)
-        return Optional(_opened(value)) if type(value) is Optional and value.has_value else value
+        return Optional(_taken_back(_opened(value))) if type(value) is Optional and value.has_value else value
 
     return read
 
@@ -212,6 +212,14 @@ def _opened(of: Optional) -> Value:
     while type(value) is Optional:
         value = value.value if value.has_value else None
     return value.name if type(value) is Type else value
+
+
+def _taken_back(value: Value) -> Value:
+    """What becomes of it when Go makes a value of what Value() gave (cel-go `common/types/provider.go` NativeToValue)."""
+    native = getattr(value, "go_native", None)
+    if native is None:
+        return value
+    return Unsupported(f"unsupported conversion to ref.Val: ({native}){text(value)}" if native else "no such overload")
 
 
 def _key(f: Frame, qualifier: Qualifier) -> Value:

@@ -55,20 +55,37 @@ class _Absent:
 ABSENT = _Absent()
 
 
-class Optional:
-    """A value or none."""
+class Unsupported:
+    """What an optional holds in place of a value that Go cannot take back from its native form. It is an error once it is taken out."""
 
-    __slots__ = ("value",)
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+class Optional:
+    """A value or none. `held` is the value, or what stands for it."""
+
+    __slots__ = ("held",)
 
     cel_type = types.opaque("optional_type")
 
     def __init__(self, value: Value = ABSENT) -> None:
-        self.value = value
+        self.held = value
 
     @property
     def has_value(self) -> bool:
         """Whether there is a value."""
-        return self.value is not ABSENT
+        return self.held is not ABSENT
+
+    @property
+    def value(self) -> Value:
+        """The value. Raises EvaluationError for what is Unsupported."""
+        held = self.held
+        if type(held) is Unsupported:
+            raise EvaluationError(held.reason)
+        return held
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Optional) or self.has_value != other.has_value:
@@ -273,7 +290,8 @@ def type_name(value: Value) -> str:
 
 
 def go_type(value: Value) -> str:
-    """The name that Go has for the type of a value, which some errors of cel-go say. A class of a library has it as `go_type`."""
+    """The name that Go has for the type of a value, which some errors of cel-go say. A class of a library has it as `go_type`, and as
+    `go_native` the type of what it wraps, "" for nothing."""
     known = _GO_TYPES.get(type(value))
     if known is not None:
         return known
@@ -288,7 +306,7 @@ def size(value: Value) -> int:
     if isinstance(value, (str, bytes, list, dict, tuple, ListView, MapView)):
         return len(value)
     if type(value) is Optional and value.has_value:
-        return size(value.value)
+        return size(value.held)
     # A class of a library may say what its values count for.
     counted: int = getattr(value, "cel_size", 1)
     return counted
@@ -522,8 +540,10 @@ def _printed(value: Value, todo: list[Value]) -> str:
     if kind is Optional:
         if not value.has_value:
             return "optional.none()"
-        todo += (_Verbatim(")"), value.value)
+        todo += (_Verbatim(")"), value.held)
         return "optional("
+    if kind is Unsupported:
+        return str(value.reason)
     return _PRINTERS.get(kind, str)(value)
 
 

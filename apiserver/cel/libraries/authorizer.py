@@ -76,6 +76,8 @@ class _Incomparable:
 
     __slots__ = ()
 
+    go_native = ""
+
     def __eq__(self, other: object) -> NoReturn:
         raise EvaluationError("no such overload")
 

@@ -38,6 +38,7 @@ class CIDR:
 
     cel_type = NETWORK
     go_type = "cel.CIDR"
+    go_native = "netip.Prefix"
 
     def __init__(self, address: ip.IP, length: int) -> None:
         self.address = address

@@ -40,6 +40,7 @@ class IP:
 
     cel_type = ADDRESS
     go_type = "cel.IP"
+    go_native = "netip.Addr"
 
     def __init__(self, number: int, bits: int) -> None:
         self.number = number

@@ -22,6 +22,7 @@ class Quantity:
 
     cel_type = QUANTITY
     go_type = "cel.Quantity"
+    go_native = "*resource.Quantity"
 
     def __init__(self, amount: amounts.Quantity, *, computed: bool = False) -> None:
         self.amount = amount

@@ -28,6 +28,7 @@ class Semver:
 
     cel_type = SEMVER
     go_type = "cel.Semver"
+    go_native = "semver.Version"
 
     def __init__(self, core: tuple[int, int, int], prerelease: tuple[int | str, ...], build: tuple[str, ...]) -> None:
         self.core = core

@@ -108,6 +108,7 @@ class Url:
 
     cel_type = URL
     go_type = "cel.URL"
+    go_native = "*url.URL"
 
     def __init__(self, parts: _Parts) -> None:
         self._parts = parts
