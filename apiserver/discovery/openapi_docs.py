@@ -105,7 +105,7 @@ class OpenAPI:
         for group, versions in self._groups.items():
             paths |= self._writer.paths_v2([openapi_paths.group(group)], definitions, shared)
             for version, members in versions.items():
-                definitions.model = _model(group, version)
+                definitions.within(group, version, members)
                 found = _paths(group, version, members, kinds)
                 paths |= self._writer.paths_v2(found, definitions, shared)
         return {
@@ -125,8 +125,8 @@ class OpenAPI:
         if not version:
             found: Iterable[Path] = [openapi_paths.group(group)]
         else:
-            definitions.model = _model(group, version[0])
             members = self._groups[group][version[0]]
+            definitions.within(group, version[0], members)
             found = _paths(group, version[0], members, _names({group: {version[0]: members}}))
         paths = self._writer.paths_v3(found, definitions)
         return {
@@ -168,11 +168,6 @@ def _names(groups: Mapping[str, Iterable[str]]) -> list[Kind]:
         ("", "v1", ""),
         *((group, version, "") for group, versions in groups.items() for version in sorted(versions)),
     ]
-
-
-def _model(group: str, version: str) -> str:
-    """Where definitions of kinds go that say nothing themselves: the group back to front, as for custom resources."""
-    return ".".join([*reversed(group.split(".")), version])
 
 
 class _Writer:

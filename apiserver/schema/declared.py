@@ -50,7 +50,7 @@ def collisions(kinds: Kinds) -> Iterator[str]:
     """Shapes of different kinds that have one name in OpenAPI."""
     definitions = Definitions(Dialect.V2)
     for resource in kinds:
-        definitions.model = f"{resource.group}/{resource.version}"
+        definitions.within(resource.group, resource.version, kinds.groups[resource.group][resource.version])
         try:
             definitions.object(resource)
         except ValueError as e:

@@ -1,17 +1,21 @@
 """Shapes as OpenAPI definitions, for version 2 and version 3. Knows no paths and no kinds but those it is given.
 
 The two versions differ where upstream's do: version 3 writes defaults, also the zero value of members that are always there, puts a
-reference that has neighbours into `allOf`, and lets a quantity be a number.
-Upstream: kubernetes/kube-openapi `pkg/generators/openapi.go`, kubernetes/kubernetes `api/openapi-spec/`.
+reference that has neighbours into `allOf`, and lets a quantity be a number. And they differ in names: kube-apiserver passes documents of
+version 3 on as they are, but merges those of version 2 into one, where a definition that is called as one of its own and reads differently
+is renamed, and where a kind that two definitions claim breaks the clients that make parsers of them. So in version 2 only the kinds of a
+group bear its names, and what they share with other groups stands below `OWN` and claims no kind of upstream's.
+Upstream: kubernetes/kube-openapi `pkg/generators/openapi.go`, `pkg/aggregator/aggregator.go`, kubernetes/apimachinery
+`pkg/util/managedfields/gvkparser.go`, kubernetes/kubernetes `api/openapi-spec/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import Any
 
-from apiserver.schema import shapes
+from apiserver.schema import machinery, shapes
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import (
     UNSET,
@@ -43,6 +47,8 @@ class Dialect(Enum):
     V3 = "#/components/schemas/"
 
 
+UPSTREAM, OWN = "io.k8s.", "dev.sluice."
+"""What the names of kube-apiserver's definitions begin with, and those of ours that would be taken for them."""
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 PATCH = f"{shapes.META}.Patch"
 _TIME, _MICRO_TIME = f"{shapes.META}.Time", f"{shapes.META}.MicroTime"
@@ -64,22 +70,27 @@ _API_VERSION_DOC = (
 )
 
 _KINDS = "x-kubernetes-group-version-kind"
-_UNMARKED_LISTS = frozenset({(f"{shapes.META}.APIResource", "verbs")})
+_UNMARKED_LISTS = frozenset({(machinery.API_RESOURCE, "verbs")})
 """Members whose Go type is a named list: upstream gives them no list type."""
 
 
 class Definitions:
     """Definitions of one document, collected while they are referred to.
 
-    `model` is where structs without a model of their own go. A name stands for one schema: two different ones are a mistake of
-    whoever declared them, and raise ValueError.
+    A name stands for one schema: two different ones are a mistake of whoever declared them, and raise ValueError.
     """
 
-    def __init__(self, dialect: Dialect, *, model: str = "") -> None:
+    def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self.model = model
+        self._model = ""
+        self._of_kinds: Collection[str] = ()
         self._schemas: dict[str, Schema] = {}
         self._shapes: dict[str, Struct] = {}
+
+    def within(self, group: str, version: str, members: Iterable[Resource]) -> None:
+        """Says in which group and version the `members` are that are referred to from now on."""
+        self._model = model(group, version)
+        self._of_kinds = {resource.shape.model for resource in members}
 
     def all(self) -> dict[str, Schema]:
         """Every definition referred to so far, by name."""
@@ -113,20 +124,25 @@ class Definitions:
         """A reference to a message with kind and apiVersion that is no resource; `kinds` are the names under which it is known."""
         name = self._name(shape)
         self._struct(name, shape, typed=True)
-        return self._of_kind(name, kinds)
+        return self._of_kind(name, self._claimed(kinds))
 
     def event(self, shape: Struct, kinds: Sequence[Kind]) -> Schema:
         """The same for a message that carries no kind of its own."""
         name = self._name(shape)
         self._struct(name, shape, typed=False)
-        return self._of_kind(name, kinds)
+        return self._of_kind(name, self._claimed(kinds))
 
     def patch(self) -> Schema:
         return self._plain(PATCH, {"type": "object"})
 
+    def _claimed(self, kinds: Iterable[Kind]) -> Sequence[Kind]:
+        """Those of a message's kinds that this document may claim. kube-apiserver claims all of its own groups, served or not."""
+        return [kind for kind in kinds if self.dialect is Dialect.V3 or not _is_upstreams(kind[0])]
+
     def _of_kind(self, name: str, kinds: Sequence[Kind]) -> Schema:
-        known = self._schemas[name].setdefault(_KINDS, [])
+        schema = self._schemas[name]
         for group, version, kind in kinds:
+            known = schema.setdefault(_KINDS, [])
             entry = {"group": group, "kind": kind, "version": version}
             if entry not in known:
                 known.append(entry)
@@ -136,12 +152,20 @@ class Definitions:
         return {"$ref": self.dialect.value + name}
 
     def _name(self, shape: Struct) -> str:
-        model = shape.model or self.model
-        return f"{model}.{shape.name}" if model else shape.name
+        found = shape.model or self._model
+        return self._published(f"{found}.{shape.name}" if found else shape.name)
+
+    def _published(self, name: str) -> str:
+        """What the definition that upstream gives this name is called in this document."""
+        if self.dialect is Dialect.V3 or not name.startswith(UPSTREAM):
+            return name
+        found, _, last = name.rpartition(".")
+        return f"{self._model}.{last}" if found in self._of_kinds else OWN + name.removeprefix(UPSTREAM)
 
     def _plain(self, name: str, schema: Schema) -> Schema:
-        self._schemas.setdefault(name, {"description": _DOCS[name], **schema} if name in _DOCS else schema)
-        return self._ref(name)
+        published = self._published(name)
+        self._schemas.setdefault(published, {"description": _DOCS[name], **schema} if name in _DOCS else schema)
+        return self._ref(published)
 
     def _struct(self, name: str, shape: Struct, *, typed: bool) -> Schema:
         if self._shapes.get(name) is not shape:
@@ -162,7 +186,7 @@ class Definitions:
             schema["required"] = required
         properties = _typed() if typed else {}
         for field in fields:
-            properties[field.name] = self._member(field, marked=(name, field.name) not in _UNMARKED_LISTS)
+            properties[field.name] = self._member(field, marked=(shape, field.name) not in _UNMARKED_LISTS)
         schema["properties"] = properties
         if shape.atomic:
             schema["x-kubernetes-map-type"] = "atomic"
@@ -211,6 +235,18 @@ class Definitions:
                 return {"type": "object", "additionalProperties": self._element(type_.value)}
             case Struct():
                 return self._struct(self._name(type_), type_, typed=False)
+
+
+def model(group: str, version: str) -> str:
+    """Where the definitions of a group's kinds go: upstream's groups are packages of k8s.io/api, all others stand back to front, as those
+    of custom resources."""
+    if _is_upstreams(group):
+        return f"{UPSTREAM}api.{group.partition('.')[0] or 'core'}.{version}"
+    return ".".join([*reversed(group.split(".")), version])
+
+
+def _is_upstreams(group: str) -> bool:
+    return not group or group.endswith(".k8s.io")
 
 
 def _typed() -> Schema:

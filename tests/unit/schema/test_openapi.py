@@ -23,7 +23,8 @@ from apiserver.schema.types import (
     Type,
 )
 
-META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+META, OWN_META = "io.k8s.apimachinery.pkg.apis.meta.v1", "dev.sluice.apimachinery.pkg.apis.meta.v1"
+KINDS = "x-kubernetes-group-version-kind"
 V2, V3 = "#/definitions/", "#/components/schemas/"
 INNER = Struct(name="Inner", model="m", fields=[Field(name="x", number=1, type=String())])
 EXPECTING = Struct(
@@ -56,10 +57,10 @@ def required(type_: Type, presence: Presence = Presence.OMIT_EMPTY, *, name: str
         (Integer(), {"type": "integer", "format": "int64"}),
         (Integer(bits=32), {"type": "integer", "format": "int32"}),
         (Boolean(), {"type": "boolean"}),
-        (Quantity(), {"$ref": V2 + QUANTITY}),
-        (Time(), {"$ref": V2 + META + ".Time"}),
-        (Time(micro=True), {"$ref": V2 + META + ".MicroTime"}),
-        (RawJSON(), {"$ref": V2 + "io.k8s.apimachinery.pkg.runtime.RawExtension"}),
+        (Quantity(), {"$ref": V2 + "dev.sluice.apimachinery.pkg.api.resource.Quantity"}),
+        (Time(), {"$ref": V2 + OWN_META + ".Time"}),
+        (Time(micro=True), {"$ref": V2 + OWN_META + ".MicroTime"}),
+        (RawJSON(), {"$ref": V2 + "dev.sluice.apimachinery.pkg.runtime.RawExtension"}),
         (INNER, {"$ref": V2 + "m.Inner"}),
         (MapOf(Integer()), {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}}),
         (MapOf(INNER), {"type": "object", "additionalProperties": {"$ref": V2 + "m.Inner"}}),
@@ -152,13 +153,13 @@ def test_a_reference_with_a_description_is_wrapped_in_version_3_only() -> None:
 
 
 def test_a_quantity_may_be_a_number_in_version_3() -> None:
-    for dialect, expected in (
-        (Dialect.V2, {"type": "string"}),
-        (Dialect.V3, {"oneOf": [{"type": "string"}, {"type": "number"}]}),
+    for dialect, name, expected in (
+        (Dialect.V2, "dev.sluice.apimachinery.pkg.api.resource.Quantity", {"type": "string"}),
+        (Dialect.V3, QUANTITY, {"oneOf": [{"type": "string"}, {"type": "number"}]}),
     ):
         definitions = Definitions(dialect)
         definitions.event(Struct(name="S", model="m", fields=[Field(name="q", number=1, type=Quantity())]), [])
-        found = definitions.all()[QUANTITY]
+        found = definitions.all()[name]
         assert {k: v for k, v in found.items() if k != "description"} == expected
 
 
@@ -270,9 +271,60 @@ def test_a_kind_that_is_served_in_several_versions_under_one_name_lists_them_all
 
 
 def test_a_shape_without_a_model_goes_where_the_document_says() -> None:
-    definitions = Definitions(Dialect.V2, model="io.g.v1")
-    definitions.object(thing(model=""))
-    assert "io.g.v1.Thing" in definitions.all()
+    for dialect in Dialect:
+        definitions = Definitions(dialect)
+        plain = thing(model="")
+        definitions.within("g.io", "v1", [plain])
+        definitions.object(plain)
+        assert "io.g.v1.Thing" in definitions.all()
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "model"),
+    [
+        ("resource.k8s.io", "v1", "io.k8s.api.resource.v1"),
+        ("flowcontrol.apiserver.k8s.io", "v1beta1", "io.k8s.api.flowcontrol.v1beta1"),
+        ("resource.sluice.dev", "v1", "dev.sluice.resource.v1"),
+        ("home.example.com", "v2", "com.example.home.v2"),
+    ],
+)
+def test_in_version_2_kinds_with_upstreams_names_are_in_the_model_of_their_group(
+    group: str, version: str, model: str
+) -> None:
+    """The one that kube-apiserver would use, or one that it has no definitions in."""
+    definitions, named = Definitions(Dialect.V2), thing(model="io.k8s.api.things.v1")
+    definitions.within(group, version, [named])
+    reference = definitions.object(named)
+    assert reference == {"$ref": f"{V2}{model}.Thing"}
+    properties = definitions.all()[f"{model}.Thing"]["properties"]
+    assert properties["metadata"]["$ref"] == f"{V2}{OWN_META}.ObjectMeta"
+    assert [name for name in definitions.all() if name.startswith("io.k8s.")] == [
+        name for name in definitions.all() if name.startswith(model) and model.startswith("io.k8s.")
+    ]
+
+
+def test_a_name_that_is_nobody_elses_stays_in_version_2() -> None:
+    definitions, own = Definitions(Dialect.V2), thing(model="com.example.ships.v1")
+    definitions.within("harbour.example.com", "v1", [own])
+    assert definitions.object(own) == {"$ref": f"{V2}com.example.ships.v1.Thing"}
+
+
+def test_in_version_2_a_message_claims_no_kind_of_upstreams_groups() -> None:
+    """A kind that two definitions claim makes the whole merged document useless to parsers."""
+    claimed = [("", "v1", "DeleteOptions"), ("resource.k8s.io", "v1", "DeleteOptions"), ("g.io", "v1", "DeleteOptions")]
+    found = {}
+    for dialect in Dialect:
+        definitions = Definitions(dialect)
+        definitions.message(machinery.STATUS, [("", "v1", "Status")])
+        definitions.message(machinery.DELETE_OPTIONS, claimed)
+        found[dialect] = {
+            name.rpartition(".")[2]: [(k["group"], k["version"], k["kind"]) for k in schema.get(KINDS, ())]
+            for name, schema in definitions.all().items()
+        }
+    assert found[Dialect.V3]["DeleteOptions"] == claimed
+    assert found[Dialect.V3]["Status"] == [("", "v1", "Status")]
+    assert found[Dialect.V2]["DeleteOptions"] == claimed[2:]
+    assert found[Dialect.V2]["Status"] == []
 
 
 def test_shapes_of_one_name_that_differ_in_rules_only_are_one_definition() -> None:
@@ -291,7 +343,7 @@ def test_different_shapes_of_one_name_are_refused() -> None:
 
 
 def test_definitions_are_sorted_by_name() -> None:
-    definitions = Definitions(Dialect.V2)
+    definitions = Definitions(Dialect.V3)
     definitions.object(thing())
     definitions.patch()
     assert list(definitions.all()) == sorted(definitions.all())
