@@ -58,6 +58,7 @@ DEVICE_SELECTOR = Struct(
         Field(
             name="cel",
             number=1,
+            go="CEL",
             type=CEL_SELECTOR,
             presence=Presence.POINTER,
             required=True,

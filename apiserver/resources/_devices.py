@@ -64,7 +64,9 @@ COUNTER_CONSUMPTION = Struct(
 
 
 def _attribute(name: str, number: int, kind: Any, doc: str) -> Field:
-    return Field(name=name, number=number, type=kind, presence=Presence.POINTER, doc=doc)
+    return Field(
+        name=name, number=number, go=f"{name.capitalize()}Value", type=kind, presence=Presence.POINTER, doc=doc
+    )
 
 
 _TEXT_VALUE = String(max_bytes=ATTRIBUTE_BYTES)
@@ -97,24 +99,28 @@ DEVICE_ATTRIBUTE = Struct(
         Field(
             name="ints",
             number=6,
+            go="IntValues",
             type=ListOf(Integer()),
             doc="Whole numbers, at least one. Alpha: needs the feature gate DRAListTypeAttributes.",
         ),
         Field(
             name="bools",
             number=7,
+            go="BoolValues",
             type=ListOf(Boolean()),
             doc="Truth values, at least one. Alpha: needs the feature gate DRAListTypeAttributes.",
         ),
         Field(
             name="strings",
             number=8,
+            go="StringValues",
             type=ListOf(_TEXT_VALUE),
             doc="Texts of at most 64 bytes each, at least one. Alpha: needs the feature gate DRAListTypeAttributes.",
         ),
         Field(
             name="versions",
             number=9,
+            go="VersionValues",
             type=ListOf(_VERSION_VALUE),
             doc="Versions as semver.org 2.0.0 defines them, 64 bytes at most each, at least one. "
             "Alpha: needs the feature gate DRAListTypeAttributes.",

@@ -30,7 +30,13 @@ CONSUMER = Struct(
     model=MODEL,
     doc="An object, in the claim's namespace, that may use the claim.",
     fields=(
-        Field(name="apiGroup", number=1, type=String(), doc="The API group of the consumer; empty for the core group."),
+        Field(
+            name="apiGroup",
+            number=1,
+            go="APIGroup",
+            type=String(),
+            doc="The API group of the consumer; empty for the core group.",
+        ),
         Field(
             name="resource",
             number=3,
@@ -50,6 +56,7 @@ CONSUMER = Struct(
         Field(
             name="uid",
             number=5,
+            go="UID",
             type=String(go="types.UID"),
             presence=Presence.ALWAYS,
             required=True,
@@ -73,6 +80,7 @@ NETWORK_DATA = Struct(
         Field(
             name="ips",
             number=2,
+            go="IPs",
             type=ListOf(String(check=_formats.interface_address), max_items=ADDRESSES, unique=itself),
             doc="The addresses of the interface, each with the length of its network's prefix and in canonical form, such as "
             "192.0.2.5/24 or 2001:db8::5/64. At most 16.",

@@ -50,6 +50,11 @@ def encode_served(shape: Struct, obj: Object) -> bytes:
     return _escaped(_dump(_struct_writer(shape)(obj)))
 
 
+def encode_raw(value: Any) -> bytes:
+    """Raw JSON as it stands in the stored value."""
+    return _escaped(_dump(value))
+
+
 def decode(data: bytes) -> Object:
     """The object of stored bytes, or of a body made of them: integers of any length exact. The caller owns the result.
 

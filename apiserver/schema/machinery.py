@@ -1,4 +1,5 @@
-"""Shapes of the messages that are no kinds of their own: Status, DeleteOptions, WatchEvent, discovery. They know no kind.
+"""Shapes of the messages that are no kinds of their own: Status, DeleteOptions, WatchEvent, PartialObjectMetadata, discovery. They know
+no kind.
 
 Member names, order and protobuf numbers are those of kubernetes/apimachinery `pkg/apis/meta/v1/{types,watch}.go`.
 """
@@ -10,6 +11,7 @@ from apiserver.schema.types import Boolean, Field, Integer, ListOf, Presence, Ra
 
 _TEXT = String()
 _TEXTS = ListOf(_TEXT)
+_VERBS = ListOf(_TEXT, go="v1.Verbs")
 
 STATUS_CAUSE = Struct(
     name="StatusCause",
@@ -36,7 +38,7 @@ STATUS_DETAILS = Struct(
         Field(name="name", number=1, type=_TEXT, doc="The name of the object."),
         Field(name="group", number=2, type=_TEXT, doc="The API group of the object."),
         Field(name="kind", number=3, type=_TEXT, doc="The kind of the object, or the resource in plural."),
-        Field(name="uid", number=6, type=_TEXT, doc="The uid of the object, when there is exactly one."),
+        Field(name="uid", number=6, go="UID", type=_TEXT, doc="The uid of the object, when there is exactly one."),
         Field(name="causes", number=4, type=ListOf(STATUS_CAUSE), doc="What contributed to the failure."),
         Field(
             name="retryAfterSeconds",
@@ -77,7 +79,14 @@ PRECONDITIONS = Struct(
     model=META,
     doc="What must hold of an object for the operation to go ahead.",
     fields=(
-        Field(name="uid", number=1, type=_TEXT, presence=Presence.POINTER, doc="The uid that the object must have."),
+        Field(
+            name="uid",
+            number=1,
+            go="UID",
+            type=_TEXT,
+            presence=Presence.POINTER,
+            doc="The uid that the object must have.",
+        ),
         Field(
             name="resourceVersion",
             number=2,
@@ -163,6 +172,29 @@ WATCH_EVENT = Struct(
     ),
 )
 
+PARTIAL_OBJECT_METADATA = Struct(
+    name="PartialObjectMetadata",
+    model=META,
+    doc="The metadata of an object of any kind.",
+    fields=(Field(name="metadata", number=1, type=OBJECT_META, doc="The object's metadata."),),
+)
+
+PARTIAL_OBJECT_METADATA_LIST = Struct(
+    name="PartialObjectMetadataList",
+    model=META,
+    doc="The metadata of objects of any kind.",
+    fields=(
+        Field(name="metadata", number=1, type=LIST_META, doc="Metadata as of a list."),
+        Field(
+            name="items",
+            number=2,
+            type=ListOf(PARTIAL_OBJECT_METADATA),
+            presence=Presence.ALWAYS,
+            doc="The metadata of each object.",
+        ),
+    ),
+)
+
 API_RESOURCE = Struct(
     name="APIResource",
     model=META,
@@ -205,7 +237,7 @@ API_RESOURCE = Struct(
         Field(
             name="verbs",
             number=4,
-            type=_TEXTS,
+            type=_VERBS,
             presence=Presence.ALWAYS,
             expected=True,
             doc="The verbs that are served.",
@@ -236,6 +268,7 @@ API_RESOURCE_LIST = Struct(
         Field(
             name="resources",
             number=2,
+            go="APIResources",
             type=ListOf(API_RESOURCE),
             presence=Presence.ALWAYS,
             expected=True,

@@ -34,11 +34,16 @@ OWNER_REFERENCE = Struct(
     "when its last owner is gone, an object is collected.",
     fields=[
         Field(
-            name="apiVersion", number=5, type=_TEXT, presence=Presence.ALWAYS, doc="The owner's API group and version."
+            name="apiVersion",
+            number=5,
+            go="APIVersion",
+            type=_TEXT,
+            presence=Presence.ALWAYS,
+            doc="The owner's API group and version.",
         ),
         Field(name="kind", number=1, type=_TEXT, presence=Presence.ALWAYS, doc="The owner's kind."),
         Field(name="name", number=3, type=_TEXT, presence=Presence.ALWAYS, doc="The owner's name."),
-        Field(name="uid", number=4, type=_UID, presence=Presence.ALWAYS, doc="The owner's uid."),
+        Field(name="uid", number=4, go="UID", type=_UID, presence=Presence.ALWAYS, doc="The owner's uid."),
         Field(
             name="controller",
             number=6,
@@ -72,7 +77,13 @@ MANAGED_FIELDS_ENTRY = Struct(
             type=String(go="v1.ManagedFieldsOperationType"),
             doc="The kind of request that made this entry: Apply or Update.",
         ),
-        Field(name="apiVersion", number=3, type=_TEXT, doc="The group and version in which the field paths are meant."),
+        Field(
+            name="apiVersion",
+            number=3,
+            go="APIVersion",
+            type=_TEXT,
+            doc="The group and version in which the field paths are meant.",
+        ),
         Field(
             name="time",
             number=4,
@@ -128,6 +139,7 @@ OBJECT_META = Struct(
         Field(
             name="uid",
             number=5,
+            go="UID",
             type=_UID,
             doc="Identifies this object in time and space: an object of the same name made later has another uid. "
             "Set by the server on create; never changes.",

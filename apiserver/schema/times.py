@@ -146,22 +146,46 @@ class _Reading:
         return -seconds if sign == "-" else seconds
 
     def _format(self, seconds: int) -> str:
-        days, second = divmod(seconds, _DAY)
-        cycles, day = divmod(days, _DAYS_OF_CYCLE)
-        # One cycle later, so that year 0, which Python does not know, has a date.
-        at = date.fromordinal(day + _DAYS_OF_CYCLE)
-        year = at.year + (cycles - 1) * _YEARS_OF_CYCLE
-        shown = f"{year:04d}" if year >= 0 else f"-{-year:04d}"
-        clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
-        fraction = f".{self.nanos // 1000:06d}" if self.micro else ""
-        return f"{shown}-{at.month:02d}-{at.day:02d}T{clock}{fraction}Z"
+        return _format(seconds, self.nanos, micro=self.micro)
+
+
+def _format(seconds: int, nanos: int, *, micro: bool) -> str:
+    """Seconds are counted from the day before the first of January of year 1."""
+    days, second = divmod(seconds, _DAY)
+    cycles, day = divmod(days, _DAYS_OF_CYCLE)
+    # One cycle later, so that year 0, which Python does not know, has a date.
+    at = date.fromordinal(day + _DAYS_OF_CYCLE)
+    year = at.year + (cycles - 1) * _YEARS_OF_CYCLE
+    shown = f"{year:04d}" if year >= 0 else f"-{-year:04d}"
+    clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    fraction = f".{nanos // 1000:06d}" if micro else ""
+    return f"{shown}-{at.month:02d}-{at.day:02d}T{clock}{fraction}Z"
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """The ordinal of a date from year 0 to 9999."""
-    if year < _YEARS_OF_CYCLE:
-        return date(year + _YEARS_OF_CYCLE, month, day).toordinal() - _DAYS_OF_CYCLE
-    return date(year, month, day).toordinal()
+    """The ordinal of a date of any year."""
+    cycles, of_cycle = divmod(year, _YEARS_OF_CYCLE)
+    return date(of_cycle + _YEARS_OF_CYCLE, month, day).toordinal() + (cycles - 1) * _DAYS_OF_CYCLE
+
+
+_CANONICAL = re.compile(
+    r"(-?[0-9]{4,})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{6}))?Z", re.ASCII
+)
+_EPOCH = date(1970, 1, 1).toordinal() * _DAY
+
+
+def unix(text: str) -> tuple[int, int]:
+    """Seconds since 1970 and nanoseconds of a canonical text; raises TimeError for any other."""
+    match = _CANONICAL.fullmatch(text)
+    if match is None:
+        raise TimeError(f"{_quote(text)} is not canonical")
+    year, month, day, hour, minute, second, micros = map(int, match.groups("0"))
+    return _days(year, month, day) * _DAY + hour * 3600 + minute * 60 + second - _EPOCH, micros * 1000
+
+
+def from_unix(seconds: int, nanos: int = 0, *, micro: bool = False) -> str:
+    """The canonical text of a time by seconds since 1970, which may be in any year."""
+    return _format(seconds + _EPOCH, nanos, micro=micro)
 
 
 def _is_digits(text: str) -> bool:

@@ -110,7 +110,7 @@ class ListOf:
 
     Checked as upstream's list helper does: more than `max_items` is one TooMany and nothing else; otherwise every item,
     then each repeated identity as Duplicate on the later element. With `as_a_whole` an item has a stored value, the one at its
-    index, only as long as the whole list is the stored one.
+    index, only as long as the whole list is the stored one. `go` is the name of a Go type of its own, which protobuf makes a message.
     """
 
     item: Type
@@ -149,12 +149,14 @@ class Field:
     `ratchets`: what is stored already, with the same meaning, is not judged again.
     `inline` puts the members of a struct field directly into the parent's JSON, while protobuf nests it.
     `doc` is the description in OpenAPI, in our own words. `expected` is OpenAPI's `required` where that does not follow from the rest.
+    `go` is the Go name, which protobuf's errors say, where it is not the name with a capital.
     """
 
     name: str
     number: int
     type: Type
     doc: str = ""
+    go: str = ""
     presence: Presence = Presence.OMIT_EMPTY
     required: bool = False
     default: Any = UNSET

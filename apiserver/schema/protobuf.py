@@ -1,0 +1,691 @@
+"""Objects as protobuf messages, by the numbers of their shape: the bytes that gogo's generated code writes, and what it reads and refuses.
+
+Members in the order of their numbers, the keys of maps sorted, lists unpacked. What is no pointer is always written, also when it is
+empty; embedded structs are messages of their own. Errors are Go's, in the order in which Go finds them.
+Upstream: kubernetes/api `resource/v1/generated.pb.go`, kubernetes/apimachinery `pkg/runtime/generated.pb.go`,
+`pkg/apis/meta/v1/{generated.pb,time_proto,micro_time_proto}.go`, `pkg/api/resource/quantity_proto.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from apiserver.apimachinery import quantity
+from apiserver.schema import canonical, protowire, shapes, times, types
+from apiserver.schema.protowire import BYTES, VARINT, DecodeError
+from apiserver.schema.resource import Object
+from apiserver.schema.types import (
+    Boolean,
+    Field,
+    Integer,
+    ListOf,
+    MapOf,
+    Presence,
+    Quantity,
+    RawJSON,
+    String,
+    Struct,
+    Time,
+    Type,
+)
+
+__all__ = ["MOST_VALUES", "DecodeError", "TooManyValues", "decode", "encode"]
+
+MOST_VALUES = 40_000
+"""Messages, and elements of lists and maps, in one object: in Python each takes up to a kilobyte, in protobuf two bytes."""
+
+
+class TooManyValues(DecodeError):
+    """There is more in a message than memory for one request has room for, small as its bytes may be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the message holds more than {MOST_VALUES} values")
+
+
+def encode(shape: Struct, obj: Object) -> bytes:
+    """The message of an object that is in order, without envelope. `obj` is not changed.
+
+    Raw JSON that is given as bytes stands in the message as it is.
+    """
+    write = _struct_writer(shape)
+    try:
+        return write(obj)
+    except UnicodeEncodeError:
+        # Half characters, which Go replaces.
+        return write(json.loads(canonical.encode_raw(obj)))
+
+
+def decode(
+    shape: Struct, data: bytes, *, managed_fields: bool = False, parse: Callable[[bytes], Any] = canonical.decode
+) -> Object:
+    """The object of a message, as `strict.decode` makes it: quantities and times canonical, what is empty where that means absent left out,
+    structs that are no pointers always there. Fields that the shape does not have are skipped.
+
+    `metadata.managedFields` is dropped unless `managed_fields` says that somebody keeps it. `parse` reads raw JSON, and raises ValueError.
+    Raises DecodeError, of it TooManyValues for a message of very many small values.
+    """
+    try:
+        made: Object = _struct_reader(shape)(data, None, itertools.repeat(None, MOST_VALUES))
+    except IndexError:
+        raise DecodeError(protowire.EOF) from None
+    except StopIteration:
+        raise TooManyValues from None
+    if not managed_fields and any(f.name == "metadata" and f.type is shapes.OBJECT_META for f in shape.fields):
+        made["metadata"].pop("managedFields", None)
+    settle = _raw_settler(shape)
+    if settle is not None:
+        settle(made, parse)
+    return made
+
+
+def go_name(field: Field) -> str:
+    """The member as Go calls it. Metadata is embedded, and goes by its type."""
+    if field.name == "metadata" and isinstance(field.type, Struct):
+        return field.type.name
+    return field.go or field.name[:1].upper() + field.name[1:]
+
+
+_ITEMS = 1
+"""A list or map that is an element itself, or a Go type with a name, is a message with this one field."""
+_KEY, _VALUE = 1, 2
+"""The fields of an entry of a map."""
+_SECONDS, _NANOS = 1, 2
+_CONTENT = 1
+"""The one field of a quantity and of raw JSON."""
+_ONE_BYTE = 128
+_KEY_TAG, _VALUE_TAG = bytes([protowire.key(_KEY, BYTES)]), bytes([protowire.key(_VALUE, BYTES)])
+_ZERO_TIMES = (times.ZERO, times.ZERO_MICRO)
+
+
+# Writing. A writer of a field gets a value that is not None and gives the field with its key; one of a body gives what stands in a message.
+
+_Writer = Callable[[Any], bytes]
+
+
+def _tag(number: int, wire_type: int) -> bytes:
+    return protowire.varint(protowire.key(number, wire_type))
+
+
+@functools.cache
+def _struct_writer(struct: Struct) -> _Writer:
+    fields = sorted(struct.fields, key=lambda f: f.number)
+    rows = [("" if _is_inline(f) else f.name, _field_writer(f.type, f.number), _absent(f)) for f in fields]
+
+    def write(value: Object) -> bytes:
+        parts = []
+        for name, writer, absent in rows:
+            x = value.get(name) if name else value
+            if x is not None:
+                parts.append(writer(x))
+            elif absent:
+                parts.append(absent)
+        return b"".join(parts)
+
+    return write
+
+
+def _is_inline(field: Field) -> bool:
+    return field.inline and isinstance(field.type, Struct)
+
+
+def _absent(field: Field) -> bytes:
+    """What stands for a member that is not there: the zero value of what is no pointer."""
+    if types.is_pointer(field):
+        return b""
+    match field.type:
+        case String() | Time() | RawJSON():
+            return _tag(field.number, BYTES) + b"\0"
+        case Integer() | Boolean():
+            return _tag(field.number, VARINT) + b"\0"
+        case Quantity():
+            return _field_writer(field.type, field.number)("0")
+        case Struct():
+            return _field_writer(field.type, field.number)({})
+    return b""
+
+
+def _field_writer(type_: Type, number: int) -> _Writer:
+    match type_:
+        case String():
+            return _text_writer(number)
+        case Integer() | Boolean():
+            return _number_writer(number)
+        case ListOf() if not type_.go:
+            return _list_writer(type_, number)
+        case MapOf():
+            return _map_writer(type_, number)
+    return _message_writer(_body_writer(type_), number)
+
+
+@functools.cache
+def _body_writer(type_: Type) -> _Writer:
+    """For what is a message, and for a list or map in a place where it has to be one."""
+    match type_:
+        case Struct():
+            return _struct_writer(type_)
+        case Quantity():
+            return _text_writer(_CONTENT)
+        case Time():
+            return _micro_time_body if type_.micro else _time_body
+        case ListOf():
+            return _list_writer(type_, _ITEMS)
+        case MapOf():
+            return _map_writer(type_, _ITEMS)
+    return _raw_body
+
+
+def _heads(tag: bytes) -> list[bytes]:
+    """Key and length of whatever is shorter than 128 bytes."""
+    return [tag + bytes([size]) for size in range(_ONE_BYTE)]
+
+
+def _text_writer(number: int) -> _Writer:
+    tag = _tag(number, BYTES)
+    heads = _heads(tag)
+
+    def write(value: str) -> bytes:
+        data = value.encode()
+        size = len(data)
+        return heads[size] + data if size < _ONE_BYTE else protowire.sized(tag, data)
+
+    return write
+
+
+def _message_writer(body: _Writer, number: int) -> _Writer:
+    tag = _tag(number, BYTES)
+    heads = _heads(tag)
+
+    def write(value: Any) -> bytes:
+        data = body(value)
+        size = len(data)
+        return heads[size] + data if size < _ONE_BYTE else protowire.sized(tag, data)
+
+    return write
+
+
+def _number_writer(number: int) -> _Writer:
+    tag = _tag(number, VARINT)
+    small = _heads(tag)
+
+    def write(value: int) -> bytes:
+        return small[value] if 0 <= value < _ONE_BYTE else tag + protowire.varint(value)
+
+    return write
+
+
+def _list_writer(type_: ListOf, number: int) -> _Writer:
+    item = _element_writer(type_.item, number)
+    return lambda value: b"".join(map(item, value))
+
+
+def _element_writer(type_: Type, number: int) -> _Writer:
+    """A list or map in a list or map is a message; a null is the zero value."""
+    if isinstance(type_, ListOf | MapOf):
+        inner = _message_writer(_body_writer(type_), number)
+    else:
+        inner = _field_writer(type_, number)
+    zero = _absent(Field(name="", number=number, type=type_, presence=Presence.ALWAYS)) or _tag(number, BYTES) + b"\0"
+    return lambda value: zero if value is None else inner(value)
+
+
+def _map_writer(type_: MapOf, number: int) -> _Writer:
+    tag = _tag(number, BYTES)
+    inner = _element_writer(type_.value, _VALUE)
+    heads, keys = _heads(tag), _heads(_KEY_TAG)
+
+    def write(value: Object) -> bytes:
+        parts = []
+        for name in sorted(value):
+            key, x = name.encode(), inner(value[name])
+            size = len(key)
+            entry = keys[size] + key + x if size < _ONE_BYTE else protowire.sized(_KEY_TAG, key) + x
+            size = len(entry)
+            parts.append(heads[size] + entry if size < _ONE_BYTE else protowire.sized(tag, entry))
+        return b"".join(parts)
+
+    return write
+
+
+_SECONDS_TAG, _NANOS_TAG = _tag(_SECONDS, VARINT), _tag(_NANOS, VARINT)
+
+
+def _time_body(text: str) -> bytes:
+    return _timestamp(text, micro=False)
+
+
+def _micro_time_body(text: str) -> bytes:
+    return _timestamp(text, micro=True)
+
+
+def _timestamp(text: str, *, micro: bool) -> bytes:
+    if text in _ZERO_TIMES:
+        return b""
+    seconds, nanos = times.unix(text)
+    return _SECONDS_TAG + protowire.varint(seconds) + _NANOS_TAG + protowire.varint(nanos if micro else 0)
+
+
+def _raw_body(value: Any) -> bytes:
+    return protowire.sized(_tag(_CONTENT, BYTES), value if isinstance(value, bytes) else canonical.encode_raw(value))
+
+
+# Reading. Every message, and every element, takes its turn of `room`, which ends. Where the bytes end too early an index is out of range.
+
+_Room = Iterator[None]
+_Body = Callable[[bytes, Any, _Room], Any]
+"""Reads a whole message into the value that an earlier one of the same field has left, None if there was none; returns the value."""
+_Row = Callable[[bytes, int, Object, _Room], int]
+"""Reads a field behind its key at a place of the message into the object; returns the place behind."""
+_Rows = Mapping[int, _Row]
+
+
+@functools.cache
+def _struct_reader(struct: Struct) -> _Body:
+    rows: dict[int, _Row] = {}
+    for field in struct.fields:
+        rows |= _member_rows(field)
+    names = {field.number: go_name(field) for field in struct.fields}
+    owed = [
+        (f.name, _struct_reader(f.type))
+        for f in struct.fields
+        if isinstance(f.type, Struct) and not types.is_pointer(f) and not f.inline
+    ]
+    inlined = [_struct_reader(f.type) for f in struct.fields if _is_inline(f) and isinstance(f.type, Struct)]
+    inner = _message_reader(struct.name, rows, names)
+
+    def read(data: bytes, value: Any, room: _Room) -> Object:
+        next(room)
+        made: Object = {} if value is None else value
+        inner(data, made, room)
+        for name, zero in owed:
+            if name not in made:
+                made[name] = zero(b"", None, room)
+        for complete in inlined:
+            complete(b"", made, room)
+        return made
+
+    return read
+
+
+def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> Callable[[bytes, Object, _Room], None]:
+    """Reads fields until the message is over, in the words of the Go type `message`."""
+    short = {key: row for key, row in rows.items() if key < _ONE_BYTE}
+
+    def read(data: bytes, made: Object, room: _Room) -> None:
+        at, size = 0, len(data)
+        while at < size:
+            row = short.get(data[at])
+            at = strange(data, at, made, room) if row is None else row(data, at + 1, made, room)
+
+    def strange(data: bytes, at: int, made: Object, room: _Room) -> int:
+        key, behind = protowire.read_key(data, at, message)
+        row = rows.get(key)
+        if row is not None:
+            return row(data, behind, made, room)
+        name = names.get(key >> 3)
+        if name is not None:
+            raise protowire.wrong_type(key & 7, name)
+        return protowire.skip(data, at, len(data))
+
+    return read
+
+
+def _member_rows(field: Field) -> _Rows:
+    name, number, type_ = field.name, field.number, field.type
+    if isinstance(type_, Struct) and field.inline:
+        return {protowire.key(number, BYTES): _inline_row(_struct_reader(type_))}
+    dropped: tuple[Any, ...] = ()
+    if not types.is_pointer(field):
+        dropped = _ZERO_TIMES if isinstance(type_, Time) else ()
+        if field.presence is Presence.OMIT_EMPTY:
+            dropped += ("", 0)
+    return _rows(name, number, type_, dropped)
+
+
+def _rows(name: str, number: int, type_: Type, dropped: tuple[Any, ...] = ()) -> _Rows:
+    match type_:
+        case String():
+            return {protowire.key(number, BYTES): _text_row(name, dropped)}
+        case Integer() | Boolean():
+            return {protowire.key(number, VARINT): _number_row(name, _narrowed(type_), dropped)}
+        case ListOf() if not type_.go:
+            return _list_rows(name, number, type_)
+        case MapOf():
+            return {protowire.key(number, BYTES): _map_row(name, type_)}
+    return {protowire.key(number, BYTES): _body_row(name, _body_reader(type_), dropped)}
+
+
+@functools.cache
+def _body_reader(type_: Type) -> _Body:
+    match type_:
+        case Struct():
+            return _struct_reader(type_)
+        case Quantity():
+            return _read_quantity
+        case Time():
+            return functools.partial(_read_time, micro=type_.micro)
+        case ListOf():
+            return _wrapped(type_, type_.go.rpartition(".")[2], list)
+        case MapOf():
+            return _wrapped(type_, "", dict)
+        case RawJSON():
+            return _raw_reader(type_.go.rpartition(".")[2])
+    raise TypeError(f"{type_} is no message")
+
+
+def _wrapped(type_: ListOf | MapOf, message: str, empty: Callable[[], Any]) -> _Body:
+    items = "items"
+    rows = _list_rows(items, _ITEMS, type_) if isinstance(type_, ListOf) else _rows(items, _ITEMS, type_)
+    inner = _message_reader(message, rows, {_ITEMS: "Items"})
+
+    def read(data: bytes, value: Any, room: _Room) -> Any:
+        made = {items: empty() if value is None else value}
+        inner(data, made, room)
+        return made[items]
+
+    return read
+
+
+def _span(data: bytes, at: int) -> tuple[int, int]:
+    size, at = data[at], at + 1
+    if size < _ONE_BYTE and at + size <= len(data):
+        return at, at + size
+    return protowire.read_span(data, at - 1)
+
+
+def _text_row(name: str, dropped: tuple[Any, ...]) -> _Row:
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        start, stop = _span(data, at)
+        made[name] = value = protowire.text(data[start:stop])
+        if value in dropped:
+            del made[name]
+        return stop
+
+    return read
+
+
+def _narrowed(type_: Integer | Boolean) -> Callable[[int], int]:
+    return bool if isinstance(type_, Boolean) else functools.partial(protowire.signed, bits=type_.bits)
+
+
+def _number_row(name: str, narrowed: Callable[[int], int], dropped: tuple[Any, ...]) -> _Row:
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        value, at = protowire.read_varint(data, at)
+        made[name] = narrowed(value)
+        if made[name] in dropped:
+            del made[name]
+        return at
+
+    return read
+
+
+def _body_row(name: str, body: _Body, dropped: tuple[Any, ...]) -> _Row:
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        start, stop = _span(data, at)
+        made[name] = value = body(data[start:stop], made.get(name), room)
+        if value is None or (dropped and isinstance(value, str) and value in dropped):
+            del made[name]
+        return stop
+
+    return read
+
+
+def _inline_row(body: _Body) -> _Row:
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        start, stop = _span(data, at)
+        body(data[start:stop], made, room)
+        return stop
+
+    return read
+
+
+def _list_rows(name: str, number: int, type_: ListOf) -> _Rows:
+    item = type_.item
+    match item:
+        case String():
+            return {protowire.key(number, BYTES): _texts_row(name)}
+        case Integer() | Boolean():
+            narrowed = _narrowed(item)
+            return {
+                protowire.key(number, VARINT): _numbers_row(name, narrowed),
+                protowire.key(number, BYTES): _packed_row(name, narrowed),
+            }
+    return {protowire.key(number, BYTES): _bodies_row(name, _body_reader(item))}
+
+
+def _items(made: Object, name: str) -> list[Any]:
+    items: list[Any] | None = made.get(name)
+    if items is None:
+        made[name] = items = []
+    return items
+
+
+def _texts_row(name: str) -> _Row:
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        next(room)
+        start, stop = _span(data, at)
+        _items(made, name).append(protowire.text(data[start:stop]))
+        return stop
+
+    return read
+
+
+def _numbers_row(name: str, narrowed: Callable[[int], int]) -> _Row:
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        next(room)
+        value, at = protowire.read_varint(data, at)
+        _items(made, name).append(narrowed(value))
+        return at
+
+    return read
+
+
+def _packed_row(name: str, narrowed: Callable[[int], int]) -> _Row:
+    """Numbers of which the last may end behind the length that was said, as Go reads them."""
+
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        at, stop = protowire.read_span(data, at)
+        while at < stop:
+            next(room)
+            value, at = protowire.read_varint(data, at)
+            _items(made, name).append(narrowed(value))
+        return at
+
+    return read
+
+
+def _bodies_row(name: str, body: _Body) -> _Row:
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        next(room)
+        start, stop = _span(data, at)
+        _items(made, name).append(body(data[start:stop], None, room))
+        return stop
+
+    return read
+
+
+def _map_row(name: str, type_: MapOf) -> _Row:
+    value_of, zero = _value_reader(type_.value)
+
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        next(room)
+        at, stop = _span(data, at)
+        entries = made.get(name)
+        if entries is None:
+            made[name] = entries = {}
+        key, value, found = "", None, False
+        while at < stop:
+            wire, behind = protowire.read_varint(data, at)
+            number = protowire.signed(wire >> 3, 32)
+            if number == _KEY:
+                start, at = _span(data, behind)
+                key = protowire.text(data[start:at])
+            elif number == _VALUE:
+                value, at = value_of(data, behind, room)
+                found = True
+            else:
+                at = protowire.skip(data, at, stop)
+        entries[key] = value if found else zero(room)
+        return stop
+
+    return read
+
+
+def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, _Room], tuple[Any, int]], Callable[[_Room], Any]]:
+    """Reads the value of an entry, whatever its wire type is said to be; and what an entry without a value has."""
+    match type_:
+        case String():
+
+            def read_text(data: bytes, at: int, room: _Room) -> tuple[Any, int]:
+                start, stop = _span(data, at)
+                return protowire.text(data[start:stop]), stop
+
+            return read_text, lambda room: ""
+        case Integer() | Boolean():
+            narrowed = _narrowed(type_)
+
+            def read_number(data: bytes, at: int, room: _Room) -> tuple[Any, int]:
+                value, at = protowire.read_varint(data, at)
+                return narrowed(value), at
+
+            return read_number, lambda room: narrowed(0)
+    body = _body_reader(type_)
+
+    def read_body(data: bytes, at: int, room: _Room) -> tuple[Any, int]:
+        start, stop = _span(data, at)
+        return body(data[start:stop], None, room), stop
+
+    return read_body, lambda room: body(b"", None, room)
+
+
+_REMEMBERED_BYTES = 24
+"""Longer quantities are not remembered: a cache must not hold what a client made up."""
+
+
+def _quantity(text: str) -> str:
+    try:
+        # Here upstream does not take blanks away.
+        if text != text.strip():
+            raise quantity.QuantityError(quantity.FORMAT_WRONG)
+        return quantity.canonical(text)
+    except quantity.QuantityError as e:
+        raise DecodeError(str(e)) from None
+
+
+_remembered_quantity = functools.lru_cache(maxsize=4096)(_quantity)
+
+
+def _quantity_row(data: bytes, at: int, made: Object, room: _Room) -> int:
+    start, stop = _span(data, at)
+    text = protowire.text(data[start:stop])
+    made[""] = _remembered_quantity(text) if stop - start <= _REMEMBERED_BYTES else _quantity(text)
+    return stop
+
+
+_quantity_message = _message_reader("Quantity", {protowire.key(_CONTENT, BYTES): _quantity_row}, {_CONTENT: "String_"})
+
+
+def _read_quantity(data: bytes, value: Any, room: _Room) -> str:
+    made: Object = {"": "0" if value is None else value}
+    _quantity_message(data, made, room)
+    text: str = made[""]
+    return text
+
+
+_TIMESTAMP = (Field(name="seconds", number=1, type=Integer()), Field(name="nanos", number=2, type=Integer(bits=32)))
+_timestamp_message = _message_reader(
+    "Timestamp",
+    {key: row for field in _TIMESTAMP for key, row in _member_rows(field).items()},
+    {field.number: go_name(field) for field in _TIMESTAMP},
+)
+
+
+def _read_time(data: bytes, value: Any, room: _Room, *, micro: bool) -> str:
+    if not data:
+        return times.ZERO_MICRO if micro else times.ZERO
+    made: Object = {}
+    _timestamp_message(data, made, room)
+    seconds, nanos = divmod(made.get("nanos", 0), 10**9) if micro else (0, 0)
+    return times.from_unix(made.get("seconds", 0) + seconds, nanos, micro=micro)
+
+
+def _raw_reader(message: str) -> _Body:
+    """The bytes of raw JSON, which are read when the whole message is known to be in order."""
+
+    def row(data: bytes, at: int, made: Object, room: _Room) -> int:
+        start, stop = _span(data, at)
+        made[""] = data[start:stop]
+        return stop
+
+    inner = _message_reader(message, {protowire.key(_CONTENT, BYTES): row}, {_CONTENT: "Raw"})
+
+    def read(data: bytes, value: Any, room: _Room) -> bytes | None:
+        made: Object = {"": value}
+        inner(data, made, room)
+        raw: bytes | None = made[""]
+        return raw
+
+    return read
+
+
+_Settler = Callable[[Any, Callable[[bytes], Any]], Any]
+"""Turns the bytes of raw JSON below a value into what they say: in place, returns the value or its replacement."""
+
+
+@functools.cache
+def _raw_settler(type_: Type) -> _Settler | None:
+    """None where there is no raw JSON below."""
+    match type_:
+        case RawJSON():
+            return _settle_raw
+        case ListOf():
+            item = _raw_settler(type_.item)
+            return item and _list_settler(item)
+        case MapOf():
+            member = _raw_settler(type_.value)
+            return member and _map_settler(member)
+        case Struct():
+            steps = [(f.name, step) for f in types.members(type_) if (step := _raw_settler(f.type))]
+            return _struct_settler(steps) if steps else None
+    return None
+
+
+def _settle_raw(value: bytes | None, parse: Callable[[bytes], Any]) -> Any:
+    if not value:
+        return None
+    try:
+        return parse(value)
+    except ValueError as e:
+        raise DecodeError(f"error parsing data as JSON: {e}") from None
+
+
+def _list_settler(item: _Settler) -> _Settler:
+    def settle(value: list[Any], parse: Callable[[bytes], Any]) -> list[Any]:
+        value[:] = [item(x, parse) for x in value]
+        return value
+
+    return settle
+
+
+def _map_settler(member: _Settler) -> _Settler:
+    def settle(value: Object, parse: Callable[[bytes], Any]) -> Object:
+        for key, x in value.items():
+            value[key] = member(x, parse)
+        return value
+
+    return settle
+
+
+def _struct_settler(steps: list[tuple[str, _Settler]]) -> _Settler:
+    def settle(value: Object, parse: Callable[[bytes], Any]) -> Object:
+        for name, step in steps:
+            if name in value:
+                value[name] = step(value[name], parse)
+                if value[name] is None:
+                    del value[name]
+        return value
+
+    return settle

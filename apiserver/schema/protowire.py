@@ -1,0 +1,158 @@
+"""Protobuf's wire format as gogo's generated code reads and writes it: numbers, lengths, what is skipped, and the words of its errors.
+
+Knows no shapes. Upstream: gogo/protobuf's output, for example kubernetes/api `resource/v1/generated.pb.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
+"""Wire types."""
+
+_MASK = (1 << 64) - 1
+_MOST = (1 << 63) - 1
+_SHORT = 128
+
+EOF = "unexpected EOF"
+OVERFLOW = "proto: integer overflow"
+NEGATIVE_LENGTH = "proto: negative length found during unmarshaling"
+END_OF_NOTHING = "proto: unexpected end of group"
+
+
+class DecodeError(Exception):
+    """The bytes are no message of the shape; the text is Go's."""
+
+
+def key(number: int, wire_type: int) -> int:
+    """What stands in front of a value, as a number."""
+    return number << 3 | wire_type
+
+
+def varint(value: int) -> bytes:
+    """A number; negative ones as 64 bits."""
+    value &= _MASK
+    made = bytearray()
+    while value >= _SHORT:
+        made.append(value & 127 | _SHORT)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def sized(tag: bytes, data: bytes) -> bytes:
+    """A text or message with what stands in front of it."""
+    return tag + varint(len(data)) + data
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number of 64 bits and the place behind it. IndexError where the data ends: an unexpected EOF."""
+    value = shift = 0
+    while shift < 64:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < _SHORT:
+            return value & _MASK, at
+        shift += 7
+    raise DecodeError(OVERFLOW)
+
+
+def signed(value: int, bits: int = 64) -> int:
+    """The low bits of a number as a signed one."""
+    half = 1 << (bits - 1)
+    return ((value + half) & ((1 << bits) - 1)) - half
+
+
+def read_span(data: bytes, at: int) -> tuple[int, int]:
+    """Where the value starts and ends whose length stands at `at`."""
+    length, start = read_varint(data, at)
+    if start + length > _MOST:
+        raise DecodeError(NEGATIVE_LENGTH)
+    if start + length > len(data):
+        raise DecodeError(EOF)
+    return start, start + length
+
+
+def skip(data: bytes, at: int, end: int) -> int:
+    """Behind the unknown field whose key stands at `at`, which must be over at `end`; a group as a whole, however deep."""
+    depth, start, size = 0, at, len(data)
+    while at < size:
+        wire, at = read_varint(data, at)
+        match wire & 7:
+            case 0:
+                at = _behind_varint(data, at)
+            case 1:
+                at += 8
+            case 2:
+                length, at = read_varint(data, at)
+                if at - start + length > _MOST:
+                    raise DecodeError(NEGATIVE_LENGTH)
+                at += length
+            case 3:
+                depth += 1
+            case 4:
+                if not depth:
+                    raise DecodeError(END_OF_NOTHING)
+                depth -= 1
+            case 5:
+                at += 4
+            case other:
+                raise DecodeError(f"proto: illegal wireType {other}")
+        if not depth:
+            if at > _MOST or at > end:
+                raise DecodeError(NEGATIVE_LENGTH if at > _MOST else EOF)
+            return at
+    raise DecodeError(EOF)
+
+
+def _behind_varint(data: bytes, at: int) -> int:
+    for behind in range(at + 1, at + 11):
+        if data[behind - 1] < _SHORT:
+            return behind
+    raise DecodeError(OVERFLOW)
+
+
+def read_key(data: bytes, at: int, message: str) -> tuple[int, int]:
+    """The key at `at`, its number narrowed to what Go takes for it, and the place behind."""
+    wire, at = read_varint(data, at)
+    number, wire_type = signed(wire >> 3, 32), wire & 7
+    if wire_type == END_GROUP:
+        raise DecodeError(f"proto: {message}: wiretype end group for non-group")
+    if number <= 0:
+        raise DecodeError(f"proto: {message}: illegal tag {number} (wire type {wire})")
+    return key(number, wire_type), at
+
+
+def text(raw: bytes) -> str:
+    """UTF-8, with U+FFFD for every single byte that is none, as Go shows it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        found = raw.decode(errors="surrogateescape")
+    return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in found)
+
+
+def wrong_type(wire_type: int, field: str) -> DecodeError:
+    return DecodeError(f"proto: wrong wireType = {wire_type} for field {field}")
+
+
+def spans(data: bytes, message: str, names: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
+    """The fields of a message that has only texts and messages, by their numbers, of which `names` has the Go names.
+
+    Each is read when it is asked for. Raises DecodeError.
+    """
+    at = 0
+    while at < len(data):
+        try:
+            wire, behind = read_key(data, at, message)
+            number, wire_type = wire >> 3, wire & 7
+            if number not in names:
+                at = skip(data, at, len(data))
+                continue
+            if wire_type != BYTES:
+                raise wrong_type(wire_type, names[number])
+            start, at = read_span(data, behind)
+        except IndexError:
+            raise DecodeError(EOF) from None
+        yield number, data[start:at]

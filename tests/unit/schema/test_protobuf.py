@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver import resources
+from apiserver.schema import canonical, machinery, protobuf, strict
+from apiserver.schema.types import Field, Integer, ListOf, MapOf, Presence, String, Struct
+from apiserver.wire import as_protobuf
+from tests.unit.schema import shapes_and_values
+from tests.unit.schema.shapes_and_values import Sample
+
+KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES}
+
+
+def recorded(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(__file__).parent / name).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("case", recorded("go_protobuf.jsonl"), ids=lambda case: case["kind"])
+def test_an_object_with_every_field_has_the_bytes_of_the_published_one(case: dict[str, Any]) -> None:
+    shape, published = KINDS[case["kind"]], base64.b64decode(case["protobuf"])
+    members = {name: x for name, x in case["json"].items() if name not in ("kind", "apiVersion")}
+    obj = strict.decode(shape, members, managed_fields=True).object
+    assert as_protobuf.envelope("resource.k8s.io/v1", case["kind"], protobuf.encode(shape, obj)) == published
+    envelope = as_protobuf.opened(published)
+    assert (envelope.api_version, envelope.kind) == ("resource.k8s.io/v1", case["kind"])
+    assert protobuf.decode(shape, envelope.raw, managed_fields=True) == obj
+
+
+@given(sample=shapes_and_values.samples())
+def test_what_is_written_is_read_again(sample: Sample) -> None:
+    message = protobuf.encode(sample.shape, sample.value)
+    again = protobuf.decode(sample.shape, message)
+    assert canonical.equal(sample.shape, again, sample.value)
+    assert protobuf.encode(sample.shape, again) == message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_objects_of_the_kinds_go_to_protobuf_and_back(kind: str, data: st.DataObject) -> None:
+    obj = data.draw(shapes_and_values.struct_values(KINDS[kind]))
+    message = protobuf.encode(KINDS[kind], obj)
+    again = protobuf.decode(KINDS[kind], message, managed_fields=True)
+    assert canonical.equal(KINDS[kind], again, obj)
+    stored = canonical.decode(canonical.encode_served(KINDS[kind], again))
+    assert protobuf.encode(KINDS[kind], stored) == message
+
+
+def test_a_list_that_is_a_go_type_of_its_own_is_a_message() -> None:
+    message = protobuf.encode(machinery.API_RESOURCE, {"name": "n", "verbs": ["get", "list"]})
+    assert message == bytes.fromhex("0a016e 1000 1a00 220b 0a03676574 0a046c697374 3200 4200 4a00 5200")
+    assert protobuf.decode(machinery.API_RESOURCE, message)["verbs"] == ["get", "list"]
+
+
+def test_a_list_in_a_map_is_a_message() -> None:
+    shape = Struct(name="S", fields=(Field(name="m", number=1, type=MapOf(ListOf(String()))),))
+    message = protobuf.encode(shape, {"m": {"b": [], "a": ["x"]}})
+    assert message == bytes.fromhex("0a08 0a0161 1203 0a0178 0a05 0a0162 1200")
+    assert protobuf.decode(shape, message) == {"m": {"a": ["x"], "b": []}}
+
+
+def test_managed_fields_that_nobody_keeps_are_dropped() -> None:
+    obj = {"metadata": {"name": "n", "managedFields": [{"manager": "m", "fieldsV1": {"f:a": {}}}]}, "spec": {}}
+    message = protobuf.encode(KINDS["DeviceClass"], obj)
+    assert protobuf.decode(KINDS["DeviceClass"], message) == {"metadata": {"name": "n"}, "spec": {}}
+    assert protobuf.decode(KINDS["DeviceClass"], message, managed_fields=True) == obj
+
+
+def test_half_characters_become_what_go_makes_of_them() -> None:
+    shape = Struct(name="S", fields=(Field(name="t", number=1, type=String()),))
+    assert protobuf.encode(shape, {"t": "a\ud800"}) == b"\x0a\x04a\xef\xbf\xbd"
+    assert protobuf.decode(shape, b"\x0a\x03a\xe2\x82") == {"t": "a\ufffd\ufffd"}
+
+
+def test_a_message_of_very_many_small_values_is_refused() -> None:
+    shape = Struct(name="S", fields=(Field(name="n", number=1, type=ListOf(Integer())),))
+    with pytest.raises(protobuf.TooManyValues):
+        protobuf.decode(shape, b"\x08\0" * (protobuf.MOST_VALUES + 1))
+
+
+@pytest.mark.parametrize("presence", [Presence.POINTER, Presence.NULLABLE])
+def test_a_pointer_is_written_when_it_is_there(presence: Presence) -> None:
+    shape = Struct(name="S", fields=(Field(name="t", number=1, type=String(), presence=presence),))
+    assert protobuf.encode(shape, {}) == b""
+    assert protobuf.encode(shape, {"t": ""}) == b"\x0a\0"
+    assert protobuf.decode(shape, b"\x0a\0") == {"t": ""}
