@@ -23,12 +23,12 @@ from apiserver.apimachinery.errors import TextError
 from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
-from apiserver.filters import authorize, deadline, impersonate, inflight, observe, recover, request_info
+from apiserver.filters import authorize, deadline, deprecation, impersonate, inflight, observe, recover, request_info
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.state import Filter, Handler, Request
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
-from apiserver.schema import declared
+from apiserver.schema import declared, enablement
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
@@ -90,16 +90,25 @@ class App:
 
 
 def kinds(serving: Serving) -> Kinds:
-    """What is served: the kinds of this house, and those of the packages that the operator names. Raises ConfigError."""
+    """What is served: the kinds of this house, and those of the packages that the operator names, in the versions that are enabled.
+
+    Raises ConfigError.
+    """
     found = [declared.load(package) for package in serving.kinds]
     loaded = [*RESOURCES, *chain.from_iterable(found)]
     try:
-        served = Kinds((kind for kind in loaded if isinstance(kind, Resource)), group=serving.group)
+        served = Kinds(
+            (kind for kind in loaded if isinstance(kind, Resource)),
+            group=serving.group,
+            runtime_config=serving.runtime_config,
+        )
         clashes = list(declared.collisions(served))
     except InvalidKinds as e:
         clashes = e.mistakes
     if wrong := [*(text for text in loaded if isinstance(text, str)), *clashes]:
         raise ConfigError([f"--kinds: {text}" for text in wrong])
+    if mistakes := list(enablement.mistakes(serving.runtime_config, served.known)):
+        raise ConfigError([f"--runtime-config: {text}" for text in mistakes])
     return served
 
 
@@ -264,6 +273,8 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
             return await _document(info.path, documents, others)(request)
         await _invite_body(request)
         resource = endpoint.resource
+        if resource.deprecation is not None:
+            deprecation.note(exchange, info, resource)
         store = services.stores[resource.storage_name]
         if store.filling:
             await store.settle(seconds=SETTLE_SECONDS)

@@ -154,6 +154,15 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _pairs(text: str) -> Mapping[str, str]:
+    """A key without value has the value "". Of a key that stands there several times the last value counts.
+
+    Upstream: kubernetes/component-base `cli/flag/configuration_map.go`.
+    """
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def _headers(text: str) -> tuple[str, ...]:
     return tuple(name.lower() for name in _names(text))
 
@@ -209,7 +218,7 @@ class Serving:
     """Where and as whom the server listens. Empty file names: the command makes its own.
 
     `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house. `feature_gates`
-    are those that are switched, by name.
+    are those that are switched, by name. What `runtime_config` says, by key, is judged when the kinds are known.
     """
 
     bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
@@ -222,6 +231,9 @@ class Serving:
         text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
     feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
         text="switches features that are alpha or beta on or off; may be given several times", value="GATE=true|false", many=True)
+    runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, _pairs, "",
+        text="what is served and what not, each key with =true or =false: <group>/<version>, <group>/<version>/<resource>, "
+        "or api/all, api/ga, api/beta and api/alpha for all versions of a sort", value="KEY=VALUE", many=True)
     cert_file: str = flag("tls-cert-file", (SERVE,), _file, None,
         text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
     key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,

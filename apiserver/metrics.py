@@ -75,6 +75,15 @@ RESPONSE_BYTES = Histogram(
 )
 LONG_RUNNING = Gauge("apiserver_longrunning_requests", "Open watches.", *_RESOURCE_AND_COMPONENT)
 IN_FLIGHT = Gauge("apiserver_current_inflight_requests", "Requests being served, without watches.", "request_kind")
+DEPRECATED_APIS = Gauge(
+    "apiserver_requested_deprecated_apis",
+    "1 for each deprecated API that was requested, and the release that serves it no more.",
+    "group",
+    "version",
+    "resource",
+    "subresource",
+    "removed_release",
+)
 TERMINATIONS = Counter(
     "apiserver_request_terminations_total",
     "Requests that the server ended in self-defence (over capacity, deadline).",

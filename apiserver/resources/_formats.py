@@ -23,6 +23,12 @@ from apiserver.schema.types import Check, Field, ListOf, String
 MODEL = "io.k8s.api.resource.v1"
 """The OpenAPI package of the kinds' own types."""
 
+CORE_NAMES = frozenset({"v1.ResourceName"})
+"""Go types of kubernetes/api `core/v1`, whose package has the same name, that members of the kinds' own types have."""
+
+HOME = "resource.k8s.io"
+"""The group in which upstream has these kinds, and where their deprecated versions are served without being asked for."""
+
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 """What taints do, in the order in which errors name them."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, names
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _configuration, _features, _formats
+from apiserver.resources import _configuration, _features, _formats, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
 from apiserver.schema import canonical, columns, shapes
@@ -137,4 +137,5 @@ RESOURCE = Resource(
     gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
     prepare=_features.dropping(FEATURES),
     expressions=lambda obj: _configuration.expressions(obj["spec"]),
+    versions=(_v1beta2.version(DEVICE_CLASS), _v1beta1.version(DEVICE_CLASS)),
 )

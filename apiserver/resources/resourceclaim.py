@@ -11,7 +11,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.resources import _allocation, _device_requests, _features, _formats, _immutability
+from apiserver.resources import _allocation, _device_requests, _features, _formats, _immutability, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, itself
 from apiserver.schema import canonical, columns, shapes
@@ -425,4 +425,5 @@ RESOURCE = Resource(
     prepare=_drop_disabled,
     validate=_validate,
     expressions=lambda obj: _device_requests.expressions(obj["spec"]),
+    versions=(_v1beta2.version(RESOURCE_CLAIM), _v1beta1.version(RESOURCE_CLAIM, _v1beta1.CLAIMS)),
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.resources import _device_requests, _features, _immutability
+from apiserver.resources import _device_requests, _features, _immutability, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
 from apiserver.schema import columns, shapes
@@ -119,4 +119,5 @@ RESOURCE = Resource(
     prepare=_features.dropping(FEATURES),
     validate=_validate,
     expressions=lambda obj: _device_requests.expressions(_claim_spec(obj)),
+    versions=(_v1beta2.version(TEMPLATE), _v1beta1.version(TEMPLATE, _v1beta1.TEMPLATES)),
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, names
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _devices, _features, _formats
+from apiserver.resources import _devices, _features, _formats, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
 from apiserver.schema import columns, shapes
@@ -387,4 +387,5 @@ RESOURCE = Resource(
     gates=_features.gates_of(FEATURES),
     prepare=_features.dropping(FEATURES),
     warnings=_warnings,
+    versions=(_v1beta2.version(RESOURCE_SLICE), _v1beta1.version(RESOURCE_SLICE, _v1beta1.SLICES)),
 )

@@ -1,4 +1,4 @@
-"""Between the version in which an object is asked for and the one in which it is stored. Nothing happens where the two are the same.
+"""Between the version in which an object is asked for and the one in which it is stored. Nothing happens where the two look the same.
 
 Upstream converts through an internal version; here the stored form takes its place: rules and admission see that one.
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/versioning/versioning.go`.

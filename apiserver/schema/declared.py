@@ -133,11 +133,11 @@ def _version(declared: Resource, version: Version) -> Iterator[str]:
     yield from names.dns_label(version.name)
     wrong = list(_shape(version.shape))
     yield from wrong
-    if wrong:
+    if wrong or version.conversion is None:
         return
     for what, convert, shape in (
-        ("from_storage", version.from_storage, declared.shape),
-        ("to_storage", version.to_storage, version.shape),
+        ("from_storage", version.conversion.from_storage, declared.shape),
+        ("to_storage", version.conversion.to_storage, version.shape),
     ):
         try:
             converted: Any = convert(canonical.zero(shape))

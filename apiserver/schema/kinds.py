@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from apiserver.schema.resource import Conversion, Resource
+from apiserver.schema import enablement
+from apiserver.schema.resource import Resource
 
 GroupVersionResource = tuple[str, str, str]
 """Group, version, plural."""
 
+_NOTHING_ASKED: enablement.Asked = MappingProxyType({})
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _MATURITY = {None: 0, "beta": 1, "alpha": 2}
 
@@ -30,21 +32,25 @@ class InvalidKinds(ValueError):
 class Kinds:
     """The served resources. Every version of a kind is one; those of a kind share the store, and one of them is the stored form.
 
-    Iterates in the order of documents: by group, the preferred version first, by name.
+    Iterates in the order of documents: by group, the preferred version first, by name. `known` has those that are not served too.
     """
 
-    def __init__(self, declared: Iterable[Resource], *, group: str = "") -> None:
+    def __init__(
+        self, declared: Iterable[Resource], *, group: str = "", runtime_config: enablement.Asked = _NOTHING_ASKED
+    ) -> None:
         """`group` is that of kinds which name none. Raises InvalidKinds for two kinds of one group that share a name."""
         stored = [kind if kind.group else replace(kind, group=group) for kind in declared]
         if mistakes := list(_clashes(stored)):
             raise InvalidKinds(mistakes)
-        served = [resource for kind in stored for resource in _versions(kind)]
-        served.sort(key=lambda r: (r.group, rank(r.version), r.plural))
+        known = [resource for kind in stored for resource in _versions(kind)]
+        known.sort(key=lambda r: (r.group, rank(r.version), r.plural))
+        served = [resource for resource in known if enablement.enabled(runtime_config, resource)]
+        self.known: Sequence[Resource] = tuple(known)
         self.stored: Sequence[Resource] = tuple(sorted(stored, key=lambda r: r.storage_name))
         """The stored form of each kind."""
         self._served = tuple(served)
         self._by_path = {(r.group, r.version, r.plural): r for r in served}
-        self._by_kind = {(r.group, r.version, r.kind): r for r in served}
+        self._by_kind = {(r.group, r.version, r.kind): r for r in known}
         self.groups: Mapping[str, Mapping[str, Sequence[Resource]]] = MappingProxyType(_grouped(served))
         """Group name → version, the preferred one first → its resources by name."""
 
@@ -64,7 +70,7 @@ class Kinds:
         return self._by_path.get((group, version, plural))
 
     def named(self, group: str, version: str, kind: str) -> Resource | None:
-        """What documents call by this apiVersion and kind."""
+        """What documents call by this apiVersion and kind, served or not."""
         return self._by_kind.get((group, version, kind))
 
 
@@ -88,9 +94,12 @@ def _versions(kind: Resource) -> Iterator[Resource]:
             kind,
             version=version.name,
             shape=version.shape,
-            columns=version.columns,
+            columns=kind.columns if version.columns is None else version.columns,
             versions=(),
-            conversion=Conversion(kind, version.to_storage, version.from_storage),
+            deprecation=version.deprecation,
+            home=version.home,
+            stored_as=kind,
+            conversion=version.conversion,
         )
 
 

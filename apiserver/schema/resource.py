@@ -68,29 +68,45 @@ class Subresource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """A further version of a kind, beside the one in which it is declared and stored.
+class Deprecation:
+    """Whoever asks for a deprecated version is warned. Releases are `<major>.<minor>`: since which it is deprecated, and in which it is not
+    served any more, "" for none yet.
 
-    `to_storage(object)` and `from_storage(object)` turn an object of this version into the stored one and back: decoded, without kind
-    and apiVersion, theirs to change and to return. What one version cannot say must survive in the other, in an annotation for example,
-    so that a client which writes what it read changes nothing else; all other metadata is the same in both.
-    Rules, selectable fields and subresources are those of the stored version; `columns` are of this one.
+    Upstream: kubernetes/apiserver `pkg/endpoints/deprecation/deprecation.go`.
     """
 
-    name: str
-    shape: Struct
-    to_storage: Callable[[Object], Object]
-    from_storage: Callable[[Object], Object]
-    columns: Sequence[Column] = ()
+    since: str
+    removed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What a version that is not stored needs: the resource that is, and the way there and back."""
+    """The way from a version to the one that is stored, and back.
 
-    stored: Resource
+    Both functions take an object that is theirs to change, decoded and without kind and apiVersion, and return the other one. They are
+    pure. What one version cannot say should survive in the other, in an annotation for example, so that a client which writes what it
+    read changes nothing else; all other metadata is the same in both.
+    """
+
     to_storage: Callable[[Object], Object]
     from_storage: Callable[[Object], Object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A further version of a kind, beside the one in which it is declared and stored.
+
+    `conversion` is left out where JSON is the same in both: then the stored bytes are served as they are.
+    Rules, selectable fields and subresources are those of the stored version; so are the columns, whose cells are asked about objects of
+    this one, if it names none. `home` is the one group in which the version is served unless the operator says otherwise; "": in any.
+    """
+
+    name: str
+    shape: Struct
+    conversion: Conversion | None = None
+    columns: Sequence[Column] | None = None
+    home: str = ""
+    deprecation: Deprecation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +114,7 @@ class Resource:
     """A kind in one version, as every generic room sees it.
 
     `group` may be left empty in the declaration: the kind is then in the group that the operator chose. `version` is the one in which
-    objects are stored, `versions` are served beside it; `schema.kinds` makes a Resource with a `conversion` of each.
+    objects are stored, `versions` are served beside it; `schema.kinds` makes a Resource of each, which is `stored_as` this one.
     Hooks run on decoded objects of the stored version; all have safe defaults:
 
         prepare(context, new, old)       after decoding and defaulting, before validation; may change `new`
@@ -140,12 +156,15 @@ class Resource:
     warnings: Warn = _no_warnings
     expressions: Texts = _no_texts
     versions: Sequence[Version] = ()
+    deprecation: Deprecation | None = None
+    home: str = ""
+    stored_as: Resource | None = None
     conversion: Conversion | None = None
 
     @property
     def stored(self) -> Resource:
         """The kind in the version in which it is stored: itself, for nearly all."""
-        return self if self.conversion is None else self.conversion.stored
+        return self if self.stored_as is None else self.stored_as
 
     @property
     def storage_name(self) -> str:
@@ -167,6 +186,14 @@ class Resource:
     @property
     def group_kind(self) -> GroupKind:
         return GroupKind(self.group, self.kind)
+
+    @property
+    def deprecated(self) -> str:
+        """What whoever asks for a deprecated version is warned with; "" for any other. Upstream's words."""
+        if self.deprecation is None:
+            return ""
+        text = f"{self.api_version} {self.kind} is deprecated in v{self.deprecation.since}+"
+        return f"{text}, unavailable in v{self.deprecation.removed}+" if self.deprecation.removed else text
 
     @property
     def head(self) -> bytes:

@@ -99,7 +99,7 @@ async def decode_object(
 ) -> Object:
     """The object of a POST or PUT in its stored form, defaults filled in, without kind and apiVersion. Raises 415 and 400.
 
-    `kinds` are all served kinds. `validation` is Strict, Warn or Ignore. `managed_fields` keeps metadata.managedFields.
+    `kinds` are all kinds. `validation` is Strict, Warn or Ignore. `managed_fields` keeps metadata.managedFields.
     """
     media = check_content_type(content_type)
     quick = as_json.plain(raw) if media == negotiation.JSON and len(raw) <= LARGE else None
@@ -204,7 +204,7 @@ def _decode(
     claimed = type_meta.find(meta, kinds)
     into = type_meta.hub_type(resource)
     if claimed is None:
-        raise type_meta.unregistered(meta, kinds, into)
+        raise type_meta.unregistered(meta, kinds.known, into)
     value = document.value or {}
     members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
     found = strict.decode(claimed.shape, members, raw=document.text, managed_fields=managed_fields)

@@ -102,12 +102,12 @@ def hub_type(resource: Resource) -> str:
 
 
 def find(meta: TypeMeta, kinds: Kinds) -> Resource | None:
-    """The served kind that a document claims to be, in that very version."""
+    """The known kind that a document claims to be, in that very version."""
     return kinds.named(meta.group, meta.version, meta.kind)
 
 
 def unregistered(meta: TypeMeta, kinds: Iterable[Resource], into: str) -> Unfit:
-    """Why a document that is no object of a served kind cannot become `into`."""
+    """Why a document that is no object of a known kind cannot become `into`."""
     for r in kinds:
         if (r.group, r.version) == (meta.group, meta.version) and meta.kind in (r.list_kind, *_IN_EVERY_VERSION):
             return unconvertible(meta, into)

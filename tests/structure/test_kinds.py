@@ -12,6 +12,7 @@ from apiserver import resources
 from apiserver.schema import canonical, types
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import ListOf, ListType, MapOf, Struct, Type
 
@@ -65,6 +66,17 @@ ResourceSliceSpec: driver=1 pool=2 nodeName=3 nodeSelector=4 allNodes=5 devices=
 """
 """Protobuf numbers of kubernetes/api `resource/v1/types.go` at release-1.36, members in the order in which Go writes them."""
 
+NUMBERS_OF_V1BETA1 = """
+BasicDevice: attributes=1 capacity=2 consumesCounters=3 nodeName=4 nodeSelector=5 allNodes=6 taints=7 bindsToNode=8
+    bindingConditions=9 bindingFailureConditions=10 allowMultipleAllocations=11 nodeAllocatableResourceMappings=12
+Device: name=1 basic=2
+DeviceRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 adminAccess=6 firstAvailable=7 tolerations=8
+    capacity=9
+DeviceSubRequest: name=1 deviceClassName=2 selectors=3 allocationMode=4 count=5 tolerations=7 capacity=8
+ExactDeviceRequest:
+"""
+"""Where `resource/v1beta1/types.go` differs; what is empty it does not have."""
+
 
 def structs(type_: Type) -> Iterator[Struct]:
     """Every struct below, one that is used twice as often as it is used."""
@@ -80,10 +92,11 @@ def structs(type_: Type) -> Iterator[Struct]:
 
 
 def identified(resource: Resource) -> str:
-    return resource.kind
+    return f"{resource.kind} {resource.version}"
 
 
-KINDS = pytest.mark.parametrize("resource", resources.RESOURCES, ids=identified)
+VERSIONS = tuple(Kinds(resources.RESOURCES, group="resource.k8s.io"))
+KINDS = pytest.mark.parametrize("resource", VERSIONS, ids=identified)
 
 
 def test_the_kinds_are_sorted_and_told_apart() -> None:
@@ -131,26 +144,57 @@ def test_the_keys_of_map_lists_are_members_of_their_items(resource: Resource) ->
 
 def test_structs_of_one_name_are_one_definition() -> None:
     found: dict[str, list[tuple[str, int, str]]] = {}
-    for resource in resources.RESOURCES:
+    for resource in VERSIONS:
         for struct in structs(resource.shape):
             parts = [(f.name, f.number, f.doc) for f in struct.fields]
             assert found.setdefault(f"{struct.model or resource.plural}.{struct.name}", parts) == parts, struct.name
 
 
-def test_protobuf_numbers_and_order_are_those_of_upstream() -> None:
-    expected: dict[str, list[str]] = {}
-    for word in NUMBERS.split():
+def numbers(text: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for word in text.split():
         if word.endswith(":"):
-            members = expected.setdefault(word.removesuffix(":"), [])
+            members = found.setdefault(word.removesuffix(":"), [])
         else:
             members.append(word)
+    return found
+
+
+OF_V1 = numbers(NUMBERS)
+OF_V1BETA1 = {name: members for name, members in (OF_V1 | numbers(NUMBERS_OF_V1BETA1)).items() if members}
+
+
+@pytest.mark.parametrize(("version", "expected"), [("v1", OF_V1), ("v1beta2", OF_V1), ("v1beta1", OF_V1BETA1)])
+def test_protobuf_numbers_and_order_are_those_of_upstream(version: str, expected: dict[str, list[str]]) -> None:
     found = {
         struct.name: [f"{field.name}={field.number}" for field in struct.fields]
-        for resource in resources.RESOURCES
+        for resource in VERSIONS
         for struct in structs(resource.shape)
-        if struct.model == MODEL
+        if struct.model == f"io.k8s.api.resource.{version}"
     }
-    assert {name: members for name, members in found.items() if name in expected} == expected
+    assert found == expected
+
+
+@KINDS
+def test_the_types_of_a_version_are_its_own(resource: Resource) -> None:
+    """Those of other API groups, which all versions share, are of the Go package v1 too."""
+    for struct in structs(resource.shape):
+        own = struct.model == f"io.k8s.api.resource.{resource.version}"
+        assert own or not struct.model.startswith("io.k8s.api.resource.")
+        assert struct.go == (resource.version if own else "v1")
+        if own:
+            named = [field.type for field in struct.fields if isinstance(field.type, types.String)]
+            assert {kind.go.rpartition(".")[0] for kind in named} <= {"", "types", resource.version}
+
+
+@KINDS
+def test_a_version_is_stored_in_the_form_of_v1(resource: Resource) -> None:
+    assert resource.stored.version == "v1"
+    assert resource.stored.storage_name == resource.storage_name
+    assert (resource.deprecation is None) == (resource.version == "v1")
+    if resource.conversion is not None:
+        zero = canonical.zero(resource.stored.shape)
+        assert resource.conversion.to_storage(resource.conversion.from_storage(zero)) == zero
 
 
 @KINDS
@@ -165,7 +209,7 @@ def test_the_shape_has_the_members_that_the_kind_speaks_of(resource: Resource) -
 @KINDS
 def test_selectable_fields_are_texts_of_the_shape(resource: Resource) -> None:
     for path in resource.selectable.values():
-        here: Type = resource.shape
+        here: Type = resource.stored.shape
         for name in path.split("."):
             assert isinstance(here, Struct)
             here = next(field.type for field in here.fields if field.name == name)
@@ -186,7 +230,7 @@ def test_cells_can_be_computed_for_an_object_of_which_nothing_is_set(resource: R
 
 @KINDS
 def test_hooks_take_an_object_of_which_nothing_is_set(resource: Resource) -> None:
-    new, old = canonical.zero(resource.shape), canonical.zero(resource.shape)
+    new, old = canonical.zero(resource.stored.shape), canonical.zero(resource.stored.shape)
     context = Context(gates=Gates(resource.gates))
     for stored in (None, old):
         resource.prepare(context, new, stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Column, Object, Resource, Subresource, Version
+from apiserver.schema.resource import Column, Conversion, Object, Resource, Subresource, Version
 from apiserver.schema.types import Field, Integer, Presence, String, Struct
 
 GROUP = "fleet.example.com"
@@ -106,8 +106,7 @@ RESOURCES = (
             Version(
                 name="v1beta1",
                 shape=BETA,
-                to_storage=from_beta,
-                from_storage=to_beta,
+                conversion=Conversion(to_storage=from_beta, from_storage=to_beta),
                 columns=(columns.NAME, Column(name="Master", cell=lambda obj, now: obj["spec"].get("master", ""))),
             ),
         ),

@@ -197,10 +197,7 @@ def test_the_version_document_has_gos_members_in_order() -> None:
 
 
 def test_versions_are_listed_by_preference_and_groups_by_name() -> None:
-    versions = [
-        Version(name=name, shape=BOAT.shape, to_storage=dict, from_storage=dict)
-        for name in ("odd", "v1alpha1", "v2", "v1beta2", "v10")
-    ]
+    versions = [Version(name=name, shape=BOAT.shape) for name in ("odd", "v1alpha1", "v2", "v1beta2", "v10")]
     boat = dataclasses.replace(BOAT, version="v1beta10", versions=versions)
     discovery = Discovery(Kinds([dataclasses.replace(BOAT, group="z.example"), boat]), version=VERSION)
     listed = json.loads(ask("/apis", discovery=discovery).body)["groups"]

@@ -353,7 +353,7 @@ def test_kinds_without_a_model_are_named_after_their_group() -> None:
 
 def test_several_versions_have_a_document_each() -> None:
     one = kind("Lamp", "lamps", namespaced=False, group="g.io")
-    beta = Version(name="v2beta1", shape=one.shape, to_storage=dict, from_storage=dict)
+    beta = Version(name="v2beta1", shape=one.shape)
     both = OpenAPI(Kinds([replace(one, versions=[beta])]), patch_types=PATCHES, version="v1", built=NOW)
     assert both.keys() == ["apis/g.io", "apis/g.io/v1", "apis/g.io/v2beta1"]
     v3 = both.document_v3("apis/g.io/v2beta1")

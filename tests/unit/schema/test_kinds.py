@@ -14,7 +14,7 @@ from apiserver import app, config
 from apiserver.config import ConfigError
 from apiserver.schema import declared, shapes
 from apiserver.schema.kinds import InvalidKinds, Kinds
-from apiserver.schema.resource import Object, Resource, Subresource, Version
+from apiserver.schema.resource import Conversion, Object, Resource, Subresource, Version
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
 
 METADATA = Field(name="metadata", number=1, type=shapes.OBJECT_META, presence=Presence.ALWAYS, doc="Metadata.")
@@ -32,8 +32,12 @@ def fails(obj: Object) -> Object:
     return {"metadata": obj["metadata"], "spec": obj["spec"]}
 
 
+def bare(obj: Object) -> Object:
+    return {}
+
+
 def beside(name: str, **more: Any) -> Version:
-    return replace(Version(name=name, shape=shape(), to_storage=same, from_storage=same), **more)
+    return replace(Version(name=name, shape=shape(), conversion=Conversion(same, same)), **more)
 
 
 LAMP = Resource(kind="Lamp", plural="lamps", singular="lamp", namespaced=False, shape=shape())
@@ -114,8 +118,8 @@ LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
         ({"versions": [beside("v1")]}, "the version v1 is declared twice"),
         ({"versions": [beside("V2")]}, "version V2: a lowercase RFC 1123 label"),
         ({"versions": [beside("v2", shape=Struct(name="L", fields=[]))]}, "version v2: the first member of the shape"),
-        ({"versions": [beside("v2", to_storage=fails)]}, "version v2: to_storage fails for an object of which nothing"),
-        ({"versions": [beside("v2", from_storage=str)]}, "version v2: from_storage must return an object with metadata"),
+        ({"versions": [beside("v2", conversion=Conversion(fails, same))]}, "version v2: to_storage fails for an object of which nothing"),
+        ({"versions": [beside("v2", conversion=Conversion(same, bare))]}, "version v2: from_storage must return an object with metadata"),
     ],
 )  # fmt: skip
 def test_a_mistake_of_a_declaration_is_a_sentence(changes: Mapping[str, Any], mistake: str) -> None:

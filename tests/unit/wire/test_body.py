@@ -125,7 +125,7 @@ def test_an_error_of_another_served_kind_comes_before_the_kind_itself() -> None:
 
 
 def test_another_served_version_of_the_kind_is_not_the_expected_one() -> None:
-    older = Version(name="v1beta1", shape=CLASSES.shape, to_storage=dict, from_storage=dict)
+    older = Version(name="v1beta1", shape=CLASSES.shape)
     kinds = Kinds([dataclasses.replace(CLASSES, versions=[older])])
     with pytest.raises(StatusError) as refused:
         asyncio.run(

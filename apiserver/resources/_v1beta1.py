@@ -1,0 +1,201 @@
+"""The version v1beta1: devices have their content in a member `basic`, and a request for one kind of devices says what it wants itself.
+
+What it cannot tell apart is lost as upstream loses it: an empty node name and false for all nodes are unset, a device always has a
+`basic`, and an empty list of taints, counters or tolerations is none.
+Upstream: kubernetes/api `resource/v1beta1/types.go`, kubernetes/kubernetes `pkg/apis/resource/v1beta1/{conversion,defaults}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from apiserver.resources._formats import CORE_NAMES, HOME, MODEL
+from apiserver.schema.resource import Conversion, Deprecation, Object, Version
+from apiserver.schema.types import UNSET, Boolean, Field, Presence, String, Struct
+from apiserver.schema.variants import Variant, with_fields
+
+NAME = "v1beta1"
+_MODEL = f"io.k8s.api.resource.{NAME}"
+
+# --- Shapes ----------------------------------------------------------------------------------------------------------
+
+
+def _device(struct: Struct) -> Struct:
+    name, *content = struct.fields
+    basic = Struct(
+        name="BasicDevice",
+        model=_MODEL,
+        go=NAME,
+        doc="What a device is, what it has, where it can be used and what is wrong with it.",
+        fields=tuple(replace(field, number=field.number - 1) for field in content),
+    )
+    member = Field(
+        name="basic",
+        number=2,
+        type=basic,
+        presence=Presence.POINTER,
+        doc="The content of the device, which is of the one sort that there is.",
+    )
+    return Struct(name=struct.name, model=_MODEL, go=NAME, doc=struct.doc, fields=(name, member))
+
+
+WANTED: Mapping[str, int] = {
+    "deviceClassName": 2,
+    "selectors": 3,
+    "allocationMode": 4,
+    "count": 5,
+    "adminAccess": 6,
+    "tolerations": 8,
+    "capacity": 9,
+}
+"""The members of a v1 request's `exactly`, which stand in the request itself here, with their numbers."""
+
+
+def _mode(parent: Mapping[str, Any], now: str) -> Any:
+    """Only a request without alternatives names a class."""
+    return "ExactCount" if parent.get("deviceClassName") else None
+
+
+def _count(parent: Mapping[str, Any], now: str) -> Any:
+    exact = parent.get("allocationMode") == "ExactCount"
+    return 1 if exact and parent.get("deviceClassName") else None
+
+
+_WANTED_DEFAULTS: Mapping[str, Any] = {"allocationMode": _mode, "count": _count}
+_REQUEST_DOC = (
+    "Asks for devices, either for one kind of them, of which the request names the class, or for the first of several alternatives that "
+    "can be had (`firstAvailable`). With alternatives none of the members may be set that say what is wanted."
+)
+
+
+def _request(struct: Struct) -> Struct:
+    name, exactly, alternatives = struct.fields
+    assert isinstance(exactly.type, Struct)
+    wanted = [
+        replace(field, number=WANTED[field.name], default=_WANTED_DEFAULTS.get(field.name, UNSET))
+        for field in exactly.type.fields
+    ]
+    wanted[0] = replace(wanted[0], required=False, expected=False)
+    fields = sorted([name, *wanted, replace(alternatives, number=7)], key=lambda field: field.number)
+    return Struct(name=struct.name, model=_MODEL, go=NAME, doc=_REQUEST_DOC, fields=tuple(fields))
+
+
+def _alternative(struct: Struct) -> Struct:
+    return with_fields(struct, tolerations={"number": 7}, capacity={"number": 8})
+
+
+def _slice_spec(struct: Struct) -> Struct:
+    plain = {"presence": Presence.OMIT_EMPTY, "check": None}
+    return with_fields(struct, nodeName=plain | {"type": String()}, allNodes=plain | {"type": Boolean()})
+
+
+_variant = Variant(
+    of=MODEL,
+    made=_MODEL,
+    foreign=CORE_NAMES,
+    changes={
+        "Device": _device,
+        "DeviceRequest": _request,
+        "DeviceSubRequest": _alternative,
+        "ResourceSliceSpec": _slice_spec,
+    },
+)
+
+
+def version(shape: Struct, conversion: Conversion | None = None) -> Version:
+    """The kind of this v1 shape."""
+    return Version(
+        name=NAME,
+        shape=_variant(shape),
+        conversion=conversion,
+        home=HOME,
+        deprecation=Deprecation(since="1.35", removed="1.38"),
+    )
+
+
+# --- Slices ----------------------------------------------------------------------------------------------------------
+
+_NOT_EMPTY = ("attributes", "capacity", "consumesCounters", "taints")
+"""Members of a device of which conversion makes none when they are empty."""
+
+
+def _slice_to_storage(obj: Object) -> Object:
+    spec = obj["spec"]
+    for name in ("nodeName", "allNodes"):
+        if not spec.get(name):
+            spec.pop(name, None)
+    for device in spec.get("devices") or ():
+        device.update(_settled(device.pop("basic", None) or {}))
+    return obj
+
+
+def _slice_from_storage(obj: Object) -> Object:
+    spec = obj["spec"]
+    if devices := spec.get("devices"):
+        spec["devices"] = [_basic(**device) for device in devices]
+    return obj
+
+
+def _basic(*, name: str = "", **content: Any) -> Object:
+    return {"name": name, "basic": _settled(content)}
+
+
+def _settled(content: Object) -> Object:
+    for name in _NOT_EMPTY:
+        if not content.get(name):
+            content.pop(name, None)
+    return content
+
+
+SLICES = Conversion(_slice_to_storage, _slice_from_storage)
+
+# --- Claims and templates --------------------------------------------------------------------------------------------
+
+
+def _is_set(name: str, value: Any) -> bool:
+    """Text and number are set when they are not zero, everything else when it is there, also when it is empty."""
+    return bool(value) if name in ("deviceClassName", "allocationMode", "count") else value is not None
+
+
+def _requests_to_storage(spec: Object) -> None:
+    for request in spec["devices"].get("requests") or ():
+        wanted = {name: request.pop(name) for name in WANTED if name in request}
+        if any(_is_set(name, value) for name, value in wanted.items()):
+            request["exactly"] = _with_tolerations(wanted)
+
+
+def _requests_from_storage(spec: Object) -> None:
+    for request in spec["devices"].get("requests") or ():
+        request.update(_with_tolerations(request.pop("exactly", None) or {}))
+
+
+def _with_tolerations(wanted: Object) -> Object:
+    if not wanted.get("tolerations"):
+        wanted.pop("tolerations", None)
+    return wanted
+
+
+def _claim_to_storage(obj: Object) -> Object:
+    _requests_to_storage(obj["spec"])
+    return obj
+
+
+def _claim_from_storage(obj: Object) -> Object:
+    _requests_from_storage(obj["spec"])
+    return obj
+
+
+def _template_to_storage(obj: Object) -> Object:
+    _requests_to_storage(obj["spec"]["spec"])
+    return obj
+
+
+def _template_from_storage(obj: Object) -> Object:
+    _requests_from_storage(obj["spec"]["spec"])
+    return obj
+
+
+CLAIMS = Conversion(_claim_to_storage, _claim_from_storage)
+TEMPLATES = Conversion(_template_to_storage, _template_from_storage)

@@ -1,0 +1,76 @@
+"""The shapes of one version of an API, made of those of another: the same structs under other names, but for those that differ.
+
+Knows no kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from apiserver.schema.types import Field, ListOf, MapOf, String, Struct, Type
+
+Change = Callable[[Struct], Struct]
+"""Makes the struct of the other version from one whose names and members are that version's already."""
+
+
+class Variant:
+    """Makes shapes of the OpenAPI package `made` from those of the package `of`; what belongs to other packages stays what it is.
+
+    Each struct is made once, so that shapes which share one go on doing so. The last part of a package's name is what Go calls it;
+    `foreign` are Go types of another package with that name. `changes` are by the name of the struct.
+    """
+
+    def __init__(
+        self, *, of: str, made: str, foreign: Collection[str] = (), changes: Mapping[str, Change] | None = None
+    ) -> None:
+        self._of, self._made = of, made
+        self._package, self._go = f"{_last(of)}.", _last(made)
+        self._foreign = frozenset(foreign)
+        self._changes = changes or {}
+        self._done: dict[Struct, Struct] = {}
+
+    def __call__(self, shape: Struct) -> Struct:
+        if shape.model != self._of:
+            return shape
+        made = self._done.get(shape)
+        if made is None:
+            change = self._changes.get(shape.name, _unchanged)
+            fields = tuple(map(self._field, shape.fields))
+            made = self._done[shape] = change(replace(shape, model=self._made, go=self._go, fields=fields))
+        return made
+
+    def _field(self, field: Field) -> Field:
+        return replace(field, type=self._type(field.type))
+
+    def _type(self, type_: Type) -> Type:
+        match type_:
+            case Struct():
+                return self(type_)
+            case ListOf():
+                return replace(type_, item=self._type(type_.item), go=self._named(type_.go))
+            case MapOf():
+                return replace(type_, value=self._type(type_.value), go_key=self._named(type_.go_key))
+            case String():
+                return replace(type_, go=self._named(type_.go))
+            case _:
+                return type_
+
+    def _named(self, go: str) -> str:
+        if go in self._foreign or not go.startswith(self._package):
+            return go
+        return f"{self._go}.{go.removeprefix(self._package)}"
+
+
+def with_fields(struct: Struct, **changed: Mapping[str, object]) -> Struct:
+    """The struct with other properties of some members, by their JSON name."""
+    fields = (replace(field, **changed.get(field.name, {})) for field in struct.fields)  # type: ignore[arg-type]
+    return replace(struct, fields=tuple(fields))
+
+
+def _last(package: str) -> str:
+    return package.rpartition(".")[2]
+
+
+def _unchanged(struct: Struct) -> Struct:
+    return struct
