@@ -20,6 +20,7 @@ from apiserver import __version__, features, metrics
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apimachinery.errors import TextError
+from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
@@ -142,6 +143,7 @@ def build(
     workers, encodings = RENDERING, EncodingCache()
     switched = gates(config.serving, served)
     _tell(switched)
+    namespaces = delegates.namespaces or EveryNamespace()
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,
@@ -156,9 +158,11 @@ def build(
         admission=Chain(admission(delegates)),
         patch_types={kind.media: kind for kind in PATCH_TYPES},
         allowed=partial(authorize.require, delegates.authorizer),
+        why_not=partial(authorize.why_not, delegates.authorizer),
+        namespace_labels=namespaces.labels,
+        newest_labels=namespaces.newest_labels,
         gates=switched,
         cel=DeviceSelectors(switched),
-        namespace_labels=delegates.namespaces.labels if delegates.namespaces else lambda name: {},
     )
     documents = _documents(app, served, delegates=delegates)
     handler = _dispatch(services, documents=documents, others=_others(served, documents))

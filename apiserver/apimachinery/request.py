@@ -10,6 +10,7 @@ from enum import IntEnum
 from itertools import accumulate
 from types import MappingProxyType
 
+from apiserver.apimachinery import names
 from apiserver.apimachinery.errors import GroupResource
 from apiserver.apimachinery.selectors import NONE_GIVEN, Given
 
@@ -85,6 +86,28 @@ class Decision:
 
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 MASTERS = "system:masters"
+NODES = "system:nodes"
+_NODE, _SERVICE_ACCOUNT = "system:node:", "system:serviceaccount:"
+
+
+def node_name(user: User) -> str | None:
+    """The name of the node as which a user acts; "" when it is a node's user and says not which; None for everybody else.
+
+    Upstream: kubernetes/kubernetes `pkg/auth/nodeidentifier/default.go`.
+    """
+    if NODES not in user.groups or not user.name.startswith(_NODE):
+        return None
+    return user.name.removeprefix(_NODE)
+
+
+def service_account(name: str) -> tuple[str, str] | None:
+    """Namespace and name of a service account's user name (kubernetes/apiserver `pkg/authentication/serviceaccount/util.go`)."""
+    if not name.startswith(_SERVICE_ACCOUNT):
+        return None
+    parts = name.removeprefix(_SERVICE_ACCOUNT).split(":")
+    if len(parts) != 2 or names.dns_label(parts[0]) or names.dns_subdomain(parts[1]):
+        return None
+    return parts[0], parts[1]
 
 
 MAX_PARAMETERS = 10_000

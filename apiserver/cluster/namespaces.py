@@ -19,6 +19,16 @@ COLLECTION = "/api/v1/namespaces"
 Namespace = Mapping[str, Any]
 
 
+class EveryNamespace:
+    """Stands for namespaces where there is no cluster: each exists, without labels."""
+
+    def labels(self, name: str) -> Mapping[str, str] | None:
+        return {}
+
+    async def newest_labels(self, name: str) -> Mapping[str, str] | None:
+        return {}
+
+
 class Namespaces:
     """A copy of all of them, kept by `run` and usable once `ready`, and the way to ask when the copy has none of that name."""
 
@@ -40,8 +50,11 @@ class Namespaces:
 
     def labels(self, name: str) -> Mapping[str, str] | None:
         """Those of the namespace as the copy has it, None when it has none of that name."""
-        found = self.lookup(name)
-        return None if found is None else (found.get("metadata") or {}).get("labels") or {}
+        return _labels(self.lookup(name))
+
+    async def newest_labels(self, name: str) -> Mapping[str, str] | None:
+        """Those of the namespace as the API server has it now, None when it has none of that name. Raises ClusterError."""
+        return _labels(await self.ask(name))
 
     async def ask(self, name: str) -> Namespace | None:
         """As the API server has it now; None when there is none. Raises ClusterError."""
@@ -53,3 +66,7 @@ class Namespaces:
             if error.code == 404:
                 return None
             raise
+
+
+def _labels(namespace: Namespace | None) -> Mapping[str, str] | None:
+    return None if namespace is None else (namespace.get("metadata") or {}).get("labels") or {}

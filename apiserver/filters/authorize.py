@@ -80,6 +80,16 @@ async def require(authorizer: Authorizer, user: User, info: RequestInfo) -> None
         raise forbidden(user, info, decision.reason)
 
 
+async def why_not(authorizer: Authorizer, user: User, info: RequestInfo) -> str | None:
+    """None when the user may do that too, else the refusal in words. An authorizer that fails has refused, for that reason (upstream's
+    checkAuthorization in kubernetes/kubernetes `pkg/registry/resource/utils.go`)."""
+    try:
+        decision = await authorizer.authorize(user, info)
+    except ClusterError as e:
+        return forbidden(user, info, str(e)).message
+    return None if decision.allowed else forbidden(user, info, decision.reason).message
+
+
 def _count(children: tuple[collectors.Value, collectors.Distribution], seconds: float) -> None:
     attempts, latency = children
     attempts.inc()

@@ -13,9 +13,9 @@ from dataclasses import replace
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from apiserver.apimachinery import errors, names
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.apimachinery.request import ANONYMOUS, RequestInfo, User
+from apiserver.apimachinery.request import ANONYMOUS, RequestInfo, User, service_account
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED, unescape_key
 from apiserver.filters.authorize import Authorizer, forbidden
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 _INITIALS, _PREFIX = (b"I", b"i"), b"impersonate-"
 _USER, _GROUP, _UID, _EXTRA = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "impersonate-extra-"
-SERVICE_ACCOUNT = "system:serviceaccount:"
 SHOWN_CHARACTERS = 8192
 """Of a user in an error, about."""
 
@@ -102,16 +101,6 @@ def _attribute(resource: str, name: str, *, group: str = "", namespace: str = ""
         "", "impersonate", "", is_resource=True, group=group, version="v1", namespace=namespace, resource=resource,
         subresource=subresource, name=name,
     )  # fmt: skip
-
-
-def service_account(name: str) -> tuple[str, str] | None:
-    """Namespace and name of a service account's user name."""
-    if not name.startswith(SERVICE_ACCOUNT):
-        return None
-    parts = name.removeprefix(SERVICE_ACCOUNT).split(":")
-    if len(parts) != 2 or names.dns_label(parts[0]) or names.dns_subdomain(parts[1]):
-        return None
-    return parts[0], parts[1]
 
 
 def with_default_groups(user: User) -> User:

@@ -487,12 +487,13 @@ def admin_access(context: Context, spec: Mapping[str, Any], namespace: str) -> I
 
 def admin_namespace(context: Context, namespace: str, path: Path) -> Iterator[FieldError]:
     """Whether the namespace is one for administrators. Upstream: `pkg/registry/resource/authorization.go`."""
-    labels = context.namespace_labels()
+    try:
+        labels = context.namespace_labels()
+        why = f"namespaces {fieldpath.go_quote(namespace)} not found" if labels is None else ""
+    except LookupError as e:
+        labels, why = None, str(e)
     if labels is None:
-        text = (
-            f"could not retrieve namespace to verify admin access: namespaces {fieldpath.go_quote(namespace)} not found"
-        )
-        yield fieldpath.internal(path, text)
+        yield fieldpath.internal(path, f"could not retrieve namespace to verify admin access: {why}")
     elif labels.get(ADMIN_ACCESS_LABEL) != "true":
         text = f"admin access to devices requires the `{ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
         yield fieldpath.forbidden(path, text)

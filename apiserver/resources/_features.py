@@ -24,6 +24,12 @@ PARTITIONABLE_DEVICES = Gate("DRAPartitionableDevices", default=True, stage=Stag
 BINDING_CONDITIONS = Gate(
     "DRADeviceBindingConditions", default=True, stage=Stage.BETA, needs=(*_ALLOCATION, DEVICE_STATUS)
 )
+GRANULAR_STATUS = Gate(
+    "DRAResourceClaimGranularStatusAuthorization",
+    default=True,
+    stage=Stage.BETA,
+    needs=(*_ALLOCATION, DEVICE_STATUS),
+)
 CONSUMABLE_CAPACITY = Gate("DRAConsumableCapacity", default=True, stage=Stage.BETA, needs=_ALLOCATION)
 EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True, stage=Stage.BETA, needs=_ALLOCATION)
 LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)

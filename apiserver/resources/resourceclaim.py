@@ -11,13 +11,22 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
-from apiserver.resources import _allocation, _device_requests, _features, _formats, _immutability, _v1beta1, _v1beta2
+from apiserver.resources import (
+    _allocation,
+    _device_requests,
+    _features,
+    _formats,
+    _immutability,
+    _status_writers,
+    _v1beta1,
+    _v1beta2,
+)
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, itself
 from apiserver.schema import canonical, columns, shapes
 from apiserver.schema import validate as declared
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Column, Object, Resource, Subresource
+from apiserver.schema.resource import Column, Object, Permission, Resource, Subresource
 from apiserver.schema.types import Field, ListOf, ListType, Presence, RawJSON, String, Struct
 
 CONSUMERS, CONDITIONS, ADDRESSES = 256, 8, 16
@@ -254,6 +263,7 @@ def _only(*members: Field) -> Struct:
     return Struct(name=RESOURCE_CLAIM.name, model=MODEL, fields=(status,))
 
 
+_BOUND = Struct(name=STATUS.name, model=MODEL, fields=(_ALLOCATION, _RESERVED_FOR))
 _ALWAYS_CHECKED = _only(_RESERVED_FOR, _DEVICES)
 _CHECKED_WHEN_NEW = _only(_ALLOCATION)
 
@@ -317,9 +327,33 @@ def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
         del status["devices"]
 
 
+def _required(context: Context, new: Object, old: Object) -> Iterator[FieldError | Permission]:
+    """What who writes the status must be allowed, beyond writing it."""
+    status, stored = _status(new), _status(old)
+    yield from _granted(context, new, status, stored)
+    if not context.enabled(_features.GRANULAR_STATUS):
+        return
+    if not canonical.equal(_BOUND, status, stored):
+        yield _status_writers.binding(context)
+    allocation = status.get("allocation")
+    if allocation is not None and context.enabled(_features.DEVICE_STATUS):
+        drivers = _reporting(status.get("devices") or (), stored.get("devices") or ())
+        yield from _status_writers.reports(context, drivers, allocation)
+
+
+def _reporting(devices: Iterable[Object], stored: Iterable[Object]) -> set[str]:
+    """The drivers of entries that are new, changed or gone."""
+    left = {_device_id(device): device for device in stored}
+    found = set()
+    for device in devices:
+        former = left.pop(_device_id(device), None)
+        if former is None or not canonical.equal(DEVICE_STATUS, device, former):
+            found.add(device.get("driver", ""))
+    return found | {device.get("driver", "") for device in left.values()}
+
+
 def _validate_status(context: Context, new: Object, old: Object | None) -> Iterator[FieldError]:
     status, stored, path = _status(new), _status(old), ROOT.child("status")
-    yield from _granted(context, new, status, stored)
     yield from declared.validate(context, _ALWAYS_CHECKED, new, old)
     yield from _unallocated(status, path.child("devices"))
     yield from _reservations(new, status, stored, path.child("reservedFor"))
@@ -417,11 +451,15 @@ RESOURCE = Resource(
     namespaced=True,
     shape=RESOURCE_CLAIM,
     columns=(columns.NAME, STATE, columns.AGE),
-    subresources=(Subresource(name="status", owns=("status",), prepare=_prepare_status, validate=_validate_status),),
+    subresources=(
+        Subresource(
+            name="status", owns=("status",), prepare=_prepare_status, requires=_required, validate=_validate_status
+        ),
+    ),
     has_status=True,
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
-    gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
+    gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES, _features.GRANULAR_STATUS),
     prepare=_drop_disabled,
     validate=_validate,
     expressions=lambda obj: _device_requests.expressions(obj["spec"]),

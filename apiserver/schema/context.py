@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.request import ANONYMOUS, User
 from apiserver.schema.featuregate import Gate, Gates
 
 
@@ -30,13 +31,16 @@ def _go_on() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """`namespace_labels` looks up the labels of the object's namespace, None when that is not known here.
+    """`namespace_labels` looks up the labels of the object's namespace, None when there is none; it raises LookupError with the reason when
+    nobody can say. `user` is who writes, by the request's `verb`.
 
     `cel` is None where expressions are not compiled. Long checks call `checkpoint` between their steps; it raises what ends them when
     nobody waits for their result any more.
     """
 
     gates: Gates = field(default_factory=Gates)
+    user: User = ANONYMOUS
+    verb: str = ""
     namespace_labels: Callable[[], Mapping[str, str] | None] = _unknown
     cel: Compiler | None = None
     checkpoint: Callable[[], None] = _go_on

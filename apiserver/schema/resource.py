@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apiserver.apimachinery.errors import GroupKind, GroupResource
-from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gate
 from apiserver.schema.types import Struct
@@ -22,8 +22,32 @@ Warn = Callable[[Context, Object, Object | None], Iterable[str]]
 """Hooks see the new object and the stored one, which is None on create. They are pure but for `new`, and run in threads too."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """What a change needs beyond the request that was authorized: that its user may also do one of `verbs`, asked in this order, with
+    `subresource` of the same resource, whether there is such an endpoint or not.
+
+    The question names `name`, and the object's namespace if it is `namespaced`. A refusal is a cause at `path`: `text`, then why.
+    """
+
+    path: Path = field(compare=False)
+    text: str
+    verbs: tuple[str, ...]
+    subresource: str
+    name: str = ""
+    namespaced: bool = False
+
+
+Require = Callable[[Context, Object, Object], Iterable[FieldError | Permission]]
+"""What its user must be allowed for a change, each once it is prepared: asked of the authorizer, or refused already."""
+
+
 def _nothing(context: Context, new: Object, old: Object | None) -> None:
     return None
+
+
+def _no_requirements(context: Context, new: Object, old: Object) -> Iterable[FieldError | Permission]:
+    return ()
 
 
 def _no_errors(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:
@@ -58,12 +82,14 @@ class Column:
 class Subresource:
     """A part of the object with its own endpoint. Writing it takes the members named in `owns` from the request and keeps the rest.
 
-    `prepare` and `validate` work as the kind's own hooks do; there is always a stored object.
+    `prepare` and `validate` work as the kind's own hooks do; there is always a stored object. What `requires` tells is judged, and
+    listed, before anything that is wrong with the object.
     """
 
     name: str
     owns: tuple[str, ...]
     prepare: Prepare = _nothing
+    requires: Require = _no_requirements
     validate: Validate = _no_errors
 
 

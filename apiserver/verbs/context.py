@@ -29,8 +29,9 @@ class Services:
 
     `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
     that names none; `workers` make what would hold the loop, `encodings` remembers what was made, `forms` are those of answers;
-    `namespace_labels` are None where the namespace is not known. `patch_types` are by media type. `allowed` raises when the user may
-    not do something beyond the request that was authorized. `ownership` keeps managedFields, None where nobody does.
+    `namespace_labels` are None where the namespace is not known, `newest_labels` asks for them and raises ClusterError. `patch_types` are
+    by media type. `allowed` raises when the user may not do something beyond the request that was authorized; `why_not` tells what it
+    would say, None for nothing, and takes who cannot be asked for a no. `ownership` keeps managedFields, None where nobody does.
     `cel` judges the expressions of objects.
     """
 
@@ -46,10 +47,12 @@ class Services:
     admission: Chain
     patch_types: Mapping[str, PatchType]
     allowed: Callable[[User, RequestInfo], Awaitable[None]]
+    why_not: Callable[[User, RequestInfo], Awaitable[str | None]]
+    namespace_labels: Callable[[str], Mapping[str, str] | None]
+    newest_labels: Callable[[str], Awaitable[Mapping[str, str] | None]]
     ownership: Ownership | None = None
     gates: Gates = field(default_factory=Gates)
     cel: Compiler | None = None
-    namespace_labels: Callable[[str], Mapping[str, str] | None] = lambda name: None
 
 
 class Call(NamedTuple):

@@ -7,8 +7,8 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -19,9 +19,11 @@ from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import canonical, validate
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Object, Resource, Subresource
+from apiserver.schema.resource import Object, Permission, Resource, Subresource
 from apiserver.schema.types import Struct
+from apiserver.verbs import entitlements
 from apiserver.verbs.context import Call, Services
+from apiserver.verbs.entitlements import NONE_REFUSED, NamespaceLabels, Refused
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key
 
@@ -122,6 +124,13 @@ def spec_changed(resource: Resource, new: Object, old: Object) -> bool:
     return shape is not None and not canonical.equal(shape, new.get("spec") or {}, old.get("spec") or {})
 
 
+class Judgement(NamedTuple):
+    """Of an object that was prepared: whether it may be stored, and what its user must be allowed for that."""
+
+    acceptable: bool
+    permissions: Sequence[Permission] = ()
+
+
 async def check(
     services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None = None
 ) -> bool:
@@ -129,13 +138,25 @@ async def check(
 
     Of a change of `old`: of all of it, or of the part that `sub` owns. Raises 422; what the kind warns of goes into the answer.
     """
-    resource, context = call.resource.stored, _context(services, call)
+    resource, labels = call.resource.stored, NamespaceLabels(services, call.info.namespace)
+    context = Context(
+        gates=services.gates,
+        user=call.user,
+        verb=call.info.verb,
+        namespace_labels=labels,
+        cel=services.cel,
+        checkpoint=workers.checkpoint,
+    )
     large = is_large(new)
-    judge = functools.partial(settle, context, resource, new, old, sub=sub)
+    settling = functools.partial(settle, context, resource, new, old, sub=sub)
     quick = context.cel is None or context.cel.is_quick(resource.expressions(new))
     pool = workers.BODIES if quick else workers.EXPRESSIONS
-    if not (judge() if quick and not large else await pool.run_patiently(judge)):
-        raise await pool.run_patiently(refusal, context, resource, new, old, sub=sub)
+    judgement = settling() if quick and not large else await pool.run_patiently(settling)
+    if labels.asked and await labels.refresh():
+        judgement = await pool.run_patiently(judge, context, resource, new, old, sub=sub)
+    refused = await entitlements.refused(services, call, judgement.permissions)
+    if refused or not judgement.acceptable:
+        raise await pool.run_patiently(refusal, context, resource, new, old, sub=sub, refused=refused)
     for text in resource.warnings(context, new, old):
         call.exchange.warnings.add(text)
     return large
@@ -148,13 +169,6 @@ async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
     return await workers.BODIES.run_patiently(canonical.encode, resource.shape, obj)
 
 
-def _context(services: Services, call: Call) -> Context:
-    def labels() -> Mapping[str, str] | None:
-        return services.namespace_labels(call.info.namespace)
-
-    return Context(gates=services.gates, namespace_labels=labels, cel=services.cel, checkpoint=workers.checkpoint)
-
-
 def is_large(new: Object) -> bool:
     """Whether preparing, checking and encoding it is work for a thread."""
     try:
@@ -163,13 +177,28 @@ def is_large(new: Object) -> bool:
         return True  # deeper, or with longer numbers, than it writes
 
 
-def settle(context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None) -> bool:
-    """Prepares `new` and says whether it may be stored. Each check runs once. `old` is None on create."""
+def settle(
+    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
+) -> Judgement:
+    """Prepares `new` and judges it. Each check runs once. `old` is None on create."""
     if old is None:
         prepare_create(context, resource, new)
     else:
         prepare_update(context, resource, new, old, sub=sub)
-    return _acceptable(context, resource, new, old, sub=sub)
+    return judge(context, resource, new, old, sub=sub)
+
+
+def judge(
+    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
+) -> Judgement:
+    """What is to be said of an object that is prepared."""
+    acceptable = _acceptable(context, resource, new, old, sub=sub)
+    if sub is None or old is None:
+        return Judgement(acceptable)
+    required = sub.requires(context, new, old)
+    kept = tuple(required if acceptable else entitlements.worth_asking(required))
+    permissions = tuple(item for item in kept if isinstance(item, Permission))
+    return Judgement(acceptable and len(permissions) == len(kept), permissions)
 
 
 def _acceptable(
@@ -257,12 +286,19 @@ def restore(new: dict[str, Any], old: dict[str, Any], name: str) -> None:
 
 
 def refusal(
-    context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
+    context: Context,
+    resource: Resource,
+    new: Object,
+    old: Object | None,
+    *,
+    sub: Subresource | None,
+    refused: Refused = NONE_REFUSED,
 ) -> StatusError:
-    """422 with everything that is wrong with an object that may not be stored."""
-    found = (
-        creation_errors(context, resource, new) if old is None else update_errors(context, resource, new, old, sub=sub)
-    )
+    """422 with everything that is wrong with an object that may not be stored, and with who wants it stored."""
+    if old is None:
+        found = creation_errors(context, resource, new)
+    else:
+        found = update_errors(context, resource, new, old, sub=sub, refused=refused)
     return errors.invalid(resource.group_kind, new["metadata"].get("name", ""), found)
 
 
@@ -281,11 +317,19 @@ def _generic_errors(resource: Resource, obj: Object) -> FieldErrors:
 
 
 def update_errors(
-    context: Context, resource: Resource, new: Object, old: Object, *, sub: Subresource | None
+    context: Context,
+    resource: Resource,
+    new: Object,
+    old: Object,
+    *,
+    sub: Subresource | None,
+    refused: Refused = NONE_REFUSED,
 ) -> FieldErrors:
     """Every check of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`."""
     found = _generic_errors(resource, new)
     found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
+    if sub is not None:
+        found += entitlements.told(sub.requires(context, new, old), refused)
     found += meta.validate_object_meta_update(new, old)
     if sub is None and resource.rechecks_metadata:
         found += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=_name_rule(resource))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.apimachinery.request import Decision, RequestInfo, User, service_account
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authorize import Authorizer, Delegated, Local
-from apiserver.filters.impersonate import impersonate, service_account
+from apiserver.filters.impersonate import impersonate
 from apiserver.filters.state import Request
 from tests.fixtures.connection import Answer
 from tests.unit.filters.chain import ADMIN, JANE, V1, as_user, connect

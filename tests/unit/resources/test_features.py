@@ -107,6 +107,8 @@ def prepared(resource: Resource, old: dict[str, Any] | None, *off: str) -> tuple
 @pytest.mark.parametrize("kind", sorted(GUARDED))
 def test_the_kinds_declare_the_gates_of_1_36(kind: str) -> None:
     declared = set(GUARDED[kind]) | (SELECTING if kind != "ResourceSlice" else set())
+    if kind == "ResourceClaim":
+        declared |= {"DRAResourceClaimGranularStatusAuthorization"}
     assert {gate.name for gate in KINDS[kind].gates} == declared
     off = {gate.name for gate in KINDS[kind].gates if not gate.default}
     assert off == {"DRAListTypeAttributes", "DRANodeAllocatableResources"} & declared

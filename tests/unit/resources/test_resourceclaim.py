@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.schema import canonical
 from apiserver.schema.context import Context
 from tests.unit.resources import samples
@@ -29,7 +30,8 @@ def written(status: dict[str, Any], stored: dict[str, Any], **metadata: Any) -> 
     assert sub is not None
     before = copy.deepcopy(old)
     sub.prepare(CONTEXT, new, old)
-    errors = [str(e) for e in sub.validate(CONTEXT, new, old)]
+    required = [e for e in sub.requires(CONTEXT, new, old) if isinstance(e, FieldError)]
+    errors = [str(e) for e in [*required, *sub.validate(CONTEXT, new, old)]]
     assert old == before
     return new, errors
 
@@ -282,6 +284,16 @@ def test_administrative_access_needs_the_label_of_the_namespace() -> None:
     assert errors({}) == errors({"resource.kubernetes.io/admin-access": "True"}) == [f"{at}: {needed}"]
     unknown = 'could not retrieve namespace to verify admin access: namespaces "team-a" not found'
     assert errors(None) == [f"{at}: Internal error: {unknown}"]
+
+
+def test_a_namespace_that_cannot_be_read_is_the_servers_error() -> None:
+    def labels() -> None:
+        raise LookupError("connection refused")
+
+    claim = decoded(KIND, exactly(adminAccess=True))
+    [error] = KIND.validate(Context(gates=CONTEXT.gates, namespace_labels=labels), claim, None)
+    assert (error.field, error.reason) == ("spec.devices.requests[0].adminAccess", "InternalError")
+    assert error.body == "Internal error: could not retrieve namespace to verify admin access: connection refused"
 
 
 def test_the_labels_of_the_namespace_are_looked_up_only_for_administrative_access() -> None:

@@ -1,0 +1,70 @@
+"""Who may write what of a claim's status: one permission for allocating and reserving, one for each driver that reports.
+
+Upstream: kubernetes/kubernetes `pkg/registry/resource/utils.go`, kubernetes/api `resource/v1/types.go` (the names).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from apiserver.apimachinery import names
+from apiserver.apimachinery.fieldpath import ROOT
+from apiserver.apimachinery.request import User, service_account
+from apiserver.schema.context import Context
+from apiserver.schema.resource import Permission
+
+BINDING, DRIVER = "binding", "driver"
+ASSOCIATED_NODE, ARBITRARY_NODE = "associated-node:", "arbitrary-node:"
+"""What the verb begins with for a driver's service account that runs on the node of the allocation, and for all others."""
+NODE_NAME = "authentication.kubernetes.io/node-name"
+
+_STATUS = ROOT.child("status")
+
+
+def binding(context: Context) -> Permission:
+    """For any change of `allocation` or `reservedFor`: of all claims, or of none."""
+    text = (
+        f'changing status.allocation or status.reservedFor requires resource="resourceclaims/{BINDING}", '
+        f'verb="{context.verb}" permission: '
+    )
+    return Permission(path=_STATUS.child("allocation"), text=text, verbs=(context.verb,), subresource=BINDING)
+
+
+def reports(context: Context, drivers: Iterable[str], allocation: Mapping[str, Any]) -> Iterable[Permission]:
+    """For what these drivers say of the devices that are allocated."""
+    prefixes = [ARBITRARY_NODE]
+    if _runs_on(context.user, _node(allocation)):
+        prefixes.insert(0, ASSOCIATED_NODE)
+    verbs = tuple(f"{prefix}{context.verb}" for prefix in prefixes)
+    path = _STATUS.child("devices")
+    text = (
+        f'changing status.devices requires resource="resourceclaims/{DRIVER}", verb="[{" ".join(verbs)}]" permission: '
+    )
+    for driver in sorted(drivers, key=lambda name: name.encode("utf-8", "surrogatepass")):
+        yield Permission(path=path, text=text, verbs=verbs, subresource=DRIVER, name=driver, namespaced=True)
+
+
+def _node(allocation: Mapping[str, Any]) -> str:
+    """The one node that an allocation names; "" for one that is good for several."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    if len(terms) != 1 or terms[0].get("matchExpressions"):
+        return ""
+    fields = terms[0].get("matchFields") or []
+    if len(fields) != 1:
+        return ""
+    field = fields[0]
+    values = field.get("values") or []
+    if (field.get("key"), field.get("operator")) != ("metadata.name", "In") or len(values) != 1:
+        return ""
+    return str(values[0])
+
+
+def _runs_on(user: User, node: str) -> bool:
+    """Whether the user is the service account of a pod on that node, as its token says."""
+    return bool(
+        node
+        and user.extra.get(NODE_NAME) == (node,)
+        and service_account(user.name) is not None
+        and not names.dns_subdomain(node)
+    )
