@@ -242,8 +242,8 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
         patch_types=[kind.media for kind in PATCH_TYPES],
         version=".".join(groups.KUBERNETES),
         built=BUILT,
-        media_types=negotiation.WRITTEN,
-        streams=[f"{media};stream=watch" for media in sorted(negotiation.STREAMED)],
+        media_types=negotiation.ACCEPTED,
+        streams=negotiation.STREAMS,
     )
     return {
         **health.documents("livez", [ping]),

@@ -11,6 +11,7 @@ from typing import Any
 
 from apiserver.discovery import served
 from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.schema import apidiscovery
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.wire import as_json, negotiation
@@ -25,7 +26,7 @@ class Aggregated:
 
     def __init__(self, kinds: Kinds) -> None:
         value = document(kinds)
-        self._document = Document.of(value)
+        self._document = Document.of(value, apidiscovery.API_GROUP_DISCOVERY_LIST)
         self.etag = f'"{hashlib.sha512(as_json.dumps(value)).hexdigest().upper()}"'
 
     def answer(self, question: Question) -> Answer | None:

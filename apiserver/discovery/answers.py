@@ -8,7 +8,9 @@ from typing import Any, Self
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Query
-from apiserver.wire import as_json, as_yaml, negotiation
+from apiserver.schema.types import Struct
+from apiserver.wire import negotiation
+from apiserver.wire.forms import form
 from apiserver.wire.representation import Representation
 
 
@@ -34,22 +36,18 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Document:
     """One document in every form in which it is served, made once."""
 
-    compact: bytes
-    pretty: bytes
-    yaml: bytes
+    forms: Mapping[Representation, bytes]
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> Self:
-        return cls(compact=as_json.dumps(value) + b"\n", pretty=as_json.pretty(value), yaml=as_yaml.dumps(value))
+    def of(cls, value: Mapping[str, Any], shape: Struct) -> Self:
+        return cls({plain: form.document(plain, value, shape).make() for plain in negotiation.PLAIN})
 
     def form(self, representation: Representation) -> bytes:
-        if representation.media == negotiation.YAML:
-            return self.yaml
-        return self.pretty if representation.pretty else self.compact
+        return self.forms[representation]
 
 
 def answered(document: Document, question: Question) -> Answer:

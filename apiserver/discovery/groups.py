@@ -17,6 +17,7 @@ from apiserver.apimachinery.request import RequestInfo
 from apiserver.discovery import answers, served
 from apiserver.discovery.aggregated import Aggregated
 from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.schema import machinery
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.wire import as_json, negotiation
@@ -38,11 +39,13 @@ class Discovery:
 
     def __init__(self, kinds: Kinds, *, version: Mapping[str, str], paths: Iterable[str] = ()) -> None:
         groups = kinds.groups
-        self._root = Document.of(group_list(groups))
+        self._root = Document.of(group_list(groups), machinery.API_GROUP_LIST)
         self._aggregated = Aggregated(kinds)
-        self._groups = {name: Document.of(group(name, versions, top=True)) for name, versions in groups.items()}
+        self._groups = {
+            name: Document.of(group(name, versions, top=True), machinery.API_GROUP) for name, versions in groups.items()
+        }
         self._versions = {
-            (name, v): Document.of(resource_list(name, v, members))
+            (name, v): Document.of(resource_list(name, v, members), machinery.API_RESOURCE_LIST)
             for name, versions in groups.items()
             for v, members in versions.items()
         }
@@ -70,6 +73,7 @@ class Discovery:
     def _own_version(self, question: Question) -> Answer:
         if question.method != "GET":
             raise errors.method_not_allowed()
+        negotiation.check_produced(question.accept, (negotiation.JSON,))
         return Answer(status=200, media=negotiation.JSON, body=self._version)
 
     def _resources(self, group: str, version: str, question: Question) -> Answer:

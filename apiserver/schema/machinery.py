@@ -353,11 +353,9 @@ LIST = Struct(
     fields=(Field(name="metadata", number=1, type=LIST_META, presence=Presence.ALWAYS, doc="Metadata of the list."),),
 )
 
-PARTIAL_OBJECT_METADATA = Struct(
-    name="PartialObjectMetadata",
+API_GROUP_LIST = Struct(
+    name="APIGroupList",
     model=META,
-    doc="The metadata of an object of any kind.",
-    fields=(
-        Field(name="metadata", number=1, type=OBJECT_META, presence=Presence.ALWAYS, doc="Metadata of the object."),
-    ),
+    doc="The API groups that are served.",
+    fields=(Field(name="groups", number=1, type=ListOf(API_GROUP), presence=Presence.ALWAYS, doc="The groups."),),
 )

@@ -2,7 +2,7 @@
 
 The texts are those that clients of kube-apiserver see.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{create,update,patch,rest}.go`, kubernetes/apimachinery
-`pkg/runtime/serializer/{json/json,versioning/versioning}.go`.
+`pkg/runtime/serializer/{json/json,protobuf/protobuf,versioning/versioning}.go`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,32 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from apiserver import workers
 from apiserver.apimachinery import errors, fieldpath
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import canonical, conversion, defaults, strict
+from apiserver.schema import canonical, conversion, defaults, machinery, protobuf, strict
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
-from apiserver.wire import as_json, as_yaml, complaints, json_syntax, negotiation, type_meta
+from apiserver.schema.types import Struct
+from apiserver.wire import (
+    as_json,
+    as_protobuf,
+    as_yaml,
+    complaints,
+    json_syntax,
+    negotiation,
+    representation,
+    type_meta,
+)
 from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
 
 LARGE = 64 << 10
 """Bodies above this many bytes are decoded in a thread."""
+MESSAGE = 16 << 10
+"""The same for protobuf."""
 STRANGE = 2 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
 LEVELS = canonical.LEVELS
@@ -39,7 +51,7 @@ _SYNTAX = "couldn't get version/kind; json parse error: "
 def check_content_type(content_type: str) -> str:
     """The media type of an object's body, JSON when none is stated. Raises 415."""
     media = _media_type(content_type) if content_type else negotiation.JSON
-    if media not in (negotiation.JSON, negotiation.YAML):
+    if media not in negotiation.ACCEPTED:
         raise errors.unsupported_media_type(negotiation.ACCEPTED)
     return media
 
@@ -79,6 +91,60 @@ class _Document:
     repeats: str = ""
     shallow: bool = False
 
+    def type_meta(self, resource: Resource) -> TypeMeta:
+        """Raises Unreadable."""
+        return type_meta.read(self.value).completed(resource)
+
+    def decoded(self, resource: Resource, *, managed_fields: bool) -> strict.Decoded:
+        """As an object of that kind, without defaults. Raises strict.DecodeError."""
+        members = {name: x for name, x in (self.value or {}).items() if name not in type_meta.MEMBERS}
+        return strict.decode(resource.shape, members, raw=self.text, managed_fields=managed_fields)
+
+    def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
+        """What strict decoding has against the document, in its order; a text about repeated YAML keys comes first, as one."""
+        found = [self.repeats] if self.repeats else []
+        in_order: list[str] = []
+        if self.suspicious:
+            in_order = complaints.find(self.text, complaints.shaped(resource.shape, extra=type_meta.MEMBERS))
+        return found + (in_order or [f"unknown field {fieldpath.go_quote(path)}" for path in unknown])
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A body in protobuf, about which strict decoding has nothing to say."""
+
+    envelope: as_protobuf.Envelope
+    shallow: ClassVar[bool] = False
+
+    def type_meta(self, resource: Resource) -> TypeMeta:
+        stated = self.envelope
+        kind = stated.kind or resource.kind
+        return type_meta.of_message(stated.api_version, kind, group=resource.group, version=resource.version)
+
+    def decoded(self, resource: Resource, *, managed_fields: bool) -> strict.Decoded:
+        """Raises protobuf.DecodeError, and 413."""
+        return strict.Decoded(_message(resource.shape, self.envelope.raw, managed_fields=managed_fields), [])
+
+    def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
+        return []
+
+
+def _message(shape: Struct, raw: bytes, *, managed_fields: bool = False) -> Object:
+    """The object of a message; the JSON in it is weighed as that of a whole document is."""
+    weight = 0
+
+    def parse(text: bytes) -> Any:
+        nonlocal weight
+        weight += json_syntax.weight(text)
+        if weight > json_syntax.MOST_WEIGHT:
+            raise json_syntax.too_heavy()
+        return as_json.loads(text)
+
+    try:
+        return protobuf.decode(shape, raw, managed_fields=managed_fields, parse=parse)
+    except protobuf.TooManyValues:
+        raise json_syntax.too_heavy() from None
+
 
 @dataclass(slots=True)
 class _Decoded:
@@ -115,9 +181,14 @@ async def decode_object(
         warnings=warnings,
         managed_fields=managed_fields,
     )
-    if quick is not None or len(raw) <= STRANGE:
+    if quick is not None or len(raw) <= _at_once(media):
         return decode()
     return await workers.BODIES.run(decode)
+
+
+def _at_once(media: str) -> int:
+    """Up to how many bytes a body in which nothing is known to be in order is decoded on the event loop."""
+    return MESSAGE if media == negotiation.PROTOBUF else STRANGE
 
 
 def _object(
@@ -134,7 +205,7 @@ def _object(
 ) -> Object:
     try:
         document = _read(media, raw, quick)
-        meta = type_meta.read(document.value).completed(resource)
+        meta = document.type_meta(resource)
     except Unreadable as e:
         raise _unrecognized(resource, raw, e) from e
     try:
@@ -143,7 +214,7 @@ def _object(
         )
         if decoded.complaints and validation == "Strict":
             raise Unfit(_strict_text(decoded.complaints))
-    except (Unfit, strict.DecodeError) as e:
+    except (Unfit, strict.DecodeError, protobuf.DecodeError) as e:
         where = f"{meta.kind} in version {fieldpath.go_quote(meta.version)} cannot be handled as a {resource.kind}"
         raise errors.bad_request(f"{where}: {e}") from e
     _warn(decoded.complaints, warnings)
@@ -153,9 +224,11 @@ def _object(
     return decoded.object
 
 
-def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Document:
-    """`quick` is what was found already."""
+def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Document | _Message:
+    """`quick` is what was found already. Raises Unreadable, and 413."""
     try:
+        if media == negotiation.PROTOBUF:
+            return _Message(as_protobuf.opened(raw))
         json_syntax.weigh(raw)
         if media == negotiation.JSON:
             return _read_json(raw, quick)
@@ -163,7 +236,7 @@ def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Docu
         return _Document(converted.value, raw, repeats=converted.repeats)
     except as_json.SyntaxProblem as e:
         raise Unreadable(f"{_SYNTAX}{e}") from e
-    except as_yaml.YAMLProblem as e:
+    except (as_yaml.YAMLProblem, protobuf.DecodeError) as e:
         raise Unreadable(str(e)) from e
 
 
@@ -188,7 +261,7 @@ def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError
 def _decode(
     resource: Resource,
     meta: TypeMeta,
-    document: _Document,
+    document: _Document | _Message,
     kinds: Kinds,
     *,
     now: str,
@@ -199,32 +272,21 @@ def _decode(
 
     A document of another served kind is decoded as that kind first, whose errors therefore win; a version of the same kind can be used.
     """
-    if not meta.version:
+    if not meta.version and isinstance(document, _Document):
         raise Unfit(f"Object 'apiVersion' is missing in '{document.source.decode('utf-8', 'replace')}'")
     claimed = type_meta.find(meta, kinds)
     into = type_meta.hub_type(resource)
     if claimed is None:
         raise type_meta.unregistered(meta, kinds.known, into)
-    value = document.value or {}
-    members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
-    found = strict.decode(claimed.shape, members, raw=document.text, managed_fields=managed_fields)
+    found = document.decoded(claimed, managed_fields=managed_fields)
     if not document.shallow and canonical.holds_raw(claimed.shape) and as_json.deeper_than(found.object, LEVELS - 1):
         raise strict.DecodeError(strict.TOO_DEEP)
     if (claimed.group, claimed.kind) != (resource.group, resource.kind):
         raise type_meta.unconvertible(meta, into)
     defaults.apply(claimed.shape, found.object, now=now)
     return _Decoded(
-        conversion.stored(claimed, found.object), _complaints(claimed, document, found.unknown) if judged else []
+        conversion.stored(claimed, found.object), document.complaints(claimed, found.unknown) if judged else []
     )
-
-
-def _complaints(resource: Resource, document: _Document, unknown: list[str]) -> list[str]:
-    """What strict decoding has against the document, in its order; a text about repeated YAML keys comes first, as one."""
-    found = [document.repeats] if document.repeats else []
-    in_order: list[str] = []
-    if document.suspicious:
-        in_order = complaints.find(document.text, complaints.shaped(resource.shape, extra=type_meta.MEMBERS))
-    return found + (in_order or [f"unknown field {fieldpath.go_quote(path)}" for path in unknown])
 
 
 def _strict_text(found: Sequence[str]) -> str:
@@ -308,14 +370,23 @@ async def decode_delete_options(content_type: str, raw: bytes) -> Object:
     """The members of a DeleteOptions body that is not empty, unchecked. Raises 415 and 400. The same for every resource."""
     media = check_content_type(content_type)
     decode = functools.partial(_delete_options, media, raw)
-    return decode() if len(raw) <= STRANGE else await workers.BODIES.run(decode)
+    return decode() if len(raw) <= _at_once(media) else await workers.BODIES.run(decode)
 
 
 def _delete_options(media: str, raw: bytes) -> Object:
     try:
         document = _read(media, raw)
+        if isinstance(document, _Message):
+            return _options_of(document.envelope)
         type_meta.check_delete_options(type_meta.read(document.value))
-    except (Unreadable, Unfit) as e:
+    except (Unreadable, Unfit, protobuf.DecodeError) as e:
         raise errors.bad_request(str(e)) from e
     members: Object = document.value or {}
     return members
+
+
+def _options_of(envelope: as_protobuf.Envelope) -> Object:
+    group, version = representation.META_GROUP, representation.META_VERSIONS[0]
+    meta = type_meta.of_message(envelope.api_version, envelope.kind, group=group, version=version)
+    type_meta.check_delete_options(meta)
+    return _message(machinery.DELETE_OPTIONS, envelope.raw)

@@ -104,20 +104,24 @@ _PART = 64 << 10
 
 def weigh(raw: bytes) -> None:
     """Raises 413 for a document of very many small values, before anybody decodes it. Any text is weighed, also what is no JSON."""
-    if len(raw) <= LIGHT:
-        return
+    if len(raw) > LIGHT and weight(raw) > MOST_WEIGHT:
+        raise too_heavy()
+
+
+def weight(raw: bytes) -> int:
+    """What a document weighs, or somewhat more if that is not too much."""
     if len(raw) > MOST_DIGITS and _digits(raw) > MOST_DIGITS and sum(map(_digits, _STRINGS.split(raw))) > MOST_DIGITS:
-        raise too_heavy()
-    if _weight(raw) <= MOST_WEIGHT:
-        return
-    weight = at = 0
+        return MOST_WEIGHT + 1
+    most = _weight(raw)
+    if most <= MOST_WEIGHT:
+        return most
+    found = at = 0
     for string in _STRINGS.finditer(raw):
-        weight += _weight(raw[at : string.start()])
+        found += _weight(raw[at : string.start()])
         at = string.end()
-        if weight > MOST_WEIGHT:
-            raise too_heavy()
-    if weight + _weight(raw[at:]) > MOST_WEIGHT:
-        raise too_heavy()
+        if found > MOST_WEIGHT:
+            return found
+    return found + _weight(raw[at:])
 
 
 def _digits(raw: bytes) -> int:

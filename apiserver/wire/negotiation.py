@@ -25,13 +25,11 @@ from apiserver.wire.representation import (
     Target,
 )
 
-JSON, YAML = table.JSON, table.YAML
+JSON, YAML, PROTOBUF = table.JSON, table.YAML, table.PROTOBUF
 ACCEPTED = tuple(m.name for m in table.MEDIA)
-"""What error texts list."""
+"""What this server reads and writes, in its order of preference."""
 STREAMS = tuple(f"{m.name};stream=watch" for m in table.MEDIA if m.stream)
-WRITTEN = tuple(m.name for m in table.MEDIA if m.syntax is not None)
-"""What this server writes, in its order of preference."""
-STREAMED = {m.name: m.stream for m in table.MEDIA if m.syntax is not None and m.stream}
+STREAMED = {m.name: m.stream for m in table.MEDIA if m.stream}
 """What a watch says that it is, by what it is written in."""
 _TABLES = frozenset(m.name for m in table.MEDIA if m.tables)
 
@@ -43,10 +41,12 @@ INSERTED = 12
 _TARGETS = {(kind, v): Target(kind, v) for kind in (TABLE, PARTIAL, PARTIAL_LIST) for v in META_VERSIONS}
 _FORMS = {
     (media, pretty, target): Representation(media, pretty, target)
-    for media in WRITTEN
+    for media in ACCEPTED
     for pretty in (False, True)
     for target in (None, *_TARGETS.values())
 }
+PLAIN = tuple(plain for (_, _, target), plain in _FORMS.items() if target is None)
+"""All in which an object can stand as it is."""
 INDENTED = _FORMS[JSON, True, None]
 """How an error is written to a client that accepts nothing else that could carry it."""
 
@@ -64,10 +64,14 @@ _ERRORS = Rules(frozenset(), meta_version=False)
 
 
 def check_route(accept: str, *, watchable: bool) -> None:
-    """The router's 406: no clause equals a produced type, letter by letter. `watchable` routes name their streams too."""
-    if not accept or any(_bare(clause) in (*ACCEPTED, "*/*") for clause in accept.split(",")):
-        return
-    raise errors.not_acceptable_route(ACCEPTED + STREAMS if watchable else ACCEPTED)
+    """The router's 406 of a route for objects. `watchable` ones produce their streams too."""
+    check_produced(accept, ACCEPTED + STREAMS if watchable else ACCEPTED)
+
+
+def check_produced(accept: str, produced: Sequence[str]) -> None:
+    """The router's 406: no clause equals a produced type, letter by letter."""
+    if accept and not any(_bare(clause) in (*produced, "*/*") for clause in accept.split(",")):
+        raise errors.not_acceptable_route(produced)
 
 
 def _bare(clause: str) -> str:
@@ -145,7 +149,7 @@ def _found_winner(accept: str, rules: Rules) -> Representation | None:
     if not accept:
         return _FORMS[JSON, False, None]
     for clause in _clauses(accept):
-        for media in WRITTEN:
+        for media in ACCEPTED:
             if clause.matches(media):
                 found = _accepted(clause.parameters, media, rules)
                 if found is not None:

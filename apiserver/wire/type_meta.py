@@ -73,6 +73,15 @@ def read(value: Any) -> TypeMeta:
     return TypeMeta(group, version, found["kind"])
 
 
+def of_message(api_version: str, kind: str, *, group: str, version: str) -> TypeMeta:
+    """What an envelope of protobuf says. Without a version that makes sense it is of the group and version that are expected."""
+    try:
+        stated = TypeMeta(*_group_version(api_version), kind)
+    except Unreadable:
+        stated = TypeMeta("", "", kind)
+    return stated if stated.version else TypeMeta(group, version, kind)
+
+
 def _mismatch(value: Any, into: str) -> Unreadable:
     text = f"json: cannot unmarshal {json_kind(value)} into Go {into}"
     return Unreadable(f"couldn't get version/kind; json parse error: {text}")

@@ -15,7 +15,7 @@ import functools
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery.request import Query
@@ -141,7 +141,7 @@ class Form(ABC):
     def error(self, status: dict[str, Any]) -> bytes:
         """An ERROR event. Its Status passes every conversion unchanged."""
         assert isinstance(self.syntax, Streamed)
-        return self.syntax.event("ERROR", _STATUS, _members(status))
+        return self.syntax.event("ERROR", *_typed(status, machinery.STATUS))
 
     @abstractmethod
     def element(self, entry: Entry) -> bytes:
@@ -203,19 +203,22 @@ def _nameplate(entry: Entry, shape: Struct) -> Entry:
     return Entry(entry.key, entry.revision, body, NO_LABELS, ())
 
 
-_STATUS = document_type("Status", "v1", machinery.STATUS)
-
-
-def status(representation: Representation, value: dict[str, Any]) -> Piece:
+def status(representation: Representation, value: Mapping[str, Any]) -> Piece:
     """An error's Status."""
+    return document(representation, value, machinery.STATUS)
+
+
+def document(representation: Representation, value: Mapping[str, Any], shape: Struct) -> Piece:
+    """Any document that says what it is."""
     syntax = media.syntax(representation.media, pretty=representation.pretty)
-    members = _members(value)
-    return Piece(lambda: syntax.document(_STATUS, members), len(members) > syntax.step)
+    type_, members = _typed(value, shape)
+    return Piece(lambda: syntax.document(type_, members), len(members) > syntax.step)
 
 
-def _members(value: dict[str, Any]) -> bytes:
-    """The JSON of a document without what it says it is."""
-    return as_json.dumps({name: x for name, x in value.items() if name not in type_meta.MEMBERS})
+def _typed(value: Mapping[str, Any], shape: Struct) -> tuple[DocumentType, bytes]:
+    """What a document says it is, and the JSON of its other members."""
+    type_ = document_type(value["kind"], value["apiVersion"], shape)
+    return type_, as_json.dumps({name: x for name, x in value.items() if name not in type_meta.MEMBERS})
 
 
 def list_metadata(revision: int, continue_token: str, remaining: int | None) -> bytes:

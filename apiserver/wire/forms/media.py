@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apiserver.wire.forms import json_text, yaml_text
+from apiserver.wire.forms import json_text, protobuf, yaml_text
 from apiserver.wire.forms.syntax import Syntax
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
@@ -15,12 +15,11 @@ JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """One media type. `syntax` is None for one that error texts list, as upstream's do, and that is not written; `indented` is how
-    it is written for humans, if there is a difference. `stream` is what a watch in it says that it is, empty if there is none.
-    `tables`: a Table can be written in it."""
+    """One media type. `indented` is how it is written for humans, if there is a difference. `stream` is what a watch in it says that it
+    is, empty if there is none. `tables`: a Table can be written in it."""
 
     name: str
-    syntax: Syntax | None = None
+    syntax: Syntax
     indented: Syntax | None = None
     stream: str = ""
     tables: bool = True
@@ -29,19 +28,16 @@ class Media:
 MEDIA = (
     Media(name=JSON, syntax=json_text.COMPACT, indented=json_text.INDENTED, stream=JSON),
     Media(name=YAML, syntax=yaml_text.YAML),
-    Media(name=PROTOBUF, stream=f"{PROTOBUF};stream=watch", tables=False),
+    Media(name=PROTOBUF, syntax=protobuf.PROTOBUF, stream=f"{PROTOBUF};stream=watch", tables=False),
 )
 
 _SYNTAXES = {
     (media.name, pretty): media.indented if pretty and media.indented is not None else media.syntax
     for media in MEDIA
-    if media.syntax is not None
     for pretty in (False, True)
 }
 
 
 def syntax(media: str, *, pretty: bool) -> Syntax:
-    """How a written media type is written."""
-    found = _SYNTAXES[media, pretty]
-    assert found is not None
-    return found
+    """How a media type is written."""
+    return _SYNTAXES[media, pretty]

@@ -100,7 +100,7 @@ def test_a_tag_means_nothing_to_the_plain_document() -> None:
         f"application/yaml,{AGGREGATED}",
         f"application/json,{AGGREGATED}",
         "*/*;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-        "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," + AGGREGATED,
+        "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList," + AGGREGATED,
     ],
 )
 def test_an_aggregated_clause_wins_wherever_it_stands(accept: str) -> None:

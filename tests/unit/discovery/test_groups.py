@@ -178,7 +178,13 @@ def test_all_other_paths_are_404_in_plain_text(path: str) -> None:
 
 
 def test_the_version_is_indented_for_everybody() -> None:
-    assert ask("/version", accept="text/html").body.decode() == json.dumps(VERSION, indent=2)
+    assert ask("/version", accept="text/html,application/json;q=0").body.decode() == json.dumps(VERSION, indent=2)
+
+
+def test_the_version_is_json_for_everybody() -> None:
+    with pytest.raises(StatusError) as refused:
+        ask("/version", accept="application/yaml,application/vnd.kubernetes.protobuf")
+    assert refused.value.message == "406: Not Acceptable\n\nAvailable representations: application/json"
 
 
 def test_the_version_document_has_gos_members_in_order() -> None:

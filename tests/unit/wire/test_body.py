@@ -241,7 +241,7 @@ def test_json_by_any_correct_name_is_json(content_type: str) -> None:
         "json",
         "application/json, x",
         "application/json;;x=",
-        "application/vnd.kubernetes.protobuf",
+        "application/vnd.kubernetes.protobufs",
         "application/json-patch+json",
         "/",
     ],

@@ -49,8 +49,9 @@ def test_clauses_are_parsed_and_ordered_as_upstream_does(case: dict[str, Any]) -
         "*/*",
         "application/*",
         "*",
-        f"{PROTOBUF}, */*",
-        f"{PROTOBUF},{JSON}",
+        f"{JSON}, {PROTOBUF}",
+        f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1, */*",
+        f"{PROTOBUF};q=0.9, */*;q=0.9, {JSON}",
         f"text/html, {JSON};q=0",
         f"{JSON};export=1;profile=x;foo=bar",
         f"{JSON};stream=watch",
@@ -59,6 +60,23 @@ def test_clauses_are_parsed_and_ordered_as_upstream_does(case: dict[str, Any]) -
 )
 def test_json_is_the_answer_to_nearly_everything(accept: str) -> None:
     assert form(accept) == (JSON, False, None)
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        PROTOBUF,
+        f"{PROTOBUF}, */*",
+        f"{PROTOBUF},{JSON}",
+        f"{JSON};q=0.9,{PROTOBUF}",
+        f"{PROTOBUF};stream=watch",
+        f"{PROTOBUF};sv=v1;pretty=1",
+        f"text/html,{PROTOBUF};q=0",
+    ],
+)
+def test_protobuf_is_the_answer_to_who_prefers_it(accept: str) -> None:
+    assert form(accept) == (PROTOBUF, False, None)
+    assert form(accept, watch=True) == (PROTOBUF, False, None)
 
 
 def test_the_first_acceptable_clause_wins_by_its_weight() -> None:
@@ -74,7 +92,7 @@ def test_the_first_acceptable_clause_wins_by_its_weight() -> None:
         "text/html",
         "APPLICATION/JSON",
         "application/xml;q=1",
-        PROTOBUF,
+        "application/vnd.kubernetes.PROTOBUF",
         "json",
         f"{JSON};stream=other",
         f"{YAML};stream=watch",
@@ -93,9 +111,13 @@ def test_what_cannot_be_written_is_406(accept: str) -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 @pytest.mark.parametrize("kind", ["Table", "PartialObjectMetadata", "PartialObjectMetadataList"])
-@pytest.mark.parametrize("media", [JSON, YAML])
+@pytest.mark.parametrize("media", [JSON, YAML, PROTOBUF])
 def test_an_object_can_be_asked_for_as_a_kind_of_meta(media: str, kind: str, version: str) -> None:
-    assert form(f"{media};as={kind};v={version};g=meta.k8s.io") == (media, False, Target(kind, version))
+    accept = f"{media};as={kind};v={version};g=meta.k8s.io"
+    if (media, kind) == (PROTOBUF, "Table"):
+        assert refused(accept) == ONLY
+    else:
+        assert form(accept) == (media, False, Target(kind, version))
 
 
 def test_what_kubectl_sends_is_a_table_and_its_errors_are_plain() -> None:
@@ -126,7 +148,6 @@ def test_a_watch_does_not_look_for_a_second_choice() -> None:
     assert refused(f"{YAML},{JSON}", watch=True) == STREAMS
     assert refused("text/html", watch=True) == ONLY
     assert refused(f"{JSON};as=Table;g=meta.k8s.io;v=v2", watch=True) == ONLY
-    assert form(f"{PROTOBUF},{JSON}", watch=True) == (JSON, False, None)
 
 
 def test_a_watch_is_never_pretty() -> None:

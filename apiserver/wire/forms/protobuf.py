@@ -1,0 +1,99 @@
+"""Protobuf: each object a message by the numbers of its shape, in the envelope that tells what it is; the elements of a list have none.
+
+An envelope says how long its object is before the object comes. So a list is made first and sent then: at once when it is short,
+otherwise twice, the second time of what is remembered and, where that is gone, anew.
+Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/{protobuf,collections}.go`, `pkg/util/framer/framer.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from apiserver.schema import protobuf
+from apiserver.schema.protowire import sized
+from apiserver.wire import as_json, as_protobuf
+from apiserver.wire.forms.syntax import DocumentType, Part, Parts, Piece, Streamed
+
+SHORT = 256 << 10
+"""Up to so many bytes a list is kept as a whole until its length is known."""
+
+_ITEM = b"\x12"
+"""Elements are field 2 of every list."""
+_TYPE, _OBJECT, _RAW = b"\x0a", b"\x12", b"\x0a"
+"""Fields of a WatchEvent, and the one of the RawExtension that its object is."""
+_MORE = 0x80
+_FRAME = 4
+
+
+class Protobuf(Streamed):
+    """Watches are frames: the length in four bytes, then an event whose object stands in an envelope of its own."""
+
+    step = 128 << 10
+    costly = True
+
+    def document(self, type_: DocumentType, members: bytes) -> bytes:
+        return as_protobuf.envelope(type_.api_version, type_.kind, _message(type_, members))
+
+    def element(self, type_: DocumentType, members: bytes) -> bytes:
+        return sized(_ITEM, _message(type_, members))
+
+    def collection(self, type_: DocumentType, members: bytes, name: str, parts: Parts | None) -> Iterator[Piece]:
+        own = _message(type_, members)
+        listing = _Listing()
+        for part in parts() if parts is not None else ():
+            yield Piece(functools.partial(listing.add, part), part.heavy)
+        size = len(own) + listing.size
+        opening = as_protobuf.head(type_.api_version, type_.kind, size) + own
+        if listing.size <= SHORT or parts is None:
+            yield Piece(lambda: b"".join((opening, *listing.kept, as_protobuf.TAIL)))
+            return
+        yield Piece(lambda: opening)
+        for part in parts():
+            yield Piece(functools.partial(_joined, part), part.heavy)
+        yield Piece(lambda: as_protobuf.TAIL)
+
+    def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
+        return _frame(event_type, type_, _message(type_, members))
+
+    def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
+        at = len(_ITEM)
+        while element[at] & _MORE:
+            at += 1
+        return _frame(event_type, type_, element[at + 1 :])
+
+
+class _Listing:
+    """How long the elements of a list are together; themselves, as long as they are short."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.kept: list[bytes] = []
+
+    def add(self, part: Part) -> bytes:
+        """A piece that nothing is sent of."""
+        made = part.make()
+        self.size += sum(map(len, made))
+        if self.size <= SHORT:
+            self.kept += made
+        else:
+            self.kept.clear()
+        return b""
+
+
+def _joined(part: Part) -> bytes:
+    return b"".join(part.make())
+
+
+def _message(type_: DocumentType, members: bytes) -> bytes:
+    assert type_.shape is not None
+    return protobuf.encode(type_.shape, as_json.loads(members))
+
+
+def _frame(event_type: str, type_: DocumentType, message: bytes) -> bytes:
+    document = as_protobuf.envelope(type_.api_version, type_.kind, message)
+    event = sized(_TYPE, event_type.encode()) + sized(_OBJECT, sized(_RAW, document))
+    return len(event).to_bytes(_FRAME, "big") + event
+
+
+PROTOBUF = Protobuf()
