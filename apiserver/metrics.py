@@ -122,6 +122,13 @@ WATCH_LIST_SECONDS = Histogram(
 TERMINATED_WATCHERS = Counter(
     "apiserver_terminated_watchers_total", "Watchers closed because they did not keep up.", "group", "resource"
 )
+WATCH_SHARDS = Gauge("apiserver_watch_shards_total", "Running watches of a shard.", "group", "resource")
+FILTERED_EVENTS = Counter(
+    "apiserver_watch_filtered_events_total",
+    "Objects of events that a watch's shard did not cover.",
+    "group",
+    "resource",
+)
 
 # ---------------------------------------------------------------------------------------------------------------- identity
 

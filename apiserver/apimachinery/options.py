@@ -29,7 +29,8 @@ FOREGROUND, BACKGROUND, ORPHAN = "Foreground", "Background", "Orphan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """Of LIST, watch and DELETECOLLECTION. `match` is resourceVersionMatch; `send_initial_events` None is unset, also after defaulting."""
+    """Of LIST, watch and DELETECOLLECTION. `match` is resourceVersionMatch; `send_initial_events` None is unset, also after defaulting.
+    `shard_selector` is as it was sent."""
 
     label_selector: LabelSelector = selectors.EVERYTHING
     field_selector: FieldSelector = selectors.ALL_FIELDS
@@ -41,6 +42,7 @@ class ListOptions:
     limit: int = 0
     continue_token: str = ""
     send_initial_events: bool | None = None
+    shard_selector: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,7 @@ def parse_list(query: Query, *, watch: bool) -> ListOptions:
         match=query.text("resourceVersionMatch"),
         continue_token=query.text("continue"),
         send_initial_events=_boolean(query, "sendInitialEvents"),
+        shard_selector=query.text("shardSelector"),
     )
     if not parameter:
         _refuse("ListOptions", _list_errors(options))

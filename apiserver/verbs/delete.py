@@ -47,14 +47,13 @@ async def delete_collection(services: Services, call: Call) -> Any:
     listed = options.parse_list(exchange.query, watch=False)
     chosen = selection.select(call, listed)
     wanted = await _options(call)
+    chosen = await selection.within_shard(services, chosen, listed)
     with failures.translated(call.info):
         page = await read.page(call, listed, chosen, exact=True)
     for start in range(0, len(page.entries), AT_ONCE):
         batch = page.entries[start : start + AT_ONCE]
         await _all(delete_one(services, call, e.name, wanted, admitted_as="", key=e.key) for e in batch)
-    return await answer.listing(
-        page.entries, revision=page.revision, continue_token=page.continue_token, remaining=page.remaining
-    )
+    return await read.listing(answer, page, chosen)
 
 
 async def _all(deletions: Any) -> None:

@@ -51,10 +51,21 @@ async def list_(services: Services, call: Call) -> Any:
     answer = rendering.negotiate(services, call)
     wanted = options.parse_list(call.exchange.query, watch=False)
     chosen = selection.select(call, wanted)
+    if wanted.shard_selector:
+        chosen = await selection.within_shard(services, chosen, wanted)
     with failures.translated(call.info):
         found = await page(call, wanted, chosen)
+    return await listing(answer, found, chosen)
+
+
+async def listing(answer: rendering.Answer, found: Page, chosen: Selection) -> Any:
+    """One page, as the client wants it."""
     return await answer.listing(
-        found.entries, revision=found.revision, continue_token=found.continue_token, remaining=found.remaining
+        found.entries,
+        revision=found.revision,
+        continue_token=found.continue_token,
+        remaining=found.remaining,
+        shard=chosen.shard,
     )
 
 

@@ -33,13 +33,21 @@ class Answer(NamedTuple):
         return await self.call.exchange.respond(code, form.media, data)
 
     async def listing(
-        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+        self,
+        entries: Sequence[Entry],
+        *,
+        revision: int,
+        continue_token: str = "",
+        remaining: int | None = None,
+        shard: str = "",
     ) -> Any:
         """A list, streamed in pieces. What cannot be read is left out."""
         if self.call.store.holds_unreadable:
             entries = [entry for entry in entries if entry.readable]
         form = form_of(self.services, self.call, self.representation)
-        length, pieces = form.listing(entries, revision=revision, continue_token=continue_token, remaining=remaining)
+        length, pieces = form.listing(
+            entries, revision=revision, continue_token=continue_token, remaining=remaining, shard=shard
+        )
         made = _made(pieces, self.services.workers)
         return await self.call.exchange.stream(200, form.media, made, length=length)
 

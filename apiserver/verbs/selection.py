@@ -5,13 +5,17 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/get.go` (the single-name 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from apiserver.apimachinery import errors, names, selectors
+from apiserver import features
+from apiserver.apimachinery import errors, names, selectors, shards
 from apiserver.apimachinery.options import ListOptions
+from apiserver.apimachinery.shards import ShardSelector
 from apiserver.schema.resource import Resource
-from apiserver.verbs.context import Call
+from apiserver.verbs import shard_selector
+from apiserver.verbs.context import Call, Services
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, Key
 from apiserver.watchcache.scope import Scope
@@ -24,7 +28,8 @@ Test = Callable[[Entry], bool]
 class Selection:
     """`prefix` narrows the scan, `key` names the one object that can match; `test` is None when all of the scope matches.
 
-    `unfiltered` says that no selector was given: only then do chunks tell how many objects remain.
+    `unfiltered` says that no label or field selector was given: only then do chunks tell how many objects remain. `shard` is the
+    selector of the part of the objects that is asked for, empty when that is not asked.
     """
 
     prefix: str
@@ -32,6 +37,7 @@ class Selection:
     test: Test | None
     unfiltered: bool
     field: tuple[int, str] | None
+    shard: str = ""
 
     @property
     def scope(self) -> Scope:
@@ -61,6 +67,53 @@ def select(call: Call, options: ListOptions) -> Selection:
         unfiltered=unfiltered,
         field=_indexed(resource, fields),
     )
+
+
+def _nothing() -> None:
+    pass
+
+
+async def within_shard(
+    services: Services, chosen: Selection, wanted: ListOptions, *, missed: Callable[[], None] = _nothing
+) -> Selection:
+    """The part of what is chosen that lies in the shard that is asked for, if that may be asked for here. `missed` is told of every object
+    that lies elsewhere. Raises StatusError 500.
+
+    Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` ListPredicate and Watch.
+    """
+    if not wanted.shard_selector or not services.gates.enabled(features.SHARDED_LIST_AND_WATCH):
+        return chosen
+    shard = await shard_selector.read(wanted.shard_selector)
+    return replace(chosen, test=_shard_test(shard, chosen.test, missed), shard=str(shard))
+
+
+def _shard_test(shard: ShardSelector, others: Test | None, missed: Callable[[], None]) -> Test:
+    covers = shard.covers
+    hash_of = _uid_hash if shard.field == shards.UID else _namespace_hash
+
+    def test(entry: Entry) -> bool:
+        if covers(hash_of(entry)):
+            return others is None or others(entry)
+        missed()
+        return False
+
+    return test
+
+
+def _uid_hash(entry: Entry) -> int:
+    """Worked out once: it takes longer than everything else that a list does with an object."""
+    if entry.uid_hash < 0:
+        entry.uid_hash = shards.hash_of(entry.uid)
+    return entry.uid_hash
+
+
+def _namespace_hash(entry: Entry) -> int:
+    return _hash_of_name(entry.namespace)
+
+
+@functools.lru_cache(maxsize=1024)
+def _hash_of_name(namespace: str) -> int:
+    return shards.hash_of(namespace.encode())
 
 
 def _check_label(resource: Resource, label: str) -> None:

@@ -43,6 +43,9 @@ async def watch(services: Services, call: Call) -> Any:
     chosen_form = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, watch=True)
     wanted = options.parse_list(exchange.query, watch=True)
     chosen = selection.select(call, wanted)
+    meter = Meter(call.resource)
+    if wanted.shard_selector:
+        chosen = await selection.within_shard(services, chosen, wanted, missed=meter.missed)
     encoder = Encoder(rendering.form_of(services, call, chosen_form), services)
     with failures.translated(call.info):
         start = await _start_or_refusal(call, wanted)
@@ -55,7 +58,7 @@ async def watch(services: Services, call: Call) -> Any:
             if isinstance(start, StatusError):
                 await stream.write(encoder.error(start))
             else:
-                sink = Sink(stream, encoder, chosen, Meter(call.resource))
+                sink = Sink(stream, encoder, chosen, meter)
                 await _run(call, sink, start, bookmarks=wanted.allow_bookmarks, deadline=deadline)
     except (TimeoutError, NoFrame):
         pass
@@ -101,11 +104,14 @@ async def _start(call: Call, wanted: ListOptions) -> Start:
 
 
 async def _run(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadline: float) -> None:
+    sink.meter.shards(sink.chosen, 1)
     try:
         await _serve(call, sink, start, bookmarks=bookmarks, deadline=deadline)
     except Compacted as e:
         refusal = errors.expired(f"too old resource version: {e.revision} ({e.floor})")
         await sink.stream.write(sink.encoder.error(refusal))
+    finally:
+        sink.meter.shards(sink.chosen, -1)
 
 
 async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadline: float) -> None:
@@ -186,6 +192,15 @@ class Meter:
         self._bytes = metrics.WATCH_EVENT_BYTES.labels(*labels)
         self.initial = metrics.INIT_EVENTS.labels(resource.group, resource.plural)
         self.dropped = metrics.TERMINATED_WATCHERS.labels(resource.group, resource.plural)
+
+    def missed(self) -> None:
+        """An event, or an object before or after it, lies in another shard."""
+        metrics.FILTERED_EVENTS.labels(self._resource.group, self._resource.plural).inc()
+
+    def shards(self, chosen: Selection, more: int) -> None:
+        """Counts running watches of a shard."""
+        if chosen.shard:
+            metrics.WATCH_SHARDS.labels(self._resource.group, self._resource.plural).inc(more)
 
     def sent(self, chunk: bytes) -> None:
         self._events.inc()

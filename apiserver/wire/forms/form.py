@@ -110,9 +110,18 @@ class Form(ABC):
 
     @abstractmethod
     def listing(
-        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+        self,
+        entries: Sequence[Entry],
+        *,
+        revision: int,
+        continue_token: str = "",
+        remaining: int | None = None,
+        shard: str = "",
     ) -> Listing:
-        """Many objects. Raises 406 for a form that only single objects have, at once."""
+        """Many objects. `shard` is the selector of which they are a part; only whole objects are told with it, as upstream does.
+
+        Raises 406 for a form that only single objects have, at once.
+        """
 
     @property
     def varies(self) -> bool:
@@ -221,13 +230,15 @@ def _typed(value: Mapping[str, Any], shape: Struct) -> tuple[DocumentType, bytes
     return type_, as_json.dumps({name: x for name, x in value.items() if name not in type_meta.MEMBERS})
 
 
-def list_metadata(revision: int, continue_token: str, remaining: int | None) -> bytes:
+def list_metadata(revision: int, continue_token: str, remaining: int | None, shard: str = "") -> bytes:
     """The JSON of a list's metadata."""
     members: dict[str, Any] = {"resourceVersion": str(revision)}
     if continue_token:
         members["continue"] = continue_token
     if remaining is not None:
         members["remainingItemCount"] = remaining
+    if shard:
+        members["shardInfo"] = {"selector": shard}
     return as_json.dumps(members)
 
 

@@ -66,7 +66,13 @@ class Partial(_OfMetadata):
         return self._type, _members(self.served(body))
 
     def listing(
-        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+        self,
+        entries: Sequence[Entry],
+        *,
+        revision: int,
+        continue_token: str = "",
+        remaining: int | None = None,
+        shard: str = "",
     ) -> Listing:
         what = f"you requested {PARTIAL}, but the requested object is a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(self.resource)}List)")
@@ -86,7 +92,13 @@ class PartialList(_OfMetadata):
         raise NoFrame
 
     def listing(
-        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+        self,
+        entries: Sequence[Entry],
+        *,
+        revision: int,
+        continue_token: str = "",
+        remaining: int | None = None,
+        shard: str = "",
     ) -> Listing:
         members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining)
         return self._collection(list_type(PARTIAL_LIST, self._api_version), members, "items", entries)

@@ -122,7 +122,13 @@ class Table(Form):
         return self._type, b'%b,"rows":[%b]}' % (head, self._row(body, obj).at(self.clock()))
 
     def listing(
-        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+        self,
+        entries: Sequence[Entry],
+        *,
+        revision: int,
+        continue_token: str = "",
+        remaining: int | None = None,
+        shard: str = "",
     ) -> Listing:
         metadata = list_metadata(revision, continue_token, remaining)
         members = self._head(metadata, _definitions(tuple(columns_of(self.resource)))) + b"}"

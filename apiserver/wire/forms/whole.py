@@ -36,9 +36,15 @@ class Whole(Form):
         return self._type, self.served(body)
 
     def listing(
-        self, entries: Sequence[Entry], *, revision: int, continue_token: str = "", remaining: int | None = None
+        self,
+        entries: Sequence[Entry],
+        *,
+        revision: int,
+        continue_token: str = "",
+        remaining: int | None = None,
+        shard: str = "",
     ) -> Listing:
-        members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining)
+        members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining, shard)
         type_ = list_type(self.resource.list_kind, self.resource.api_version)
         if not self._verbatim:
             return self._collection(type_, members, "items", entries)
