@@ -1,7 +1,7 @@
 """Threads by purpose, each pool with its own bound, so that no sort of work can keep another one waiting.
 
     BODIES       request bodies, patches, and objects made of them
-    EXPRESSIONS  objects whose expressions take long to compile
+    EXPRESSIONS  objects whose expressions take long to compile, and long shard selectors
     RENDERING    answers that take longer than a step of the loop may
     COMPRESSION  answers on their way out
     DOCUMENTS    OpenAPI

@@ -23,6 +23,8 @@ from tests.fixtures.server import dev_server
 
 OWN_GROUP, UPSTREAM_GROUP = "resource.sluice.dev", "resource.k8s.io"
 TRACEBACK, PANIC = b"Traceback", b"goroutine "
+GATES = "--feature-gates=ShardedListAndWatch=true,AllowUnsafeMalformedObjectDeletion=true"
+"""What is off by default and promised something about. Each of them does nothing to who does not ask for it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Target:
 @contextlib.contextmanager
 def dev(folder: pathlib.Path) -> Iterator[Target]:
     """A development server without samples."""
-    with dev_server(folder) as server:
+    with dev_server(folder, GATES) as server:
         yield Target("dev", OWN_GROUP, server.kubeconfig, False, {server.log: TRACEBACK})
 
 
@@ -61,7 +63,7 @@ def dev(folder: pathlib.Path) -> Iterator[Target]:
 def aggregated(folder: pathlib.Path) -> Iterator[Target]:
     """Sluice behind an APIService, asked through kube-apiserver."""
     # Nobody routes around a server that stops here, so it need not wait for that.
-    with bed.Bed(folder, serve_flags=["--shutdown-delay-duration=0s"]) as cluster:
+    with bed.Bed(folder, serve_flags=["--shutdown-delay-duration=0s", GATES]) as cluster:
         logs = {replica.process.log: TRACEBACK for replica in cluster.replicas if replica.process}
         logs[cluster.plane.folder / "kube-apiserver.log"] = PANIC
         yield Target("aggregated", cluster.group, cluster.admin, True, logs)
@@ -70,7 +72,7 @@ def aggregated(folder: pathlib.Path) -> Iterator[Target]:
 @contextlib.contextmanager
 def upstream(folder: pathlib.Path) -> Iterator[Target]:
     """kube-apiserver and etcd alone: no controller reacts to what a promise does."""
-    cluster = plane.ControlPlane(folder)
+    cluster = plane.ControlPlane(folder, flags=[GATES])
     try:
         cluster.start_etcd()
         _age(cluster.etcd_url)

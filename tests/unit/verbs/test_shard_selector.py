@@ -1,0 +1,56 @@
+"""Shard selectors as upstream reads them; texts as recorded from k8s.io/apiserver v0.36.3 `pkg/sharding` Parse."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import zlib
+from typing import Any
+
+import pytest
+
+from apiserver.verbs import shard_selector
+from tests.fixtures.cpu import Spent
+
+RECORDED = pathlib.Path(__file__).with_name("go_shard_selectors.jsonl")
+CASES = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+ONE = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: str(zlib.crc32(c["text"].encode())))
+def test_a_text_is_the_selector_that_upstream_reads_or_refused_in_its_words(case: dict[str, Any]) -> None:
+    try:
+        found = {"selector": str(shard_selector.parse(case["text"]))}
+    except shard_selector.Malformed as e:
+        found = {"error": str(e)}
+    assert {"text": case["text"], **found} == case
+
+
+def test_what_a_list_repeats_is_read_again_as_the_same() -> None:
+    for case in CASES:
+        if "selector" in case:
+            assert str(shard_selector.parse(case["selector"])) == case["selector"]
+
+
+def test_of_several_mistakes_the_leftmost_is_told() -> None:
+    terms = [ONE] * 40
+    terms[7], terms[30] = "shardRange()", "a"
+    with pytest.raises(shard_selector.Malformed, match=r"requires exactly 3 arguments, got 0$"):
+        shard_selector.parse("||".join(terms))
+
+
+@pytest.mark.parametrize("text", ["a+", "(", "[", "{a:", "a(", "a||", "a?b:", "has(", "a[", "!", "-", ")", "'", "\\"])
+def test_what_is_read_at_once_takes_some_milliseconds_whatever_it_says(text: str) -> None:
+    text = text * (shard_selector.AT_ONCE // len(text))
+    with Spent() as spent, pytest.raises(shard_selector.Malformed):
+        shard_selector.parse(text)
+    assert spent.below(0.02)
+
+
+def test_a_text_of_a_mebibyte_is_refused_without_being_read() -> None:
+    with (
+        Spent() as spent,
+        pytest.raises(shard_selector.Malformed, match="size exceeds limit: size: 1048576, limit 100000"),
+    ):
+        shard_selector.parse("(" * (1 << 20))
+    assert spent.below(0.02)
