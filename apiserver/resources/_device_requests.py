@@ -464,10 +464,11 @@ def shared_capacity(spec: Mapping[str, Any]) -> Iterator[Place]:
 
 
 def features(spec_of: Callable[[Object], Object]) -> tuple[Feature, ...]:
-    """Those of a kind that has such a spec, but for shared capacity."""
+    """Those of a kind that has such a spec."""
     return (
         Feature(gates=(_features.PRIORITIZED_LIST,), places=lambda obj: _alternatives(spec_of(obj))),
         Feature(gates=(_features.DEVICE_TAINTS,), places=lambda obj: _tolerated(spec_of(obj))),
+        Feature(gates=(_features.CONSUMABLE_CAPACITY,), places=lambda obj: shared_capacity(spec_of(obj))),
     )
 
 

@@ -34,18 +34,11 @@ CONSUMABLE_CAPACITY = Gate("DRAConsumableCapacity", default=True, stage=Stage.BE
 EXTENDED_RESOURCE = Gate("DRAExtendedResource", default=True, stage=Stage.BETA, needs=_ALLOCATION)
 LIST_TYPE_ATTRIBUTES = Gate("DRAListTypeAttributes", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
 NODE_ALLOCATABLE_RESOURCES = Gate("DRANodeAllocatableResources", default=False, stage=Stage.ALPHA, needs=_ALLOCATION)
-GRANULAR_STATUS_AUTHORIZATION = Gate(
-    "DRAResourceClaimGranularStatusAuthorization",
-    default=True,
-    stage=Stage.BETA,
-    needs=(*_ALLOCATION, DEVICE_STATUS),
-)
 _GENERIC_WORKLOAD = Gate("GenericWorkload", default=False, stage=Stage.ALPHA)
 
 GATES = (
     DYNAMIC_RESOURCE_ALLOCATION,
     ADMIN_ACCESS,
-    GRANULAR_STATUS_AUTHORIZATION,
     Gate("DRADeviceTaintRules", default=False, stage=Stage.BETA, needs=(DEVICE_TAINTS,)),
     Gate("DRAResourcePoolStatus", default=False, stage=Stage.ALPHA, needs=_ALLOCATION),
     Gate("DRAWorkloadResourceClaims", default=False, stage=Stage.ALPHA, needs=(*_ALLOCATION, _GENERIC_WORKLOAD)),
@@ -59,18 +52,30 @@ Place = tuple[dict[str, Any], frozenset[str]]
 """A struct, and the names of those of its members that a feature is about; they need not be there."""
 
 
+def _nowhere(obj: Object) -> Iterable[Place]:
+    return ()
+
+
+def _is_there(places: Iterable[Place]) -> bool:
+    return any(not names.isdisjoint(struct) for struct, names in places)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """Members that are kept only while all of the `gates` are on, or when the stored object has any of them already.
+    """Members that are kept only while all of the `gates` are on, or when the stored object uses the feature already.
 
-    `places` finds them in an object.
+    `places` finds them in an object; `elsewhere` are members that this write does not bring but that are a use of the feature too.
     """
 
     gates: tuple[Gate, ...]
     places: Callable[[Object], Iterable[Place]]
+    elsewhere: Callable[[Object], Iterable[Place]] = _nowhere
 
-    def used_in(self, obj: Object) -> bool:
-        return any(not names.isdisjoint(struct) for struct, names in self.places(obj))
+    def is_in(self, obj: Object) -> bool:
+        return _is_there(self.places(obj))
+
+    def used_in(self, stored: Object) -> bool:
+        return self.is_in(stored) or _is_there(self.elsewhere(stored))
 
     def drop_from(self, obj: Object) -> None:
         for struct, names in self.places(obj):
@@ -93,7 +98,7 @@ def dropping(features: Sequence[Feature]) -> Prepare:
 
     def prepare(context: Context, new: Object, old: Object | None) -> None:
         for feature in disabled(context.gates):
-            if feature.used_in(new) and (old is None or not feature.used_in(old)):
+            if feature.is_in(new) and (old is None or not feature.used_in(old)):
                 feature.drop_from(new)
 
     return prepare

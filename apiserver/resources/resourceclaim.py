@@ -291,7 +291,6 @@ def _reports(obj: Object) -> Iterator[Place]:
 
 
 def _sharing(obj: Object) -> Iterator[Place]:
-    yield from _device_requests.shared_capacity(obj["spec"])
     status = _status(obj)
     for result in _results(status):
         yield result, _SHARED
@@ -303,19 +302,23 @@ def _bindings(obj: Object) -> Iterator[Place]:
     return ((result, _BINDING) for result in _results(_status(obj)))
 
 
-FEATURES = (
-    *_device_requests.features(lambda obj: obj["spec"]),
+FEATURES = _device_requests.features(lambda obj: obj["spec"])
+STATUS_FEATURES = (
     Feature(gates=(_features.DEVICE_STATUS,), places=_reports),
-    Feature(gates=(_features.CONSUMABLE_CAPACITY,), places=_sharing),
+    Feature(
+        gates=(_features.CONSUMABLE_CAPACITY,),
+        places=_sharing,
+        elsewhere=lambda obj: _device_requests.shared_capacity(obj["spec"]),
+    ),
     Feature(gates=(_features.BINDING_CONDITIONS,), places=_bindings),
 )
 
-_drop_disabled = _features.dropping(FEATURES)
+_drop_from_status = _features.dropping(STATUS_FEATURES)
 
 
 def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
     """Takes out what features that are off would bring, then what is reported of devices that this write deallocates."""
-    _drop_disabled(context, new, old)
+    _drop_from_status(context, new, old)
     status, stored = _status(new), _status(old)
     gone = _allocated(stored) - _allocated(status)
     if not gone or not status.get("devices"):
@@ -459,8 +462,8 @@ RESOURCE = Resource(
     has_status=True,
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
-    gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES, _features.GRANULAR_STATUS),
-    prepare=_drop_disabled,
+    gates=_features.gates_of((*FEATURES, *STATUS_FEATURES), *_features.SELECTOR_GATES, _features.GRANULAR_STATUS),
+    prepare=_features.dropping(FEATURES),
     validate=_validate,
     expressions=lambda obj: _device_requests.expressions(obj["spec"]),
     versions=(_v1beta2.version(RESOURCE_CLAIM), _v1beta1.version(RESOURCE_CLAIM, _v1beta1.CLAIMS)),

@@ -12,7 +12,6 @@ from typing import Any
 from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.resources import _device_requests, _features, _immutability, _v1beta1, _v1beta2
-from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
@@ -93,12 +92,7 @@ def _claim_spec(obj: Object) -> Object:
     return spec
 
 
-FEATURES = (
-    *_device_requests.features(_claim_spec),
-    Feature(
-        gates=(_features.CONSUMABLE_CAPACITY,), places=lambda obj: _device_requests.shared_capacity(_claim_spec(obj))
-    ),
-)
+FEATURES = _device_requests.features(_claim_spec)
 
 
 def _validate(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:

@@ -382,6 +382,7 @@ RESOURCE = Resource(
     selectable={"spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"},
     own_field_labels=True,
     tracks_generation=True,
+    counts_dropped=True,
     rechecks_metadata=False,
     name_check=names.subdomain_name,
     gates=_features.gates_of(FEATURES),

@@ -155,7 +155,8 @@ class Resource:
 
     `selectable` maps a field label to the path of its value ("spec.nodeName"); `metadata.name` and, for namespaced kinds,
     `metadata.namespace` are always selectable. `own_field_labels` words an unknown label as upstream does for a kind that registers
-    its own set. `tracks_generation`: generation is 1 on create and rises with every change of spec.
+    its own set. `tracks_generation`: generation is 1 on create and rises with every change of spec; with `counts_dropped` (slices) also
+    when `prepare` takes back what would have changed.
     """
 
     kind: str
@@ -173,6 +174,7 @@ class Resource:
     subresources: Sequence[Subresource] = ()
     has_status: bool = False
     tracks_generation: bool = False
+    counts_dropped: bool = False
     name_check: Callable[[str, bool], list[str]] | None = None
     validate_shape_on_update: bool = True
     rechecks_metadata: bool = True

@@ -253,8 +253,11 @@ def prepare_update(context: Context, resource: Resource, new: Object, old: Objec
             _take(new, old, other.owns)
         if resource.has_status:
             _take(new, old, ("status",))
+        sent_changed = resource.counts_dropped and spec_changed(resource, new, old)
         resource.prepare(context, new, old)
-        if resource.tracks_generation and spec_changed(resource, new, old):
+        if resource.tracks_generation and (
+            sent_changed if resource.counts_dropped else spec_changed(resource, new, old)
+        ):
             metadata["generation"] = stored.get("generation", 0) + 1
     metadata.setdefault("uid", stored["uid"])
     metadata["uid"] = metadata["uid"] or stored["uid"]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from apiserver.schema.resource import Object, Resource
-from tests.unit.resources.samples import CLAIM, KINDS, RESULT, SLICE, context_of, decoded, with_spec
+from apiserver.verbs import lifecycle
+from tests.unit.resources.samples import CLAIM, KINDS, NOW, RESULT, SLICE, context_of, decoded, with_spec
 
 TOLERATION = {"key": "a", "operator": "Exists"}
 WISH = {"deviceClassName": "c", "tolerations": [TOLERATION], "capacity": {"requests": {"memory": "1Gi"}}}
@@ -93,14 +94,14 @@ def present(value: Any, at: str = "") -> Iterator[str]:
 
 
 def prepared(resource: Resource, old: dict[str, Any] | None, *off: str) -> tuple[Object, set[str]]:
-    """With every gate on but those that are `off` and those that need them."""
+    """With every gate on but those that are `off` and those that need them. Without `old` it is created, and then gets its status."""
     new = decoded(resource, USING[resource.kind])
     stored = None if old is None else decoded(resource, old)
     on = {g.name: not {g.name, *(needed.name for needed in g.needs)} & set(off) for g in resource.gates}
     context = context_of(resource, **on)
     resource.prepare(context, new, stored)
-    for sub in resource.subresources if stored is not None else ():
-        sub.prepare(context, new, stored)
+    for sub in resource.subresources:
+        sub.prepare(context, new, decoded(resource, CLAIM) if stored is None else stored)
     return new, set(present(new))
 
 
@@ -139,3 +140,33 @@ def test_a_use_of_one_feature_does_not_save_another() -> None:
     _, found = prepared(KINDS["ResourceSlice"], tainted, "DRADeviceTaints", "DRAPartitionableDevices")
     assert "taints" in found
     assert "consumesCounters" not in found
+
+
+def test_what_a_status_uses_does_not_bring_a_feature_into_the_spec() -> None:
+    """The other way round it does: upstream looks at spec and status before it drops from the status, and at the spec alone before that."""
+    claim, off = KINDS["ResourceClaim"], "DRAConsumableCapacity"
+    bare = {**CLAIM, "status": STATUS}
+    _, found = prepared(claim, bare, off)
+    assert not {"distinctAttribute", "exactly.capacity"} & found
+    assert {"shareID", "consumedCapacity"} <= found
+    _, found = prepared(claim, {**USING["ResourceClaim"], "status": {}}, off)
+    assert {"distinctAttribute", "exactly.capacity", "shareID", "consumedCapacity"} <= found
+
+
+@pytest.mark.parametrize(("kind", "generation"), [("ResourceSlice", 8), ("DeviceClass", 7)])
+def test_what_is_dropped_from_a_slice_counts_as_a_change_and_from_a_class_it_does_not(
+    kind: str, generation: int
+) -> None:
+    resource = KINDS[kind]
+    gates = ("DRADeviceTaints", "DRAExtendedResource")
+    off = context_of(resource, **{gate.name: False for gate in resource.gates if gate.name in gates})
+    stored = decoded(resource, SLICE if kind == "ResourceSlice" else {"metadata": {"name": "c"}, "spec": {}})
+    stored["metadata"] |= {"uid": "u", "generation": 7}
+    new = copy.deepcopy(stored)
+    if kind == "ResourceSlice":
+        new["spec"]["devices"][0]["taints"] = [{"key": "a", "effect": "None", "timeAdded": NOW}]
+    else:
+        new["spec"]["extendedResourceName"] = "a.example/gpu"
+    lifecycle.prepare_update(off, resource, new, stored, sub=None)
+    assert new["spec"] == stored["spec"]
+    assert new["metadata"]["generation"] == generation
