@@ -1,29 +1,45 @@
-"""The table of cases for the four kinds, run against their shapes and hooks without a server.
+"""The table of cases for the four kinds, run against their shapes and hooks, and over HTTP against servers with the gates of each case.
 
 Each case was run against a real kube-apiserver 1.36.3 and holds there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.cluster.namespaces import Namespaces
 from apiserver.schema import canonical, defaults, strict
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object, Resource, Subresource
+from apiserver.storage.store import Write
 from apiserver.verbs import lifecycle
+from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Revision
+from tests.fixtures.composed import Composed, composed
+from tests.fixtures.connection import Answer
+from tests.fixtures.valkey import Server, shared_server
 from tests.promises import resource_table
-from tests.promises.resource_table import Case, Expected
+from tests.promises.resource_table import NAMESPACE, Case, Expected
+
+__all__ = ["shared_server"]
 
 NOW = "2026-06-01T12:00:00Z"
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = {resource.kind: resource for resource in resources.RESOURCES}
+KEPT = ("resourceVersion", "uid", "creationTimestamp", "generation")
+"""What who writes an object has read of it."""
+
+Found = tuple[str, str, str]
+"""An error: its field, its reason, its text."""
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +79,7 @@ def run(resource: Resource, case: Case) -> tuple[Object, list[FieldError], list[
             new["metadata"]["name"] = f"{base}x7k2p"
         return judged(context, resource, new, None)
     old = stored(resource, case)
-    for name in ("resourceVersion", "uid", "creationTimestamp", "generation"):
+    for name in KEPT:
         lifecycle.restore(new["metadata"], old["metadata"], name)
     sub = resource.subresource("status") if case.operation == "status" else None
     return judged(context, resource, new, old, sub=sub)
@@ -80,20 +96,25 @@ def judged(
     return new, lifecycle.update_errors(context, resource, new, old, sub=sub), []
 
 
-def matches(error: FieldError, expected: Expected) -> bool:
-    return (error.field, error.reason) == (expected.field, expected.reason) and expected.detail in error.body
+def matches(error: Found, expected: Expected) -> bool:
+    field, reason, text = error
+    return (field, reason) == (expected.field, expected.reason) and expected.detail in text
 
 
-def check_errors(found: list[FieldError], expected: tuple[Expected, ...]) -> None:
+def check_errors(found: Iterable[Found], expected: tuple[Expected, ...]) -> None:
     distinct = list(dict.fromkeys(found))
-    shown = "\n".join(f"{e.reason} {e}" for e in distinct)
+    shown = "\n".join(f"{reason} {field}: {text}" for field, reason, text in distinct)
     assert all(any(matches(error, e) for error in distinct) for e in expected), f"missing among:\n{shown}"
     assert all(any(matches(error, e) for e in expected) for error in distinct), f"too much:\n{shown}"
     assert len(distinct) >= len(set(expected)), shown
 
 
-def check_then(resource: Resource, obj: Object, wanted: dict[str, Any]) -> None:
-    served = json.loads(canonical.encode(resource.shape, obj))
+def check_warnings(found: list[str], case: Case) -> None:
+    assert len(found) == len(case.warnings), found
+    assert all(any(text in warning for warning in found) for text in case.warnings), found
+
+
+def check_then(served: Any, wanted: Mapping[str, Any]) -> None:
     try:
         value = resource_table.look(served, wanted["path"])
     except (KeyError, IndexError):
@@ -109,9 +130,95 @@ def test_a_case_of_the_table_holds(name: str, table: dict[str, Case]) -> None:
     case = table[name]
     resource = KINDS[case.kind]
     new, errors, warnings = run(resource, case)
-    check_errors(errors, case.errors)
-    assert len(warnings) == len(case.warnings)
-    assert all(any(text in warning for warning in warnings) for text in case.warnings)
+    check_errors([(e.field, e.reason, e.body) for e in errors], case.errors)
+    check_warnings(warnings, case)
     if not case.errors:
+        served = json.loads(canonical.encode(resource.shape, new))
         for wanted in case.then:
-            check_then(resource, new, dict(wanted))
+            check_then(served, wanted)
+
+
+# --- Over HTTP -------------------------------------------------------------------------------------------------------
+
+
+class OneNamespace(Namespaces):
+    """A cluster of one namespace, whose labels are those that the case names."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
+        self.synced.set()
+        self.of_the_case: Mapping[str, str] = {}
+
+    @property
+    def ready(self) -> asyncio.Event:
+        return self.synced
+
+    def lookup(self, name: str) -> dict[str, Any] | None:
+        return {"metadata": {"name": name, "labels": dict(self.of_the_case)}} if name == NAMESPACE else None
+
+    async def ask(self, name: str) -> dict[str, Any] | None:
+        return self.lookup(name)
+
+
+async def answered(server: Composed, case: Case) -> Answer:
+    """What the server says to the case's request. What is stored for it, and by it, is gone afterwards."""
+    resource = KINDS[case.kind]
+    store = server.stores[f"{server.group}/{resource.plural}"]
+    within = f"namespaces/{NAMESPACE}/" if resource.namespaced else ""
+    path, method = f"{server.v1}/{within}{resource.plural}", "POST"
+    sent = {**case.object, "apiVersion": f"{server.group}/v1"}
+    if case.operation != "create":
+        old = stored(resource, case)
+        name, namespace = old["metadata"]["name"], old["metadata"].get("namespace", "")
+        value = canonical.encode(resource.shape, old)
+        entry = await store.commit(
+            Write(keys.key(namespace, name), value, Revision(0), old["metadata"]["uid"]), dry_run=False
+        )
+        read = json.loads(entry.body)["metadata"]
+        sent["metadata"] = sent["metadata"] | {member: read[member] for member in KEPT if member in read}
+        path, method = f"{path}/{name}{'/status' if case.operation == 'status' else ''}", "PUT"
+    try:
+        return await server.ask(method, path, sent)
+    finally:
+        for left in list(store.view().scan()):
+            uid = json.loads(left.body)["metadata"]["uid"]
+            await store.commit(Write(left.key, None, left.revision, uid), dry_run=False)
+
+
+def check_answer(answer: Answer, case: Case) -> None:
+    said = answer.json
+    causes = [(c["field"], c["reason"], c["message"]) for c in said.get("details", {}).get("causes", [])]
+    check_errors(causes, case.errors)
+    check_warnings([text.replace('\\"', '"') for text in answer.headers.getall("Warning", [])], case)
+    if case.errors:
+        assert (answer.status, said["reason"]) == (422, "Invalid"), answer.text
+        return
+    assert answer.status == (201 if case.operation == "create" else 200), answer.text
+    for wanted in case.then:
+        check_then(said, wanted)
+
+
+def gate_sets() -> list[str]:
+    """What servers have to be started with, so that each case finds its gates."""
+    return sorted({flag_of(case) for case in resource_table.read(HERE.parent / "cases")})
+
+
+def flag_of(case: Case) -> str:
+    return ",".join(f"{name}={'true' if on else 'false'}" for name, on in sorted(case.gates.items()))
+
+
+@pytest.mark.parametrize("gates", gate_sets())
+async def test_the_cases_of_the_table_hold_over_http(gates: str, table: dict[str, Case], shared_server: Server) -> None:
+    namespaces = OneNamespace()
+    failed: dict[str, str] = {}
+    async with composed(shared_server, f"--feature-gates={gates}", namespaces=namespaces) as server:
+        for case in table.values():
+            if flag_of(case) != gates:
+                continue
+            namespaces.of_the_case = case.namespace_labels
+            answer = await answered(server, case)
+            try:
+                check_answer(answer, case)
+            except AssertionError as e:
+                failed[case.name] = str(e)
+    assert not failed, "\n\n".join(f"{name}: {why}" for name, why in failed.items())
