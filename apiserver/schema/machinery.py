@@ -18,7 +18,7 @@ STATUS_CAUSE = Struct(
     model=META,
     doc="One of the reasons for a failure.",
     fields=(
-        Field(name="reason", number=1, type=_TEXT, doc="A word for programs; empty when nothing is known."),
+        Field(name="reason", number=1, go="Type", type=_TEXT, doc="A word for programs; empty when nothing is known."),
         Field(name="message", number=2, type=_TEXT, doc="An explanation for people."),
         Field(
             name="field",
@@ -176,7 +176,9 @@ PARTIAL_OBJECT_METADATA = Struct(
     name="PartialObjectMetadata",
     model=META,
     doc="The metadata of an object of any kind.",
-    fields=(Field(name="metadata", number=1, type=OBJECT_META, doc="The object's metadata."),),
+    fields=(
+        Field(name="metadata", number=1, type=OBJECT_META, presence=Presence.ALWAYS, doc="The object's metadata."),
+    ),
 )
 
 PARTIAL_OBJECT_METADATA_LIST = Struct(
@@ -184,7 +186,7 @@ PARTIAL_OBJECT_METADATA_LIST = Struct(
     model=META,
     doc="The metadata of objects of any kind.",
     fields=(
-        Field(name="metadata", number=1, type=LIST_META, doc="Metadata as of a list."),
+        Field(name="metadata", number=1, type=LIST_META, presence=Presence.ALWAYS, doc="Metadata as of a list."),
         Field(
             name="items",
             number=2,

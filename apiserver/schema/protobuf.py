@@ -97,6 +97,8 @@ _SECONDS, _NANOS = 1, 2
 _CONTENT = 1
 """The one field of a quantity and of raw JSON."""
 _ONE_BYTE = 128
+_REMEMBERED, _REMEMBERED_BYTES = 1024, 64
+"""Entries of maps: the devices of a fleet have few different ones. What is long is not remembered: a client made it up."""
 _KEY_TAG, _VALUE_TAG = bytes([protowire.key(_KEY, BYTES)]), bytes([protowire.key(_VALUE, BYTES)])
 _ZERO_TIMES = (times.ZERO, times.ZERO_MICRO)
 
@@ -114,6 +116,8 @@ def _tag(number: int, wire_type: int) -> bytes:
 def _struct_writer(struct: Struct) -> _Writer:
     fields = sorted(struct.fields, key=lambda f: f.number)
     rows = [("" if _is_inline(f) else f.name, _field_writer(f.type, f.number), _absent(f)) for f in fields]
+    # Of these, few are there at a time.
+    optional = {name: writer for name, writer, absent in rows if name and not absent}
 
     def write(value: Object) -> bytes:
         parts = []
@@ -125,7 +129,16 @@ def _struct_writer(struct: Struct) -> _Writer:
                 parts.append(absent)
         return b"".join(parts)
 
-    return write
+    def write_one_of(value: Object) -> bytes:
+        if len(value) != 1:
+            return write(value)
+        for name, x in value.items():
+            writer = optional.get(name)
+            if writer is not None and x is not None:
+                return writer(x)
+        return b""
+
+    return write_one_of if len(optional) == len(rows) else write
 
 
 def _is_inline(field: Field) -> bool:
@@ -223,28 +236,36 @@ def _list_writer(type_: ListOf, number: int) -> _Writer:
 
 
 def _element_writer(type_: Type, number: int) -> _Writer:
-    """A list or map in a list or map is a message; a null is the zero value."""
+    """A list or map in a list or map is a message. Of times and raw JSON a null is the zero value; nothing else is null there."""
     if isinstance(type_, ListOf | MapOf):
-        inner = _message_writer(_body_writer(type_), number)
-    else:
-        inner = _field_writer(type_, number)
-    zero = _absent(Field(name="", number=number, type=type_, presence=Presence.ALWAYS)) or _tag(number, BYTES) + b"\0"
+        return _message_writer(_body_writer(type_), number)
+    inner = _field_writer(type_, number)
+    if not isinstance(type_, Time | RawJSON):
+        return inner
+    zero = _tag(number, BYTES) + b"\0"
     return lambda value: zero if value is None else inner(value)
 
 
 def _map_writer(type_: MapOf, number: int) -> _Writer:
     tag = _tag(number, BYTES)
-    inner = _element_writer(type_.value, _VALUE)
-    heads, keys = _heads(tag), _heads(_KEY_TAG)
+    field = _element_writer(type_.value, _VALUE)
+    # A call less for each entry.
+    body = _body_writer(type_.value) if isinstance(type_.value, Struct) else None
+    heads, keys, values = _heads(tag), _heads(_KEY_TAG), _heads(_VALUE_TAG)
 
     def write(value: Object) -> bytes:
-        parts = []
+        parts: list[bytes] = []
         for name in sorted(value):
-            key, x = name.encode(), inner(value[name])
+            key = name.encode()
             size = len(key)
-            entry = keys[size] + key + x if size < _ONE_BYTE else protowire.sized(_KEY_TAG, key) + x
-            size = len(entry)
-            parts.append(heads[size] + entry if size < _ONE_BYTE else protowire.sized(tag, entry))
+            start = keys[size] if size < _ONE_BYTE else _KEY_TAG + protowire.varint(size)
+            if body is None:
+                x = field(value[name])
+            else:
+                x = body(value[name])
+                x = values[len(x)] + x if len(x) < _ONE_BYTE else protowire.sized(_VALUE_TAG, x)
+            size += len(start) + len(x)
+            parts += (heads[size] if size < _ONE_BYTE else tag + protowire.varint(size), start, key, x)
         return b"".join(parts)
 
     return write
@@ -261,7 +282,9 @@ def _micro_time_body(text: str) -> bytes:
     return _timestamp(text, micro=True)
 
 
+@functools.lru_cache(maxsize=1024)
 def _timestamp(text: str, *, micro: bool) -> bytes:
+    """Canonical texts are short enough to be remembered."""
     if text in _ZERO_TIMES:
         return b""
     seconds, nanos = times.unix(text)
@@ -287,19 +310,16 @@ def _struct_reader(struct: Struct) -> _Body:
     rows: dict[int, _Row] = {}
     for field in struct.fields:
         rows |= _member_rows(field)
-    names = {field.number: go_name(field) for field in struct.fields}
+    inner = _message_reader(struct.name, rows, {field.number: go_name(field) for field in struct.fields})
     owed = [
         (f.name, _struct_reader(f.type))
         for f in struct.fields
         if isinstance(f.type, Struct) and not types.is_pointer(f) and not f.inline
     ]
     inlined = [_struct_reader(f.type) for f in struct.fields if _is_inline(f) and isinstance(f.type, Struct)]
-    inner = _message_reader(struct.name, rows, names)
 
-    def read(data: bytes, value: Any, room: _Room) -> Object:
-        next(room)
-        made: Object = {} if value is None else value
-        inner(data, made, room)
+    def read(data: bytes, value: Any, room: _Room) -> Any:
+        made = inner(data, value, room)
         for name, zero in owed:
             if name not in made:
                 made[name] = zero(b"", None, room)
@@ -307,18 +327,21 @@ def _struct_reader(struct: Struct) -> _Body:
             complete(b"", made, room)
         return made
 
-    return read
+    return read if owed or inlined else inner
 
 
-def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> Callable[[bytes, Object, _Room], None]:
+def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> _Body:
     """Reads fields until the message is over, in the words of the Go type `message`."""
     short = {key: row for key, row in rows.items() if key < _ONE_BYTE}
 
-    def read(data: bytes, made: Object, room: _Room) -> None:
+    def read(data: bytes, value: Any, room: _Room) -> Any:
+        next(room)
+        made: Object = {} if value is None else value
         at, size = 0, len(data)
         while at < size:
             row = short.get(data[at])
             at = strange(data, at, made, room) if row is None else row(data, at + 1, made, room)
+        return made
 
     def strange(data: bytes, at: int, made: Object, room: _Room) -> int:
         key, behind = protowire.read_key(data, at, message)
@@ -382,9 +405,7 @@ def _wrapped(type_: ListOf | MapOf, message: str, empty: Callable[[], Any]) -> _
     inner = _message_reader(message, rows, {_ITEMS: "Items"})
 
     def read(data: bytes, value: Any, room: _Room) -> Any:
-        made = {items: empty() if value is None else value}
-        inner(data, made, room)
-        return made[items]
+        return inner(data, {items: empty() if value is None else value}, room)[items]
 
     return read
 
@@ -398,10 +419,18 @@ def _span(data: bytes, at: int) -> tuple[int, int]:
 
 def _text_row(name: str, dropped: tuple[Any, ...]) -> _Row:
     def read(data: bytes, at: int, made: Object, room: _Room) -> int:
-        start, stop = _span(data, at)
-        made[name] = value = protowire.text(data[start:stop])
-        if value in dropped:
-            del made[name]
+        size, start = data[at], at + 1
+        stop = start + size
+        if size >= _ONE_BYTE or stop > len(data):
+            start, stop = protowire.read_span(data, at)
+        try:
+            value = data[start:stop].decode()
+        except UnicodeDecodeError:
+            value = protowire.text(data[start:stop])
+        if value or not dropped:
+            made[name] = value
+        else:
+            made.pop(name, None)
         return stop
 
     return read
@@ -510,12 +539,7 @@ def _bodies_row(name: str, body: _Body) -> _Row:
 def _map_row(name: str, type_: MapOf) -> _Row:
     value_of, zero = _value_reader(type_.value)
 
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
-        next(room)
-        at, stop = _span(data, at)
-        entries = made.get(name)
-        if entries is None:
-            made[name] = entries = {}
+    def read_entry(data: bytes, at: int, stop: int, room: _Room) -> tuple[str, Any]:
         key, value, found = "", None, False
         while at < stop:
             wire, behind = protowire.read_varint(data, at)
@@ -528,7 +552,35 @@ def _map_row(name: str, type_: MapOf) -> _Row:
                 found = True
             else:
                 at = protowire.skip(data, at, stop)
-        entries[key] = value if found else zero(room)
+        return key, value if found else zero(room)
+
+    @functools.lru_cache(maxsize=_REMEMBERED)
+    def remembered(entry: bytes) -> tuple[str, Any]:
+        """With None for a value that has to be read each time: lists and objects below it can be changed."""
+        try:
+            key, value = read_entry(entry, 0, len(entry), itertools.repeat(None))
+        except (IndexError, DecodeError):
+            # Go lets a key or a value reach beyond its entry.
+            return "", None
+        below = value.values() if isinstance(value, dict) else (value,)
+        return key, None if any(isinstance(x, dict | list) for x in below) else value
+
+    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+        next(room)
+        size, start = data[at], at + 1
+        stop = start + size
+        if size >= _ONE_BYTE or stop > len(data):
+            start, stop = protowire.read_span(data, at)
+        entries = made.get(name)
+        if entries is None:
+            made[name] = entries = {}
+        if size <= _REMEMBERED_BYTES:
+            key, value = remembered(data[start:stop])
+            if value is not None:
+                entries[key] = value.copy() if isinstance(value, dict) else value
+                return stop
+        key, value = read_entry(data, start, stop, room)
+        entries[key] = value
         return stop
 
     return read
@@ -561,27 +613,16 @@ def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, _Room], tuple[Any,
     return read_body, lambda room: body(b"", None, room)
 
 
-_REMEMBERED_BYTES = 24
-"""Longer quantities are not remembered: a cache must not hold what a client made up."""
-
-
-def _quantity(text: str) -> str:
+def _quantity_row(data: bytes, at: int, made: Object, room: _Room) -> int:
+    start, stop = _span(data, at)
+    text = protowire.text(data[start:stop])
     try:
         # Here upstream does not take blanks away.
         if text != text.strip():
             raise quantity.QuantityError(quantity.FORMAT_WRONG)
-        return quantity.canonical(text)
+        made[""] = quantity.canonical(text)
     except quantity.QuantityError as e:
         raise DecodeError(str(e)) from None
-
-
-_remembered_quantity = functools.lru_cache(maxsize=4096)(_quantity)
-
-
-def _quantity_row(data: bytes, at: int, made: Object, room: _Room) -> int:
-    start, stop = _span(data, at)
-    text = protowire.text(data[start:stop])
-    made[""] = _remembered_quantity(text) if stop - start <= _REMEMBERED_BYTES else _quantity(text)
     return stop
 
 
@@ -589,9 +630,7 @@ _quantity_message = _message_reader("Quantity", {protowire.key(_CONTENT, BYTES):
 
 
 def _read_quantity(data: bytes, value: Any, room: _Room) -> str:
-    made: Object = {"": "0" if value is None else value}
-    _quantity_message(data, made, room)
-    text: str = made[""]
+    text: str = _quantity_message(data, {"": "0" if value is None else value}, room)[""]
     return text
 
 
@@ -606,8 +645,7 @@ _timestamp_message = _message_reader(
 def _read_time(data: bytes, value: Any, room: _Room, *, micro: bool) -> str:
     if not data:
         return times.ZERO_MICRO if micro else times.ZERO
-    made: Object = {}
-    _timestamp_message(data, made, room)
+    made = _timestamp_message(data, None, room)
     seconds, nanos = divmod(made.get("nanos", 0), 10**9) if micro else (0, 0)
     return times.from_unix(made.get("seconds", 0) + seconds, nanos, micro=micro)
 
@@ -623,9 +661,7 @@ def _raw_reader(message: str) -> _Body:
     inner = _message_reader(message, {protowire.key(_CONTENT, BYTES): row}, {_CONTENT: "Raw"})
 
     def read(data: bytes, value: Any, room: _Room) -> bytes | None:
-        made: Object = {"": value}
-        inner(data, made, room)
-        raw: bytes | None = made[""]
+        raw: bytes | None = inner(data, {"": value}, room)[""]
         return raw
 
     return read
