@@ -230,14 +230,9 @@ SETTLE_SECONDS = 10.0
 the processor from what they wait for."""
 
 
-def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Document]:
-    """What is served at one path each."""
-    ping = Check("ping", lambda: None)
-    caches = Check("caches", app.stores.why_not_ready)
-    synced = Check("informer-sync", delegates.missing)
-    store = Check("store", app.stores.store_state, counted=False)
-    shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
-    openapi = openapi_docs.OpenAPI(
+def published(served: Kinds) -> openapi_docs.OpenAPI:
+    """The OpenAPI documents of what is served."""
+    return openapi_docs.OpenAPI(
         served,
         patch_types=[kind.media for kind in PATCH_TYPES],
         version=".".join(groups.KUBERNETES),
@@ -245,6 +240,16 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
         media_types=negotiation.ACCEPTED,
         streams=negotiation.STREAMS,
     )
+
+
+def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Document]:
+    """What is served at one path each."""
+    ping = Check("ping", lambda: None)
+    caches = Check("caches", app.stores.why_not_ready)
+    synced = Check("informer-sync", delegates.missing)
+    store = Check("store", app.stores.store_state, counted=False)
+    shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
+    openapi = published(served)
     return {
         **health.documents("livez", [ping]),
         **health.documents("readyz", [ping, caches, synced, store, shutdown]),

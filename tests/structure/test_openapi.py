@@ -1,0 +1,187 @@
+"""Our OpenAPI documents beside those that a kube-apiserver publishes of its own `resource.k8s.io`: every difference but prose, with its
+reason. `tests/e2e/test_openapi.py` holds the recorded documents against a live one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from apiserver import app
+from apiserver.discovery.openapi_docs import OpenAPI
+from apiserver.resources import RESOURCES
+from apiserver.schema.kinds import Kinds
+from tests.fixtures import openapi
+from tests.fixtures.openapi import GROUP, KINDS
+
+Document = Any
+OWN_GROUP = "resource.sluice.dev"
+VERSIONS = list(Kinds(RESOURCES, group=GROUP).groups[GROUP])
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Document]:
+    return openapi.recorded()
+
+
+def ours(group: str = GROUP) -> OpenAPI:
+    """As a server of this group publishes."""
+    return app.published(Kinds(RESOURCES, group=group))
+
+
+# --- The differences -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Makes of their document one as ours."""
+
+    reason: str
+    adapted: Callable[[Document], Document]
+
+
+def _each(document: Document, change: Callable[[str, Document], Document]) -> Document:
+    """The document with every member changed, the inner ones first; None takes a member out."""
+    if isinstance(document, dict):
+        changed = {name: change(name, _each(member, change)) for name, member in document.items()}
+        return {name: member for name, member in changed.items() if member is not None}
+    return [_each(item, change) for item in document] if isinstance(document, list) else document
+
+
+def _without_media(*prefixes: str) -> Callable[[Document], Document]:
+    """Takes the media types out of the lists of version 2 and the contents of version 3."""
+
+    def change(name: str, member: Document) -> Document:
+        if name == "content":
+            return {media: value for media, value in member.items() if not media.startswith(prefixes)}
+        if name in ("consumes", "produces"):
+            return [media for media in member if not media.startswith(prefixes)]
+        return member
+
+    return lambda document: _each(document, change)
+
+
+def _own_names(document: Document) -> Document:
+    of_the_group = tuple(f"io.k8s.api.resource.{version}." for version in VERSIONS)
+
+    def renamed(name: str) -> str:
+        return name if name.startswith(of_the_group) else f"dev.sluice.{name.removeprefix('io.k8s.')}"
+
+    def change(name: str, member: Document) -> Document:
+        if name == "$ref":
+            return f"#/definitions/{renamed(member.removeprefix('#/definitions/'))}"
+        if name == "definitions":
+            return {renamed(called): schema for called, schema in member.items()}
+        return member
+
+    return _each(document, change)
+
+
+def _claims_nothing_shared(document: Document) -> Document:
+    definitions = {
+        name: {k: v for k, v in schema.items() if k != KINDS or not name.startswith("dev.sluice.")}
+        for name, schema in document["definitions"].items()
+    }
+    return document | {"definitions": definitions}
+
+
+def _without_taint_rules(document: Document) -> Document:
+    def change(name: str, member: Document) -> Document:
+        return None if "/devicetaintrules" in name or re.search(r"\.DeviceTaint(Rule|Selector)", name) else member
+
+    return _each(document, change)
+
+
+EVERYWHERE = [
+    Difference(
+        "strategic merge patch and server-side apply are not served",
+        _without_media("application/strategic-merge-patch+json", "application/apply-patch+yaml"),
+    ),
+]
+TAINT_RULES = Difference("DeviceTaintRule is no kind of ours", _without_taint_rules)
+IN_VERSION_2 = [
+    *EVERYWHERE,
+    TAINT_RULES,
+    Difference(
+        "kube-apiserver merges the document with its own, and renames a definition that is called as one of its own and described in other "
+        "words; so what is not of the group has names of ours",
+        _own_names,
+    ),
+    Difference(
+        "a kind that two definitions of the merged document claim breaks clients; kube-apiserver claims those of shared messages for all "
+        "of its groups, this one included",
+        _claims_nothing_shared,
+    ),
+]
+
+
+def adapted(document: Document, differences: list[Difference]) -> Document:
+    """Every listed difference has to be one."""
+    for difference in differences:
+        changed = difference.adapted(document)
+        assert changed != document, f"there is no such difference any more: {difference.reason}"
+        document = changed
+    return document
+
+
+# --- The documents ---------------------------------------------------------------------------------------------------
+
+
+def test_every_served_version_was_recorded(recorded: dict[str, Document]) -> None:
+    assert {f"v3/apis/{GROUP}/{version}" for version in VERSIONS} <= set(recorded)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_version_3_differs_from_kube_apiservers_in_what_is_listed(recorded: dict[str, Document], version: str) -> None:
+    key = f"apis/{GROUP}/{version}"
+    theirs = adapted(recorded[f"v3/{key}"], EVERYWHERE + [TAINT_RULES] * (version == "v1beta2"))
+    assert list(openapi.differences(openapi.reduced(ours().document_v3(key)), theirs)) == []
+
+
+def test_the_document_of_the_group_does_not_differ(recorded: dict[str, Document]) -> None:
+    key = f"apis/{GROUP}"
+    assert list(openapi.differences(openapi.reduced(ours().document_v3(key)), recorded[f"v3/{key}"])) == []
+
+
+def test_version_2_differs_from_kube_apiservers_in_what_is_listed(recorded: dict[str, Document]) -> None:
+    theirs = adapted(openapi.of_versions(recorded["v2"], VERSIONS), IN_VERSION_2)
+    found = openapi.reduced_v2(ours().document_v2(), VERSIONS)
+    assert list(openapi.differences(found, theirs)) == []
+
+
+def _as_upstreams(document: Document) -> Document:
+    """A reduced document of the own group, the group called as upstream's."""
+    written = json.dumps(document)
+    for own, theirs in {
+        OWN_GROUP: GROUP,
+        "resourceSluiceDev": "resource",
+        "ResourceSluiceDev": "Resource",
+        "dev.sluice.resource.": "io.k8s.api.resource.",
+    }.items():
+        written = written.replace(own, theirs)
+    found: Document = json.loads(written)
+    return found
+
+
+def test_the_documents_of_another_group_differ_in_its_name_alone() -> None:
+    own, theirs = ours(OWN_GROUP), ours()
+    versions = Kinds(RESOURCES, group=OWN_GROUP).groups[OWN_GROUP]
+    for key in ["", *(f"/{version}" for version in versions)]:
+        document = openapi.reduced(own.document_v3(f"apis/{OWN_GROUP}{key}"))
+        named = openapi.reduced(theirs.document_v3(f"apis/{GROUP}{key}"))
+        assert list(openapi.differences(_as_upstreams(document), named)) == []
+
+
+def test_version_2_of_another_group_differs_in_its_name_and_claims_shared_messages_for_itself() -> None:
+    versions = list(Kinds(RESOURCES, group=OWN_GROUP).groups[OWN_GROUP])
+    own = openapi.reduced_v2(ours(OWN_GROUP).document_v2(), versions, group=OWN_GROUP)
+    theirs = openapi.reduced_v2(ours().document_v2(), versions)
+    for message in ("DeleteOptions", "WatchEvent"):
+        definition = own["definitions"][f"dev.sluice.apimachinery.pkg.apis.meta.v1.{message}"]
+        claimed = [(kind["group"], kind["version"], kind["kind"]) for kind in definition.pop(KINDS)]
+        assert claimed == [(OWN_GROUP, version, message) for version in sorted(versions)]
+    assert list(openapi.differences(_as_upstreams(own), theirs)) == []
