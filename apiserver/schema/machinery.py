@@ -197,6 +197,22 @@ PARTIAL_OBJECT_METADATA_LIST = Struct(
     ),
 )
 
+PARTIAL_OBJECT_METADATA_LIST_V1BETA1 = Struct(
+    name="PartialObjectMetadataList",
+    model=META,
+    doc="The metadata of objects of any kind, as meta.k8s.io/v1beta1 numbers it.",
+    fields=(
+        Field(name="metadata", number=2, type=LIST_META, doc="Metadata as of a list."),
+        Field(
+            name="items",
+            number=1,
+            type=ListOf(PARTIAL_OBJECT_METADATA),
+            presence=Presence.ALWAYS,
+            doc="The metadata of each object.",
+        ),
+    ),
+)
+
 API_RESOURCE = Struct(
     name="APIResource",
     model=META,
@@ -351,8 +367,11 @@ API_GROUP = Struct(
 LIST = Struct(
     name="List",
     model=META,
-    doc="A list of any kind, without its items, which are number 2 of each.",
-    fields=(Field(name="metadata", number=1, type=LIST_META, presence=Presence.ALWAYS, doc="Metadata of the list."),),
+    doc="A list of any kind.",
+    fields=(
+        Field(name="metadata", number=1, type=LIST_META, doc="Metadata as of a list."),
+        Field(name="items", number=2, type=ListOf(RawJSON()), presence=Presence.ALWAYS, doc="The objects."),
+    ),
 )
 
 API_GROUP_LIST = Struct(

@@ -35,7 +35,7 @@ from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
 
 LARGE = 64 << 10
 """Bodies above this many bytes are decoded in a thread."""
-MESSAGE = 16 << 10
+MESSAGE = 8 << 10
 """The same for protobuf."""
 STRANGE = 2 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""

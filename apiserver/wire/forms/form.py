@@ -242,10 +242,6 @@ def list_metadata(revision: int, continue_token: str, remaining: int | None, sha
     return as_json.dumps(members)
 
 
-def list_type(kind: str, api_version: str) -> DocumentType:
-    return document_type(kind, api_version, machinery.LIST)
-
-
 _EMPTY = b'{"metadata":{}'
 
 

@@ -14,7 +14,7 @@ from apiserver.apimachinery import errors
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import type_meta
-from apiserver.wire.forms.form import Form, Listing, NoFrame, list_metadata, list_type
+from apiserver.wire.forms.form import Form, Listing, NoFrame, list_metadata
 from apiserver.wire.forms.syntax import DocumentType, document_type
 from apiserver.wire.representation import PARTIAL, PARTIAL_LIST
 
@@ -41,6 +41,12 @@ def _members(body: bytes) -> bytes:
     return b'{"metadata":%b}' % metadata_of(body)
 
 
+_LISTS = {
+    "v1": machinery.PARTIAL_OBJECT_METADATA_LIST,
+    "v1beta1": machinery.PARTIAL_OBJECT_METADATA_LIST_V1BETA1,
+}
+
+
 class _OfMetadata(Form):
     step = 1 << 20
 
@@ -49,7 +55,9 @@ class _OfMetadata(Form):
         target = self._representation.target
         assert target is not None
         self._api_version = target.api_version
-        self._type = document_type(PARTIAL, self._api_version, machinery.PARTIAL_OBJECT_METADATA)
+        self._list_shape = _LISTS[target.version]
+        (number,) = (field.number for field in self._list_shape.fields if field.name == "items")
+        self._type = document_type(PARTIAL, self._api_version, machinery.PARTIAL_OBJECT_METADATA, number)
 
     def element(self, entry: Entry) -> bytes:
         element: bytes | None = self._remembered(entry)
@@ -101,4 +109,5 @@ class PartialList(_OfMetadata):
         shard: str = "",
     ) -> Listing:
         members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining)
-        return self._collection(list_type(PARTIAL_LIST, self._api_version), members, "items", entries)
+        type_ = document_type(PARTIAL_LIST, self._api_version, self._list_shape)
+        return self._collection(type_, members, "items", entries)

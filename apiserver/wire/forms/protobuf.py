@@ -11,15 +11,13 @@ import functools
 from collections.abc import Iterator
 
 from apiserver.schema import protobuf
-from apiserver.schema.protowire import sized
+from apiserver.schema.protowire import BYTES, key, sized
 from apiserver.wire import as_json, as_protobuf
 from apiserver.wire.forms.syntax import DocumentType, Part, Parts, Piece, Streamed
 
 SHORT = 256 << 10
 """Up to so many bytes a list is kept as a whole until its length is known."""
 
-_ITEM = b"\x12"
-"""Elements are field 2 of every list."""
 _TYPE, _OBJECT, _RAW = b"\x0a", b"\x12", b"\x0a"
 """Fields of a WatchEvent, and the one of the RawExtension that its object is."""
 _MORE = 0x80
@@ -29,35 +27,36 @@ _FRAME = 4
 class Protobuf(Streamed):
     """Watches are frames: the length in four bytes, then an event whose object stands in an envelope of its own."""
 
-    step = 128 << 10
+    step = 64 << 10
     costly = True
 
     def document(self, type_: DocumentType, members: bytes) -> bytes:
         return as_protobuf.envelope(type_.api_version, type_.kind, _message(type_, members))
 
     def element(self, type_: DocumentType, members: bytes) -> bytes:
-        return sized(_ITEM, _message(type_, members))
+        return sized(bytes([key(type_.number, BYTES)]), _message(type_, members))
 
     def collection(self, type_: DocumentType, members: bytes, name: str, parts: Parts | None) -> Iterator[Piece]:
         own = _message(type_, members)
         listing = _Listing()
         for part in parts() if parts is not None else ():
             yield Piece(functools.partial(listing.add, part), part.heavy)
-        size = len(own) + listing.size
-        opening = as_protobuf.head(type_.api_version, type_.kind, size) + own
+        before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
+        opening = as_protobuf.head(type_.api_version, type_.kind, listing.size + len(own)) + before
+        closing = behind + as_protobuf.TAIL
         if listing.size <= SHORT or parts is None:
-            yield Piece(lambda: b"".join((opening, *listing.kept, as_protobuf.TAIL)))
+            yield Piece(lambda: b"".join((opening, *listing.kept, closing)))
             return
         yield Piece(lambda: opening)
         for part in parts():
             yield Piece(functools.partial(_joined, part), part.heavy)
-        yield Piece(lambda: as_protobuf.TAIL)
+        yield Piece(lambda: closing)
 
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
         return _frame(event_type, type_, _message(type_, members))
 
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
-        at = len(_ITEM)
+        at = 1  # behind the key
         while element[at] & _MORE:
             at += 1
         return _frame(event_type, type_, element[at + 1 :])
@@ -79,6 +78,12 @@ class _Listing:
         else:
             self.kept.clear()
         return b""
+
+
+def _come_first(type_: DocumentType, name: str) -> bool:
+    """Whether the elements of a list stand before its other members."""
+    assert type_.shape is not None
+    return min(type_.shape.fields, key=lambda field: field.number).name == name
 
 
 def _joined(part: Part) -> bytes:

@@ -23,12 +23,14 @@ from apiserver.schema.types import Struct
 class DocumentType:
     """What a document is. `head` is its JSON up to the other members; an element of a list that says it for all has no kind.
 
-    `shape` is for a syntax that needs more than the text; None for what such a syntax does not write (Table).
+    `shape` is for a syntax that needs more than the text; None for what such a syntax does not write (Table). `number` is that of the
+    member of a list in which documents of this type stand.
     """
 
     kind: str
     api_version: str
     shape: Struct | None = None
+    number: int = 2
     head: bytes = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.forms import json_text
-from apiserver.wire.forms.form import Form, Listing, list_metadata, list_type
+from apiserver.wire.forms.form import Form, Listing, list_metadata
 from apiserver.wire.forms.syntax import DocumentType, Piece, document_type
 
 PIECE = 256 << 10
@@ -45,7 +46,7 @@ class Whole(Form):
         shard: str = "",
     ) -> Listing:
         members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining, shard)
-        type_ = list_type(self.resource.list_kind, self.resource.api_version)
+        type_ = document_type(self.resource.list_kind, self.resource.api_version, machinery.LIST)
         if not self._verbatim:
             return self._collection(type_, members, "items", entries)
         around = json_text.COMPACT.brackets(type_, members, "items")
