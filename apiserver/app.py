@@ -10,7 +10,7 @@ import platform
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
 
@@ -19,6 +19,7 @@ from aiohttp import HttpVersion11, web
 from apiserver import __version__, features, metrics
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from apiserver.admission.node_restriction import NodeRestriction
 from apiserver.apimachinery.errors import TextError
 from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
@@ -27,6 +28,7 @@ from apiserver.discovery import groups, openapi_docs
 from apiserver.filters import authorize, deadline, deprecation, impersonate, inflight, observe, recover, request_info
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
+from apiserver.filters.node_authorizer import NodeAuthorizer
 from apiserver.filters.state import Filter, Handler, Request
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
 from apiserver.schema import declared, enablement
@@ -143,7 +145,9 @@ def build(
     workers, encodings = RENDERING, EncodingCache()
     switched = gates(config.serving, served)
     _tell(switched)
-    namespaces = delegates.namespaces or EveryNamespace()
+    namespaces, disabled = delegates.namespaces or EveryNamespace(), config.admission.disabled
+    if NodeRestriction.__name__ not in disabled:
+        delegates = replace(delegates, authorizer=NodeAuthorizer(delegates.authorizer, served, stores))
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,
@@ -155,7 +159,7 @@ def build(
         workers=workers,
         encodings=encodings,
         forms=Forms(clock=time.time, cache=encodings),
-        admission=Chain(admission(delegates)),
+        admission=Chain([plugin for plugin in admission(delegates) if type(plugin).__name__ not in disabled]),
         patch_types={kind.media: kind for kind in PATCH_TYPES},
         allowed=partial(authorize.require, delegates.authorizer),
         why_not=partial(authorize.why_not, delegates.authorizer),
@@ -180,8 +184,9 @@ def _tell(gates: Gates) -> None:
 
 
 def admission(delegates: Delegates) -> list[Plugin]:
-    """The admission plugins, in the order in which they are asked."""
-    return [NamespaceLifecycle(delegates.namespaces)] if delegates.namespaces is not None else []
+    """The admission plugins, in the order in which they are asked. The name of a plugin's class is the one by which it is disabled."""
+    lifecycle = [NamespaceLifecycle(delegates.namespaces)] if delegates.namespaces is not None else []
+    return [*lifecycle, NodeRestriction()]
 
 
 def filters(

@@ -176,6 +176,17 @@ def _paths(text: str) -> tuple[str, ...]:
     return paths
 
 
+PLUGINS = ("NamespaceLifecycle", "NodeRestriction")
+
+
+def _plugins(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    for name in names:
+        if name not in PLUGINS:
+            raise ValueError(f'plugin "{name}" is unknown')
+    return names
+
+
 def _redis_url(text: str) -> str:
     """Never shows the value: it may hold a password."""
     try:
@@ -297,6 +308,14 @@ class Delegation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """`disabled` are plugins that are not asked. What NodeRestriction asks of reads goes with it."""
+
+    disabled: tuple[str, ...] = flag("disable-admission-plugins", SERVERS, _plugins, "",
+        text=f"admission plugins that are not asked, of {', '.join(PLUGINS)}; may be given several times", value="PLUGINS", many=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
         text="the store: redis://, rediss:// or unix://, with user and password where needed", value="URL")
@@ -347,6 +366,7 @@ class Config:
     serving: Serving
     authentication: Authentication
     delegation: Delegation
+    admission: Admission
     storage: Storage
     limits: Limits
     shutdown: Shutdown

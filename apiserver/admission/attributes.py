@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from apiserver.apimachinery import names
+from apiserver.apimachinery import errors, names
+from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
 from apiserver.apimachinery.request import Annotations, Level, RequestInfo, User, Warnings
 from apiserver.schema.resource import Object, Resource
@@ -76,3 +77,10 @@ class Attributes:
         if wrong := names.label_key(key):
             raise ValueError(f"annotation key name {key!r} has invalid format: {', '.join(wrong)}")
         self.annotations.add(key, value, level)
+
+
+def forbidden(attributes: Attributes, why: str) -> StatusError:
+    """403 of an admission plugin, with the best name that there is (kubernetes/apiserver `pkg/admission/errors.go`)."""
+    metadata = attributes.object["metadata"] if attributes.object is not None else {}
+    name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+    return errors.forbidden(attributes.resource.group_resource, name, why)

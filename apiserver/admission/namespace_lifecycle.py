@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.attributes import Attributes, forbidden
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import GroupResource, StatusError
 from apiserver.cluster.errors import ClusterError
@@ -94,10 +94,3 @@ def _terminating(attributes: Attributes, namespace: str) -> StatusError:
     }
     error.details = {**(error.details or {}), "causes": [cause]}
     return error
-
-
-def forbidden(attributes: Attributes, why: str) -> StatusError:
-    """403 of an admission plugin, with the best name that there is (kubernetes/apiserver `pkg/admission/errors.go`)."""
-    metadata = attributes.object["metadata"] if attributes.object is not None else {}
-    name = attributes.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
-    return errors.forbidden(attributes.resource.group_resource, name, why)

@@ -381,6 +381,7 @@ RESOURCE = Resource(
     columns=COLUMNS,
     selectable={"spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"},
     own_field_labels=True,
+    node_field="spec.nodeName",
     tracks_generation=True,
     counts_dropped=True,
     rechecks_metadata=False,

@@ -123,6 +123,8 @@ def _parts(declared: Resource) -> Iterator[str]:
     for label, path in declared.selectable.items():
         if not indexed.is_selectable(declared.shape, path):
             yield f"selectable field {label}: the shape has no text, number or boolean at {path}"
+    if declared.node_field and declared.node_field not in declared.selectable:
+        yield f"node_field: {declared.node_field} is not selectable"
 
 
 def _missing(sub: Subresource, members: Iterable[str]) -> list[str]:

@@ -155,8 +155,9 @@ class Resource:
 
     `selectable` maps a field label to the path of its value ("spec.nodeName"); `metadata.name` and, for namespaced kinds,
     `metadata.namespace` are always selectable. `own_field_labels` words an unknown label as upstream does for a kind that registers
-    its own set. `tracks_generation`: generation is 1 on create and rises with every change of spec; with `counts_dropped` (slices) also
-    when `prepare` takes back what would have changed.
+    its own set. `node_field` is the label of the one whose value is the node that an object belongs to: nodes see and change only their
+    own. `tracks_generation`: generation is 1 on create and rises with every change of spec; with `counts_dropped` (slices) also when
+    `prepare` takes back what would have changed.
     """
 
     kind: str
@@ -171,6 +172,7 @@ class Resource:
     columns: Sequence[Column] = ()
     selectable: Mapping[str, str] = field(default_factory=dict)
     own_field_labels: bool = False
+    node_field: str = ""
     subresources: Sequence[Subresource] = ()
     has_status: bool = False
     tracks_generation: bool = False

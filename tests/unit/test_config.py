@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from apiserver import config
+from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from apiserver.admission.node_restriction import NodeRestriction
 
 
 def mistakes(*argv: str, **environ: str) -> list[str]:
@@ -82,6 +84,15 @@ def test_all_mistakes_are_told_at_once() -> None:
         "SLUICE_REDIS_URL",
         "outside a pod --authentication-kubeconfig or --authorization-kubeconfig is required (--standalone does without a cluster)",
     ]
+
+
+def test_admission_plugins_are_disabled_by_the_names_of_their_classes() -> None:
+    assert config.parse(["dev"], {}).admission.disabled == ()
+    flag = "--disable-admission-plugins"
+    disabled = config.parse(["dev", flag, "NodeRestriction", flag, "NamespaceLifecycle"], {}).admission.disabled
+    assert disabled == ("NodeRestriction", "NamespaceLifecycle")
+    assert mistakes("dev", flag, "NodeRestriction,Nothing") == [f'{flag}: plugin "Nothing" is unknown']
+    assert set(config.PLUGINS) == {NamespaceLifecycle.__name__, NodeRestriction.__name__}
 
 
 def test_a_mistake_in_the_store_url_does_not_show_the_password() -> None:

@@ -115,6 +115,7 @@ LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
         ({"subresources": [Subresource(name="x", owns=())] * 2}, "the subresource x is declared twice"),
         ({"selectable": {"spec.size": "spec.size"}}, "selectable field spec.size: the shape has no text, number or"),
         ({"shape": shape(LIST), "selectable": {"c": "colours"}}, "selectable field c: the shape has no text, number or"),
+        ({"node_field": "spec.nodeName"}, "node_field: spec.nodeName is not selectable"),
         ({"versions": [beside("v1")]}, "the version v1 is declared twice"),
         ({"versions": [beside("V2")]}, "version V2: a lowercase RFC 1123 label"),
         ({"versions": [beside("v2", shape=Struct(name="L", fields=[]))]}, "version v2: the first member of the shape"),

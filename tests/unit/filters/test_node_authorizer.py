@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.apimachinery.selectors import Given
+from apiserver.cluster.errors import ClusterError
+from apiserver.filters.node_authorizer import NodeAuthorizer
+from apiserver.resources import RESOURCES
+from apiserver.schema.kinds import Kinds
+from apiserver.storage.errors import Initializing
+
+GROUP = "resource.example.com"
+NODE = User("system:node:n1", groups=("system:nodes",))
+SLICE = RequestInfo(
+    "", "get", "GET", is_resource=True, prefix="apis", group=GROUP, version="v1", resource="resourceslices", name="a"
+)
+
+
+class Everything:
+    async def authorize(self, user: User, info: RequestInfo) -> Decision:
+        return Decision(allowed=True)
+
+
+class Filling:
+    """A store whose memory does not get filled."""
+
+    filling = True
+
+    def __init__(self) -> None:
+        self.waited: list[float] = []
+
+    async def settle(self, *, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    def view(self) -> None:
+        raise Initializing(1.0)
+
+
+@pytest.fixture
+def store() -> Filling:
+    return Filling()
+
+
+@pytest.fixture
+def authorizer(store: Filling) -> NodeAuthorizer:
+    stores = cast("Any", {f"{GROUP}/resourceslices": store})
+    return NodeAuthorizer(Everything(), Kinds(RESOURCES, group=GROUP), stores)
+
+
+async def reason(authorizer: NodeAuthorizer, **members: Any) -> str:
+    decision = await authorizer.authorize(NODE, replace(SLICE, **members))
+    assert not decision.allowed
+    return decision.reason
+
+
+async def test_what_it_cannot_look_up_nobody_is_allowed(authorizer: NodeAuthorizer, store: Filling) -> None:
+    with pytest.raises(ClusterError, match="initializing"):
+        await authorizer.authorize(NODE, SLICE)
+    assert store.waited == [10.0]
+
+
+async def test_the_reasons_are_upstreams(authorizer: NodeAuthorizer) -> None:
+    assert await reason(authorizer, subresource="status") == "cannot authorize ResourceSlice subresources"
+    assert await reason(authorizer, name="") == "No Object name found"
+    assert await reason(authorizer, verb="unsafe-delete-ignore-read-errors") == (
+        "only the following verbs are allowed for a ResourceSlice: "
+        "get, watch, list, create, update, patch, delete, deletecollection"
+    )
+
+
+async def test_every_version_of_a_kind_is_restricted_and_no_other_group(authorizer: NodeAuthorizer) -> None:
+    assert "nodeName field selector" in await reason(authorizer, verb="list", name="", version="v1beta1")
+    for allowed in (
+        replace(SLICE, group="other.example.com"),
+        replace(SLICE, resource="deviceclasses"),
+        replace(SLICE, verb="create"),
+    ):
+        assert (await authorizer.authorize(NODE, allowed)).allowed
+
+
+@pytest.mark.parametrize("text", ["spec.nodeName", "spec.nodeName=n1\\", f"spec.nodeName=n1,spec.driver={'x' * 5000}"])
+async def test_a_selector_that_cannot_be_read_or_is_long_narrows_nothing(authorizer: NodeAuthorizer, text: str) -> None:
+    narrowed = "can only list/watch/deletecollection resourceslices with nodeName field selector"
+    assert await reason(authorizer, verb="list", name="", selectors=Given("", text)) == narrowed
