@@ -14,7 +14,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import yaml
@@ -105,14 +105,17 @@ class Bed:
         routing: Routing = "external-name",
         replicas: int = 1,
         group: str = OWN_GROUP,
+        versions: Sequence[str] = ("v1",),
         controllers: bool = False,
         scheduler: bool = False,
         flags: Sequence[str] = (),
         serve_flags: Sequence[str] = (),
     ) -> None:
-        """`flags` are for kube-apiserver, `serve_flags` for Sluice."""
+        """`versions` are those that get an APIService, the preferred one first. `flags` are for kube-apiserver, `serve_flags` for
+        Sluice."""
         self.folder = folder
         self.group = group
+        self.versions = versions
         self.routing = routing
         self.serve_flags = serve_flags
         if routing == "endpoint-slices":
@@ -189,9 +192,12 @@ class Bed:
         """Whether kube-apiserver tells clients about the group, which it does a moment after it found it available."""
         aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         with self.plane.connect() as admin:
-            found = admin.ask("GET", "/apis", headers={"Accept": aggregated}).json["items"]
-        versions = [version for item in found if item["metadata"]["name"] == self.group for version in item["versions"]]
-        return [(version["version"], version["freshness"]) for version in versions] == [("v1", "Current")]
+            groups = admin.ask("GET", "/apis", headers={"Accept": aggregated}).json["items"]
+        versions = [
+            version for item in groups if item["metadata"]["name"] == self.group for version in item["versions"]
+        ]
+        found = [(version["version"], version["freshness"]) for version in versions]
+        return found == [(version, "Current") for version in self.versions]
 
     def condition(self) -> Object:
         """`Available` of the APIService."""
@@ -301,7 +307,16 @@ class Bed:
         }
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
         rendered = subprocess.run([binaries.kubectl(), "kustomize", folder], check=True, capture_output=True).stdout
-        return list(yaml.safe_load_all(rendered))
+        return [copy for item in yaml.safe_load_all(rendered) for copy in self._registered(item)]
+
+    def _registered(self, item: Object) -> Iterator[Object]:
+        """The object itself; of the APIService one for each version, the first with the highest priority."""
+        if item["kind"] != "APIService":
+            yield item
+            return
+        for place, version in enumerate(self.versions):
+            spec = item["spec"] | {"version": version, "versionPriority": item["spec"]["versionPriority"] - place}
+            yield item | {"metadata": item["metadata"] | {"name": f"{version}.{self.group}"}, "spec": spec}
 
 
 def endpoint_slice(replica: Replica, *, ready: bool) -> Object:

@@ -21,6 +21,9 @@ from tests.e2e.controlplane import bed, plane
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import dev_server
 
+VERSIONS = ("v1", "v1beta2", "v1beta1")
+"""What every target serves, the preferred one first."""
+OLDER = "--runtime-config=api/beta=true"
 OWN_GROUP, UPSTREAM_GROUP = "resource.sluice.dev", "resource.k8s.io"
 TRACEBACK, PANIC = b"Traceback", b"goroutine "
 GATES = "--feature-gates=ShardedListAndWatch=true,AllowUnsafeMalformedObjectDeletion=true"
@@ -55,7 +58,7 @@ class Target:
 @contextlib.contextmanager
 def dev(folder: pathlib.Path) -> Iterator[Target]:
     """A development server without samples."""
-    with dev_server(folder, GATES) as server:
+    with dev_server(folder, GATES, OLDER) as server:
         yield Target("dev", OWN_GROUP, server.kubeconfig, False, {server.log: TRACEBACK})
 
 
@@ -63,7 +66,7 @@ def dev(folder: pathlib.Path) -> Iterator[Target]:
 def aggregated(folder: pathlib.Path) -> Iterator[Target]:
     """Sluice behind an APIService, asked through kube-apiserver."""
     # Nobody routes around a server that stops here, so it need not wait for that.
-    with bed.Bed(folder, serve_flags=["--shutdown-delay-duration=0s", GATES]) as cluster:
+    with bed.Bed(folder, versions=VERSIONS, serve_flags=["--shutdown-delay-duration=0s", GATES, OLDER]) as cluster:
         logs = {replica.process.log: TRACEBACK for replica in cluster.replicas if replica.process}
         logs[cluster.plane.folder / "kube-apiserver.log"] = PANIC
         yield Target("aggregated", cluster.group, cluster.admin, True, logs)
@@ -72,7 +75,8 @@ def aggregated(folder: pathlib.Path) -> Iterator[Target]:
 @contextlib.contextmanager
 def upstream(folder: pathlib.Path) -> Iterator[Target]:
     """kube-apiserver and etcd alone: no controller reacts to what a promise does."""
-    cluster = plane.ControlPlane(folder, flags=[GATES])
+    older = [f"{UPSTREAM_GROUP}/{version}=true" for version in VERSIONS]
+    cluster = plane.ControlPlane(folder, flags=[GATES, f"--runtime-config={','.join(older)}"])
     try:
         cluster.start_etcd()
         _age(cluster.etcd_url)

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tests.promises.api.client import SECONDS, Client, Object
+from tests.promises.api.target import VERSIONS
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -54,21 +55,22 @@ def test_kinds_and_a_status_are_listed_with_their_verbs(api: Client) -> None:
     assert told == expected
 
 
-def test_a_group_names_its_version(api: Client) -> None:
-    version = {"groupVersion": f"{api.group}/v1", "version": "v1"}
+def test_a_group_names_its_versions_and_the_preferred_one(api: Client) -> None:
+    versions = [{"groupVersion": f"{api.group}/{version}", "version": version} for version in VERSIONS]
     group = api.get(f"/apis/{api.group}")
 
     assert (group["kind"], group["name"]) == ("APIGroup", api.group)
-    assert (group["versions"], group["preferredVersion"]) == ([version], version)
-    assert [other["versions"] for other in api.get("/apis")["groups"] if other["name"] == api.group] == [[version]]
+    assert (group["versions"], group["preferredVersion"]) == (versions, versions[0])
+    assert [other["versions"] for other in api.get("/apis")["groups"] if other["name"] == api.group] == [versions]
 
 
 def test_aggregated_discovery_says_the_same_in_one_document(api: Client) -> None:
     reply = api.ask("GET", "/apis", headers={"Accept": f"{AGGREGATED},application/json"})
 
     assert reply.headers["Content-Type"] == AGGREGATED
-    (version,) = group_of(api, reply.json)["versions"]
-    assert (version["version"], version["freshness"]) == ("v1", "Current")
+    version, *older = group_of(api, reply.json)["versions"]
+    found = [(told["version"], told["freshness"]) for told in (version, *older)]
+    assert found == [(name, "Current") for name in VERSIONS]
     told = {resource["resource"]: resource for resource in version["resources"]}
     assert [name for name in told if name in KINDS] == list(KINDS)
     for name, (singular, kind, namespaced) in KINDS.items():
