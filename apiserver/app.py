@@ -163,6 +163,7 @@ def build(
         patch_types={kind.media: kind for kind in PATCH_TYPES},
         allowed=partial(authorize.require, delegates.authorizer),
         why_not=partial(authorize.why_not, delegates.authorizer),
+        decide=delegates.authorizer.authorize,
         namespace_labels=namespaces.labels,
         newest_labels=namespaces.newest_labels,
         gates=switched,

@@ -293,6 +293,13 @@ def internal(message: str) -> StatusError:
     )
 
 
+def unreadable(resource: GroupResource, causes: Sequence[Mapping[str, str]]) -> StatusError:
+    """A list of objects of which some cannot be read: a cause for each (`reason`, `message`, and the key as `field`)."""
+    message = f"failed to read one or more {resource} from the storage"
+    details = {"name": "list", "group": resource.group, "kind": resource.resource, "causes": causes}
+    return StatusError(500, "StorageReadError", message, details=details)
+
+
 def raw(message: str, code: int = 500) -> StatusError:
     """An error that carries no API status upstream: the bare text, no reason, no details."""
     return StatusError(code, "", message)

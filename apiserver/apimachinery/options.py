@@ -24,6 +24,7 @@ FIELD_MANAGER_READ = 1024
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 IGNORE, STRICT, WARN = "Ignore", "Strict", "Warn"
+IGNORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
 FOREGROUND, BACKGROUND, ORPHAN = "Foreground", "Background", "Orphan"
 
 
@@ -86,7 +87,8 @@ class PatchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """None is unset. `dry_run_values` are as they were given; `uid` and `resource_version` are the preconditions."""
+    """None is unset. `dry_run_values` are as they were given; `uid` and `resource_version` are the preconditions, and `preconditions` says
+    that such were stated at all, if only empty ones. `ignore_read_error` is ignoreStoreReadErrorWithClusterBreakingPotential."""
 
     grace_period_seconds: int | None = None
     orphan_dependents: bool | None = None
@@ -94,6 +96,8 @@ class DeleteOptions:
     dry_run_values: tuple[str, ...] = ()
     uid: str | None = None
     resource_version: str | None = None
+    preconditions: bool = False
+    ignore_read_error: bool = False
 
     @property
     def dry_run(self) -> bool:
@@ -109,7 +113,27 @@ class DeleteOptions:
         if policy is not None and policy not in (FOREGROUND, BACKGROUND, ORPHAN):
             supported = (FOREGROUND, BACKGROUND, ORPHAN, "nil")
             errors.append(fieldpath.not_supported("propagationPolicy", fieldpath.Typed(policy), supported))
-        _refuse("DeleteOptions", errors + _dry_run_errors(self.dry_run_values))
+        errors += _dry_run_errors(self.dry_run_values)
+        if self.ignore_read_error:
+            errors += self._not_beside_ignoring()
+        _refuse("DeleteOptions", errors)
+
+    def _not_beside_ignoring(self) -> Iterator[FieldError]:
+        for given, member in (
+            (self.dry_run, "dryRun"),
+            (self.propagation_policy is not None, "propagationPolicy"),
+            (self.orphan_dependents is not None, "orphanDependents"),
+            (self.grace_period_seconds is not None, "gracePeriodSeconds"),
+            (self.preconditions, "preconditions"),
+        ):
+            if given:
+                yield fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=f"cannot be set together with .{member}")
+
+    def refuse_for_collections(self) -> None:
+        """Raises StatusError 422 for what may be asked of one object only."""
+        if self.ignore_read_error:
+            detail = "is not allowed with DELETECOLLECTION, try again after removing the option"
+            _refuse("DeleteOptions", [fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=detail)])
 
 
 _Options = TypeVar("_Options")
@@ -244,13 +268,16 @@ def parse_patch(query: Query, *, apply: bool) -> PatchOptions:
 
 def parse_delete_query(query: Query) -> DeleteOptions:
     """Of a DELETE without a body; raises StatusError 400, validates nothing."""
+    uid, resource_version = query.first("uid") or None, query.first("resourceVersion") or None
     return DeleteOptions(
         grace_period_seconds=_integer(query, "gracePeriodSeconds"),
         orphan_dependents=_boolean(query, "orphanDependents"),
         propagation_policy=query.first("propagationPolicy"),
         dry_run_values=tuple(query.all("dryRun")),
-        uid=query.first("uid") or None,
-        resource_version=query.first("resourceVersion") or None,
+        uid=uid,
+        resource_version=resource_version,
+        preconditions=uid is not None or resource_version is not None,
+        ignore_read_error=_boolean(query, IGNORE_READ_ERROR) or False,
     )
 
 
@@ -273,6 +300,8 @@ def delete_options(body: Mapping[str, Any]) -> DeleteOptions:
         dry_run_values=tuple(v or "" for v in body.get("dryRun") or ()),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
+        preconditions=body.get("preconditions") is not None,
+        ignore_read_error=body.get(IGNORE_READ_ERROR) or False,
     )
 
 
@@ -284,7 +313,7 @@ _DELETE_MEMBERS: Mapping[str, str] = {
     "orphanDependents": "bool",
     "propagationPolicy": "v1.DeletionPropagation",
     "dryRun": "[]string",
-    "ignoreStoreReadErrorWithClusterBreakingPotential": "bool",
+    IGNORE_READ_ERROR: "bool",
 }
 _PRECONDITIONS: Mapping[str, str] = {"uid": "types.UID", "resourceVersion": "string"}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver.admission.chain import Chain
-from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.schema.context import Compiler
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
@@ -31,8 +31,8 @@ class Services:
     that names none; `workers` make what would hold the loop, `encodings` remembers what was made, `forms` are those of answers;
     `namespace_labels` are None where the namespace is not known, `newest_labels` asks for them and raises ClusterError. `patch_types` are
     by media type. `allowed` raises when the user may not do something beyond the request that was authorized; `why_not` tells what it
-    would say, None for nothing, and takes who cannot be asked for a no. `ownership` keeps managedFields, None where nobody does.
-    `cel` judges the expressions of objects.
+    would say, None for nothing, and takes who cannot be asked for a no; `decide` is the authorizer itself, which raises ClusterError.
+    `ownership` keeps managedFields, None where nobody does. `cel` judges the expressions of objects.
     """
 
     kinds: Kinds
@@ -48,6 +48,7 @@ class Services:
     patch_types: Mapping[str, PatchType]
     allowed: Callable[[User, RequestInfo], Awaitable[None]]
     why_not: Callable[[User, RequestInfo], Awaitable[str | None]]
+    decide: Callable[[User, RequestInfo], Awaitable[Decision]]
     namespace_labels: Callable[[str], Mapping[str, str] | None]
     newest_labels: Callable[[str], Awaitable[Mapping[str, str] | None]]
     ownership: Ownership | None = None

@@ -6,13 +6,14 @@ Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Delete, 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import DeleteOptions
 from apiserver.schema.resource import Object
 from apiserver.storage.store import Write
-from apiserver.verbs import admit, attempts, failures, lifecycle, read, rendering, selection
+from apiserver.verbs import admit, attempts, failures, lifecycle, read, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Key, splice
 from apiserver.wire import body
@@ -34,7 +35,10 @@ AT_ONCE = 64
 async def delete(services: Services, call: Call) -> Any:
     """Removes the object, or marks it as deleting while finalizers remain; answers with it either way."""
     answer = rendering.negotiate(services, call)
-    wanted = await _options(call)
+    wanted = await _options(services, call)
+    if wanted.ignore_read_error:
+        await unreadable.delete(services, call)
+        return await answer.success(call.info.name)
     entry, removed = await delete_one(services, call, call.info.name, wanted, admitted_as=call.info.name)
     code = 202 if not removed and wanted.orphan_dependents is False else 200
     return await answer.single(entry.body, code=code)
@@ -46,10 +50,11 @@ async def delete_collection(services: Services, call: Call) -> Any:
     answer = rendering.negotiate(services, call)
     listed = options.parse_list(exchange.query, watch=False)
     chosen = selection.select(call, listed)
-    wanted = await _options(call)
+    wanted = await _options(services, call)
+    wanted.refuse_for_collections()
     chosen = await selection.within_shard(services, chosen, listed)
     with failures.translated(call.info):
-        page = await read.page(call, listed, chosen, exact=True)
+        page = await read.page(call, listed, chosen, exact=True, candid=unreadable.guarded(services))
     for start in range(0, len(page.entries), AT_ONCE):
         batch = page.entries[start : start + AT_ONCE]
         await _all(delete_one(services, call, e.name, wanted, admitted_as="", key=e.key) for e in batch)
@@ -65,7 +70,7 @@ async def _all(deletions: Any) -> None:
             raise result
 
 
-async def _options(call: Call) -> DeleteOptions:
+async def _options(services: Services, call: Call) -> DeleteOptions:
     """From the body when there is one (the query is then not looked at), else from the query."""
     exchange = call.exchange
     raw = await exchange.body()
@@ -73,6 +78,8 @@ async def _options(call: Call) -> DeleteOptions:
         wanted = options.delete_options(await body.decode_delete_options(exchange.content_type, raw))
     else:
         wanted = options.parse_delete_query(exchange.query)
+    if wanted.ignore_read_error and not unreadable.guarded(services):
+        wanted = replace(wanted, ignore_read_error=False)
     wanted.validate()
     return wanted
 
@@ -94,6 +101,8 @@ async def _attempt(
     if live is None:
         raise rendering.gone(call, name)
     live, old = rendering.remains(live)
+    if not live.readable and unreadable.guarded(services):
+        raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])
     step = admit.Step(services, call, operation="DELETE", options=wanted, name=admitted_as, old=old)
     await step.delete()

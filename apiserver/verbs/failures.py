@@ -12,6 +12,7 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.storage.errors import Initializing, OutcomeUnknown, TooBig, Unavailable
+from apiserver.watchcache.entry import Key
 from apiserver.watchcache.errors import Corrupt, Future
 
 READS = frozenset({"get", "list", "watch"})
@@ -41,7 +42,7 @@ class translated:  # noqa: N801 - used as a function; what contextlib would make
 def _told(info: RequestInfo, error: BaseException) -> StatusError | None:
     match error:
         case Corrupt():
-            return _corrupt(info, error)
+            return corrupt(info, error.key)
         case Future():
             return errors.too_large_resource_version(error.revision, error.current)
         case Initializing():
@@ -55,11 +56,19 @@ def _told(info: RequestInfo, error: BaseException) -> StatusError | None:
     return None
 
 
-def _corrupt(info: RequestInfo, e: Corrupt) -> StatusError:
-    return errors.internal(
-        f"StorageError: corrupt object, Code: 7, Key: /{info.group}/{info.resource}/{e.key}, ResourceVersion: 0, "
-        "AdditionalErrorMsg: object not decodable"
-    )
+def corrupt(info: RequestInfo, key: Key) -> StatusError:
+    """What is stored under the key is no object."""
+    return errors.internal(corrupt_text(info, key))
+
+
+def corrupt_text(info: RequestInfo, key: Key) -> str:
+    where = f"Key: {shown_key(info, key)}, ResourceVersion: 0"
+    return f"StorageError: corrupt object, Code: 7, {where}, AdditionalErrorMsg: object not decodable"
+
+
+def shown_key(info: RequestInfo, key: Key) -> str:
+    """Where an object is stored, as errors say it."""
+    return f"/{info.group}/{info.resource}/{key}"
 
 
 def _initializing(info: RequestInfo, e: Initializing) -> StatusError:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
 from typing import Any
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
-from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection
+from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Revision
@@ -54,7 +54,7 @@ async def list_(services: Services, call: Call) -> Any:
     if wanted.shard_selector:
         chosen = await selection.within_shard(services, chosen, wanted)
     with failures.translated(call.info):
-        found = await page(call, wanted, chosen)
+        found = await page(call, wanted, chosen, candid=unreadable.guarded(services))
     return await listing(answer, found, chosen)
 
 
@@ -95,18 +95,42 @@ class Page:
     remaining: int | None = None
 
 
-async def page(call: Call, wanted: ListOptions, chosen: Selection, *, exact: bool = False) -> Page:
-    """Reads one page. `exact` makes a stated version mean that very state, as deletecollection does."""
+async def page(
+    call: Call, wanted: ListOptions, chosen: Selection, *, exact: bool = False, candid: bool = False
+) -> Page:
+    """Reads one page. `exact` makes a stated version mean that very state, as deletecollection does.
+
+    `candid`: an object that cannot be read is told instead of left out. Who is content with any state is not told, as upstream's memory
+    holds no such objects.
+    """
     token = continue_token.decode(wanted.continue_token) if wanted.continue_token else None
     revision = _list_version(wanted)
     if token is not None and revision:
         raise errors.bad_request(CONTINUE_WITH_VERSION)
     limit = 0 if wanted.resource_version and not revision else max(wanted.limit, 0)
+    exact = exact or (bool(limit) and not wanted.match)
     if token is not None:
-        view = await _token_state(call, token)
-        return await _cut(view, chosen, limit, start=token.key)
-    view = await _state(call, wanted, revision, exact=exact or (bool(limit) and not wanted.match))
-    return await _cut(view, chosen, limit, start="")
+        start, view = token.key, await _token_state(call, token)
+    else:
+        start, view = "", await _state(call, wanted, revision, exact=exact)
+    found = await _cut(view, chosen, limit, start=start)
+    if candid and call.store.holds_unreadable:
+        content = wanted.resource_version and token is None and _newest_will_do(wanted, revision, exact=exact)
+        if not content and (wrong := await _unreadable(view, chosen, found, start=start)):
+            raise unreadable.refusal(call, wrong)
+    return found
+
+
+async def _unreadable(view: View, chosen: Selection, found: Page, *, start: str) -> list[Entry]:
+    """What was passed while the page was read and is no object, whether it would have been selected or not."""
+    wrong: list[Entry] = []
+    async for seen in matching(view, replace(chosen, test=_is_unreadable), start=start):
+        wrong += seen
+    return [entry for entry in wrong if not found.continue_token or entry.key <= found.entries[-1].key]
+
+
+def _is_unreadable(entry: Entry) -> bool:
+    return not entry.readable
 
 
 def _list_version(wanted: ListOptions) -> Revision:
@@ -121,12 +145,16 @@ def _list_version(wanted: ListOptions) -> Revision:
 
 async def _state(call: Call, wanted: ListOptions, revision: Revision, *, exact: bool) -> View:
     await _freshness(call, revision, stated=wanted.resource_version)
-    if not revision or wanted.match == "NotOlderThan" or not (exact or wanted.match == "Exact"):
+    if _newest_will_do(wanted, revision, exact=exact):
         return call.store.view()
     try:
         return call.store.view_at(revision)
     except Compacted as e:
         raise errors.expired(LIST_TOO_OLD) from e
+
+
+def _newest_will_do(wanted: ListOptions, revision: Revision, *, exact: bool) -> bool:
+    return not revision or wanted.match == "NotOlderThan" or not (exact or wanted.match == "Exact")
 
 
 async def _token_state(call: Call, token: continue_token.Token) -> View:

@@ -12,6 +12,7 @@ from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
 from apiserver.wire import negotiation
+from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form
 from apiserver.wire.forms.syntax import Piece
 from apiserver.wire.representation import Representation
@@ -31,6 +32,20 @@ class Answer(NamedTuple):
         # Patiently: what was written is answered. How many wait is bounded by the requests in flight.
         data = await self.services.workers.run_patiently(form.single, body) if form.heavy(body) else form.single(body)
         return await self.call.exchange.respond(code, form.media, data)
+
+    async def success(self, name: str) -> Any:
+        """That something was done to an object which cannot be shown."""
+        details = {"name": name, "kind": self.call.resource.kind}
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": details,
+            "code": 200,
+        }
+        written = forms.status(self.representation, status)
+        return await self.call.exchange.respond(200, self.representation.media, written.make())
 
     async def listing(
         self,

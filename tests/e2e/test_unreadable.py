@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -45,9 +45,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
         yield found
 
 
+GATE = "AllowUnsafeMalformedObjectDeletion"
+OPTION = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """One where deleting what cannot be read has to be asked for."""
+    with dev_server(tmp_path_factory.mktemp("guarded"), f"--feature-gates={GATE}=true") as found:
+        yield found
+
+
 def put(server: DevServer, name: str, value: bytes, *, expected: int = 0) -> None:
     """Through the library's own function, as a server with a bug would."""
+    puts(server, [name], value, expected=expected)
 
+
+def puts(server: DevServer, names: Sequence[str], value: bytes = b"[", *, expected: int = 0) -> None:
     async def write() -> None:
         folder = server.data / "store"
         text = "".join(file.read_text() for file in folder.glob("*.conf"))
@@ -58,7 +72,8 @@ def put(server: DevServer, name: str, value: bytes, *, expected: int = 0) -> Non
         stores = await open_stores(patient(url), {resource: lambda _: ({}, ())})
         try:
             await stores.ready()
-            await stores[resource].commit(Write(Key(name), value, Revision(expected), ""), dry_run=False)
+            for name in names:
+                await stores[resource].commit(Write(Key(name), value, Revision(expected), ""), dry_run=False)
         finally:
             await stores.close()
 
@@ -119,6 +134,100 @@ def test_a_collection_is_deleted_with_what_cannot_be_read(server: DevServer) -> 
     assert server.request("DELETE", CLASSES).status == 200
     assert server.request("GET", f"{CLASSES}/bad").status == 404
     assert named(server) == []
+
+
+def corrupt(name: str) -> str:
+    return (
+        f"StorageError: corrupt object, Code: 7, Key: /{GROUP}/deviceclasses/{name}, ResourceVersion: 0, "
+        "AdditionalErrorMsg: object not decodable"
+    )
+
+
+@pytest.mark.parametrize("case", sorted(VALUES))
+def test_behind_the_gate_it_goes_only_when_that_is_asked_for(guarded: DevServer, case: str) -> None:
+    name = f"bad-{case.replace(' ', '-').lower()}"
+    path = f"{CLASSES}/{name}"
+    put(guarded, name, VALUES[case], expected=create(guarded, name))
+
+    for refused in (
+        guarded.request("GET", path),
+        guarded.request("DELETE", path),
+        guarded.request("DELETE", f"{path}?dryRun=All"),
+        guarded.request("DELETE", path, {"preconditions": {"resourceVersion": "1"}}),
+        guarded.request("DELETE", f"{path}?{OPTION}=false"),
+    ):
+        said = f"Internal error occurred: {corrupt(name)}"
+        assert (refused.status, refused.json["reason"], refused.json["message"]) == (500, "InternalError", said)
+    assert guarded.request("DELETE", path, {OPTION: True, "dryRun": ["All"]}).status == 422
+    removed = guarded.request("DELETE", path, {OPTION: True}, headers={"Accept": LISTED[2]})
+    assert (removed.status, removed.json) == (
+        200,
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {"name": name, "kind": "DeviceClass"},
+            "code": 200,
+        },
+    )
+    assert guarded.request("GET", path).status == 404
+    again = guarded.request("DELETE", f"{path}?{OPTION}=true")
+    assert again.json["message"] == (
+        f'deviceclasses.{GROUP} "{name}" is invalid: {OPTION}: Invalid value: true: '
+        "is exclusively used to delete corrupt object(s), try again by removing this option"
+    )
+
+
+def test_behind_the_gate_a_list_tells_what_it_cannot_show(guarded: DevServer) -> None:
+    create(guarded, "a")
+    put(guarded, "b", b"[", expected=create(guarded, "b"))
+    create(guarded, "c")
+    refusal = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"failed to read one or more deviceclasses.{GROUP} from the storage",
+        "reason": "StorageReadError",
+        "details": {
+            "name": "list",
+            "group": GROUP,
+            "kind": "deviceclasses",
+            "causes": [
+                {"reason": "UnexpectedServerResponse", "message": corrupt("b"), "field": f"/{GROUP}/deviceclasses/b"}
+            ],
+        },
+        "code": 500,
+    }
+
+    queries = ("", "?limit=2", "?labelSelector=none", "?fieldSelector=metadata.name=b")
+    for reply in (*(guarded.request("GET", CLASSES + query) for query in queries), guarded.request("DELETE", CLASSES)):
+        assert (reply.status, reply.json) == (500, refusal)
+    for query in ("?resourceVersion=0", "?limit=1", "?fieldSelector=metadata.name=c"):
+        assert guarded.request("GET", CLASSES + query).status == 200
+    events = guarded.request("GET", f"{CLASSES}?watch=true&timeoutSeconds=1").text
+    assert [json.loads(line)["object"]["metadata"]["name"] for line in events.splitlines()] == ["a", "c"]
+    assert guarded.request("DELETE", f"{CLASSES}/b?{OPTION}=true").status == 200
+    assert guarded.request("DELETE", CLASSES).status == 200
+    assert named(guarded) == []
+
+
+def test_behind_the_gate_a_list_tells_no_more_than_a_hundred(guarded: DevServer) -> None:
+    puts(guarded, [f"bad{number:03}" for number in range(101)])
+    causes = guarded.request("GET", CLASSES).json["details"]["causes"]
+
+    assert [cause.get("field", "")[-6:] for cause in causes] == [*(f"bad{number:03}" for number in range(100)), ""]
+    assert causes[-1] == {"reason": "FieldValueTooMany", "message": "too many errors, the list is truncated"}
+    for number in range(101):
+        assert guarded.request("DELETE", f"{CLASSES}/bad{number:03}?{OPTION}=true").status == 200
+
+
+def test_without_the_gate_the_option_says_nothing(server: DevServer) -> None:
+    create(server, "plain")
+    asked = {OPTION: True, "dryRun": ["All"]}
+    assert server.request("DELETE", f"{CLASSES}/plain", asked).status == 200
+    assert server.request("DELETE", CLASSES, {OPTION: True}).status == 200
 
 
 def test_a_watch_goes_on_and_shows_what_becomes_unreadable_as_deleted(server: DevServer) -> None:

@@ -288,6 +288,7 @@ def test_delete_options_are_read_from_the_query() -> None:
         dry_run_values=("All",),
         uid="u",
         resource_version="5",
+        preconditions=True,
     )
     assert found.dry_run
 
@@ -315,9 +316,14 @@ def test_delete_options_are_read_from_a_body() -> None:
     }
     found = options.delete_options(body)
     assert found == DeleteOptions(
-        grace_period_seconds=30, propagation_policy="Background", dry_run_values=("All",), uid="", resource_version="7"
+        grace_period_seconds=30,
+        propagation_policy="Background",
+        dry_run_values=("All",),
+        uid="",
+        resource_version="7",
+        preconditions=True,
+        ignore_read_error=True,
     )
-    found.validate()
 
 
 def test_an_empty_body_asks_for_nothing() -> None:
@@ -394,11 +400,38 @@ def test_bad_delete_options_are_a_422(text: str, error: str) -> None:
         "",
         "orphanDependents=true",
         "propagationPolicy=Foreground",
-        "ignoreStoreReadErrorWithClusterBreakingPotential=1&dryRun=All",
+        "ignoreStoreReadErrorWithClusterBreakingPotential=1",
+        "ignoreStoreReadErrorWithClusterBreakingPotential=false&dryRun=All",
     ],
 )
 def test_legal_delete_options_pass(text: str) -> None:
     options.parse_delete_query(Query(text)).validate()
+
+
+@pytest.mark.parametrize(
+    ("body", "member"),
+    [
+        ({"dryRun": ["All"]}, "dryRun"),
+        ({"propagationPolicy": "Background"}, "propagationPolicy"),
+        ({"orphanDependents": False}, "orphanDependents"),
+        ({"gracePeriodSeconds": 0}, "gracePeriodSeconds"),
+        ({"preconditions": {}}, "preconditions"),
+    ],
+)
+def test_ignoring_read_errors_goes_with_nothing_else(body: dict[str, Any], member: str) -> None:
+    name = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    error = refusal(options.delete_options({name: True, **body}).validate)
+    text = f"{name}: Invalid value: true: cannot be set together with .{member}"
+    assert (error.code, error.message) == (422, f'DeleteOptions.meta.k8s.io "" is invalid: {text}')
+    options.delete_options({name: False, **body}).validate()
+
+
+def test_ignoring_read_errors_is_for_one_object() -> None:
+    name = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    error = refusal(options.delete_options({name: True}).refuse_for_collections)
+    text = f"{name}: Invalid value: true: is not allowed with DELETECOLLECTION, try again after removing the option"
+    assert (error.code, error.message) == (422, f'DeleteOptions.meta.k8s.io "" is invalid: {text}')
+    options.delete_options({}).refuse_for_collections()
 
 
 def test_a_version_is_read_as_go_reads_it() -> None:

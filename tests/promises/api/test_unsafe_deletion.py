@@ -1,0 +1,111 @@
+"""ignoreStoreReadErrorWithClusterBreakingPotential on objects that can be read; the gate AllowUnsafeMalformedObjectDeletion is on.
+
+What it does to others is in tests/e2e/test_unreadable.py: no client can make one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.controlplane.plane import until
+from tests.promises.api.client import Client, Object, claim, names
+
+OPTION = "ignoreStoreReadErrorWithClusterBreakingPotential"
+EXCLUSIVE = "Invalid value: true: is exclusively used to delete corrupt object(s), try again by removing this option"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@pytest.mark.parametrize("name", ["readable", "missing"])
+@pytest.mark.parametrize("body", [True, False])
+def test_it_deletes_nothing_but_what_cannot_be_read(api: Client, mine: str, name: str, body: bool) -> None:
+    api.create(api.claims(mine), claim("readable", finalizers=["a.example.com/b"]))
+
+    query, options = ({}, {OPTION: True}) if body else ({OPTION: "1"}, None)
+    refusal = api.refusal("DELETE", f"{api.claims(mine)}/{name}", options, **query)
+
+    assert (refusal.code, refusal.reason) == (422, "Invalid")
+    assert refusal.message == f'resourceclaims.{api.group} "{name}" is invalid: {OPTION}: {EXCLUSIVE}'
+    assert refusal.details == {
+        "name": name,
+        "group": api.group,
+        "kind": "resourceclaims",
+        "causes": [{"reason": "FieldValueInvalid", "message": EXCLUSIVE, "field": OPTION}],
+    }
+    assert "deletionTimestamp" not in api.get(f"{api.claims(mine)}/readable")["metadata"]
+
+
+BESIDE: list[tuple[Object, list[str]]] = [
+    ({"dryRun": ["All"]}, ["dryRun"]),
+    ({"propagationPolicy": "Orphan"}, ["propagationPolicy"]),
+    ({"orphanDependents": False}, ["orphanDependents"]),
+    ({"gracePeriodSeconds": 0}, ["gracePeriodSeconds"]),
+    ({"preconditions": {}}, ["preconditions"]),
+    (
+        {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 1, "orphanDependents": True, "dryRun": ["All"]},
+        ["dryRun", "orphanDependents", "gracePeriodSeconds", "preconditions"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "members"), BESIDE)
+def test_it_goes_with_no_other_option(api: Client, mine: str, more: Object, members: list[str]) -> None:
+    refusal = api.refusal("DELETE", f"{api.claims(mine)}/any", {OPTION: True, **more})
+    assert refusal.code == 422
+    assert refusal.causes == [(OPTION, f"Invalid value: true: cannot be set together with .{m}") for m in members]
+
+
+@pytest.mark.parametrize("query", [{"uid": "u"}, {"resourceVersion": "1"}, {"dryRun": ""}])
+def test_it_goes_with_no_other_option_in_a_query(api: Client, mine: str, query: dict[str, Any]) -> None:
+    refusal = api.refusal("DELETE", f"{api.claims(mine)}/any", **{OPTION: "true"}, **query)
+    member = "dryRun" if "dryRun" in query else "preconditions"
+    assert refusal.causes[-1] == (OPTION, f"Invalid value: true: cannot be set together with .{member}")
+
+
+def test_it_is_not_for_collections(api: Client, mine: str) -> None:
+    api.create(api.claims(mine), claim("a"))
+    for refusal in (
+        api.refusal("DELETE", api.claims(mine), {OPTION: True}),
+        api.refusal("DELETE", api.claims(mine), **{OPTION: "true"}, shardSelector="nonsense"),
+    ):
+        text = "Invalid value: true: is not allowed with DELETECOLLECTION, try again after removing the option"
+        assert (refusal.code, refusal.causes) == (422, [(OPTION, text)])
+    assert names(api.get(api.claims(mine))) == ["a"]
+
+
+def test_without_it_everything_is_as_ever(api: Client, mine: str) -> None:
+    api.create(api.claims(mine), claim("a"))
+    api.create(api.claims(mine), claim("b"))
+    api.delete(f"{api.claims(mine)}/a", {OPTION: False, "dryRun": ["All"]})
+    api.delete(f"{api.claims(mine)}/a", {OPTION: None, "propagationPolicy": "Background"})
+    off: dict[str, Any] = {OPTION: "false"}
+    api.delete(api.claims(mine), **off)
+    assert names(api.get(api.claims(mine))) == []
+
+
+@pytest.mark.only("aggregated", "upstream", reason="sluice dev knows no roles")
+def test_it_takes_a_permission_of_its_own(api: Client, mine: str) -> None:
+    rules = [{"apiGroups": [api.group], "resources": ["*"], "verbs": ["delete", "deletecollection"]}]
+    subject = {"kind": "User", "name": f"{mine}-deleter", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"{mine}-deleter"}
+    api.create(f"{RBAC}/clusterroles", {"metadata": {"name": f"{mine}-deleter"}, "rules": rules})
+    api.create(f"{RBAC}/clusterrolebindings", {"metadata": {"name": mine}, "roleRef": role, "subjects": [subject]})
+
+    def ask(path: str, body: Object, method: str = "DELETE") -> Object:
+        answer: Object = api.ask(method, path, body, headers={"Impersonate-User": f"{mine}-deleter"}).json
+        return answer
+
+    # kube-apiserver learns of a role a moment after it is there, and Sluice would believe a no for a while.
+    attributes = {"group": api.group, "resource": "resourceclaims", "verb": "delete", "namespace": mine}
+    review = {"spec": {"resourceAttributes": attributes}}
+    until(lambda: ask(REVIEWS, review, "POST")["status"]["allowed"], "the role counts")
+
+    verb = "unsafe-delete-ignore-read-errors"
+    refused = ask(f"{api.claims(mine)}/any", {OPTION: True})
+    assert (
+        refused["message"] == f'resourceclaims.{api.group} "any" is forbidden: not permitted to do "{verb}", reason: '
+    )
+    assert refused["code"] == ask(f"{api.claims(mine)}/a%25b", {OPTION: True})["code"] == 403
+    assert ask(f"{api.claims(mine)}/any", {OPTION: True, "dryRun": ["All"]})["code"] == 422
