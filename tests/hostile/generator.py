@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from tests.fixtures import protobuf
+
 HEADERS, BODY = 1 << 20, 3 << 20
 """The limits of a request: its line and headers, and its body."""
-JSON, YAML = "application/json", "application/yaml"
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 PATCHES = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -53,6 +55,9 @@ ACCEPTS = (
     "application/json;as=Table;v=v1;g=meta.k8s.io",
     "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
     "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    PROTOBUF,
+    f"{PROTOBUF};as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
+    f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
     "*/*",
 )
 INITIAL = "&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -351,13 +356,13 @@ class Generator:
         kind = self.kind()
         return self._send(family, kind, JSON, self.json_text(kind, self.size(self._most)))
 
-    def _send(self, family: str, kind: str, media: str, body: str) -> Hostile:
+    def _send(self, family: str, kind: str, media: str, body: str | bytes) -> Hostile:
         method, path = ("PUT", self.item(kind)) if self.often(0.3) else ("POST", COLLECTIONS[kind])
         query = self.pick(
             ("", "", "?dryRun=All", "?fieldValidation=Strict", "?fieldValidation=Warn", "?fieldManager=" + "m" * 200)
         )
         accept = [("Accept", self.pick(ACCEPTS))] if self.often(0.3) else []
-        raw = body.encode("utf-8", "surrogatepass")
+        raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
         return self.request(
             family,
             method=method,
@@ -476,6 +481,46 @@ class Generator:
             self.any_text(length),
         ])  # fmt: skip
 
+    def protobuf_body(self, family: str) -> Hostile:
+        kind = self.kind()
+        return self._send(family, kind, PROTOBUF, self.message(kind, self.size(self._most)))
+
+    def message(self, kind: str, length: int) -> bytes:
+        """An object in its envelope, with fields that were chosen with malice, or no object at all."""
+        self.object(kind)
+        name = protobuf.field(1, self._drawn[-1][1].encode())
+        little = self._random.choice(
+            (b"", b"\x0a\0", b"\x0a\x01a\x12\0", b"\x08\1", b"\xff" * 10, b"\x0a\xff\xff\xff\xff\x0f")
+        )
+        field = protobuf.field(self._random.randrange(1, 20), little)
+        flood = field * (length // len(field) + 1)
+        text = self.any_text(length).encode()
+        match self.pick(("metadata", "spec", "inner", "groups", "text", "parameters", "numbers", "broken")):
+            case "metadata":
+                message = protobuf.field(1, name + flood)
+            case "spec":
+                message = protobuf.field(1, name) + protobuf.field(2, flood)
+            case "inner":
+                message = protobuf.field(1, name) + protobuf.field(
+                    2, protobuf.field(self._random.randrange(1, 12), flood)
+                )
+            case "groups":
+                message = protobuf.field(1, name) + b"\x53" * (length // 2) + b"\x54" * (length // 2)
+            case "text":
+                message = protobuf.field(1, name + protobuf.field(self._random.randrange(1, 18), text))
+            case "parameters":
+                raw = protobuf.field(1, self._filling(length).encode("utf-8", "surrogatepass"))
+                opaque = protobuf.field(1, b"gpu.example.com") + protobuf.field(2, raw)
+                config = protobuf.field(1, protobuf.field(1, opaque))
+                message = protobuf.field(1, name) + protobuf.field(2, protobuf.field(2, config))
+            case "numbers":
+                attribute = protobuf.field(1, b"a") + protobuf.field(2, b"\x30\x7f" * (length // 2))
+                message = protobuf.field(1, name) + protobuf.field(2, protobuf.field(6, protobuf.field(2, attribute)))
+            case _:
+                message = self._random.randbytes(min(length, 1 << 16))
+        document = protobuf.document(f"{GROUP}/v1", kind if self.often(0.9) else "Status", message)
+        return document if self.often(0.9) else document[: self._random.randrange(len(document))]
+
     def patch(self, family: str) -> Hostile:
         kind, length = self.kind(), self.size(self._most)
         media = self.pick(PATCHES)
@@ -527,8 +572,12 @@ class Generator:
             + self._filling(self.size(self._most))
             + "}"
         )
-        body = options if self.often(0.7) else self._filling(self.size(self._most))
-        media = self.pick((JSON, YAML, ""))
+        body = (options if self.often(0.7) else self._filling(self.size(self._most))).encode("utf-8", "surrogatepass")
+        media = self.pick((JSON, YAML, PROTOBUF, ""))
+        if media == PROTOBUF:
+            body = protobuf.document(
+                "v1", "DeleteOptions", protobuf.field(self._random.randrange(1, 8), b"x") * (len(body) // 3)
+            )
         headers = [("Content-Type", media)] if media else []
         path = f"{self.collection()}/{self.text(8)}"
         return self.request(
@@ -536,7 +585,7 @@ class Generator:
             method="DELETE",
             path=path,
             headers=headers,
-            body=body.encode("utf-8", "surrogatepass"),
+            body=body,
             anonymous=False,
         )
 
@@ -687,6 +736,7 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "query": Generator.query,
     "json": Generator.json_body,
     "yaml": Generator.yaml_body,
+    "protobuf": Generator.protobuf_body,
     "patch": Generator.patch,
     "delete options": Generator.delete_options,
     "reading": Generator.reading,

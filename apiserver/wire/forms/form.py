@@ -197,7 +197,8 @@ class Form(ABC):
         def make() -> Sequence[bytes]:
             return [self._readable(entry, self.element) for entry in entries]
 
-        return Part(make, len(entries) == 1 and self._cost(entries[0]) > self.reach)
+        alone = len(entries) == 1 and self._remembered(entries[0]) is None
+        return Part(make, alone and self.heavy(entries[0].body))
 
     def _cost(self, entry: Entry) -> int:
         """Of an element, in bytes to be written."""

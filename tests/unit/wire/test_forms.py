@@ -15,16 +15,18 @@ from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.wire import as_json, negotiation
-from apiserver.wire.forms import choice, media, partial, whole
+from apiserver.wire.forms import choice, media, partial, protobuf, whole
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, NoFrame
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Part, Text, fits_indented
 from apiserver.wire.representation import Representation
+from tests.fixtures import protobuf as messages
 from tests.unit.wire.served import CLAIMS, CLASSES, SLICES
 
 NOW = 1_700_000_000.0
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 PARTIALS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 BARE = dataclasses.replace(CLASSES, columns=())
 
@@ -511,6 +513,84 @@ def test_a_syntax_is_a_class_and_a_line_in_the_table(monkeypatch: pytest.MonkeyP
     assert asked.single(body) == b"DeviceClass " + body + b"\n"
     data = b"".join(piece.make() for piece in asked.listing([entry(body), entry(body)], revision=9).pieces)
     assert data == b'DeviceClassList {"metadata":{"resourceVersion":"9"}}\n' + (body + b"\n") * 2
+
+
+MEMORY = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+def pieces_of(asked: Form, entries: Sequence[Entry]) -> list[bytes]:
+    length, pieces = asked.listing(entries, revision=9)
+    assert length is None
+    return [piece.make() for piece in pieces]
+
+
+def test_a_short_list_in_protobuf_is_one_piece() -> None:
+    made = [data for data in pieces_of(form(PROTOBUF), [entry(stored(f"o{i}")) for i in range(20)]) if data]
+    assert len(made) == 1
+    _, kind, message = messages.opened(made[0])
+    assert kind == "DeviceClassList"
+    assert len(messages.messages(message, 2)) == 20
+
+
+@pytest.mark.parametrize("budget", [64 << 20, 1 << 20, 0])
+def test_a_long_list_in_protobuf_is_the_same_whatever_is_remembered(budget: int) -> None:
+    entries = [entry(stored(f"o{i}", annotations={"x": "y" * (i % 7) * 1000})) for i in range(600)]
+    cache = EncodingCache(budget)
+    asked = form(PROTOBUF, cache=cache)
+
+    first, second = pieces_of(asked, entries), pieces_of(asked, entries)
+
+    assert b"".join(first) == b"".join(second)
+    _, _, message = messages.opened(b"".join(first))
+    singles = [messages.opened(single(PROTOBUF, one.body))[2] for one in entries]
+    assert messages.messages(message, 2) == singles
+    assert max(map(len, first)) < forms.COPIED * asked.reach
+    assert cache.size <= budget
+
+
+@pytest.mark.parametrize("accept", [PROTOBUF, MEMORY])
+def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) -> None:
+    cache, one = EncodingCache(), entry(stored("a"))
+    asked = form(accept.replace("List", ""), cache=cache)
+    frame = asked.frame("ADDED", one)
+    assert one.encodings is not None
+    (held,) = one.encodings.values()
+    assert messages.frames(frame)[0][1] == asked.single(one.body)
+    assert messages.opened(asked.single(one.body))[2] in held
+    size = cache.size
+    assert messages.frames(asked.frame("MODIFIED", one)) == [("MODIFIED", asked.single(one.body))]
+    assert cache.size == size
+
+
+def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() -> None:
+    asked = form(PROTOBUF)
+    large = entry(stored("b", annotations={"x": "y" * (1 << 20)}))
+    entries = [entry(stored("a")), large, entry(stored("c"))]
+    assert asked.heavy(large.body)
+    pieces = asked.listing(entries, revision=9).pieces
+    heavy = [piece.heavy for piece in pieces if piece.make() is not None]
+    # Found out how long they are one after the other, then sent.
+    assert heavy[:3] == [False, True, False]
+    assert not any(heavy[3:])
+
+
+def test_an_object_that_cannot_be_read_hides_no_other_in_protobuf(caplog: pytest.LogCaptureFixture) -> None:
+    bad = Entry(Key("ns/bad"), Revision(8), b'{"metadata":{"name":5}}', NO_LABELS, ())
+    data = b"".join(pieces_of(form(PROTOBUF), [entry(stored("before")), bad, entry(stored("behind"))]))
+    shown = messages.messages(messages.opened(data)[2], 2)
+    assert [messages.inside(one, 1, 1) for one in shown] == [b"before", b"bad", b"behind"]
+    assert {record.__dict__["key"] for record in caplog.records} == {"ns/bad"}
+
+
+@pytest.mark.parametrize("accept", [PROTOBUF, f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"])
+def test_a_bookmark_in_protobuf_is_the_zero_object(accept: str) -> None:
+    ((kind, document),) = messages.frames(form(accept).bookmark(70000, marker=True))
+    assert kind == "BOOKMARK"
+    _, _, message = messages.opened(document)
+    assert messages.inside(message, 1, 6) == b"70000"
+    assert messages.inside(message, 1, 12) == messages.field(1, b"k8s.io/initial-events-end") + messages.field(
+        2, b"true"
+    )
 
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[4] / "shared" / "differential" / "golden.json"
