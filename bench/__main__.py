@@ -67,14 +67,18 @@ def _works_in(entry: Path, data: Path) -> bool:
 
 
 def steps(slices: int) -> Iterator[Callable[[workloads.Bench], Awaitable[workloads.Result]]]:
-    """What runs against a server, which has `slices` objects after the second step."""
+    """What runs against a server, which has `slices` objects after the third step."""
     yield lambda bench: bench.create(first=0, count=1000, clients=1)
-    yield lambda bench: bench.create(first=1000, count=slices - 1000, clients=16)
+    yield lambda bench: bench.create(first=1000, count=slices - 2000, clients=16)
+    yield lambda bench: bench.create_from_protobuf(first=slices - 1000, count=1000, clients=16)
     yield lambda bench: bench.get(operations=5000, clients=16)
     yield lambda bench: bench.get(operations=5000, clients=16, query="?resourceVersion=0")
     for gzip in (False, True):
         for clients in (1, 8):
             yield partial(workloads.Bench.list_all, operations=24, clients=clients, gzip=gzip)
+    yield lambda bench: bench.get(operations=5000, clients=16, accept=client.PROTOBUF)
+    for clients in (1, 8):
+        yield partial(workloads.Bench.list_all, operations=24, clients=clients, gzip=False, accept=client.PROTOBUF)
     yield lambda bench: bench.propagation(writes=1000, rate=100)
     yield lambda bench: bench.fan_out(watchers=1000, writes=200, rate=20)
 

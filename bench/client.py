@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
+
 
 class Target:
     """A server and the credentials for it, read from a kubeconfig."""
@@ -52,9 +54,11 @@ class Connection:
     def close(self) -> None:
         self.writer.close()
 
-    async def request(self, method: str, path: str, body: bytes = b"", *, gzip: bool = False) -> tuple[int, int]:
+    async def request(
+        self, method: str, path: str, body: bytes = b"", *, gzip: bool = False, kind: str = JSON, accept: str = JSON
+    ) -> tuple[int, int]:
         """(status, bytes of the body as they came)."""
-        status, data = await self.fetch(method, path, body, gzip=gzip, keep=False)
+        status, data = await self.fetch(method, path, body, gzip=gzip, keep=False, kind=kind, accept=accept)
         return status, int(data or b"0")
 
     async def fetch(
@@ -65,10 +69,11 @@ class Connection:
         *,
         gzip: bool = False,
         keep: bool = True,
-        kind: str = "application/json",
+        kind: str = JSON,
+        accept: str = JSON,
     ) -> tuple[int, bytes]:
         """(status, body), or (status, its length as text) when it is not to be kept."""
-        head = f"{method} {path} HTTP/1.1\r\nHost: {self.target.host}\r\nAccept: application/json\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: {self.target.host}\r\nAccept: {accept}\r\n"
         head += f"Accept-Encoding: {'gzip' if gzip else 'identity'}\r\n"
         if body:
             head += f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"

@@ -12,6 +12,8 @@ from bench import accounting, client
 
 SLICES = "/resourceslices"
 DEVICES = 8
+STANDING = b"999999"
+FORMS = {client.JSON: "", client.PROTOBUF: " protobuf"}
 
 
 def slice_body(group: str, name: str, node: str, stamp: str = "") -> bytes:
@@ -123,27 +125,52 @@ class Bench:
 
         return await self.closed_loop(name or f"CREATE c{clients}", clients=clients, operations=count, step=step)
 
-    async def get(self, *, operations: int, clients: int, query: str = "") -> Result:
+    async def create_from_protobuf(self, *, first: int, count: int, clients: int) -> Result:
+        """The same objects as messages. One that was created before is asked for, and its message sent under other names."""
+        base = self.target.base + SLICES
+        template = await self._message()
+
+        async def step(connection: client.Connection, i: int) -> None:
+            body = template.replace(STANDING, f"{first + i:06}".encode())
+            status, _ = await connection.request("POST", base, body, kind=client.PROTOBUF, accept=client.PROTOBUF)
+            if status != 201:
+                raise RuntimeError(f"create answered {status}")
+
+        return await self.closed_loop(f"CREATE protobuf c{clients}", clients=clients, operations=count, step=step)
+
+    async def _message(self) -> bytes:
+        """What a server makes of a slice that is only tried out. Its number stands in it as STANDING."""
+        connection = await client.Connection(self.target).open()
+        number = STANDING.decode()
+        body = slice_body(self.target.group, f"s{number}", f"node-{number}")
+        path = f"{self.target.base}{SLICES}?dryRun=All"
+        status, message = await connection.fetch("POST", path, body, accept=client.PROTOBUF)
+        connection.close()
+        if status != 201:
+            raise RuntimeError(f"create answered {status}")
+        return message
+
+    async def get(self, *, operations: int, clients: int, query: str = "", accept: str = client.JSON) -> Result:
         base = self.target.base + SLICES
 
         async def step(connection: client.Connection, i: int) -> None:
-            status, _ = await connection.request("GET", f"{base}/s{i % 1000:06}{query}")
+            status, _ = await connection.request("GET", f"{base}/s{i % 1000:06}{query}", accept=accept)
             if status != 200:
                 raise RuntimeError(f"get answered {status}")
 
-        label = f"GET c{clients}{' RV=0' if query else ''}"
+        label = f"GET{FORMS[accept]} c{clients}{' RV=0' if query else ''}"
         return await self.closed_loop(label, clients=clients, operations=operations, step=step)
 
-    async def list_all(self, *, operations: int, clients: int, gzip: bool) -> Result:
+    async def list_all(self, *, operations: int, clients: int, gzip: bool, accept: str = client.JSON) -> Result:
         sizes: list[int] = []
 
         async def step(connection: client.Connection, _: int) -> None:
-            status, size = await connection.request("GET", self.target.base + SLICES, gzip=gzip)
+            status, size = await connection.request("GET", self.target.base + SLICES, gzip=gzip, accept=accept)
             sizes.append(size)
             if status != 200:
                 raise RuntimeError(f"list answered {status}")
 
-        label = f"LIST {'gzip' if gzip else 'identity'} c{clients}"
+        label = f"LIST{FORMS[accept]} {'gzip' if gzip else 'identity'} c{clients}"
         result = await self.closed_loop(label, clients=clients, operations=operations, step=step)
         result.note = f"{sizes[-1] / 1e6:.1f} MB"
         return result

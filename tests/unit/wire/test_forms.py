@@ -15,7 +15,7 @@ from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.wire import as_json, negotiation
-from apiserver.wire.forms import choice, media, partial, protobuf, whole
+from apiserver.wire.forms import choice, media, partial, whole
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, NoFrame
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Part, Text, fits_indented
