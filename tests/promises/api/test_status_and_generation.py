@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.promises.api.client import (
@@ -169,6 +171,58 @@ def test_the_same_amount_in_another_spelling_is_no_change(api: Client, mine: str
     assert api.put(f"{api.slices}/{mine}", made)["metadata"]["generation"] == before["metadata"]["generation"]
 
 
+def test_what_means_the_same_is_no_change_however_it_is_said(api: Client, mine: str) -> None:
+    made = resource_slice(mine)
+    taint = {"key": "a", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    device: Object = {
+        "name": "gpu-0",
+        "attributes": {"on": {"bool": True}},
+        "capacity": {"memory": {"value": "2500m"}},
+        "taints": [taint],
+    }
+    made["spec"]["devices"] = [device, {"name": "gpu-1", "attributes": {}}]
+    api.create(api.slices, made)
+
+    def generation(**changes: Any) -> int:
+        sent = {**made, "spec": {**made["spec"], "devices": [{**device, **changes}, {"name": "gpu-1"}]}}
+        found: int = api.put(f"{api.slices}/{mine}", sent)["metadata"]["generation"]
+        return found
+
+    assert generation() == 1, "empty maps and absent ones"
+    assert generation(bindingConditions=[], consumesCounters=None) == 1, "empty lists and absent ones"
+    assert generation(capacity={"memory": {"value": "2.5"}}) == 1, "amounts"
+    assert generation(taints=[{**taint, "timeAdded": "2026-01-01T02:00:00+02:00"}]) == 1, "times"
+    assert generation(taints=[{**taint, "value": ""}]) == 1, "empty texts and absent ones"
+    assert generation(attributes={"on": {"bool": False}}) == 2, "false is a value"
+    assert generation(attributes={"on": {"bool": False}}, capacity={"memory": {"value": "2501m"}}) == 3
+    assert generation(attributes={"on": {"bool": False}}, taints=[{**taint, "timeAdded": "2026-01-01T00:00:01Z"}]) == 4
+
+
+def test_a_claim_may_be_sent_in_another_spelling(api: Client, mine: str) -> None:
+    def sent(amount: str, **members: Any) -> Object:
+        exactly = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": amount}}, **members}
+        return {"metadata": {"name": "one"}, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
+
+    before = api.create(api.claims(mine), sent("1Gi"))
+    path = f"{api.claims(mine)}/one"
+    same = sent("1024Mi", count=1, allocationMode="ExactCount", selectors=[], tolerations=None)
+    assert api.put(path, same) == before
+    assert api.refusal("PUT", path, sent("1025Mi")).causes[0][0] == "spec"
+    assert api.refusal("PUT", path, sent("1Gi", adminAccess=False)).causes[0][0] == "spec", "false is not absent"
+
+
+def test_templates_have_no_generation_but_the_one_they_were_given(api: Client, mine: str) -> None:
+    path = f"{api.templates(mine)}/one"
+    sent = {"metadata": {"name": "one", "generation": 5}, "spec": {"spec": claim()["spec"]}}
+    assert api.create(api.templates(mine), sent)["metadata"]["generation"] == 5
+    assert api.patch(path, {"metadata": {"labels": {"a": "b"}, "generation": 9}})["metadata"]["generation"] == 5
+    refusal = api.refusal("PATCH", path, {"spec": {"spec": {"devices": {"requests": None}}}}, kind=MERGE)
+    assert [field for field, _ in refusal.causes] == ["spec"]
+    bad = {"spec": {"spec": {"devices": {"requests": [{"name": "gpu"}]}}}}
+    refusal = api.refusal("PATCH", path, bad, kind=MERGE)
+    assert [field for field, _ in refusal.causes] == ["spec.spec.devices.requests[0]", "spec"]
+
+
 def test_claims_have_no_generation_but_the_one_they_were_given(api: Client, mine: str) -> None:
     assert "generation" not in api.create(api.claims(mine), claim("one"))["metadata"]
     api.create(api.claims(mine), claim("two", generation=5, finalizers=["example.com/f"]))
@@ -180,11 +234,58 @@ def test_claims_have_no_generation_but_the_one_they_were_given(api: Client, mine
     assert api.refusal("POST", api.claims(mine), claim("three", generation=-1)).code == 422
 
 
+def test_reports_of_devices_go_with_their_allocation(api: Client, stored: Object, path: str) -> None:
+    other = {**RESULT, "device": "gpu-1"}
+    reports = [
+        {**{name: result[name] for name in ("driver", "pool", "device")}, "conditions": None}
+        for result in (RESULT, other)
+    ]
+
+    def status(results: list[Object], devices: list[Object]) -> Object:
+        sent = {"status": {"allocation": {"devices": {"results": results}} if results else None, "devices": devices}}
+        found: Object = api.patch(f"{path}/status", sent)["status"]
+        return found
+
+    assert status([RESULT, other], reports)["devices"] == reports
+    assert status([], reports) == {}
+    refusal = api.refusal("PATCH", f"{path}/status", {"status": {"devices": reports}}, kind=MERGE)
+    assert [field for field, _ in refusal.causes] == ["status.devices[0]", "status.devices[1]"]
+    assert status([other], reports[1:])["devices"] == reports[1:]
+    renamed = [{**other, "shareID": "0b6d53b0-0000-4000-8000-000000000001"}]
+    refusal = api.refusal(
+        "PATCH", f"{path}/status", {"status": {"allocation": {"devices": {"results": renamed}}}}, kind=MERGE
+    )
+    assert [field for field, _ in refusal.causes] == ["status.allocation"]
+
+
+def test_an_allocation_may_be_sent_again_in_another_spelling(api: Client, path: str) -> None:
+    def status(amount: str) -> Object:
+        return {
+            "status": {"allocation": {"devices": {"results": [{**RESULT, "consumedCapacity": {"memory": amount}}]}}}
+        }
+
+    before = api.patch(f"{path}/status", status("1Gi"))
+    assert api.patch(f"{path}/status", status("1024Mi")) == before
+    refusal = api.refusal("PATCH", f"{path}/status", status("2Gi"), kind=MERGE)
+    assert [field for field, _ in refusal.causes] == ["status.allocation"]
+
+
 def test_a_warning_of_the_kind_comes_with_every_write(api: Client, mine: str) -> None:
     loud = resource_slice(mine)
     loud["spec"]["driver"] = "GPU.example.com"
     text = 'driver names should be lowercase; \\"GPU.example.com\\" contains uppercase characters'
-    for method, path in (("POST", api.slices), ("PUT", f"{api.slices}/{mine}")):
-        (warning,) = api.ask(method, path, loud).headers.get_all("Warning") or []
+    one = f"{api.slices}/{mine}"
+    sent: list[tuple[str, str, Any]] = [
+        ("POST", f"{api.slices}?dryRun=All", loud),
+        ("POST", api.slices, loud),
+        ("PUT", one, loud),
+        ("PATCH", one, {}),
+        ("PATCH", one, {"metadata": {"labels": {"a": "b"}}}),
+    ]
+    for method, path, body in sent:
+        kind = {"Content-Type": MERGE} if method == "PATCH" else None
+        (warning,) = api.ask(method, path, body, headers=kind).headers.get_all("Warning") or []
         assert text in warning
+    assert api.ask("GET", one).headers.get_all("Warning") is None
+    assert api.ask("PUT", one, {**loud, "metadata": {"name": "other"}}).headers.get_all("Warning") is None
     assert api.group in api.get(f"{api.slices}/{mine}")["apiVersion"]
