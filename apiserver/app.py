@@ -105,7 +105,7 @@ def kinds(serving: Serving) -> Kinds:
             group=serving.group,
             runtime_config=serving.runtime_config,
         )
-        clashes = list(declared.collisions(served))
+        clashes = [*declared.collisions(served), *_clashing_gates(served)]
     except InvalidKinds as e:
         clashes = e.mistakes
     if wrong := [*(text for text in loaded if isinstance(text, str)), *clashes]:
@@ -113,6 +113,15 @@ def kinds(serving: Serving) -> Kinds:
     if mistakes := list(enablement.mistakes(serving.runtime_config, served.known)):
         raise ConfigError([f"--runtime-config: {text}" for text in mistakes])
     return served
+
+
+def _clashing_gates(served: Kinds) -> list[str]:
+    """Feature gates that are not declared alike everywhere, or that stand without what they need."""
+    try:
+        Gates(_declared_gates(served))
+    except InvalidGates as e:
+        return e.mistakes
+    return []
 
 
 def gates(serving: Serving, served: Iterable[Resource]) -> Gates:

@@ -14,6 +14,7 @@ from typing import Any
 
 from apiserver.apimachinery import names
 from apiserver.schema import canonical, indexed, shapes, types
+from apiserver.schema.featuregate import Gate
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.openapi import Definitions, Dialect
 from apiserver.schema.resource import Resource, Subresource, Version
@@ -118,6 +119,12 @@ def _parts(declared: Resource) -> Iterator[str]:
         yield "has_status is set, but the shape has no member status"
     for sub in declared.subresources:
         yield from (f"subresource {sub.name}: the shape has no member {name}" for name in _missing(sub, members))
+    gates: Sequence[Any] = declared.gates
+    for gate in gates:
+        if not isinstance(gate, Gate):
+            yield f"gates: {gate!r} is not a Gate"
+        elif not _KIND.fullmatch(gate.name):
+            yield f"the feature gate {gate.name!r} is no name of letters and digits that begins with a capital"
     for name in _repeated([sub.name for sub in declared.subresources]):
         yield f"the subresource {name} is declared twice"
     for label, path in declared.selectable.items():

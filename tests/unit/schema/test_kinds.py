@@ -13,6 +13,7 @@ import pytest
 from apiserver import app, config
 from apiserver.config import ConfigError
 from apiserver.schema import declared, shapes
+from apiserver.schema.featuregate import Gate, Stage
 from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Conversion, Object, Resource, Subresource, Version
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
@@ -41,6 +42,7 @@ def beside(name: str, **more: Any) -> Version:
 
 
 LAMP = Resource(kind="Lamp", plural="lamps", singular="lamp", namespaced=False, shape=shape())
+DIMMED = Gate("DimmedLamps", default=False, stage=Stage.ALPHA)
 SHADE = replace(LAMP, kind="Shade", plural="shades", singular="shade", shape=shape(name="Shade"))
 
 
@@ -117,6 +119,8 @@ LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
         ({"shape": shape(LIST), "selectable": {"c": "colours"}}, "selectable field c: the shape has no text, number or"),
         ({"node_field": "spec.nodeName"}, "node_field: spec.nodeName is not selectable"),
         ({"versions": [beside("v1")]}, "the version v1 is declared twice"),
+        ({"gates": ["Dimmed"]}, "gates: 'Dimmed' is not a Gate"),
+        ({"gates": [Gate("dimmed=true", default=True, stage=Stage.GA)]}, "the feature gate 'dimmed=true' is no name of letters"),
         ({"versions": [beside("V2")]}, "version V2: a lowercase RFC 1123 label"),
         ({"versions": [beside("v2", shape=Struct(name="L", fields=[]))]}, "version v2: the first member of the shape"),
         ({"versions": [beside("v2", conversion=Conversion(fails, same))]}, "version v2: to_storage fails for an object of which nothing"),
@@ -184,6 +188,25 @@ def test_two_shapes_of_one_name_are_told_at_the_start(package: Path) -> None:
     )
     (mistake,) = mistakes_of("--kinds", "lamps_of_a_test")
     assert mistake.startswith("--kinds: Shade: two different shapes are named ")
+
+
+def test_a_feature_gate_of_the_house_that_a_package_declares_otherwise_is_told_at_the_start(package: Path) -> None:
+    taints = "Gate('DRADeviceTaints', default=False, stage=Stage.ALPHA)"
+    package.write_text(f"{HERE}RESOURCES = [replace(LAMP, gates=[{taints}])]\n")
+    assert mistakes_of("--kinds", "lamps_of_a_test") == [
+        '--kinds: feature gate "DRADeviceTaints" with different spec already exists'
+    ]
+
+
+def test_the_feature_gates_of_a_package_are_switched_as_those_of_the_house_are(package: Path) -> None:
+    package.write_text(f"{HERE}RESOURCES = [replace(LAMP, gates=[DIMMED])]\n")
+    for flags, on in (
+        ((), False),
+        (("--feature-gates=DimmedLamps=true",), True),
+        (("--feature-gates=AllAlpha=1",), True),
+    ):
+        serving = config.parse(["dev", "--kinds", "lamps_of_a_test", *flags], {}).serving
+        assert app.gates(serving, app.kinds(serving)).enabled(DIMMED) is on
 
 
 def test_a_missing_module_is_told_with_the_other_mistakes() -> None:
