@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
+from apiserver import resources
+from apiserver.schema import canonical, protobuf
+from apiserver.schema.kinds import Kinds
+from apiserver.wire import as_protobuf
 from tests.fixtures.server import Reply
 from tests.promises.api.client import JSON_PATCH, MERGE, PARTIAL, PARTIAL_LIST, TABLE, Client, Object, content
-from tests.promises.api.target import VERSIONS
+from tests.promises.api.target import UPSTREAM_GROUP, VERSIONS
 
 OLDER = VERSIONS[1:]
+SHAPES = Kinds(resources.RESOURCES, group=UPSTREAM_GROUP)
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 SINCE = {
     "v1beta2": "is deprecated in v1.36+, unavailable in v1.39+",
     "v1beta1": "is deprecated in v1.35+, unavailable in v1.38+",
@@ -98,6 +104,33 @@ def test_what_is_written_in_one_version_is_read_in_each(api: Client, mine: str, 
     gone = api.delete(at(path, written), **label)
     assert {item["spec"] is None for item in gone["items"]} == {False}
     assert gone["apiVersion"] == f"{api.group}/{written}"
+
+
+@pytest.mark.parametrize("plural", SPECS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_protobuf_has_the_numbers_of_its_version(api: Client, mine: str, plural: str, version: str) -> None:
+    """Written and read by our shapes: a server that had others would find other members."""
+    kind = SHAPES.at(UPSTREAM_GROUP, version, plural)
+    assert kind is not None
+    path = path_of(api, plural, mine)
+    for number, spec in enumerate(SPECS[plural]):
+        obj = {"metadata": {"name": f"{mine}-{number}"}, "spec": spec_of(version, spec)}
+        message = as_protobuf.envelope(f"{api.group}/{version}", kind.kind, protobuf.encode(kind.shape, obj))
+        made = api.ask("POST", at(path, version), message, headers={"Content-Type": PROTOBUF, "Accept": PROTOBUF})
+        assert made.status == 201, made.body
+        for other in VERSIONS:
+            assert api.get(f"{at(path, other)}/{mine}-{number}")["spec"] == spec_of(other, spec)
+        read = api.ask("GET", f"{at(path, version)}/{mine}-{number}", headers={"Accept": PROTOBUF}).body
+        opened = as_protobuf.opened(read)
+        assert (opened.api_version, opened.kind) == (f"{api.group}/{version}", kind.kind)
+        found = protobuf.decode(kind.shape, opened.raw, managed_fields=True)
+        assert protobuf.encode(kind.shape, found) == opened.raw
+        assert canonical.encode(kind.shape, {**found, "metadata": {}}) == canonical.encode(
+            kind.shape, {**obj, "metadata": {}}
+        )
+        again = api.ask("PUT", f"{at(path, version)}/{mine}-{number}", read, headers={"Content-Type": PROTOBUF})
+        assert again.json["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
+        api.delete(f"{path}/{mine}-{number}")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
