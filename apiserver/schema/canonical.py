@@ -42,12 +42,12 @@ _LINE_SEPARATOR, _PARAGRAPH_SEPARATOR = "\u2028".encode(), "\u2029".encode()
 
 def encode(shape: Struct, obj: Object) -> bytes:
     """The stored value of an object of a kind: no kind, apiVersion and resourceVersion. `obj` is not changed."""
-    return _escaped(_encoder(shape)(obj))
+    return _escaped(_encoder(_stored(shape))(obj))
 
 
 def encode_served(shape: Struct, obj: Object) -> bytes:
     """The same for an object of a version that is not stored, as clients get it: with its resourceVersion. `obj` is not changed."""
-    return _escaped(_dump(_struct_writer(shape)(obj)))
+    return _escaped(_encoder(shape)(obj))
 
 
 def encode_raw(value: Any) -> bytes:
@@ -114,8 +114,7 @@ def _raw_of(type_: Type) -> Callable[[Any], Any] | None:
 
 @functools.cache
 def _encoder(shape: Struct) -> Callable[[Object], bytes]:
-    stored = _stored(shape)
-    class_, write = typed.writing(stored), _struct_writer(stored)
+    class_, write = typed.writing(shape), _struct_writer(shape)
     to_json = msgspec.json.Encoder(order="deterministic").encode
 
     def encode_any(obj: Object) -> bytes:
@@ -139,6 +138,7 @@ def _escaped(data: bytes) -> bytes:
     return data
 
 
+@functools.cache
 def _stored(shape: Struct) -> Struct:
     """The shape without what is not stored."""
     fields = [

@@ -51,6 +51,21 @@ def test_the_answers_come_from_sluice(taken_over: Bed) -> None:
         assert int(through.json["metadata"]["resourceVersion"]) >= 1 << 32
 
 
+def test_older_versions_are_served_too(taken_over: Bed) -> None:
+    """kube-apiserver's own are off unless somebody asks for them."""
+    with taken_over.connect() as admin:
+        assert admin.ask("POST", SLICES, dra_slice("aged")).status == 201
+        for version, content in (("v1beta2", {"name": "gpu-0"}), ("v1beta1", {"name": "gpu-0", "basic": {}})):
+            reply = admin.ask("GET", f"{SLICES.replace('v1', version)}/aged")
+            assert reply.json["apiVersion"] == f"{DRA_GROUP}/{version}"
+            assert {name: reply.json["spec"]["devices"][0][name] for name in content} == content
+            assert f"{DRA_GROUP}/{version} ResourceSlice is deprecated" in reply.headers["Warning"]
+    assert "deprecated" not in taken_over.kubectl("get", "resourceslice", "aged").stderr
+    asked = taken_over.kubectl("get", f"resourceslices.v1beta1.{DRA_GROUP}", "aged", "-o", "yaml")
+    assert "basic:" in asked.stdout
+    assert f"Warning: {DRA_GROUP}/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+" in asked.stderr
+
+
 def test_a_node_sees_its_own_slices_and_no_others(taken_over: Bed) -> None:
     """The Node authorizer decides by the field selector, which Sluice passes on."""
     node = taken_over.user("system:node:node-1", ["system:nodes"])

@@ -32,6 +32,7 @@ PROJECT = pathlib.Path(__file__).resolve().parents[3]
 MANIFESTS = PROJECT / "manifests"
 NAMESPACE, SERVICE = "sluice-system", "sluice"
 OWN_GROUP, DRA_GROUP = "resource.sluice.dev", "resource.k8s.io"
+SERVED = {DRA_GROUP: ("v1", "v1beta2", "v1beta1")}
 SECONDS = 120.0
 HAND_OVER = """
 import os, sys
@@ -105,17 +106,17 @@ class Bed:
         routing: Routing = "external-name",
         replicas: int = 1,
         group: str = OWN_GROUP,
-        versions: Sequence[str] = ("v1",),
+        versions: Sequence[str] = (),
         controllers: bool = False,
         scheduler: bool = False,
         flags: Sequence[str] = (),
         serve_flags: Sequence[str] = (),
     ) -> None:
-        """`versions` are those that get an APIService, the preferred one first. `flags` are for kube-apiserver, `serve_flags` for
-        Sluice."""
+        """`versions` are those that get an APIService, the preferred one first; if none are named, those that Sluice serves in that group
+        by itself. `flags` are for kube-apiserver, `serve_flags` for Sluice."""
         self.folder = folder
         self.group = group
-        self.versions = versions
+        self.versions = versions or SERVED.get(group, ("v1",))
         self.routing = routing
         self.serve_flags = serve_flags
         if routing == "endpoint-slices":
