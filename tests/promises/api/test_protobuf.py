@@ -20,6 +20,7 @@ from tests.fixtures import protobuf
 from tests.fixtures.protobuf import document, field, frames, inside, messages, number, opened
 from tests.fixtures.server import Reply
 from tests.promises.api.client import MARKER, MERGE, Client, Object, at, claim, device_class, resource_slice, version
+from tests.promises.api.target import VERSIONS
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 STREAM = f"{PROTOBUF};stream=watch"
@@ -270,6 +271,26 @@ def test_what_was_read_can_be_written_back(api: Client, mine: str) -> None:
     assert (same.status, same.body) == (200, before.body)
     assert changed.json["metadata"]["labels"] == {"a": "c", "z": ""}
     assert changed.json["spec"] == api.get(one)["spec"]
+
+
+@pytest.mark.parametrize("served", VERSIONS)
+def test_every_version_is_written_and_read(api: Client, mine: str, served: str) -> None:
+    rich = resource_slice(f"{mine}-one", node="n")
+    rich["spec"]["devices"][0] |= {
+        "attributes": {"model": {"string": "A100"}},
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
+    api.create(api.slices, rich)
+    api.create(api.claims(mine), claim("one"))
+    for path, name in ((api.claims(mine), "one"), (api.slices, f"{mine}-one")):
+        there = path.replace("/v1/", f"/{served}/")
+        before = fetch(api, f"{there}/{name}")
+        assert opened(before.body)[0] == f"{api.group}/{served}"
+
+        again = send(api, "PUT", f"{there}/{name}", before.body, accept=PROTOBUF)
+        ((_, frame), _) = frames_of(api, there, **INITIAL, fieldSelector=f"metadata.name={name}")
+
+        assert (again.status, again.body, frame) == (200, before.body, before.body)
 
 
 def test_protobuf_and_json_make_the_same_object(api: Client, mine: str) -> None:
@@ -544,25 +565,23 @@ def test_a_real_server_writes_these_very_bytes(api: Client, mine: str) -> None:
         "resourceclaimtemplates": (api.templates(mine), "one"),
     }
     for plural, (path, name) in where.items():
-        resource = kinds.at(api.group, "v1", plural)
-        assert resource is not None
         only = {"fieldSelector": f"metadata.name={name}"}
         obj, listed = api.get(f"{path}/{name}"), api.get(path, **only)
-        for served in ("v1", "v1beta1"):
-            partial, partials = in_form("PartialObjectMetadata", served), in_form("PartialObjectMetadataList", served)
-            for accept in (PROTOBUF, partial):
+        for served in VERSIONS:
+            (resource,) = (r for r in kinds.known if (r.version, r.plural) == (served, plural))
+            there = path.replace("/v1/", f"/{served}/")
+            for accept in (PROTOBUF, in_form("PartialObjectMetadata"), in_form("PartialObjectMetadata", "v1beta1")):
                 made = ours(resource, accept)
-                assert fetch(api, f"{path}/{name}", accept).body == made.single(entry(obj).body)
+                assert fetch(api, f"{there}/{name}", accept).body == made.single(entry(obj).body)
                 event = made.frame("ADDED", entry(obj))
-                stream = fetch(api, path, accept, **INITIAL, **only).body
+                stream = fetch(api, there, accept, **INITIAL, **only).body
                 assert stream.startswith(event)
                 marker = made.bookmark(int(inside(opened(frames(stream)[1][1])[2], 1, 6)), marker=True)
                 assert stream[len(event) :].startswith(marker)
-            for accept in (PROTOBUF, partials):
-                reply = fetch(api, path, accept, **at(listed), **only)
-                pieces = (
-                    ours(resource, accept).listing(list(map(entry, listed["items"])), revision=version(listed)).pieces
-                )
+                accept = accept.replace("Metadata;", "MetadataList;")
+                reply = fetch(api, there, accept, **at(listed), **only)
+                entries = list(map(entry, listed["items"]))
+                pieces = ours(resource, accept).listing(entries, revision=version(listed)).pieces
                 assert reply.body == b"".join(piece.make() for piece in pieces)
         missing = fetch(api, f"{path}/nothing")
         status = fetch(api, f"{path}/nothing", "application/json").json
