@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from apiserver import app, config, delegation, dev, garbage, logs, server, workers
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
+from apiserver.schema import roles
 from apiserver.schema.kinds import Kinds
 from apiserver.serving import chains, dynamiccertificates
 from apiserver.serving.steps import new_event_loop
@@ -17,6 +18,7 @@ from apiserver.storage import administration
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
+from apiserver.wire import as_yaml
 
 FAILURES = (EmbeddedError, StorageError, ClusterError, chains.BadCertificates, OSError)
 """What an operator can cure: told in one line, without a trace."""
@@ -60,6 +62,8 @@ async def _command(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -
             await dev.run(settings, kinds, environ)
         case config.SERVE, _:
             await _serve(settings, kinds, environ)
+        case config.ROLES, _:
+            print(_roles(kinds), end="")
         case _, action:
             return await _store(settings, kinds, action)
     return 0
@@ -90,6 +94,12 @@ async def _serve(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> 
             ready=ready,
             environ=environ,
         )
+
+
+def _roles(kinds: Kinds) -> str:
+    """Documents for `kubectl apply`."""
+    documents = [as_yaml.dumps(role).decode() for role in roles.cluster_roles(kinds)]
+    return "# Written by `sluice roles`, from the declarations of the kinds.\n" + "---\n".join(documents)
 
 
 async def _store(settings: Config, kinds: Kinds, action: str) -> int:

@@ -35,9 +35,9 @@ KEEP_ALIVE_SECONDS = 120.0
 BACKLOG = 4096
 MAX_WATCHES = 10_000
 
-DEV, SERVE, STORE = "dev", "serve", "store"
+DEV, SERVE, STORE, ROLES = "dev", "serve", "store", "roles"
 STORE_ACTIONS = ("init", "check", "info")
-EVERYWHERE, SERVERS = (DEV, SERVE, STORE), (DEV, SERVE)
+EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES), (DEV, SERVE)
 FEATURE_GATES = "feature-gates"
 
 
@@ -382,6 +382,7 @@ _SUMMARY = {
     DEV: "everything for one machine: a store of its own, certificates, a kubeconfig",
     SERVE: "serve a cluster: behind an APIService or directly, with a store that is already there",
     STORE: "prepare (init), compare (check) or describe (info) the store",
+    ROLES: "print the ClusterRoles for the kinds: of namespaces' users, and of who works with the kinds",
 }
 
 

@@ -14,6 +14,7 @@ from apiserver.apimachinery.request import User, service_account
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Permission
 
+VERBS = ("patch", "update")
 BINDING, DRIVER = "binding", "driver"
 ASSOCIATED_NODE, ARBITRARY_NODE = "associated-node:", "arbitrary-node:"
 """What the verb begins with for a driver's service account that runs on the node of the allocation, and for all others."""

@@ -14,9 +14,10 @@ from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _configuration, _features, _formats, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
+from apiserver.resources._roles import READ, SCHEDULER
 from apiserver.schema import canonical, columns, shapes
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Resource
+from apiserver.schema.resource import Grant, Resource
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
 
 _EXTENDED_PREFIX = "requests."
@@ -134,6 +135,7 @@ RESOURCE = Resource(
     columns=(columns.NAME, columns.AGE),
     tracks_generation=True,
     name_check=_name_check,
+    grants=(Grant(role=SCHEDULER, verbs=READ),),
     gates=_features.gates_of(FEATURES, *_features.SELECTOR_GATES),
     prepare=_features.dropping(FEATURES),
     expressions=lambda obj: _configuration.expressions(obj["spec"]),

@@ -23,10 +23,11 @@ from apiserver.resources import (
 )
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, itself
+from apiserver.resources._roles import DRIVER, READ, SCHEDULER
 from apiserver.schema import canonical, columns, shapes
 from apiserver.schema import validate as declared
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Column, Object, Permission, Resource, Subresource
+from apiserver.schema.resource import Column, Grant, Object, Permission, Resource, Subresource
 from apiserver.schema.types import Field, ListOf, ListType, Presence, RawJSON, String, Struct
 
 CONSUMERS, CONDITIONS, ADDRESSES = 256, 8, 16
@@ -460,6 +461,20 @@ RESOURCE = Resource(
         ),
     ),
     has_status=True,
+    grants=(
+        # It makes and deletes claims for extended resources.
+        Grant(role=SCHEDULER, verbs=(*READ, "create", "delete", "patch", "update")),
+        Grant(role=SCHEDULER, verbs=(*READ, "patch", "update"), subresource="status"),
+        Grant(role=SCHEDULER, verbs=_status_writers.VERBS, subresource=_status_writers.BINDING),
+        Grant(role=DRIVER, verbs=("get",)),
+        Grant(role=DRIVER, verbs=_status_writers.VERBS, subresource="status"),
+        # Only on the node of the allocation: a driver that reports from elsewhere needs a role of its own.
+        Grant(
+            role=DRIVER,
+            verbs=[f"{_status_writers.ASSOCIATED_NODE}{verb}" for verb in _status_writers.VERBS],
+            subresource=_status_writers.DRIVER,
+        ),
+    ),
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
     gates=_features.gates_of((*FEATURES, *STATUS_FEATURES), *_features.SELECTOR_GATES, _features.GRANULAR_STATUS),

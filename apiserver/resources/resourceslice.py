@@ -14,9 +14,10 @@ from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _devices, _features, _formats, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
+from apiserver.resources._roles import DRIVER, READ, SCHEDULER
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
-from apiserver.schema.resource import Column, Object, Resource
+from apiserver.schema.resource import Column, Grant, Object, Resource
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, Presence, String, Struct
 
 DEVICES, DEVICES_WITH_EXTRAS = 128, 64
@@ -386,6 +387,10 @@ RESOURCE = Resource(
     counts_dropped=True,
     rechecks_metadata=False,
     name_check=names.subdomain_name,
+    grants=(
+        Grant(role=SCHEDULER, verbs=READ),
+        Grant(role=DRIVER, verbs=(*READ, "create", "delete", "patch", "update")),
+    ),
     gates=_features.gates_of(FEATURES),
     prepare=_features.dropping(FEATURES),
     warnings=_warnings,

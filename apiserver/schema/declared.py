@@ -87,6 +87,7 @@ def _names(declared: Resource) -> Iterator[str]:
     named |= {f"short name {name!r}": name for name in declared.short_names}
     named |= {f"category {name!r}": name for name in declared.categories}
     named |= {f"subresource {sub.name!r}": sub.name for sub in declared.subresources}
+    named |= {f"role {grant.role!r}": grant.role for grant in declared.grants}
     for what, name in named.items():
         for text in names.dns_label(name):
             yield f"{what}: {text}"

@@ -63,6 +63,17 @@ def _no_texts(obj: Object) -> Iterable[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What somebody whose work this kind is for may do with it, or with `subresource` of it, which need not be an endpoint. `role` says
+    who, in a word: the ClusterRole of that name (`schema.roles`) has the grants of all kinds, and those of "view", "edit" and "admin" are
+    added to the cluster's default roles."""
+
+    role: str
+    verbs: Sequence[str]
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column of the kind's Table; `cell(object, now)` computes its value, `now` in seconds since the epoch.
 
@@ -157,7 +168,7 @@ class Resource:
     `metadata.namespace` are always selectable. `own_field_labels` words an unknown label as upstream does for a kind that registers
     its own set. `node_field` is the label of the one whose value is the node that an object belongs to: nodes see and change only their
     own. `tracks_generation`: generation is 1 on create and rises with every change of spec; with `counts_dropped` (slices) also when
-    `prepare` takes back what would have changed.
+    `prepare` takes back what would have changed. `grants` is what roles need beyond those of a namespace, which follow from the rest.
     """
 
     kind: str
@@ -174,6 +185,7 @@ class Resource:
     own_field_labels: bool = False
     node_field: str = ""
     subresources: Sequence[Subresource] = ()
+    grants: Sequence[Grant] = ()
     has_status: bool = False
     tracks_generation: bool = False
     counts_dropped: bool = False

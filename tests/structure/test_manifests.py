@@ -11,6 +11,7 @@ import re
 import shutil
 import ssl
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -32,6 +33,8 @@ MANIFESTS = PROJECT / "manifests"
 FILES = sorted(
     file for folder in ("manifests", "certs") for file in (PROJECT / folder).rglob("*.yaml") if "out" not in file.parts
 )
+ROLES = MANIFESTS / "base" / "clusterroles.yaml"
+"""Written by the program."""
 KUSTOMIZATIONS = [file for file in FILES if file.name == "kustomization.yaml"]
 DEPLOYMENTS = ["dev", "test", "ha"]
 """Overlays whose pods run."""
@@ -66,7 +69,14 @@ def _named_files(kustomization: Object) -> Iterator[str]:
 
 @pytest.mark.parametrize("file", [*FILES, PROJECT / "skaffold.yaml"], ids=_title)
 def test_every_file_is_yaml_of_one_object(file: pathlib.Path) -> None:
-    assert len(_load(file)) == 1
+    if file != ROLES:
+        assert len(_load(file)) == 1
+
+
+def test_the_roles_are_what_the_program_makes_of_its_kinds() -> None:
+    command = [sys.executable, "-m", "apiserver", "roles"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert (ROLES.read_text(), done.stderr) == (done.stdout, ""), "sluice roles > manifests/base/clusterroles.yaml"
 
 
 @pytest.mark.parametrize("file", KUSTOMIZATIONS, ids=_title)
@@ -223,7 +233,7 @@ def test_every_namespaced_object_lies_in_our_namespace(rendered: list[Object]) -
 def test_a_bed_has_the_same_objects_as_a_deployment_but_its_secrets(name: str, render: Render) -> None:
     if name == "bed, take-over":
         renamed = {"v1.resource.sluice.dev": "v1.resource.k8s.io"}
-        covered = {("ClusterRole", "", "sluice-view"), ("ClusterRole", "", "sluice-edit")}
+        covered = {("ClusterRole", "", item["metadata"]["name"]) for item in _load(ROLES)}
     else:
         renamed, covered = {}, set()
     deployment = {_identity(item) for item in render("dev") if item["kind"] != "Secret"} - covered
@@ -580,6 +590,31 @@ def test_the_default_roles_of_a_namespace_get_what_upstreams_give_for_the_real_g
     assert set(writing["verbs"]) == {"create", "update", "patch", "delete", "deletecollection"}
     [apiservice] = _of(deployed, "APIService")
     assert reading["apiGroups"] == writing["apiGroups"] == [apiservice["spec"]["group"]]
+
+
+def test_schedulers_and_drivers_get_what_upstreams_do_for_the_real_group(deployed: list[Object]) -> None:
+    """kubernetes/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go (system:kube-scheduler, the default gates),
+    test/e2e/dra/test-driver/deploy/example/plugin-permissions.yaml; what they need of other groups is theirs to ask for."""
+    read, change = {"get", "list", "watch"}, {"patch", "update"}
+
+    def rights(name: str) -> dict[str, set[str]]:
+        rules = _one(deployed, "ClusterRole", name)["rules"]
+        assert {group for rule in rules for group in rule["apiGroups"]} == {"resource.sluice.dev"}
+        return {resource: set(rule["verbs"]) for rule in rules for resource in rule["resources"]}
+
+    assert rights("sluice-scheduler") == {
+        "deviceclasses": read,
+        "resourceclaims": read | change | {"create", "delete"},
+        "resourceclaims/status": read | change,
+        "resourceclaims/binding": change,
+        "resourceslices": read,
+    }
+    assert rights("sluice-driver") == {
+        "resourceclaims": {"get"},
+        "resourceclaims/status": change,
+        "resourceclaims/driver": {"associated-node:patch", "associated-node:update"},
+        "resourceslices": read | change | {"create", "delete"},
+    }
 
 
 # ------------------------------------------------------------------------------------------------------------ network
