@@ -1,0 +1,47 @@
+"""What is behind a feature gate that is off by default is taken out of what is written, and nobody is told."""
+
+from __future__ import annotations
+
+from tests.promises.api.client import Client, Object, resource_slice
+
+MAPPINGS = {"cpu": {"allocationMultiplier": "2"}}
+
+
+def mapped(obj: Object) -> Object:
+    """With a member of its device that needs DRANodeAllocatableResources."""
+    spec = obj["spec"]
+    return {**obj, "spec": {**spec, "devices": [{**spec["devices"][0], "nodeAllocatableResourceMappings": MAPPINGS}]}}
+
+
+def test_a_field_whose_gate_is_off_is_dropped_without_a_word(api: Client, mine: str) -> None:
+    sent = resource_slice(f"{mine}-s", mine)
+    reply = api.ask("POST", api.slices, mapped(sent))
+    assert reply.status == 201, reply.text
+    assert "Warning" not in reply.headers
+    assert reply.json["spec"] == sent["spec"]
+
+
+def test_what_is_dropped_from_a_slice_is_a_change_of_it(api: Client, mine: str) -> None:
+    path = f"{api.slices}/{mine}-s"
+    stored = api.create(api.slices, resource_slice(f"{mine}-s", mine))
+    again = api.put(path, mapped(stored))
+    assert again["spec"] == stored["spec"]
+    assert (stored["metadata"]["generation"], again["metadata"]["generation"]) == (1, 2)
+    patch = {"spec": {"devices": mapped(stored)["spec"]["devices"]}}
+    assert api.patch(path, patch)["metadata"]["generation"] == 3
+
+
+def test_what_a_dropped_value_leaves_behind_has_to_be_valid_by_itself(api: Client, mine: str) -> None:
+    """An attribute has one value; a list is none while DRAListTypeAttributes is off."""
+    sent = resource_slice(f"{mine}-s", mine)
+    sent["spec"]["devices"][0]["attributes"] = {"lanes": {"ints": [1, 2]}}
+    refusal = api.refusal("POST", api.slices, sent)
+    assert (refusal.code, refusal.reason) == (422, "Invalid")
+    assert [field for field, _ in refusal.causes] == ["spec.devices[0].attributes[lanes]"]
+
+
+def test_a_condition_may_not_use_what_a_gate_hides(api: Client, mine: str) -> None:
+    condition = {"cel": {"expression": "device.attributes['gpu.example.com'].lanes.includes(1)"}}
+    refusal = api.refusal("POST", api.classes, {"metadata": {"name": mine}, "spec": {"selectors": [condition]}})
+    assert refusal.code == 422
+    assert "undeclared reference to 'includes'" in refusal.message
