@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import excerpt
-from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
+from apiserver.apimachinery.fieldpath import FieldError, FieldErrors, go_quote
 
 MESSAGE_ROOM, CAUSES_ROOM, WORD_ROOM = 320 << 10, 320 << 10, 48 << 10
 """Bytes (see `excerpt`) of a Status's message, of all its causes, and of a name in its details: together less than 1 MiB."""
@@ -157,7 +157,10 @@ def _details(name: str, group: str, kind: str, **more: Any) -> dict[str, Any]:
 
 def not_found(resource: GroupResource, name: str) -> StatusError:
     return StatusError(
-        404, "NotFound", f'{resource} "{name}" not found', details=_details(name, resource.group, resource.resource)
+        404,
+        "NotFound",
+        f"{resource} {go_quote(name)} not found",
+        details=_details(name, resource.group, resource.resource),
     )
 
 
@@ -178,7 +181,7 @@ def already_exists(resource: GroupResource, name: str, *, being_deleted: bool = 
     return StatusError(
         409,
         "AlreadyExists",
-        f'{prefix}{resource} "{name}" already exists',
+        f"{prefix}{resource} {go_quote(name)} already exists",
         details=_details(name, resource.group, resource.resource),
     )
 
@@ -187,7 +190,7 @@ def generate_name_conflict(resource: GroupResource, name: str) -> StatusError:
     return StatusError(
         409,
         "AlreadyExists",
-        f'{resource} "{name}" already exists, the server was not able to generate a unique name for the object',
+        f"{resource} {go_quote(name)} already exists, the server was not able to generate a unique name for the object",
         details=_details(name, resource.group, resource.resource, retryAfterSeconds=1),
     )
 
@@ -197,7 +200,7 @@ def conflict(resource: GroupResource | GroupKind, name: str, cause: str) -> Stat
     return StatusError(
         409,
         "Conflict",
-        f'Operation cannot be fulfilled on {resource} "{name}": {cause}',
+        f"Operation cannot be fulfilled on {resource} {go_quote(name)}: {cause}",
         details=_details(name, resource.group, kind),
     )
 
@@ -213,7 +216,7 @@ def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> StatusE
     if errors.more:
         texts.append(f"… {errors.more} more" if not errors.full else f"… more than {errors.more} more")
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
-    message = f'{kind} "{name}" is invalid' + (f": {joined}" if joined else "")
+    message = f"{kind} {go_quote(name)} is invalid" + (f": {joined}" if joined else "")
     causes = [e.cause() for e in errors]
     details = _details(name, kind.group, kind.kind)
     return StatusError(422, "Invalid", message, details=details | ({"causes": causes} if causes else {}))
@@ -233,7 +236,7 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: GroupResource, name: str, why: str) -> StatusError:
-    quoted = f'"{name}" ' if name else ""
+    quoted = f"{go_quote(name)} " if name else ""
     return StatusError(
         403,
         "Forbidden",

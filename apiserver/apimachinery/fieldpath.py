@@ -5,6 +5,7 @@ Upstream: kubernetes/apimachinery `pkg/util/validation/field/{path,errors}.go`.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,16 +33,25 @@ class Path:
     def key(self, k: str) -> Path:
         return Path(f"[{k}]", self)
 
-    def __str__(self) -> str:
+    def after_items(self) -> Path:
+        """Where errors of a list stand in the order that come after those of all its elements. No path of an error."""
+        return Path(AFTER_ITEMS, self)
+
+    def segments(self) -> list[str]:
+        """What the path is printed from: `.name`, `[0]`, `[key]`; without the dot at the beginning."""
         parts: list[str] = []
         here: Path | None = self
         while here is not None:
             parts.append(here._text)
             here = here._parent
-        return "".join(reversed(parts))
+        return parts[::-1]
+
+    def __str__(self) -> str:
+        return "".join(self.segments())
 
 
 ROOT = Path("")
+AFTER_ITEMS = "[#]"
 
 REQUIRED = "FieldValueRequired"
 INVALID = "FieldValueInvalid"
@@ -56,11 +66,19 @@ INTERNAL = "InternalError"
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One violated rule: `reason` is the cause's reason on the wire, `body` its message, `field` its place."""
+    """One violated rule: `reason` is the cause's reason on the wire, `body` its message, `field` its path.
+
+    `place` is the path by which it is put in order with others, None where nobody will.
+    """
 
     reason: str
     field: str
     body: str
+    place: Path | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    def at(self, place: Path) -> FieldError:
+        """The same, told where errors of another path are."""
+        return dataclasses.replace(self, place=place)
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"
@@ -138,7 +156,8 @@ SHOWN_CHARACTERS = 8 << 10
 
 
 def show(value: Any) -> str:
-    """A bad value as messages print it: strings Go-quoted, numbers and booleans bare, the rest as compact JSON. Long ones are cut."""
+    """A bad value as messages print it: strings Go-quoted, numbers and booleans bare, the rest as compact JSON, in which a named tuple
+    is a struct. Long ones are cut."""
     if isinstance(value, str):
         return _shortened(go_quote(value[: SHOWN_CHARACTERS + 1]), len(value))
     if isinstance(value, Shown):
@@ -151,7 +170,7 @@ def show(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    return _long_json(value)
+    return _long_json(value._asdict() if hasattr(value, "_asdict") else value)
 
 
 def _shortened(shown: str, length: int) -> str:
@@ -227,41 +246,45 @@ def _with(prefix: str, detail: str) -> str:
     return f"{prefix}: {detail}" if detail else prefix
 
 
+def _error(reason: str, path: Path | str, body: str) -> FieldError:
+    return FieldError(reason, str(path), body, path if isinstance(path, Path) else None)
+
+
 def required(path: Path | str, detail: str = "") -> FieldError:
-    return FieldError(REQUIRED, str(path), _with("Required value", detail))
+    return _error(REQUIRED, path, _with("Required value", detail))
 
 
 def invalid(path: Path | str, value: Any, detail: str = "") -> FieldError:
-    return FieldError(INVALID, str(path), _with(f"Invalid value: {show(value)}", detail))
+    return _error(INVALID, path, _with(f"Invalid value: {show(value)}", detail))
 
 
 def not_supported(path: Path | str, value: Any, supported: Iterable[str]) -> FieldError:
     values = ", ".join(go_quote(s) for s in supported)
     detail = f"supported values: {values}" if values else ""
-    return FieldError(NOT_SUPPORTED, str(path), _with(f"Unsupported value: {show(value)}", detail))
+    return _error(NOT_SUPPORTED, path, _with(f"Unsupported value: {show(value)}", detail))
 
 
 def duplicate(path: Path | str, value: Any) -> FieldError:
-    return FieldError(DUPLICATE, str(path), f"Duplicate value: {show(value)}")
+    return _error(DUPLICATE, path, f"Duplicate value: {show(value)}")
 
 
 def not_found(path: Path | str, value: Any) -> FieldError:
-    return FieldError(NOT_FOUND, str(path), f"Not found: {show(value)}")
+    return _error(NOT_FOUND, path, f"Not found: {show(value)}")
 
 
 def forbidden(path: Path | str, detail: str) -> FieldError:
-    return FieldError(FORBIDDEN, str(path), _with("Forbidden", detail))
+    return _error(FORBIDDEN, path, _with("Forbidden", detail))
 
 
 def too_long(path: Path | str, limit: int) -> FieldError:
     unit = "byte" if limit == 1 else "bytes"
-    return FieldError(TOO_LONG, str(path), f"Too long: may not be more than {limit} {unit}")
+    return _error(TOO_LONG, path, f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(path: Path | str, actual: int, limit: int) -> FieldError:
     items = "item" if limit == 1 else "items"
-    return FieldError(TOO_MANY, str(path), f"Too many: {actual}: must have at most {limit} {items}")
+    return _error(TOO_MANY, path, f"Too many: {actual}: must have at most {limit} {items}")
 
 
 def internal(path: Path | str, detail: str) -> FieldError:
-    return FieldError(INTERNAL, str(path), f"Internal error: {detail}")
+    return _error(INTERNAL, path, f"Internal error: {detail}")

@@ -330,6 +330,10 @@ def _new_finalizer_errors(found: Sequence[str], before: Sequence[str]) -> Iterat
         yield fieldpath.forbidden("metadata.finalizers", detail)
 
 
+ZERO_TIME = "0001-01-01T00:00:00Z"
+"""Go writes null for it."""
+
+
 def _immutable_errors(meta: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[FieldError]:
     for member in ("name", "namespace", "uid"):
         value = meta.get(member) or ""
@@ -339,7 +343,7 @@ def _immutable_errors(meta: Mapping[str, Any], before: Mapping[str, Any]) -> Ite
     for member in ("creationTimestamp", "deletionTimestamp"):
         value, was = meta.get(member), before.get(member)
         if value != was and (value is None or was is None or instant(value) != instant(was)):
-            shown = None if value is None else fieldpath.Typed(value)
+            shown = None if value in (None, ZERO_TIME) else fieldpath.Typed(value)
             yield fieldpath.invalid(f"metadata.{member}", shown, IMMUTABLE)
     member = "deletionGracePeriodSeconds"
     if meta.get(member) != before.get(member):

@@ -88,6 +88,16 @@ DEVICE_RESULT = Struct(
         ),
     ),
     check=_formats.binding_conditions,
+    judged=(
+        "request",
+        "driver",
+        "pool",
+        "device",
+        "bindingConditions",
+        "bindingFailureConditions",
+        _formats.BINDING,
+        "shareID",
+    ),
 )
 
 ALLOCATION_CONFIGURATION = Struct(

@@ -109,6 +109,10 @@ DEVICE_CAPACITY = Struct(
 
 
 def request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
+    return (error.at(path) for error in _request_policy(capacity, path, shared=shared))
+
+
+def _request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) -> Iterator[FieldError]:
     policy = capacity["requestPolicy"]
     values, bounds, default = policy.get("validValues"), policy.get("validRange"), policy.get("default")
     if not shared:

@@ -16,7 +16,7 @@ from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object
-from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct
+from apiserver.schema.types import ACCESS, Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct
 
 ALTERNATIVES, CONSTRAINTS = 8, 32
 OPERATORS = ("Equal", "Exists")
@@ -267,6 +267,8 @@ DEVICE_REQUEST = Struct(
         ),
     ),
     check=_one_kind,
+    judged=("name", ""),
+    alternatives=("exactly", "firstAvailable"),
 )
 
 # --- The claim -------------------------------------------------------------------------------------------------------
@@ -482,7 +484,8 @@ def admin_access(context: Context, spec: Mapping[str, Any], namespace: str) -> I
     path = ROOT.child("spec").child("devices").child("requests")
     for i, request in enumerate(_requests(spec)):
         if (request.get("exactly") or {}).get("adminAccess") is True:
-            yield from admin_namespace(context, namespace, path.index(i).child("adminAccess"))
+            found = admin_namespace(context, namespace, path.index(i).child("adminAccess"))
+            yield from (error.at(ROOT.child(ACCESS)) for error in found)
             return
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath, quantity
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _capacity, _formats
+from apiserver.resources import _capacity, _formats, _shown
 from apiserver.resources._formats import MODEL
 from apiserver.schema import shapes
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct, Time
@@ -83,7 +83,8 @@ def _one_value(value: Mapping[str, Any], path: Path) -> Iterable[FieldError]:
         if name in LIST_ATTRIBUTES and not value[name]
     ]
     if len(value) != 1:
-        found.append(fieldpath.invalid(path, value or "", "exactly one value must be specified"))
+        shown = _shown.as_go(DEVICE_ATTRIBUTE, value) if value else ""
+        found.append(fieldpath.invalid(path, shown, "exactly one value must be specified"))
     return found
 
 
@@ -127,6 +128,7 @@ DEVICE_ATTRIBUTE = Struct(
         ),
     ),
     check=_one_value,
+    judged=("string", "version", "bools", "ints", "strings", "versions"),
 )
 
 NODE_ALLOCATABLE_MAPPING = Struct(
@@ -200,6 +202,9 @@ DEVICE_TAINT = Struct(
 )
 
 
+_TOTAL = "#total"
+
+
 def has_list_attribute(device: Mapping[str, Any]) -> bool:
     attributes = device.get("attributes")
     return attributes is not None and not all(map(LIST_ATTRIBUTES.isdisjoint, attributes.values()))
@@ -215,11 +220,11 @@ def _device(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     total = len(attributes) + len(capacities)
     if total > ATTRIBUTES_AND_CAPACITIES:
         text = f"the total number of attributes and capacities must not exceed {ATTRIBUTES_AND_CAPACITIES}"
-        yield fieldpath.invalid(path, total, text)
+        yield fieldpath.invalid(path, total, text).at(path.child(_TOTAL))
     total = sum(map(_values, attributes.values())) if has_list_attribute(value) else len(attributes)
     if total > ATTRIBUTE_VALUES:
         text = f"the total number of attribute values must not exceed {ATTRIBUTE_VALUES}"
-        yield fieldpath.invalid(path, total, text)
+        yield fieldpath.invalid(path, total, text).at(path.child(_TOTAL))
     for name, capacity in capacities.items():
         if "requestPolicy" in capacity:
             at = path.child("capacity").key(name).child("requestPolicy")
@@ -360,4 +365,20 @@ DEVICE = Struct(
         ),
     ),
     check=_device,
+    judged=(
+        "name",
+        _TOTAL,
+        "attributes",
+        "capacity",
+        "taints",
+        "consumesCounters",
+        "nodeName",
+        "nodeSelector",
+        "allNodes",
+        "",
+        "bindingConditions",
+        "bindingFailureConditions",
+        _formats.BINDING,
+        "nodeAllocatableResourceMappings",
+    ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -33,6 +33,8 @@ EFFECTS = ("NoExecute", "NoSchedule", "None")
 """What taints do, in the order in which errors name them."""
 
 BINDING_CONDITIONS = 4
+BINDING = "#binding"
+"""Where errors about both lists of conditions are told, see `Struct.judged`."""
 DRIVER_BYTES, POOL_BYTES, IDENTIFIER_BYTES, VERSION_BYTES, OPAQUE_BYTES = 63, 253, 32, 64, 10240
 CONDITION_REASON_BYTES, CONDITION_MESSAGE_BYTES = 1024, 32768
 
@@ -261,9 +263,11 @@ def node_selector(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
         yield fieldpath.required(terms, "must have at least one node selector term")
     for i, term in enumerate(given_terms):
         for j, wanted in enumerate(term.get("matchExpressions") or ()):
-            yield from _label_requirement(wanted, terms.index(i).child("matchExpressions").index(j))
+            at = terms.index(i).child("matchExpressions").index(j)
+            yield from (error.at(at) for error in _label_requirement(wanted, at))
         for j, wanted in enumerate(term.get("matchFields") or ()):
-            yield from _field_requirement(wanted, terms.index(i).child("matchFields").index(j))
+            at = terms.index(i).child("matchFields").index(j)
+            yield from (error.at(at) for error in _field_requirement(wanted, at))
 
 
 def _label_requirement(wanted: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
@@ -307,9 +311,10 @@ def conditions(value: Sequence[Mapping[str, Any]], path: Path) -> Iterator[Field
     for i, condition in enumerate(value):
         kind = condition.get("type", "")
         if kind in seen:
-            yield fieldpath.duplicate(path.index(i).child("type"), kind)
+            yield fieldpath.duplicate(path.index(i).child("type"), kind).at(path.index(i))
         seen.add(kind)
-        yield from _condition(condition, path.index(i))
+        at = path.index(i)
+        yield from (error.at(at) for error in _condition(condition, at))
 
 
 def _condition(condition: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
@@ -335,24 +340,37 @@ def _reason(value: str, path: Path) -> Iterator[FieldError]:
 
 
 def binding_conditions_field(name: str, number: int, doc: str) -> Field:
-    conditions_ = ListOf(String(check=label_key), max_items=BINDING_CONDITIONS, unique=itself)
+    conditions_ = ListOf(String(check=label_key), max_items=BINDING_CONDITIONS)
     return Field(name=name, number=number, type=conditions_, doc=doc)
 
 
 def binding_conditions(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """How the two lists of a device, or of an allocation result, go together. Each list's own limits stand in its shape."""
+    """How the conditions of a device, or of an allocation result, go together. Each list's own limits stand in its shape."""
+    return (error.at(path.child(BINDING)) for error in _binding_conditions(value, path))
+
+
+def _binding_conditions(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """Repetitions are found in lists of any length, as upstream does."""
     wanted, failures = value.get("bindingConditions"), value.get("bindingFailureConditions")
+    yield from _repeated(wanted or (), path.child("bindingConditions"))
     at = path.child("bindingFailureConditions")
-    both = frozenset(wanted or ()).intersection(failures or ())
-    for i, name in enumerate(failures or ()):
-        if name in both:
-            text = "bindingFailureConditions must not overlap with bindingConditions"
-            yield fieldpath.invalid(at.index(i), name, text)
+    yield from _repeated(failures or (), at, elsewhere=frozenset(wanted or ()))
     if failures and not wanted:
         text = "bindingConditions are required to use bindingFailureConditions"
         yield fieldpath.invalid(path.child("bindingConditions"), wanted, text)
     if wanted and not failures:
         yield fieldpath.invalid(at, failures, "bindingFailureConditions are required to use bindingConditions")
+
+
+def _repeated(conditions: Sequence[str], path: Path, *, elsewhere: Collection[str] = ()) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, name in enumerate(conditions):
+        if name in seen:
+            yield fieldpath.duplicate(path.index(i), name)
+        seen.add(name)
+        if name in elsewhere:
+            text = "bindingFailureConditions must not overlap with bindingConditions"
+            yield fieldpath.invalid(path.index(i), name, text)
 
 
 def each(check: Check) -> Check:

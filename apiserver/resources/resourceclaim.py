@@ -7,7 +7,7 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
@@ -17,6 +17,7 @@ from apiserver.resources import (
     _features,
     _formats,
     _immutability,
+    _shown,
     _status_writers,
     _v1beta1,
     _v1beta2,
@@ -102,6 +103,7 @@ NETWORK_DATA = Struct(
             doc="The hardware address of the interface, such as a MAC address. 128 characters at most.",
         ),
     ),
+    judged=("interfaceName", "hardwareAddress", "ips"),
 )
 
 
@@ -111,6 +113,8 @@ def _conditions(value: list[Any], path: Path) -> Iterator[FieldError]:
         yield fieldpath.too_many(path, len(value), CONDITIONS)
     yield from _formats.conditions(value, path)
 
+
+_ALLOCATED, _RESERVED = "#allocated", "#reserved"
 
 DEVICE_STATUS = Struct(
     name="AllocatedDeviceStatus",
@@ -172,11 +176,21 @@ DEVICE_STATUS = Struct(
             doc="What is to be known of a network device.",
         ),
     ),
+    judged=("driver", "pool", "device", "shareID", _ALLOCATED),
 )
 
 
-def _device_id(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return item.get("driver", ""), item.get("pool", ""), item.get("device", ""), item.get("shareID", "")
+class _DeviceID(NamedTuple):
+    """Called as Go's struct is, which messages show."""
+
+    Driver: str
+    Pool: str
+    Device: str
+    ShareID: str
+
+
+def _device_id(item: Mapping[str, Any]) -> _DeviceID:
+    return _DeviceID(item.get("driver", ""), item.get("pool", ""), item.get("device", ""), item.get("shareID", ""))
 
 
 _ALLOCATION = Field(
@@ -214,6 +228,7 @@ STATUS = Struct(
     model=MODEL,
     doc="What was allocated for a claim, who uses it, and how the devices are.",
     fields=(_ALLOCATION, _RESERVED_FOR, _DEVICES),
+    judged=("reservedFor", "devices", _RESERVED, "allocation"),
 )
 
 RESOURCE_CLAIM = Struct(
@@ -278,7 +293,7 @@ def _results(status: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     return ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
 
 
-def _allocated(status: Mapping[str, Any]) -> set[tuple[str, str, str, str]]:
+def _allocated(status: Mapping[str, Any]) -> set[_DeviceID]:
     return set(map(_device_id, _results(status)))
 
 
@@ -360,7 +375,8 @@ def _validate_status(context: Context, new: Object, old: Object | None) -> Itera
     status, stored, path = _status(new), _status(old), ROOT.child("status")
     yield from declared.validate(context, _ALWAYS_CHECKED, new, old)
     yield from _unallocated(status, path.child("devices"))
-    yield from _reservations(new, status, stored, path.child("reservedFor"))
+    reserved = _reservations(new, status, stored, path.child("reservedFor"))
+    yield from (error.at(path.child(_RESERVED)) for error in reserved)
     allocation, former = status.get("allocation"), stored.get("allocation")
     if allocation is None:
         return
@@ -369,7 +385,7 @@ def _validate_status(context: Context, new: Object, old: Object | None) -> Itera
         yield from declared.validate(context, _CHECKED_WHEN_NEW, new, old)
         yield from _references(allocation.get("devices") or {}, at.child("devices"), new)
     elif not canonical.equal(_allocation.ALLOCATION, allocation, former):
-        yield fieldpath.invalid(at, _immutability.as_go(_allocation.ALLOCATION, allocation), "field is immutable")
+        yield fieldpath.invalid(at, _shown.as_go(_allocation.ALLOCATION, allocation), "field is immutable")
 
 
 def _granted(
@@ -391,9 +407,8 @@ def _unallocated(status: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     for i, device in enumerate(status.get("devices") or ()):
         identity = _device_id(device)
         if identity not in allocated:
-            yield fieldpath.invalid(
-                path.index(i), "/".join(identity).rstrip("/"), "must be an allocated device in the claim"
-            )
+            at, text = path.index(i), "must be an allocated device in the claim"
+            yield fieldpath.invalid(at, identity, text).at(at.child(_ALLOCATED))
 
 
 def _consumer_id(item: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -16,17 +16,22 @@ from apiserver.resources._formats import MODEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Resource
-from apiserver.schema.types import Field, Presence, Struct
+from apiserver.schema.types import ACCESS, UPDATE, Field, Presence, Struct, is_pointer
 
 INHERITED = ("labels", "annotations")
 """The metadata that claims take from their template."""
 
 
 def _claim_metadata(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    return (error.at(path) for error in _metadata_errors(value, path))
+
+
+def _metadata_errors(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     yield from _annotations(value.get("annotations") or {}, path.child("annotations"))
     yield from meta.label_errors(value.get("labels"), path.child("labels"))
     for field in shapes.OBJECT_META.fields:
-        if field.name not in INHERITED and value.get(field.name) not in (None, "", 0, []):
+        unset = (None,) if is_pointer(field) else (None, "", 0)
+        if field.name not in INHERITED and value.get(field.name) not in unset:
             # Upstream takes the name of the Go field and makes its first letter small.
             shown = {"uid": "uID"}.get(field.name, field.name)
             yield fieldpath.forbidden(path.child(shown), "cannot be set")
@@ -84,6 +89,7 @@ TEMPLATE = Struct(
             doc="The claims to be made. Cannot be changed: make another template instead.",
         ),
     ),
+    judged=(ACCESS, "metadata", "spec", UPDATE),
 )
 
 
@@ -98,7 +104,8 @@ FEATURES = _device_requests.features(_claim_spec)
 def _validate(context: Context, new: Object, old: Object | None) -> Iterable[FieldError]:
     if old is None:
         return _device_requests.admin_access(context, _claim_spec(new), meta.namespace(new))
-    return _immutability.immutable(TEMPLATE_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
+    found = _immutability.immutable(TEMPLATE_SPEC, new["spec"], old["spec"], ROOT.child("spec"))
+    return [error.at(ROOT.child(UPDATE)) for error in found]
 
 
 RESOURCE = Resource(

@@ -6,19 +6,19 @@ Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from apiserver.apimachinery import fieldpath, names
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.resources import _devices, _features, _formats, _v1beta1, _v1beta2
+from apiserver.resources import _devices, _features, _formats, _shown, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, by_name
 from apiserver.resources._roles import DRIVER, READ, SCHEDULER
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Grant, Object, Resource
-from apiserver.schema.types import Boolean, Field, Integer, ListOf, Presence, String, Struct
+from apiserver.schema.types import IMMUTABLE, Boolean, Field, Integer, ListOf, Presence, String, Struct
 
 DEVICES, DEVICES_WITH_EXTRAS = 128, 64
 """How many devices a slice may have, and how many when any of them has taints, consumes counters or has a list attribute."""
@@ -39,8 +39,8 @@ def _one_term(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     yield from _formats.node_selector(value, path)
     terms = value.get("nodeSelectorTerms")
     if len(terms or ()) != 1:
-        text = "must have exactly one node selector term"
-        yield fieldpath.invalid(path.child("nodeSelectorTerms"), terms, text)
+        at, shown = path.child("nodeSelectorTerms"), _shown.as_go(ListOf(shapes.NODE_SELECTOR_TERM), terms)
+        yield fieldpath.invalid(at, shown, "must have exactly one node selector term").at(at.after_items())
 
 
 COUNTER_SET = Struct(
@@ -105,6 +105,7 @@ RESOURCE_POOL = Struct(
         ),
     ),
     check=_pool,
+    judged=("name", "resourceSliceCount", "generation"),
 )
 
 
@@ -137,13 +138,16 @@ def _spec(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
     if value.get("sharedCounters") is not None:
         yield fieldpath.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed")
     at = path.child("devices")
-    if DEVICES_WITH_EXTRAS < len(devices) <= DEVICES and any(map(_has_extras, devices)):
-        yield fieldpath.too_many(at, len(devices), DEVICES_WITH_EXTRAS)
-    elif len(devices) <= DEVICES:
+    if len(devices) <= _most_devices(devices):
         per_device = value.get("perDeviceNodeSelection") is True
         for i, device in enumerate(devices):
             if per_device or "nodeName" in device or "nodeSelector" in device or "allNodes" in device:
                 yield from _device_nodes(device, at.index(i), per_device=per_device)
+
+
+def _most_devices(devices: Sequence[Mapping[str, Any]]) -> int:
+    extras = len(devices) > DEVICES_WITH_EXTRAS and any(map(_has_extras, devices))
+    return DEVICES_WITH_EXTRAS if extras else DEVICES
 
 
 def _has_extras(device: Mapping[str, Any]) -> bool:
@@ -223,7 +227,7 @@ RESOURCE_SLICE_SPEC = Struct(
         Field(
             name="devices",
             number=6,
-            type=ListOf(_devices.DEVICE, max_items=DEVICES, unique=by_name),
+            type=ListOf(_devices.DEVICE, max_items=DEVICES, limit=_most_devices, unique=by_name),
             doc="Some or all of the pool's devices: at most 128, or 64 if any of them has taints, consumes counters or has a list "
             "attribute. Not together with `sharedCounters`. May be empty, for a driver that has nothing to offer.",
         ),
@@ -243,6 +247,18 @@ RESOURCE_SLICE_SPEC = Struct(
         ),
     ),
     check=_spec,
+    judged=(
+        "driver",
+        "pool",
+        IMMUTABLE,
+        "nodeName",
+        "nodeSelector",
+        "allNodes",
+        "perDeviceNodeSelection",
+        "",
+        "devices",
+        "sharedCounters",
+    ),
 )
 
 RESOURCE_SLICE = Struct(

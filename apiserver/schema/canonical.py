@@ -42,7 +42,7 @@ _LINE_SEPARATOR, _PARAGRAPH_SEPARATOR = "\u2028".encode(), "\u2029".encode()
 
 def encode(shape: Struct, obj: Object) -> bytes:
     """The stored value of an object of a kind: no kind, apiVersion and resourceVersion. `obj` is not changed."""
-    return _escaped(_encoder(_stored(shape))(obj))
+    return _escaped(_encoder(_stored(shape), stored=True)(obj))
 
 
 def encode_served(shape: Struct, obj: Object) -> bytes:
@@ -113,8 +113,8 @@ def _raw_of(type_: Type) -> Callable[[Any], Any] | None:
 
 
 @functools.cache
-def _encoder(shape: Struct) -> Callable[[Object], bytes]:
-    class_, write = typed.writing(shape), _struct_writer(shape)
+def _encoder(shape: Struct, *, stored: bool = False) -> Callable[[Object], bytes]:
+    class_, write = typed.writing(shape), _struct_writer(shape, stored=stored)
     to_json = msgspec.json.Encoder(order="deterministic").encode
 
     def encode_any(obj: Object) -> bytes:
@@ -172,24 +172,28 @@ _Writer = Callable[[Any], Any]
 
 
 @functools.cache
-def _writer(type_: Type) -> _Writer | None:
-    """None for types whose values are written as they are."""
+def _writer(type_: Type, *, stored: bool = False) -> _Writer | None:
+    """None for types whose values are written as they are. `stored`: as storage gives them back, which does not tell empty lists and
+    maps from absent ones (upstream's is protobuf)."""
     match type_:
         case Struct():
-            return _struct_writer(type_)
+            return _struct_writer(type_, stored=stored)
         case ListOf():
-            return _list_writer(type_.item)
+            return _list_writer(_writer(type_.item, stored=stored))
         case MapOf():
-            return _map_writer(type_.value)
+            return _map_writer(_writer(type_.value, stored=stored))
         case Time():
             return _write_time
     return None
 
 
 @functools.cache
-def _struct_writer(struct: Struct) -> _Writer:
+def _struct_writer(struct: Struct, *, stored: bool = False) -> _Writer:
     fields = types.members(struct)
-    table = {f.name: (i, _left_out_when_empty(f), _writer(f.type)) for i, f in enumerate(fields)}
+    table = {
+        f.name: (i, _left_out_when_empty(f), stored and _null_when_empty(f), _writer(f.type, stored=stored))
+        for i, f in enumerate(fields)
+    }
     owed = {f.name: absent for f in fields if (absent := _absent_value(f)) is not None}
     names = tuple(table)
 
@@ -206,11 +210,14 @@ def _struct_writer(struct: Struct) -> _Writer:
             member = table.get(name)
             if member is None or x is None:
                 continue
-            index, omit_empty, writer = member
+            index, omit_empty, null_empty, writer = member
             if writer is not None:
                 x = writer(x)
-            if omit_empty and not x:
-                continue
+            if not x:
+                if omit_empty:
+                    continue
+                if null_empty:
+                    x = None
             made[name] = x
             if index < last:
                 ordered = False
@@ -225,6 +232,10 @@ def _struct_writer(struct: Struct) -> _Writer:
 def _left_out_when_empty(field: Field) -> bool:
     """Raw JSON is there or not; what it contains does not matter."""
     return field.presence is Presence.OMIT_EMPTY and not isinstance(field.type, RawJSON)
+
+
+def _null_when_empty(field: Field) -> bool:
+    return field.presence is Presence.ALWAYS and isinstance(field.type, ListOf | MapOf)
 
 
 def _absent_value(field: Field) -> _Zero | None:
@@ -256,16 +267,13 @@ def _zero_of(type_: Type) -> _Zero:
     return _null
 
 
-def _list_writer(item: Type) -> _Writer | None:
-    writer = _writer(item)
+def _list_writer(writer: _Writer | None) -> _Writer | None:
     if writer is None:
         return None
     return lambda value: [x if x is None else writer(x) for x in value]
 
 
-def _map_writer(of: Type) -> _Writer:
-    writer = _writer(of)
-
+def _map_writer(writer: _Writer | None) -> _Writer:
     def write(value: Object) -> Object:
         keys = sorted(value)
         if writer is not None:

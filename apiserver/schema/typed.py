@@ -102,7 +102,7 @@ def writing(type_: Type) -> Any:
 
 def _write_member(field: Field) -> tuple[Any, Any] | None:
     """msgspec leaves out members that are their default, but none whose default comes from a function.
-    An empty list or map that is to be left out is refused here: `canonical` writes such objects in Python."""
+    An empty list or map is refused here: `canonical` writes such objects in Python."""
     inner = writing(field.type)
     if inner is None:
         # Objects without the member are regular all the same.
@@ -117,6 +117,9 @@ def _write_member(field: Field) -> tuple[Any, Any] | None:
             return inner, msgspec.field(default_factory=inner, name=field.name)
         case Presence.ALWAYS, String() | Integer() | Boolean() | Quantity():
             return inner, msgspec.field(default_factory=_zero_factory(field.type), name=field.name)
+        case Presence.ALWAYS, ListOf() | MapOf():
+            filled = _annotated[inner, msgspec.Meta(min_length=1)]
+            return filled | None, msgspec.field(default_factory=lambda: None, name=field.name)
         case Presence.ALWAYS | Presence.NULLABLE, _:
             return inner | None, msgspec.field(default_factory=lambda: None, name=field.name)
         case Presence.OMIT_EMPTY, ListOf() | MapOf():

@@ -55,6 +55,10 @@ class _Unset(Enum):
 UNSET = _Unset.UNSET
 """No default declared."""
 
+ACCESS, UPDATE, IMMUTABLE, KEY = "#access", "#update", "#immutable", "#key"
+"""Places in `Struct.judged` that every kind shares: whether the user may ask for this, what is wrong with a change of metadata, refused
+changes of members, what is wrong with the key of an entry (which always comes first)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class String:
@@ -110,7 +114,8 @@ class ListOf:
 
     Checked as upstream's list helper does: more than `max_items` is one TooMany and nothing else; otherwise every item,
     then each repeated identity as Duplicate on the later element. With `as_a_whole` an item has a stored value, the one at its
-    index, only as long as the whole list is the stored one. `go` is the name of a Go type of its own, which protobuf makes a message.
+    index, only as long as the whole list is the stored one. `limit` says how many a list with these elements may have, if fewer than
+    `max_items`. `go` is the name of a Go type of its own, which protobuf makes a message.
     """
 
     item: Type
@@ -120,6 +125,7 @@ class ListOf:
     unique: Callable[[Any], Any] | None = None
     go: str = ""
     as_a_whole: bool = False
+    limit: Callable[[Sequence[Any]], int] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +184,11 @@ class Struct:
     `go` the package prefix that decoding errors print. `atomic` is `x-kubernetes-map-type: atomic`.
     `check` holds what spans several members, and `rule` what cannot be said of the value alone; they run after the members' own
     checks, in this order.
+
+    `judged` is the order in which errors are told, where it is not that of the members: names of members, "" for the struct's own
+    errors (otherwise last), and names that begin with `#`, to which a check moves errors with `FieldError.at`. IMMUTABLE among them takes
+    the refused changes of all members below. Objects begin with ACCESS, metadata and UPDATE unless they say otherwise.
+    `alternatives` are members of which no two may be given: where they are, nobody looks into them.
     """
 
     name: str
@@ -188,6 +199,8 @@ class Struct:
     atomic: bool = False
     check: Check | None = None
     rule: Rule | None = None
+    judged: Sequence[str] = ()
+    alternatives: Sequence[str] = ()
 
 
 Type = String | Integer | Boolean | Quantity | Time | RawJSON | ListOf | MapOf | Struct

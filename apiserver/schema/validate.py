@@ -8,12 +8,13 @@ Upstream: kubernetes/kubernetes `pkg/apis/resource/validation/validation.go` (va
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import fieldpath
-from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.apimachinery.fieldpath import AFTER_ITEMS, ROOT, FieldError, Path
 from apiserver.schema import canonical, types, verdict
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object
@@ -38,6 +39,49 @@ def validate_update(shape: Struct, new: Object, old: Object) -> Iterator[FieldEr
     """Refuses changes of members that are declared immutable, also between set and unset."""
     reader = _change_reader(shape)
     return iter(()) if reader is None else reader(new, old, ROOT)
+
+
+def in_order(shape: Struct, errors: Iterable[FieldError]) -> list[FieldError]:
+    """As upstream tells them: by their places, in the order in which structs are `judged`. At one place they stay as they were found."""
+    return sorted(errors, key=lambda error: _rank(shape, error.place))
+
+
+def _rank(type_: Type | None, place: Path | None) -> list[Any]:
+    """Compares with those of other places of the same type: numbers for members and elements, texts for entries. Errors of metadata have
+    no place."""
+    rank: list[Any] = []
+    for segment in ["metadata"] if place is None else place.segments():
+        match type_:
+            case Struct():
+                order, of = _judged(type_)
+                name = segment.removeprefix(".")
+                rank.append(order.get(name, len(order)))
+                type_ = of.get(name)
+            case ListOf():
+                rank.append(math.inf if segment == AFTER_ITEMS else int(segment[1:-1]))
+                type_ = type_.item
+            case MapOf():
+                rank.append(segment)
+                type_ = type_.value
+            case _:
+                return rank
+    match type_:
+        case Struct():
+            rank.append(_judged(type_)[0][""])
+        case ListOf():
+            rank.append(-1)
+        case MapOf():
+            rank.append("")
+    return rank
+
+
+@functools.cache
+def _judged(struct: Struct) -> tuple[Mapping[str, int], Mapping[str, Type]]:
+    """Where errors of each member, and of the struct itself, are told; and the members' types."""
+    of = {field.name: field.type for field in types.members(struct)}
+    first = struct.judged or ((types.ACCESS, "metadata", types.UPDATE) if "metadata" in of else ())
+    names = dict.fromkeys([types.KEY, *first, *of, ""])
+    return {name: i for i, name in enumerate(names)}, of
 
 
 _Reader = Callable[[Context, Any, Any, Path], Iterator[FieldError]]
@@ -102,12 +146,13 @@ def _list_reader(type_: ListOf, *, rules_only: bool) -> _Reader | None:
     inner, max_items, unique = _reader(type_.item, rules_only=rules_only), type_.max_items, type_.unique
     if inner is None and (rules_only or (not max_items and unique is None)):
         return None
+    limit = type_.limit or (lambda value: max_items)
     identity, repeated = unique if _compares(type_) else None, None if rules_only else unique
     same = canonical.equality(type_) if type_.as_a_whole else None
 
     def read(context: Context, value: list[Any], old: Any, path: Path) -> Iterator[FieldError]:
-        if max_items and len(value) > max_items:
-            yield fieldpath.too_many(path, len(value), max_items)
+        if max_items and len(value) > (most := limit(value)):
+            yield fieldpath.too_many(path, len(value), most)
             return
         if inner is not None:
             stored = _by_identity(identity, old)
@@ -130,7 +175,7 @@ def _repeated(identities: Iterable[Any], path: Path) -> Iterator[FieldError]:
     seen: set[Any] = set()
     for i, identity in enumerate(identities):
         if identity in seen:
-            yield fieldpath.duplicate(path.index(i), identity)
+            yield fieldpath.duplicate(path.index(i), identity).at(path.after_items())
         seen.add(identity)
 
 
@@ -146,10 +191,11 @@ def _map_reader(type_: MapOf, *, rules_only: bool) -> _Reader | None:
             return
         stored = old or {}
         for key, x in value.items():
+            at = path.key(_shown_key(key, type_.shown_key_bytes))
             if key_check is not None:
-                yield from key_check(key, path)
+                yield from (error.at(at.child(types.KEY)) for error in key_check(key, path))
             if inner is not None:
-                yield from inner(context, x, stored.get(key), path.key(_shown_key(key, type_.shown_key_bytes)))
+                yield from inner(context, x, stored.get(key), at)
 
     return read
 
@@ -171,10 +217,14 @@ def _struct_reader(struct: Struct, *, rules_only: bool) -> _Reader | None:
     rules = _struct_rules(struct)
     if not steps and not checks and not rules:
         return None
+    alternatives = struct.alternatives
 
     def read(context: Context, value: Object, old: Any, path: Path) -> Iterator[FieldError]:
         stored = old or {}
+        unread = alternatives if sum(map(_is_chosen, map(value.get, alternatives))) > 1 else ()
         for step in steps:
+            if step.name in unread:
+                continue
             x, former = value.get(step.name), stored.get(step.name)
             if step.same is not None and old is not None and step.same(x, former):
                 continue
@@ -190,6 +240,11 @@ def _struct_reader(struct: Struct, *, rules_only: bool) -> _Reader | None:
             yield from rule(context, value, old, path)
 
     return read
+
+
+def _is_chosen(value: Any) -> bool:
+    """Of alternatives: an empty list is none, an empty struct is one."""
+    return value is not None and value != []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +283,13 @@ def _struct_rules(struct: Struct) -> list[Rule]:
     return rules if struct.rule is None else [*rules, struct.rule]
 
 
+def _shown(field: Field, value: Any) -> Any:
+    """What stands in the place of an absent value, and a text behind a pointer is written as JSON."""
+    if types.is_pointer(field):
+        return fieldpath.Typed(value) if isinstance(value, str) else value
+    return verdict.zero_value(field.type) if value is None else value
+
+
 _ChangeReader = Callable[[Object, Object, Path], Iterator[FieldError]]
 
 
@@ -239,17 +301,25 @@ def _change_reader(struct: Struct) -> _ChangeReader | None:
         inner = _change_reader(field.type) if isinstance(field.type, Struct) else None
         same = canonical.comparison(field) if field.immutable else None
         if inner is not None or same is not None:
-            unset = None if types.is_pointer(field) else verdict.zero_value(field.type)
-            steps.append((field.name, unset, same, inner))
+            steps.append((field, same, inner))
     if not steps:
         return None
 
+    own_place = types.IMMUTABLE in struct.judged
+
     def read(new: Object, old: Object, path: Path) -> Iterator[FieldError]:
-        for name, unset, same, inner in steps:
-            x, y = new.get(name), old.get(name)
-            if same is not None and not same(x, y):
-                yield fieldpath.invalid(path.child(name), unset if x is None else x, IMMUTABLE)
+        found = changes(new, old, path)
+        place = path.child(types.IMMUTABLE)
+        return (error.at(place) for error in found) if own_place else found
+
+    def changes(new: Object, old: Object, path: Path) -> Iterator[FieldError]:
+        """Those further below come first."""
+        for field, _, inner in steps:
             if inner is not None:
-                yield from inner(x or {}, y or {}, path.child(name))
+                yield from inner(new.get(field.name) or {}, old.get(field.name) or {}, path.child(field.name))
+        for field, same, _ in steps:
+            x, y = new.get(field.name), old.get(field.name)
+            if same is not None and not same(x, y):
+                yield fieldpath.invalid(path.child(field.name), _shown(field, x), IMMUTABLE)
 
     return read

@@ -111,8 +111,10 @@ def _list_test(type_: ListOf) -> Test | None:
     if inner is None and not max_items and unique is None:
         return None
 
+    limit = type_.limit
+
     def passes(value: list[Any]) -> bool:
-        if max_items and len(value) > max_items:
+        if max_items and (len(value) > max_items or (limit is not None and len(value) > limit(value))):
             return False
         if inner is not None and not all(map(inner, value)):
             return False

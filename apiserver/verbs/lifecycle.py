@@ -15,12 +15,12 @@ import orjson
 from apiserver import workers
 from apiserver.apimachinery import errors, meta, names
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
+from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import canonical, validate
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Permission, Resource, Subresource
-from apiserver.schema.types import Struct
+from apiserver.schema.types import UPDATE, Struct
 from apiserver.verbs import entitlements
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.entitlements import NONE_REFUSED, NamespaceLabels, Refused
@@ -309,7 +309,13 @@ def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldE
     """The strategy's check of a new object; only if it passes, the generic check of metadata."""
     found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=_name_rule(resource))
     found += _own_errors(context, resource, obj, None, sub=None)
-    return found or _generic_errors(resource, obj)
+    return _in_order(resource, found) or _generic_errors(resource, obj)
+
+
+def _in_order(resource: Resource, errors: FieldErrors) -> FieldErrors:
+    """Of all that are told: in the order in which upstream looks."""
+    errors[:] = validate.in_order(resource.shape, errors)
+    return errors
 
 
 def _generic_errors(resource: Resource, obj: Object) -> FieldErrors:
@@ -333,8 +339,10 @@ def update_errors(
     found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
     if sub is not None:
         found += entitlements.told(sub.requires(context, new, old), refused)
-    found += meta.validate_object_meta_update(new, old)
+    own = FieldErrors()
     if sub is None and resource.rechecks_metadata:
-        found += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=_name_rule(resource))
-    found += _own_errors(context, resource, new, old, sub=sub)
+        own += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=_name_rule(resource))
+    own += (error.at(ROOT.child(UPDATE)) for error in meta.validate_object_meta_update(new, old))
+    own += _own_errors(context, resource, new, old, sub=sub)
+    found += _in_order(resource, own)
     return found

@@ -1,4 +1,5 @@
-"""What a real kube-apiserver 1.36.3 answered, against what Sluice answers to the same requests: behind a kube-apiserver, and directly."""
+"""What a real kube-apiserver 1.36.3 answers, against what Sluice answers to the same requests: recorded ones, behind a kube-apiserver and
+directly; and random ones."""
 
 from __future__ import annotations
 
@@ -9,6 +10,9 @@ import pytest
 
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.corpus import known, ways
+from tests.fuzz import objects
+
+SEED, OBJECTS = 36, 800
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +35,9 @@ def test_the_recorded_answers_of_a_real_server_agree(quiet_bed: Bed, corpus: pat
     assert not verdict.unlisted
     assert not verdict.stale
     assert verdict.ratio >= known.FLOOR
+
+
+def test_random_objects_are_judged_as_a_real_server_judges_them(quiet_bed: Bed) -> None:
+    found = list(objects.differences(*objects.sides(quiet_bed), seed=SEED, count=OBJECTS))
+
+    assert [str(difference) for difference in found] == []

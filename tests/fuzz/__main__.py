@@ -1,17 +1,21 @@
-"""Random CEL expressions, judged by us and by a real kube-apiserver of its own: `make fuzz ARGS=cel` compiles them, as conditions on
-devices; `make fuzz ARGS=policies` evaluates them, as validations of policies. `--seed` repeats a run."""
+"""Random input, judged by us and by a real kube-apiserver of its own: `make fuzz ARGS=cel` compiles CEL expressions, as conditions on
+devices; `make fuzz ARGS=policies` evaluates them, as validations of policies; `make fuzz ARGS=kinds` writes objects of the four kinds.
+`--seed` repeats a run."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import pathlib
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from tests.fuzz import policies, selectors
+from tests.e2e.corpus import ways
+from tests.fuzz import objects, policies, selectors
 from tests.fuzz.expressions import DEVICE, Expressions
 from tests.fuzz.selectors import Difference
 from tests.promises.api.client import Client
@@ -20,37 +24,60 @@ from tests.promises.api.target import TARGETS
 SHOWN = 20
 
 
-def _compiled(client: Client, seed: int, count: int) -> Iterator[Difference]:
+def _compiled(seed: int, count: int, target: str) -> list[Difference]:
     drawn = list(itertools.islice(Expressions(seed, DEVICE), count))
-    path = client.claims(client.namespace("fuzz"))
-    return selectors.differences(client, path, drawn, judge=selectors.selectors())
+    with _client(target) as client:
+        path = client.claims(client.namespace("fuzz"))
+        return list(selectors.differences(client, path, drawn, judge=selectors.selectors()))
 
 
-def _evaluated(client: Client, seed: int, count: int) -> Iterator[Difference]:
-    namespace = client.namespace("fuzz")
-    drawn = policies.Judge(policies.config_map(namespace)).questions(seed)
-    return policies.differences(client, namespace, list(itertools.islice(drawn, count)))
+def _evaluated(seed: int, count: int, target: str) -> list[Difference]:
+    with _client(target) as client:
+        namespace = client.namespace("fuzz")
+        drawn = policies.Judge(policies.config_map(namespace)).questions(seed)
+        return list(policies.differences(client, namespace, list(itertools.islice(drawn, count))))
 
 
-JUDGED = {"cel": _compiled, "policies": _evaluated}
+def _written(seed: int, count: int, target: str) -> list[objects.Difference]:
+    with tempfile.TemporaryDirectory(prefix="s-") as folder, ways.bed(pathlib.Path(folder)) as bed:
+        return list(objects.differences(*objects.sides(bed), seed=seed, count=count))
+
+
+@contextlib.contextmanager
+def _client(target: str) -> Iterator[Client]:
+    with tempfile.TemporaryDirectory() as folder, TARGETS[target](pathlib.Path(folder)) as started:
+        client = Client(started)
+        yield client
+        client.leave()
+        client.close()
+
+
+class Judged(NamedTuple):
+    """A sort of input: how it is judged, and how much of it unless somebody says."""
+
+    differences: Callable[[int, int, str], Sequence[object]]
+    most: int
+
+
+JUDGED = {"cel": Judged(_compiled, 10_000), "policies": Judged(_evaluated, 10_000), "kinds": Judged(_written, 5_000)}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
-    parser.add_argument("what", choices=sorted(JUDGED), help="how they are judged")
+    parser.add_argument("what", choices=sorted(JUDGED), help="what is drawn, and how it is judged")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the input (default: drawn)")
-    parser.add_argument("--count", type=int, default=10_000, help="how many expressions")
-    parser.add_argument("--target", choices=sorted(TARGETS), default="upstream", help="who judges beside us")
+    parser.add_argument("--count", type=int, help="how many expressions or objects")
+    parser.add_argument(
+        "--target", choices=sorted(TARGETS), default="upstream", help="who judges expressions beside us"
+    )
     chosen = parser.parse_args()
+    judged = JUDGED[chosen.what]
+    count = judged.most if chosen.count is None else chosen.count
     print(f"seed {chosen.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as folder, TARGETS[chosen.target](pathlib.Path(folder)) as target:
-        client = Client(target)
-        found = list(JUDGED[chosen.what](client, chosen.seed, chosen.count))
-        client.leave()
-        client.close()
+    found = judged.differences(chosen.seed, count, chosen.target)
     for difference in found[:SHOWN]:
         print(difference)
-    print(f"{len(found)} of {chosen.count} expressions are judged differently")
+    print(f"{len(found)} of {count} are judged differently")
     return 1 if found else 0
 
 

@@ -187,3 +187,8 @@ def test_an_expired_list_can_carry_a_token_to_go_on_with() -> None:
 def test_a_text_error_is_no_status() -> None:
     error = errors.TextError(429, "no", headers={"Retry-After": "1"})
     assert (error.code, error.text, error.headers) == (429, "no", {"Retry-After": "1"})
+
+
+def test_a_name_is_quoted_as_go_quotes_it() -> None:
+    message = errors.invalid(SLICE, 'a"\u2028', []).status()["message"]
+    assert message == 'ResourceSlice.resource.k8s.io "a\\"\\u2028" is invalid'

@@ -44,12 +44,12 @@ def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
 
 
 def created(resource: Resource, sent: dict[str, Any]) -> tuple[Object, list[str]]:
-    """The object after the hooks of a create, and what is wrong with it beside its metadata."""
+    """The object after the hooks of a create, and what is wrong with it beside its metadata, in the order in which it is told."""
     obj = decoded(resource, sent)
     context = context_of(resource)
     resource.prepare(context, obj, None)
     errors = (*validate.validate(context, resource.shape, obj, None), *resource.validate(context, obj, None))
-    return obj, [str(e) for e in errors]
+    return obj, [str(e) for e in validate.in_order(resource.shape, errors)]
 
 
 def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tuple[Object, list[str]]:
@@ -60,7 +60,7 @@ def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tu
     errors = list(validate.validate(context, resource.shape, new, stored)) if resource.validate_shape_on_update else []
     errors += validate.validate_update(resource.shape, new, stored)
     errors += resource.validate(context, new, stored)
-    return new, [str(e) for e in errors]
+    return new, [str(e) for e in validate.in_order(resource.shape, errors)]
 
 
 def served(resource: Resource, obj: Object) -> str:

@@ -309,3 +309,19 @@ def test_administrative_access_that_was_given_is_not_judged_again() -> None:
     assert written(given, given)[1] == []
     [error] = written(given, {})[1]
     assert error.startswith("status.allocation.devices.results[0].adminAccess: Internal error: ")
+
+
+def test_of_two_ways_to_ask_neither_is_looked_into() -> None:
+    both = {"name": "a", "exactly": {}, "firstAvailable": [{"name": "!"}]}
+    errors = created(KIND, with_spec(CLAIM, devices={"requests": [both]}))[1]
+    text = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
+    assert errors == [f"spec.devices.requests[0]: Invalid value: null: {text}"]
+
+
+def test_what_is_not_allowed_is_told_before_what_is_wrong() -> None:
+    requests = [{"name": "!", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]
+    errors = created(KIND, with_spec(CLAIM, devices={"requests": requests}))[1]
+    assert [error.split(": ")[0] for error in errors] == [
+        "spec.devices.requests[0].adminAccess",
+        "spec.devices.requests[0].name",
+    ]

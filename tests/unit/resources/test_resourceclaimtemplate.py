@@ -65,3 +65,18 @@ def test_an_update_validates_and_refuses_any_change_of_the_spec() -> None:
         "spec.spec.devices.config[0].opaque: Required value",
         f"spec: Invalid value: {shown}: field is immutable",
     ]
+
+
+def test_metadata_that_is_given_is_refused_even_if_it_is_empty() -> None:
+    metadata = {"finalizers": [], "deletionGracePeriodSeconds": 0, "creationTimestamp": "0001-01-01T00:00:00Z"}
+    assert created(KIND, template({**metadata, "name": "", "generation": 0, "ownerReferences": None}))[1] == [
+        "spec.metadata.creationTimestamp: Forbidden: cannot be set",
+        "spec.metadata.deletionGracePeriodSeconds: Forbidden: cannot be set",
+        "spec.metadata.finalizers: Forbidden: cannot be set",
+    ]
+
+
+def test_a_refused_change_shows_the_metadata_in_canonical_form() -> None:
+    new = template({"labels": {"b": "", "a": ""}, "name": "", "annotations": {}}, {"devices": {}})
+    [error] = updated(KIND, new, template())[1]
+    assert error.startswith('spec: Invalid value: {"labels":{"a":"","b":""},"Spec":{"Devices":{"Requests":null,')

@@ -79,8 +79,8 @@ def test_an_update_refuses_what_is_immutable() -> None:
     pool = {"name": "q", "generation": 0, "resourceSliceCount": 1}
     _, errors = updated(KIND, with_spec(SLICE, driver="other.io", pool=pool, nodeName="n2"), SLICE)
     assert errors == [
-        'spec.driver: Invalid value: "other.io": field is immutable',
         'spec.pool.name: Invalid value: "q": field is immutable',
+        'spec.driver: Invalid value: "other.io": field is immutable',
         'spec.nodeName: Invalid value: "n2": field is immutable',
     ]
 
@@ -135,9 +135,11 @@ def test_list_attributes_in_use_are_validated() -> None:
         "d": {"versions": ["1.x"]},
     }
     at = "spec.devices[0].attributes"
+    shown = '{"IntValue":1,"BoolValue":null,"StringValue":null,"VersionValue":null,"IntValues":null,'
+    shown += '"BoolValues":[true],"StringValues":null,"VersionValues":null}'
     assert updated(KIND, with_device(attributes=attributes), stored)[1] == [
         f"{at}[a].ints: Invalid value: []: must not be empty if specified",
-        f'{at}[b]: Invalid value: {{"int":1,"bools":[true]}}: exactly one value must be specified',
+        f"{at}[b]: Invalid value: {shown}: exactly one value must be specified",
         f"{at}[c].strings[1]: Too long: may not be more than 64 bytes",
         f'{at}[d].versions[0]: Invalid value: "1.x": must be a string compatible with semver.org spec 2.0.0',
     ]
@@ -149,8 +151,8 @@ def test_values_of_list_attributes_are_counted_one_by_one() -> None:
     assert updated(KIND, with_device(attributes=full), stored)[1] == []
     over = {**full, "c": {"bools": []}}
     assert updated(KIND, with_device(attributes=over), stored)[1] == [
-        "spec.devices[0].attributes[c].bools: Invalid value: []: must not be empty if specified",
         "spec.devices[0]: Invalid value: 49: the total number of attribute values must not exceed 48",
+        "spec.devices[0].attributes[c].bools: Invalid value: []: must not be empty if specified",
     ]
 
 
@@ -295,3 +297,64 @@ def test_the_hooks_change_nothing_in_the_stored_object() -> None:
     KIND.prepare(samples.context_of(KIND), new, stored)
     list(KIND.validate(samples.context_of(KIND), new, stored))
     assert stored == before
+
+
+def test_errors_are_told_in_the_order_in_which_upstream_looks() -> None:
+    """Not in that of the members: what spans several stands between them, and pools count before they are numbered."""
+    device = {
+        "name": "gpu.0",
+        "attributes": {"B": {}, "a-": {"version": "x", "int": 1}},
+        "nodeName": "",
+        "bindingConditions": ["up", "up"],
+        "consumesCounters": [{}],
+        "taints": [{"key": "a", "effect": "Drain"}],
+    }
+    sent = with_spec(
+        SLICE,
+        pool={"name": "", "generation": -1, "resourceSliceCount": 0},
+        perDeviceNodeSelection=True,
+        allNodes=False,
+        sharedCounters=[{"name": "s", "counters": {"c": {"value": "1"}}}] * 2,
+        devices=[device, device],
+    )
+    _, errors = updated(KIND, sent, SLICE)
+    places = [error.split(": ")[0].removeprefix("spec.") for error in errors]
+    of_a_device = ["name", "attributes[B]", "attributes", "attributes[a-].version", "attributes[a-]"]
+    of_a_device += ["taints[0].effect", "consumesCounters[0].counterSet", "consumesCounters[0].counters", "nodeName"]
+    of_a_device += ["", "bindingConditions[1]", "bindingFailureConditions"]
+    assert places == [
+        *("pool.name", "pool.resourceSliceCount", "pool.generation", "pool.name", "allNodes"),
+        *("spec", "spec"),
+        *(f"devices[{i}].{place}".rstrip(".") for i in range(2) for place in of_a_device),
+        *("devices[1]", "sharedCounters[1]"),
+    ]
+
+
+def test_a_slice_with_extras_may_have_fewer_devices_however_many_it_has() -> None:
+    devices: list[dict[str, object]] = [{"name": f"gpu-{i}"} for i in range(129)]
+    assert created(KIND, with_spec(SLICE, devices=devices))[1] == [
+        "spec.devices: Too many: 129: must have at most 128 items"
+    ]
+    devices[5] = {"name": "BAD", "taints": [{"key": "a", "effect": "None"}]}
+    for count in (65, 129):
+        errors = created(KIND, with_spec(SLICE, devices=devices[:count]))[1]
+        assert errors == [f"spec.devices: Too many: {count}: must have at most 64 items"]
+
+
+def test_a_node_selector_with_several_terms_is_shown_as_go_has_it() -> None:
+    wanted = {"key": "a", "operator": "Exists"}
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}, {}]}
+    terms = '[{"MatchExpressions":[{"Key":"a","Operator":"Exists","Values":null}],"MatchFields":null},'
+    terms += '{"MatchExpressions":null,"MatchFields":null}]'
+    assert created(KIND, with_spec(SLICE, nodeName=None, nodeSelector=selector))[1] == [
+        f"spec.nodeSelector.nodeSelectorTerms: Invalid value: {terms}: must have exactly one node selector term"
+    ]
+
+
+def test_a_repeated_condition_is_found_in_a_list_that_is_too_long() -> None:
+    errors = created(KIND, with_device(bindingConditions=["a"] * 5, bindingFailureConditions=["b"]))[1]
+    at = "spec.devices[0].bindingConditions"
+    assert errors == [
+        f"{at}: Too many: 5: must have at most 4 items",
+        *(f'{at}[{i}]: Duplicate value: "a"' for i in range(1, 5)),
+    ]

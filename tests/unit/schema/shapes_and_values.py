@@ -109,7 +109,7 @@ def _member_values(field: Field) -> st.SearchStrategy[Any]:
         case Presence.ALWAYS, String() | Integer() | Boolean() | Quantity():
             return values_of(field.type)
         case Presence.ALWAYS, _:
-            return st.none() | values_of(field.type)
+            return st.none() | values_of(field.type, least=1)
     return st.none() | values_of(field.type, least=1)
 
 

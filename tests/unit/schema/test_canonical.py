@@ -74,7 +74,7 @@ NOTHING = {"owner": "", "pool": {"rank": 0}, "raw": None, "extra": None}
 def test_members_are_written_as_their_presence_says() -> None:
     assert stored_spec({}) == NOTHING
     empty = {"node": "", "solid": False, "mode": "", "parts": [], "limits": {}, "grams": 0, "extra": [], "raw": {}}
-    assert stored_spec(empty) == NOTHING | {"node": "", "solid": False, "extra": [], "raw": {}}
+    assert stored_spec(empty) == NOTHING | {"node": "", "solid": False, "raw": {}}
     assert stored_spec({"parts": [{}]})["parts"] == [{"name": "", "size": "0", "least": None}]
 
 
