@@ -105,7 +105,7 @@ def kinds(serving: Serving) -> Kinds:
             group=serving.group,
             runtime_config=serving.runtime_config,
         )
-        clashes = [*declared.collisions(served), *_clashing_gates(served)]
+        clashes = [*declared.collisions(served), *_clashing_gates(served.known)]
     except InvalidKinds as e:
         clashes = e.mistakes
     if wrong := [*(text for text in loaded if isinstance(text, str)), *clashes]:
@@ -115,19 +115,19 @@ def kinds(serving: Serving) -> Kinds:
     return served
 
 
-def _clashing_gates(served: Kinds) -> list[str]:
+def _clashing_gates(known: Iterable[Resource]) -> list[str]:
     """Feature gates that are not declared alike everywhere, or that stand without what they need."""
     try:
-        Gates(_declared_gates(served))
+        Gates(_declared_gates(known))
     except InvalidGates as e:
         return e.mistakes
     return []
 
 
-def gates(serving: Serving, served: Iterable[Resource]) -> Gates:
+def gates(serving: Serving, known: Iterable[Resource]) -> Gates:
     """Every feature gate, as the operator switched it: the server's own and those of the kinds. Raises ConfigError."""
     try:
-        return Gates(_declared_gates(served), serving.feature_gates)
+        return Gates(_declared_gates(known), serving.feature_gates)
     except InvalidGates as e:
         raise ConfigError([f"--{FEATURE_GATES}: {text}" for text in e.mistakes]) from None
 
@@ -137,8 +137,8 @@ def described_gates() -> list[str]:
     return Gates(_declared_gates(RESOURCES)).described()
 
 
-def _declared_gates(served: Iterable[Resource]) -> Iterator[Gate]:
-    return chain(features.GATES, GATES, chain.from_iterable(kind.gates for kind in served))
+def _declared_gates(kinds: Iterable[Resource]) -> Iterator[Gate]:
+    return chain(features.GATES, GATES, chain.from_iterable(kind.gates for kind in kinds))
 
 
 def build(
@@ -152,7 +152,7 @@ def build(
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings = RENDERING, EncodingCache()
-    switched = gates(config.serving, served)
+    switched = gates(config.serving, served.known)
     _tell(switched)
     namespaces, disabled = delegates.namespaces or EveryNamespace(), config.admission.disabled
     if NodeRestriction.__name__ not in disabled:

@@ -17,7 +17,7 @@ def note(exchange: Exchange, info: RequestInfo, resource: Resource) -> None:
     """For a request that reached an endpoint of such a version, whatever becomes of it."""
     assert resource.deprecation is not None
     removed = resource.deprecation.removed
-    exchange.warnings.add(resource.deprecated)
+    exchange.warnings.add(resource.deprecation_warning)
     exchange.annotations.add(DEPRECATED, "true")
     if removed:
         exchange.annotations.add(REMOVED_RELEASE, removed)

@@ -28,9 +28,15 @@ CLASSES: Mapping[str, Callable[[str], object]] = {
 
 
 def mistakes(asked: Asked, known: Iterable[Resource]) -> Iterator[str]:
-    """What is wrong with it, given every version of every kind. Upstream's words; where upstream stops at the first, all are told."""
+    """What is wrong with it, given every version of every kind. Upstream's words; where upstream stops at the first, all are told.
+
+    A server that serves nothing at all is refused here, where upstream's still has other groups.
+    """
+    known = tuple(known)
     if asked.get(ALL) == "false" and len(asked) == 1:
         yield f"invalid runtime-config with only {ALL}=false"
+    elif not any(enabled(asked, resource) for resource in known):
+        yield "nothing is left to be served"
     versions = {(resource.group, resource.version) for resource in known}
     groups = {group for group, _ in versions}
     yield from (f"invalid value {key}={asked[key]}" for key in CLASSES if asked.get(key, "true") not in _BOOLEANS)

@@ -230,7 +230,7 @@ class Resource:
         return GroupKind(self.group, self.kind)
 
     @property
-    def deprecated(self) -> str:
+    def deprecation_warning(self) -> str:
         """What whoever asks for a deprecated version is warned with; "" for any other. Upstream's words."""
         if self.deprecation is None:
             return ""

@@ -92,3 +92,15 @@ async def test_what_is_switched_off_is_not_there_and_still_known(shared_server: 
         made = await running.ask("POST", beta, {"metadata": {"name": "one"}, "spec": OLD})
         assert (made.status, made.json["spec"]) == (201, OLD)
         assert (await running.ask("GET", f"{slices(running, 'v1beta2')}/one")).json["spec"] == NEW
+
+
+async def test_one_resource_alone_can_be_served(shared_server: Server) -> None:
+    """The feature gates are those of all kinds, whatever is served of them."""
+    only = "api/all=false,{}/v1beta1/resourceslices=true".format("own.example.com")
+    async with composed(shared_server, "--group", "own.example.com", "--runtime-config", only) as running:
+        resources = (await running.ask("GET", "/apis/own.example.com/v1beta1")).json["resources"]
+        assert [resource["name"] for resource in resources] == ["resourceslices"]
+        made = await running.ask(
+            "POST", "/apis/own.example.com/v1beta1/resourceslices", {"metadata": {"name": "a"}, "spec": OLD}
+        )
+        assert made.status == 201, made.text

@@ -41,7 +41,7 @@ def test_the_older_versions_are_served_in_the_group_of_upstream_alone() -> None:
         ("api/all=true", {"v1": 4, "v1beta2": 4, "v1beta1": 4}),
         ("api/beta=false,api/all=true", {"v1": 4}),
         ("api/all=false,{}/v1beta1=true", {"v1beta1": 4}),
-        ("{}/v1=false", {}),
+        ("{}/v1=false,{}/v1beta1=true", {"v1beta1": 4}),
         ("{}/v1beta1/resourceclaims=true", {"v1": 4, "v1beta1": 1}),
         ("{}/v1/resourceslices=0", {"v1": 3}),
         ("{}/v1=false,{}/v1/resourceslices=true", {"v1": 1}),
@@ -56,11 +56,12 @@ def test_what_is_said_of_less_wins(said: str, expected: Mapping[str, int]) -> No
 
 
 def test_every_kind_is_stored_and_known_whether_it_is_served_or_not() -> None:
-    all_, none = kinds(""), kinds(f"{HOME}/v1=false,api/beta=false")
-    assert list(none) == []
-    assert [r.storage_name for r in none.stored] == [r.storage_name for r in all_.stored]
-    assert none.named(HOME, "v1beta1", "ResourceClaim") is not None
-    assert none.at(HOME, "v1beta1", "resourceclaims") is None
+    every, one = kinds(""), kinds(f"{HOME}/v1=false,api/beta=false,{HOME}/v1/resourceslices=true")
+    assert [r.plural for r in one] == ["resourceslices"]
+    assert [r.storage_name for r in one.stored] == [r.storage_name for r in every.stored]
+    assert one.known == every.known
+    assert one.named(HOME, "v1beta1", "ResourceClaim") is not None
+    assert one.at(HOME, "v1beta1", "resourceclaims") is None
 
 
 def test_the_flag_can_be_given_several_times_and_has_an_environment_twin() -> None:
@@ -76,6 +77,7 @@ def test_the_flag_can_be_given_several_times_and_has_an_environment_twin() -> No
     ("said", "mistakes"),
     [
         ("api/all=false", ["invalid runtime-config with only api/all=false"]),
+        (f"{HOME}/v1=false,api/beta=false", ["nothing is left to be served"]),
         ("api/beta=yes", ["invalid value api/beta=yes"]),
         ("api/ga", ["invalid value api/ga="]),
         ("v1=true", ["runtime-config invalid key v1"]),
