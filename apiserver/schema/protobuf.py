@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from apiserver.apimachinery import quantity
+from apiserver.apimachinery import quantity, utf8
 from apiserver.schema import canonical, protowire, shapes, times, types
 from apiserver.schema.protowire import BYTES, VARINT, DecodeError
 from apiserver.schema.resource import Object
@@ -36,7 +36,8 @@ from apiserver.schema.types import (
 __all__ = ["MOST_VALUES", "DecodeError", "TooManyValues", "decode", "encode"]
 
 MOST_VALUES = 40_000
-"""Messages, and elements of lists and maps, in one object: in Python each takes up to a kilobyte, in protobuf two bytes."""
+"""Messages, elements of lists and maps, and fields that are skipped, in one object: in Python each may take half a kilobyte, in protobuf
+two bytes."""
 
 
 class TooManyValues(DecodeError):
@@ -295,7 +296,8 @@ def _raw_body(value: Any) -> bytes:
     return protowire.sized(_tag(_CONTENT, BYTES), value if isinstance(value, bytes) else canonical.encode_raw(value))
 
 
-# Reading. Every message, and every element, takes its turn of `room`, which ends. Where the bytes end too early an index is out of range.
+# Reading. Every message, every element and what is skipped takes a turn of `room`, which ends. Where the bytes end too early, an index is
+# out of range.
 
 _Room = Iterator[None]
 _Body = Callable[[bytes, Any, _Room], Any]
@@ -351,6 +353,7 @@ def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> _Bod
         name = names.get(key >> 3)
         if name is not None:
             raise protowire.wrong_type(key & 7, name)
+        next(room)
         return protowire.skip(data, at, len(data))
 
     return read
@@ -426,7 +429,7 @@ def _text_row(name: str, dropped: tuple[Any, ...]) -> _Row:
         try:
             value = data[start:stop].decode()
         except UnicodeDecodeError:
-            value = protowire.text(data[start:stop])
+            value = utf8.decoded(data[start:stop])
         if value or not dropped:
             made[name] = value
         else:
@@ -496,7 +499,7 @@ def _texts_row(name: str) -> _Row:
     def read(data: bytes, at: int, made: Object, room: _Room) -> int:
         next(room)
         start, stop = _span(data, at)
-        _items(made, name).append(protowire.text(data[start:stop]))
+        _items(made, name).append(utf8.decoded(data[start:stop]))
         return stop
 
     return read
@@ -546,11 +549,12 @@ def _map_row(name: str, type_: MapOf) -> _Row:
             number = protowire.signed(wire >> 3, 32)
             if number == _KEY:
                 start, at = _span(data, behind)
-                key = protowire.text(data[start:at])
+                key = utf8.decoded(data[start:at])
             elif number == _VALUE:
                 value, at = value_of(data, behind, room)
                 found = True
             else:
+                next(room)
                 at = protowire.skip(data, at, stop)
         return key, value if found else zero(room)
 
@@ -593,7 +597,7 @@ def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, _Room], tuple[Any,
 
             def read_text(data: bytes, at: int, room: _Room) -> tuple[Any, int]:
                 start, stop = _span(data, at)
-                return protowire.text(data[start:stop]), stop
+                return utf8.decoded(data[start:stop]), stop
 
             return read_text, lambda room: ""
         case Integer() | Boolean():
@@ -615,7 +619,7 @@ def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, _Room], tuple[Any,
 
 def _quantity_row(data: bytes, at: int, made: Object, room: _Room) -> int:
     start, stop = _span(data, at)
-    text = protowire.text(data[start:stop])
+    text = utf8.decoded(data[start:stop])
     try:
         # Here upstream does not take blanks away.
         if text != text.strip():

@@ -124,15 +124,6 @@ def read_key(data: bytes, at: int, message: str) -> tuple[int, int]:
     return key(number, wire_type), at
 
 
-def text(raw: bytes) -> str:
-    """UTF-8, with U+FFFD for every single byte that is none, as Go shows it."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        found = raw.decode(errors="surrogateescape")
-    return "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in found)
-
-
 def wrong_type(wire_type: int, field: str) -> DecodeError:
     return DecodeError(f"proto: wrong wireType = {wire_type} for field {field}")
 

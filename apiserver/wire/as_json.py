@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from apiserver.apimachinery import utf8
 from apiserver.wire import json_syntax
 from apiserver.wire.json_syntax import SyntaxProblem
 
@@ -138,7 +139,7 @@ def _dump(value: Any) -> bytes:
     except TypeError:
         # Deep nesting, integers beyond 64 bits, and half characters, which Go replaces.
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return json_syntax.whole(text).encode()
+        return utf8.whole(text).encode()
 
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|[{}\[\],:]|[^\s"{}\[\],:]++')

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from apiserver.apimachinery import utf8
 from apiserver.schema import protowire
 from apiserver.schema.protowire import BYTES, DecodeError
 
@@ -74,11 +75,10 @@ def opened(data: bytes) -> Envelope:
         found[number] = span
         if number == _TYPE_META:
             meta |= protowire.spans(span, "TypeMeta", _META)
-    text = protowire.text
     return Envelope(
-        api_version=text(meta[_API_VERSION]),
-        kind=text(meta[_KIND]),
+        api_version=utf8.decoded(meta[_API_VERSION]),
+        kind=utf8.decoded(meta[_KIND]),
         raw=found[_RAW],
-        content_encoding=text(found[_CONTENT_ENCODING]),
-        content_type=text(found[_CONTENT_TYPE]),
+        content_encoding=utf8.decoded(found[_CONTENT_ENCODING]),
+        content_type=utf8.decoded(found[_CONTENT_TYPE]),
     )

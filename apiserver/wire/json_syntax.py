@@ -10,7 +10,7 @@ import math
 import re
 import sys
 
-from apiserver.apimachinery import errors, fieldpath
+from apiserver.apimachinery import errors, fieldpath, utf8
 from apiserver.apimachinery.errors import StatusError
 
 MAX_DEPTH = 10_000
@@ -69,7 +69,6 @@ _SPACE = re.compile(_SPACES)
 _LITERAL = re.compile(_TEXT + rb"|(" + _NUMERAL + rb")")
 _BRACKET = re.compile(_TEXT + rb"|([\[{])|[\]}]")
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPE = re.compile(rf"\\[^u]|{_HIGH}{_LOW}|(?P<half>{_HIGH}|{_LOW})")
 _WORD_OF = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
@@ -99,7 +98,6 @@ def too_heavy() -> StatusError:
 _DIGITS = re.compile(rb"(?<![0-9])[0-9]{300,}+")
 MOST_DIGITS = 512 << 10
 """Digits in long numbers: reading one takes time with the square of its length."""
-_PART = 64 << 10
 
 
 def weigh(raw: bytes) -> None:
@@ -132,22 +130,9 @@ def _weight(raw: bytes) -> int:
     return sum(raw.count(mark) * each for mark, each in _WEIGHTS)
 
 
-def decoded(data: bytes) -> str:
-    """UTF-8, with U+FFFD for every single byte that is none."""
-    return whole(data.decode("utf-8", "surrogateescape"))
-
-
-def whole(text: str) -> str:
-    """The text with U+FFFD for every half of a character."""
-    if text.isascii():
-        return text
-    # In parts, because other threads have to wait for each.
-    return "".join(_SURROGATE.sub("\ufffd", text[at : at + _PART]) for at in range(0, len(text), _PART))
-
-
 def mended(raw: bytes) -> str:
     """Valid JSON as text, with U+FFFD for every byte that is no UTF-8 and every escape that is half a character, as Go reads them."""
-    text = decoded(raw)
+    text = utf8.decoded(raw)
     if "\\u" in text:
         text = _ESCAPE.sub(lambda m: m.group() if m.lastgroup is None else "\\ufffd", text)
     return text

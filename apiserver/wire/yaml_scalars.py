@@ -14,8 +14,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
-from apiserver.apimachinery import fieldpath
-from apiserver.wire import json_syntax
+from apiserver.apimachinery import fieldpath, utf8
 
 _PREFIX = "tag:yaml.org,2002:"
 MERGE = f"{_PREFIX}merge"
@@ -120,7 +119,7 @@ def _binary(text: str) -> str:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as e:
         raise ValueError("!!binary value contains invalid base64 data") from e
-    return json_syntax.decoded(data)
+    return utf8.decoded(data)
 
 
 def key_text(key: Any) -> str | None:
