@@ -79,3 +79,55 @@ def test_a_node_sees_its_own_slices_and_no_others(taken_over: Bed) -> None:
                 assert (
                     "can only list/watch/deletecollection resourceslices with nodeName field selector" in refused.text
                 )
+
+
+def test_a_pod_gets_its_device(taken_over: Bed) -> None:
+    """Controller manager and scheduler, unmodified, write claims in protobuf and in nothing else."""
+    v1, pods = f"/apis/{DRA_GROUP}/v1", "/api/v1/namespaces/devices/pods"
+    claims, templates = (f"{v1}/namespaces/devices/{plural}" for plural in ("resourceclaims", "resourceclaimtemplates"))
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
+    pod = {
+        "metadata": {"name": "worker"},
+        "spec": {
+            "containers": [{"name": "c", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+            "tolerations": [{"operator": "Exists"}],
+        },
+    }
+    with taken_over.connect() as admin:
+
+        def create(path: str, obj: objects.Object) -> bool:
+            return admin.ask("POST", path, obj).status in (201, 409)
+
+        def the_claim() -> objects.Object:
+            (found,) = admin.ask("GET", claims).json["items"] or [{}]
+            return found  # type: ignore[no-any-return]
+
+        node = {
+            "metadata": {"name": "node-of-devices"},
+            "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}},
+        }
+        assert create("/api/v1/nodes", node)
+        assert create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
+        assert create(f"{v1}/deviceclasses", {"metadata": {"name": "gpu.example.com"}, "spec": {}})
+        offered = dra_slice("node-of-devices")
+        offered["spec"] |= {
+            "nodeName": "node-of-devices",
+            "pool": {"name": "node-of-devices", "generation": 1, "resourceSliceCount": 1},
+        }
+        assert create(SLICES, offered)
+        assert create(templates, {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": requests}}}})
+        until(lambda: create(pods, pod), "the namespace has its service account")
+
+        until(lambda: "allocation" in the_claim().get("status", {}), "the scheduler has allocated a device")
+
+        claim = the_claim()
+        assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert (result["pool"], result["device"]) == ("node-of-devices", "gpu-0")
+        assert [consumer["name"] for consumer in claim["status"]["reservedFor"]] == ["worker"]
+        until(lambda: "nodeName" in admin.ask("GET", f"{pods}/worker").json["spec"], "the pod is bound")
+
+        admin.ask("DELETE", f"{pods}/worker?gracePeriodSeconds=0")
+        until(lambda: not the_claim(), "the claim went with its pod")
