@@ -58,11 +58,17 @@ class EncodingCache:
         self.size = 0
         """Bytes held, by estimate."""
 
-    def remember(self, holder: Holder, key: object, value: Any, *, size: int) -> None:
-        """Puts `value`, of about `size` bytes, beside the holder. A very large one is not kept."""
+    def remember(self, holder: Holder, key: object, value: Any, *, size: int, in_turn: bool = False) -> None:
+        """Puts `value`, of about `size` bytes, beside the holder. A very large one is not kept.
+
+        `in_turn`: one of many that are read one after the other, again and again. It only takes the place of what nobody has used since:
+        else, where there are too many, each would push out one that is read before it is read itself, and none would ever be found.
+        """
         if size > self._budget // LARGEST_SHARE:
             return
         with self._lock:
+            if in_turn and not self._has_room(size + VALUE_BYTES + PLACE_BYTES):
+                return
             place = holder.encodings
             if place is None:
                 place = holder.encodings = Encodings(self)
@@ -71,6 +77,7 @@ class EncodingCache:
             cost = size + VALUE_BYTES
             if not place.size:
                 self._places[id(place)] = place
+                place.used = in_turn
                 cost += PLACE_BYTES
             place[key] = value
             place.size += cost
@@ -81,6 +88,17 @@ class EncodingCache:
         with self._lock:
             if self._places.pop(id(place), None) is not None:
                 self._empty(place)
+
+    def _has_room(self, cost: int) -> bool:
+        """Whether so much fits in once what nobody uses is gone. What is used is looked at one by one, each time the next."""
+        while self.size + cost > self._budget and self._places:
+            at, place = self._places.popitem(last=False)
+            if place.used:
+                place.used = False
+                self._places[at] = place
+                return False
+            self._empty(place)
+        return self.size + cost <= self._budget
 
     def _make_room(self) -> None:
         chances = CHANCES

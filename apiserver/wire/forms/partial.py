@@ -63,7 +63,7 @@ class _OfMetadata(Form):
         element: bytes | None = self._remembered(entry)
         if element is None:
             element = self.syntax.element(self._type, _members(self.served(entry.body)))
-            self.cache.remember(entry, self.key, element, size=len(element))
+            self.cache.remember(entry, self.key, element, size=len(element), in_turn=True)
         return element
 
 

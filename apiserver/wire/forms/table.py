@@ -147,7 +147,7 @@ class Table(Form):
             body = self.served(entry.body)
             row = self._row(body, as_json.loads(body))
             if self._include != OBJECT:
-                self.cache.remember(entry, self.key, row, size=row.size)
+                self.cache.remember(entry, self.key, row, size=row.size, in_turn=True)
         return row
 
     def _row(self, body: bytes, obj: Object) -> _Row:

@@ -60,7 +60,7 @@ class Whole(Form):
         element: bytes | None = self._remembered(entry)
         if element is None:
             element = self.syntax.element(self._element_type, self.served(entry.body))
-            self.cache.remember(entry, self.key, element, size=len(element))
+            self.cache.remember(entry, self.key, element, size=len(element), in_turn=True)
         return element
 
 

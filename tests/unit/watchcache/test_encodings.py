@@ -103,3 +103,33 @@ def test_threads_remember_at_the_same_time_without_miscounting() -> None:
     for thread in threads:
         thread.join()
     assert cache.size == 0
+
+
+def read_in_turn(cache: EncodingCache, entries: list[Entry]) -> int:
+    """How many were found."""
+    found = 0
+    for one in entries:
+        if one.encodings is not None and "form" in one.encodings:
+            one.encodings.used = True
+            found += 1
+        else:
+            cache.remember(one, "form", b"", size=0, in_turn=True)
+    return found
+
+
+def test_of_what_is_read_in_turn_most_is_found_even_if_not_all_has_room() -> None:
+    cache, entries = EncodingCache(80 * ONE), [entry() for _ in range(100)]
+    assert read_in_turn(cache, entries) == 0
+    for _ in range(5):
+        assert read_in_turn(cache, entries) >= 75
+        assert cache.size <= 80 * ONE
+
+
+def test_what_nobody_reads_any_more_makes_room_for_what_is_read_in_turn() -> None:
+    cache = EncodingCache(80 * ONE)
+    for _ in range(3):
+        read_in_turn(cache, [entry() for _ in range(100)])
+    entries = [entry() for _ in range(80)]
+    for _ in range(4):
+        read_in_turn(cache, entries)
+    assert read_in_turn(cache, entries) == 80
