@@ -240,7 +240,7 @@ def _node_allocatable(
     name: str, mapping: Mapping[str, Any], path: Path, capacities: Mapping[str, Any]
 ) -> Iterator[FieldError]:
     if "/" in name and "kubernetes.io/" not in name:
-        yield fieldpath.invalid(path, name, "must be a node allocatable resource name")
+        yield fieldpath.invalid(path, fieldpath.Typed(name), "must be a node allocatable resource name")
     key, multiplier = mapping.get("capacityKey"), mapping.get("allocationMultiplier")
     if key is None and multiplier is None:
         yield fieldpath.invalid(path, "", "at least one of allocationMultiplier or capacityKey must be set")
@@ -252,7 +252,7 @@ def _node_allocatable(
     if not key:
         yield fieldpath.invalid(at, "", "capacityKey must not be an empty string")
     elif key not in capacities:
-        yield fieldpath.not_found(at, key)
+        yield fieldpath.not_found(at, fieldpath.Typed(key))
 
 
 DEVICE = Struct(

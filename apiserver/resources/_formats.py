@@ -283,7 +283,7 @@ def _label_requirement(wanted: Mapping[str, Any], path: Path) -> Iterator[FieldE
         if len(values) != 1:
             yield fieldpath.required(at, "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
-        yield fieldpath.invalid(path.child("operator"), operator, "not a valid selector operator")
+        yield fieldpath.invalid(path.child("operator"), fieldpath.Typed(operator), "not a valid selector operator")
     yield from label_key(wanted.get("key", ""), path.child("key"))
     for i, value in enumerate(values):
         yield from label_value(value, at.index(i))
@@ -293,7 +293,7 @@ def _field_requirement(wanted: Mapping[str, Any], path: Path) -> Iterator[FieldE
     operator, values, key = wanted.get("operator", ""), wanted.get("values") or (), wanted.get("key", "")
     at = path.child("values")
     if operator not in ("In", "NotIn"):
-        yield fieldpath.invalid(path.child("operator"), operator, "not a valid selector operator")
+        yield fieldpath.invalid(path.child("operator"), fieldpath.Typed(operator), "not a valid selector operator")
     elif len(values) != 1:
         yield fieldpath.required(
             at, "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"

@@ -39,8 +39,12 @@ def _evaluated(seed: int, count: int, target: str) -> list[Difference]:
 
 
 def _written(seed: int, count: int, target: str) -> list[objects.Difference]:
-    with tempfile.TemporaryDirectory(prefix="s-") as folder, ways.bed(pathlib.Path(folder)) as bed:
-        return list(objects.differences(*objects.sides(bed), seed=seed, count=count))
+    with (
+        tempfile.TemporaryDirectory(prefix="s-") as folder,
+        ways.bed(pathlib.Path(folder)) as bed,
+        objects.sides(bed) as (theirs, ours),
+    ):
+        return list(objects.differences(theirs, ours, seed=seed, count=count))
 
 
 @contextlib.contextmanager

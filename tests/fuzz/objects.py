@@ -8,6 +8,7 @@ member of the object or Status but what no two servers have in common (uids, ver
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import copy
 import http.client
 import itertools
@@ -54,14 +55,21 @@ class Side:
     connect: Callable[[], Connection]
     stored: dict[str, Object] = field(default_factory=dict)
     _local: threading.local = field(default_factory=threading.local)
+    _opened: list[Connection] = field(default_factory=list)
 
     @property
     def server(self) -> Connection:
         """The connection of this thread."""
         if not hasattr(self._local, "server"):
             self._local.server = self.connect()
+            self._opened.append(self._local.server)
         server: Connection = self._local.server
         return server
+
+    def close(self) -> None:
+        """The connections of all threads."""
+        for connection in self._opened:
+            connection.close()
 
     def path(self, plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
         within = f"/namespaces/{namespace}" if KINDS[plural].namespaced else ""
@@ -175,14 +183,21 @@ class Difference:
         )
 
 
-def sides(bed: Bed) -> tuple[Side, Side]:
+@contextlib.contextmanager
+def sides(bed: Bed) -> Iterator[tuple[Side, Side]]:
     """The kube-apiserver of a bed without controllers, and Sluice at its own port. Makes the namespaces."""
+    straight = bed.straight(bed.admin)
     theirs = Side(UPSTREAM_GROUP, lambda: Connection(bed.admin))
+    ours = Side(bed.group, lambda: Connection(straight))
+    with contextlib.closing(theirs), contextlib.closing(ours):
+        _make_namespaces(theirs)
+        yield theirs, ours
+
+
+def _make_namespaces(theirs: Side) -> None:
     for name, labels in zip(NAMESPACES, ({}, {"resource.kubernetes.io/admin-access": "true"}), strict=True):
         reply = theirs.server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
         assert reply.status == 201, reply.text
-    straight = bed.straight(bed.admin)
-    return theirs, Side(bed.group, lambda: Connection(straight))
 
 
 class Questions:
