@@ -20,6 +20,9 @@ from apiserver.cel.values import UInt
 AT_ONCE = 256
 """Characters that are read on the event loop: some milliseconds, whatever they say."""
 
+MOST_EXPLAINED = 8192
+"""Characters, a hundred ranges, up to which a text that is wrong or nests deeply is told why. Finding out takes much time and memory."""
+
 _NO_MACROS = Macros()
 _KINDS: dict[type[ast.Expr], int] = {
     ast.Call: 1,
@@ -62,10 +65,13 @@ def parse(text: str) -> ShardSelector:
     text = text.strip(SPACE)
     if not text:
         raise Malformed("empty shard selector is not allowed; omit the parameter for unfiltered lists")
+    reader = parser.parse if len(text) <= MOST_EXPLAINED else parser.well_written
     try:
-        tree = parser.parse(Source(text), macros=_NO_MACROS, optional_syntax=False)
+        tree = reader(Source(text), macros=_NO_MACROS, optional_syntax=False)
     except CompileError as e:
         raise Malformed(f"CEL parse error: {e.issues[0].message}") from None
+    if tree is None:
+        raise Malformed(f"CEL parse error: more than {MOST_EXPLAINED} characters, and wrong or nested deeply")
     ranges = _ranges(tree.expr)
     for other in ranges:
         if other.field != ranges[0].field:

@@ -14,11 +14,16 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
-from tests.fixtures.server import dev_server
+from tests.fixtures.server import DevServer, dev_server
 from tests.hostile.behind import behind
-from tests.hostile.campaign import WARM, WARM_HEADS, Campaign
+from tests.hostile.campaign import GATES, WARM, WARM_HEADS, Campaign
 from tests.hostile.generator import FAMILIES, Generator, Hostile, heads
+
+
+def alone(folder: pathlib.Path) -> AbstractContextManager[DevServer]:
+    return dev_server(folder, GATES)
 
 
 def main() -> int:
@@ -39,7 +44,7 @@ def main() -> int:
     if chosen.family:
         requests = (generator.draw(chosen.family) for _ in itertools.count())
     warm = WARM_HEADS if chosen.heads else WARM
-    start = behind if chosen.cluster else dev_server
+    start = behind if chosen.cluster else alone
     with tempfile.TemporaryDirectory() as folder, start(pathlib.Path(folder)) as server:
         report = asyncio.run(
             Campaign(server, lanes=chosen.lanes, warm=warm).run(

@@ -11,6 +11,7 @@ from typing import Any
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import Reply
+from tests.hostile.campaign import GATES
 
 
 class Behind:
@@ -38,7 +39,7 @@ class Behind:
 @contextlib.contextmanager
 def behind(folder: pathlib.Path) -> Iterator[Behind]:
     """In a cluster of its own, with the namespace that hostile requests name."""
-    with Bed(folder) as bed:
+    with Bed(folder, serve_flags=[GATES]) as bed:
         with bed.connect() as admin:
             assert admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "hostile"}}).status == 201
         yield Behind(bed)

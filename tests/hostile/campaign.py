@@ -41,6 +41,8 @@ PROBE_SECONDS = 0.02
 ANSWER_SECONDS = 90.0
 STREAM_SECONDS, LEAVING_SECONDS = 1.0, 0.2
 """How long a client stays with an answer that has no end, and how long one waits that has not sent all of its request."""
+GATES = "--feature-gates=ShardedListAndWatch=true"
+"""What the server is started with, so that all of it can be attacked."""
 SLOW_PIECES, SLOW_BYTES, SLOW_SECONDS = 50, 8192, 0.01
 REPEATED, FAR = 3, 2.5
 """How often requests are sent again that took too long, and by how much too long no second look is needed."""
@@ -50,6 +52,7 @@ UPSTREAMS = (
     (500, rb'resourceVersion: Invalid value: \\"'),
     (500, rb"resourceVersion should not be set on objects to be created"),
     (500, rb"strconv.ParseUint: parsing "),
+    (500, rb"invalid shard selector: "),
     (500, rb"etcdserver: request is too large"),
     (500, rb"Internal Server Error: .*failed to create RequestInfo"),
     (504, rb"Too large resource version"),

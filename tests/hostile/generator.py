@@ -304,6 +304,24 @@ class Generator:
             query += "&watch=1&timeoutSeconds=1" + (INITIAL if self.often(0.5) else "")
         return self.request(family, path=f"{self.collection()}?{query}", method="DELETE" if self.often(0.05) else "GET")
 
+    def shard(self, family: str) -> Hostile:
+        """Shard selectors are expressions: what nests, what does not end, what is right and long, and what is none."""
+        term = "shardRange(object.metadata.uid,'0x0000000000000000','0x8000000000000000')"
+        length = self.size(HEADERS - 8192)
+        piece = self.pick((
+            "(", "[", "{a:", "a(", "a[", "a.", "a?b:", "!", "-", "a+", "a||", "'", "\\", ")", "\U0001f600", "//", "a.?b",
+            term + "||", f"({term})||", f"{term}&&", "shardRange(", f"shardRange({self.text(9)},", "'0x" + "\x07" * 40 + "',",
+        ))  # fmt: skip
+        text = (piece * (length // len(piece) + 1))[:length]
+        if self.often(0.3):
+            text = piece * (length // len(piece)) + term
+        if self.often(0.2):
+            text = f"shardRange(object.metadata.uid,'{self.any_text(length // 9)}','')"
+        query = "shardSelector=" + quote(text)[: HEADERS - 8192]
+        if self.often(0.3):
+            query += "&watch=1&timeoutSeconds=1" + (INITIAL if self.often(0.5) else "")
+        return self.request(family, path=f"{self.collection()}?{query}")
+
     def query(self, family: str) -> Hostile:
         length = self.size(HEADERS - 8192)
         names = (
@@ -733,6 +751,7 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "protocol": Generator.protocol,
     "path": Generator.path,
     "selector": Generator.selector,
+    "shard": Generator.shard,
     "query": Generator.query,
     "json": Generator.json_body,
     "yaml": Generator.yaml_body,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.server import DevServer, dev_server
-from tests.hostile.campaign import Campaign, Report
+from tests.hostile.campaign import GATES, Campaign, Report
 from tests.hostile.generator import BODY, FAMILIES, HEADERS, Generator, Hostile
 
 SEED = 8
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with dev_server(tmp_path_factory.mktemp("hostile")) as started:
+    with dev_server(tmp_path_factory.mktemp("hostile"), GATES) as started:
         yield started
 
 

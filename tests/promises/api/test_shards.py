@@ -65,6 +65,15 @@ def test_other_forms_of_a_list_hold_the_shard_and_do_not_say_so(
     assert listed["metadata"].keys() == {"resourceVersion"}
 
 
+def test_a_list_in_protobuf_says_it_too(api: Client, mine: str, objects: list[Object]) -> None:
+    listed = api.ask(
+        "GET", api.claims(mine), headers={"Accept": "application/vnd.kubernetes.protobuf"}, shardSelector=LOWER
+    )
+    # shardInfo is number 5 of the list's metadata, and selector number 1 of it.
+    selector = b"\n%c%b" % (len(LOWER), LOWER.encode())
+    assert b"*%c%b" % (len(selector), selector) in listed.body
+
+
 def test_a_list_of_a_shard_comes_in_chunks(api: Client, mine: str, objects: list[Object]) -> None:
     first = api.get(api.claims(mine), shardSelector=LOWER, limit=1)
     assert names(first) == lower(objects)[:1]

@@ -47,6 +47,18 @@ def test_what_is_read_at_once_takes_some_milliseconds_whatever_it_says(text: str
     assert spent.below(0.02)
 
 
+@pytest.mark.parametrize("text", ["a+", "a.?b", "f(a)||", f"({ONE})||", "(", "a&&"])
+def test_what_is_long_and_wrong_is_refused_without_looking_for_the_reason(text: str) -> None:
+    text = text * (99_000 // len(text))
+    with Spent() as spent, pytest.raises(shard_selector.Malformed, match="more than 8192 characters, and wrong or"):
+        shard_selector.parse(text)
+    assert spent.below(1)
+
+
+def test_what_is_long_and_right_is_read() -> None:
+    assert str(shard_selector.parse(f"({ONE})||" * 1200 + ONE)) == " || ".join([ONE] * 1201)
+
+
 def test_a_text_of_a_mebibyte_is_refused_without_being_read() -> None:
     with (
         Spent() as spent,
