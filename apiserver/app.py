@@ -124,10 +124,10 @@ def _clashing_gates(known: Iterable[Resource]) -> list[str]:
     return []
 
 
-def gates(serving: Serving, known: Iterable[Resource]) -> Gates:
-    """Every feature gate, as the operator switched it: the server's own and those of the kinds. Raises ConfigError."""
+def gates(serving: Serving, served: Kinds) -> Gates:
+    """Every feature gate, as the operator switched it: the server's own and those of the kinds, served or not. Raises ConfigError."""
     try:
-        return Gates(_declared_gates(known), serving.feature_gates)
+        return Gates(_declared_gates(served.known), serving.feature_gates)
     except InvalidGates as e:
         raise ConfigError([f"--{FEATURE_GATES}: {text}" for text in e.mistakes]) from None
 
@@ -152,7 +152,7 @@ def build(
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings = RENDERING, EncodingCache()
-    switched = gates(config.serving, served.known)
+    switched = gates(config.serving, served)
     _tell(switched)
     namespaces, disabled = delegates.namespaces or EveryNamespace(), config.admission.disabled
     if NodeRestriction.__name__ not in disabled:

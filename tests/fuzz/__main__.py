@@ -1,6 +1,6 @@
 """Random input, judged by us and by a real kube-apiserver of its own: `make fuzz ARGS=cel` compiles CEL expressions, as conditions on
-devices; `make fuzz ARGS=policies` evaluates them, as validations of policies; `make fuzz ARGS=kinds` writes objects of the four kinds.
-`--seed` repeats a run."""
+devices; `make fuzz ARGS=policies` evaluates them, as validations of policies; `make fuzz ARGS=kinds` writes objects of the four kinds;
+`make fuzz ARGS=gates` changes some that use features which are switched off. `--seed` repeats a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.e2e.corpus import ways
-from tests.fuzz import objects, policies, selectors
+from tests.fuzz import gates, objects, policies, selectors
 from tests.fuzz.expressions import DEVICE, Expressions
 from tests.fuzz.selectors import Difference
 from tests.promises.api.client import Client
@@ -47,6 +47,10 @@ def _written(seed: int, count: int, target: str) -> list[objects.Difference]:
         return list(objects.differences(theirs, ours, seed=seed, count=count))
 
 
+def _switched(seed: int, count: int, target: str) -> list[str]:
+    return gates.differences(seed=seed, count=count)
+
+
 @contextlib.contextmanager
 def _client(target: str) -> Iterator[Client]:
     with tempfile.TemporaryDirectory() as folder, TARGETS[target](pathlib.Path(folder)) as started:
@@ -63,7 +67,12 @@ class Judged(NamedTuple):
     most: int
 
 
-JUDGED = {"cel": Judged(_compiled, 10_000), "policies": Judged(_evaluated, 10_000), "kinds": Judged(_written, 5_000)}
+JUDGED = {
+    "cel": Judged(_compiled, 10_000),
+    "gates": Judged(_switched, 300),
+    "kinds": Judged(_written, 5_000),
+    "policies": Judged(_evaluated, 10_000),
+}
 
 
 def main() -> int:

@@ -1,15 +1,13 @@
 """Random changes of objects that use features behind gates, judged by us and by a real kube-apiserver with the same gates: what is
-dropped, what is kept since the stored object uses it, what is refused. `python -m tests.fuzz.gates`; `--seed` repeats a run."""
+dropped, what is kept since the stored object uses it, what is refused."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import copy
 import json
 import pathlib
 import random
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +44,6 @@ SETS = (
     f"{STATUS_OFF},DRADeviceTaints=false,DRAPartitionableDevices=false,DRAConsumableCapacity=false,DRAPrioritizedList=false",
 )
 NAMESPACE, GROUP, TIME = "fuzz", "resource.k8s.io", "2026-06-01T12:00:00Z"
-SHOWN = 10
 
 TAINT = {"key": "a", "effect": "NoSchedule", "timeAdded": TIME}
 COUNTERS = {"c": {"value": "1"}}
@@ -326,7 +323,20 @@ def ask_upstream(folder: pathlib.Path, seed: int, count: int) -> tuple[list[Ques
     return asked, answers
 
 
-async def differences(server: Server, asked: list[Question], answers: Mapping[str, list[Object]]) -> Iterator[str]:
+def differences(*, seed: int, count: int) -> list[str]:
+    """The answers that differ, of `count` changes asked with every set of gates."""
+    with tempfile.TemporaryDirectory(prefix="g-") as name:
+        folder = pathlib.Path(name)
+        asked, answers = ask_upstream(folder, seed, count)
+        server = Server(folder / "v")
+        server.start()
+        try:
+            return asyncio.run(_compared(server, asked, answers))
+        finally:
+            server.stop()
+
+
+async def _compared(server: Server, asked: list[Question], answers: Mapping[str, list[Object]]) -> list[str]:
     found = []
     for gates, said in answers.items():
         async with composed(server, f"--feature-gates={gates}") as sluice:
@@ -336,30 +346,4 @@ async def differences(server: Server, asked: list[Question], answers: Mapping[st
                     texts = {"old": question.old, "sent": question.sent, "theirs": expected, "ours": given}
                     lines = (f"  {name}: {json.dumps(value)}" for name, value in texts.items())
                     found.append("\n".join((f"{gates}: {question.kind} status={question.status}", *lines)))
-    return iter(found)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.gates", description=__doc__)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the changes (default: drawn)")
-    parser.add_argument("--count", type=int, default=300, help="how many changes, each asked with every set of gates")
-    chosen = parser.parse_args()
-    print(f"seed {chosen.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="gates-") as name:
-        folder = pathlib.Path(name)
-        asked, answers = ask_upstream(folder, chosen.seed, chosen.count)
-        server = Server(folder / "v")
-        server.start()
-        try:
-            found = list(asyncio.run(differences(server, asked, answers)))
-        finally:
-            server.stop()
-    for difference in found[:SHOWN]:
-        print(difference)
-    accepted = sum(answer["code"] < 400 for said in answers.values() for answer in said)
-    print(f"{len(found)} of {len(asked) * len(SETS)} answers differ; upstream accepted {accepted}")
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return found

@@ -337,6 +337,14 @@ def test_all_gates_of_a_stage_can_be_switched() -> None:
     assert {name for name, on in stands.items() if not on} == STAGES["BETA"] - {"DRADeviceTaints"}
 
 
+def test_gates_of_kinds_that_are_not_served_are_known_too() -> None:
+    only = f"--runtime-config={V1}=false,{V1}/deviceclasses=true".replace("/apis/", "")
+    serving = config.parse(["dev", only, "--feature-gates=DRADeviceTaints=false"], {}).serving
+    served = app.kinds(serving)
+    assert [kind.plural for kind in served] == ["deviceclasses"]
+    assert {gate.name: on for gate, on in app.gates(serving, served).all()}["DRADeviceTaints"] is False
+
+
 async def test_a_metric_says_how_each_gate_stands(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig("--feature-gates=DRAPrioritizedList=false,ShardedListAndWatch=true,DRADeviceTaints=false")
     [record] = caplog.records
