@@ -51,6 +51,18 @@ async def test_the_server_is_asked_about_one_namespace(plane: Plane, client: Cli
     assert [(seen.method, seen.path) for seen in plane.seen] == [("GET", f"{PATH}/default"), ("GET", f"{PATH}/missing")]
 
 
+async def test_the_newest_labels_are_those_that_the_server_has(plane: Plane, client: Client) -> None:
+    labelled = {**DEFAULT, "metadata": {"name": "labelled", "labels": {"a": "b"}}}
+    plane.on(f"{PATH}/default", answer(DEFAULT))
+    plane.on(f"{PATH}/labelled", answer(labelled))
+    namespaces = Namespaces(client)
+    assert [await namespaces.newest_labels(name) for name in ("default", "labelled", "missing")] == [
+        {},
+        {"a": "b"},
+        None,
+    ]
+
+
 async def test_a_server_that_cannot_tell_is_an_error(plane: Plane, client: Client) -> None:
     plane.on(f"{PATH}/default", status(403, "no"))
     with pytest.raises(ClusterError, match="no"):
