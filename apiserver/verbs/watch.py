@@ -137,11 +137,11 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
 async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     """The state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
     batch: list[bytes] = []
-    size = 0
+    size, most = 0, sink.encoder.most
     async for entry in read.each(view, sink.chosen):
         if not entry.readable:
             continue
-        if batch and (len(batch) == BATCH_EVENTS or size + len(entry.body) > BATCH_BYTES):
+        if batch and (len(batch) == BATCH_EVENTS or size + len(entry.body) > most):
             await _write(sink, batch)
             batch, size = [], 0
         batch.append(await sink.encoder.initial(entry))
@@ -164,7 +164,12 @@ async def _follow(watcher: Watcher, sink: Sink) -> None:
     while True:
         try:
             while events := watcher.pull(BATCH_EVENTS):
+                size = 0
                 for event in events:
+                    size += len(event.entry.body)
+                    if size > sink.encoder.most:
+                        await asyncio.sleep(0)
+                        size = len(event.entry.body)
                     chunk = await sink.made(event)
                     if chunk is not None:
                         await sink.stream.send(chunk)
@@ -219,10 +224,12 @@ class NotMade(Exception):
 class Encoder:
     """Frames in one form. A frame of an event is made once and remembered on the event for every watcher."""
 
-    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "_workers", "first")
+    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "_workers", "first", "most")
 
     def __init__(self, form: Form, services: Services) -> None:
         self._form = form
+        self.most = min(BATCH_BYTES, form.reach)
+        """Bytes of objects whose frames are made in one step."""
         self._workers = services.workers
         self._encodings = services.encodings
         # Texts remember their hash, which is asked for once per event and watcher.
