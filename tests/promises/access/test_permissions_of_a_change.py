@@ -155,7 +155,8 @@ async def test_both_refusals_stand_before_what_is_wrong_with_the_object(
         f'User "jane" cannot arbitrary-node:update resource "resourceclaims/driver" in API group "{group}" '
         'in the namespace "ns": not on a Sunday'
     )
-    wrong = 'Invalid value: "gpu.example.com/n1/other": must be an allocated device in the claim'
+    shown = '{"Driver":"gpu.example.com","Pool":"n1","Device":"other","ShareID":""}'
+    wrong = f"Invalid value: {shown}: must be an allocated device in the claim"
     assert causes(refused) == [
         ("FieldValueForbidden", "status.allocation", f"Forbidden: {binding}"),
         ("FieldValueForbidden", "status.devices", f"Forbidden: {driver}"),
