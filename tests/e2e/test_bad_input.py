@@ -367,3 +367,11 @@ async def test_another_protocol_is_refused_as_gos_server_does(dev: DevServer, li
     assert answer.startswith((b"HTTP/1.1 505 ", b"HTTP/1.1 400 "))
     assert b"\r\nConnection: close\r\n" in answer
     assert not line.endswith("0.9") or answer.endswith(b"505 HTTP Version Not Supported: unsupported protocol version")
+
+
+def test_without_its_gate_a_shard_selector_says_nothing(dev: DevServer) -> None:
+    for selector in ("nonsense", "shardRange(object.metadata.uid,'0x0000000000000000','0x0000000000000001')", "%20"):
+        listed = dev.request("GET", f"{CLASSES}?shardSelector={selector}")
+        assert listed.status == 200
+        assert listed.json["metadata"].keys() == {"resourceVersion"}
+    assert dev.request("GET", f"{CLASSES}?shardSelector=nonsense&watch=1&timeoutSeconds=1").status == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver.apimachinery import shards
+from tests.e2e.controlplane.plane import until
 from tests.promises.api.client import PARTIAL_LIST, TABLE, Client, Object, claim, names, opened, version
 
 LOWER = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"
@@ -103,6 +104,23 @@ def test_a_watch_of_a_shard_is_told_of_nothing_else(api: Client, mine: str, obje
 
         assert [obj["metadata"]["name"] for _, obj in initial] == lower(objects)
         assert [(kind, obj["metadata"]["name"]) for kind, obj in watch.take(len(told))] == told
+
+
+@pytest.mark.only("dev", reason="the metrics of the others are those of kube-apiserver")
+def test_running_watches_of_shards_are_counted(api: Client, mine: str, objects: list[Object]) -> None:
+    labels = f'{{group="{api.group}",resource="resourceclaims"}}'
+
+    def measured(name: str) -> float:
+        text = api.ask("GET", "/metrics").text
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name}{labels}"))
+
+    before = measured("apiserver_watch_filtered_events_total")
+    with api.watch(api.claims(mine), shardSelector=LOWER, resourceVersion=version(objects[0]) - 1) as watch:
+        watch.take(len(lower(objects)))
+        until(lambda: measured("apiserver_watch_shards_total") == 1, "the watch is counted")
+        filtered = len(upper(objects))
+        until(lambda: measured("apiserver_watch_filtered_events_total") >= before + filtered, "events are counted")
+    until(lambda: measured("apiserver_watch_shards_total") == 0, "no watch is counted")
 
 
 def test_a_watch_goes_on_in_a_shard_from_a_version(api: Client, mine: str, objects: list[Object]) -> None:

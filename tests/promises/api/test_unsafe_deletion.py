@@ -64,6 +64,20 @@ def test_it_goes_with_no_other_option_in_a_query(api: Client, mine: str, query: 
     assert refusal.causes[-1] == (OPTION, f"Invalid value: true: cannot be set together with .{member}")
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(b"", EXCLUSIVE), (b"\x12\x00", "Invalid value: true: cannot be set together with .preconditions")],
+    ids=["alone", "with empty preconditions"],
+)
+def test_it_is_read_from_protobuf(api: Client, mine: str, options: bytes, expected: str) -> None:
+    # The envelope of runtime.Unknown around DeleteOptions, where preconditions are number 2 and the option is number 6.
+    kind = b"\n\x02v1\x12\x0dDeleteOptions"
+    raw = options + b"\x30\x01"
+    body = b"k8s\0" + b"\n%c%b" % (len(kind), kind) + b"\x12%c%b" % (len(raw), raw)
+    refusal = api.refusal("DELETE", f"{api.claims(mine)}/any", body, kind="application/vnd.kubernetes.protobuf")
+    assert (refusal.code, refusal.causes) == (422, [(OPTION, expected)])
+
+
 def test_it_is_not_for_collections(api: Client, mine: str) -> None:
     api.create(api.claims(mine), claim("a"))
     for refusal in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, Unreadable
+from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, Unreadable, splice
 
 
 def test_the_garbage_collector_has_nothing_to_do_with_entries_and_events() -> None:
@@ -26,3 +26,18 @@ def test_an_unreadable_value_has_its_name_and_version_and_nothing_else() -> None
     assert not entry.readable
     assert entry.at(Revision(70001)).body.endswith(b'"resourceVersion":"70001"}}')
     assert not entry.at(Revision(70001)).readable
+
+
+def test_the_uid_is_read_from_the_body_whatever_else_stands_in_it() -> None:
+    def uid(value: bytes) -> bytes:
+        return Entry(Key("a"), Revision(1), splice(value, 1), NO_LABELS, ()).uid
+
+    assert uid(b'{"metadata":{"name":"a","uid":"u-1","labels":{"uid":"x"}},"spec":{"uid":"y"}}') == b"u-1"
+    assert uid(b'{"metadata":{"name":"a"},"spec":{}}') == b""
+    assert Unreadable.named(Key("a"), Revision(1), ()).uid == b""
+
+
+def test_what_was_worked_out_of_the_uid_stays_with_the_object() -> None:
+    entry = Entry(Key("a"), Revision(1), splice(b'{"metadata":{"name":"a","uid":"u-1"}}', 1), NO_LABELS, ())
+    entry.uid_hash = 7
+    assert entry.at(Revision(2)).uid_hash == 7
