@@ -1,13 +1,12 @@
 """`python -m bench.cel`: expressions alone: to compile one, to find it compiled, to make a program of it, to evaluate it.
 
-CPU of this process per operation, of several rounds the best: the others shared the processor with somebody.
+CPU of this process per operation.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from apiserver.cel import environments
 from apiserver.cel.checker import Checked
@@ -15,10 +14,10 @@ from apiserver.cel.declarations import Shape, Variable
 from apiserver.cel.program import Program
 from apiserver.cel.remembered import Remembered
 from apiserver.cel.types import ANY, DYN, STRING, map_of, struct
+from bench.accounting import operation_line
 
 SELECTOR = 'device.driver == "dra.example.com" && device.attributes["dra.example.com"].model == "x"'
 RULE = "object.spec.replicas <= 5 && object.metadata.labels.all(k, k.size() < 20)"
-ROUNDS = 7
 
 
 def deployment() -> dict[str, object]:
@@ -60,25 +59,10 @@ def lines() -> Iterator[str]:
     document = deployment()
     variables = {"object": document}
     size = len(json.dumps(document, separators=(",", ":")))
-    yield _line("parse and check a selector", lambda: environment.compile(SELECTOR))
-    yield _line("the same, remembered", lambda: remembered.get(SELECTOR))
-    yield _line("a program of it", lambda: Program(checked, environment))
-    yield _line(f"evaluate a rule over {size} bytes", lambda: program.evaluate(variables))
-
-
-def _line(name: str, operation: Callable[[], object]) -> str:
-    count = 1
-    while (taken := _seconds(operation, count)) < 0.02:
-        count *= 2
-    best = min(taken, *(_seconds(operation, count) for _ in range(ROUNDS)))
-    return f"CEL: {name:34} {best / count * 1e6:8.2f} µs"
-
-
-def _seconds(operation: Callable[[], object], count: int) -> float:
-    start = time.process_time()
-    for _ in range(count):
-        operation()
-    return time.process_time() - start
+    yield operation_line("CEL: parse and check a selector", lambda: environment.compile(SELECTOR))
+    yield operation_line("CEL: the same, remembered", lambda: remembered.get(SELECTOR))
+    yield operation_line("CEL: a program of it", lambda: Program(checked, environment))
+    yield operation_line(f"CEL: evaluate a rule over {size} bytes", lambda: program.evaluate(variables))
 
 
 def main() -> None:

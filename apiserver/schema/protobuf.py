@@ -249,27 +249,38 @@ def _element_writer(type_: Type, number: int) -> _Writer:
 
 def _map_writer(type_: MapOf, number: int) -> _Writer:
     tag = _tag(number, BYTES)
-    field = _element_writer(type_.value, _VALUE)
-    # A call less for each entry.
-    body = _body_writer(type_.value) if isinstance(type_.value, Struct) else None
-    heads, keys, values = _heads(tag), _heads(_KEY_TAG), _heads(_VALUE_TAG)
+    inner = _element_writer(type_.value, _VALUE)
+    heads, keys = _heads(tag), _heads(_KEY_TAG)
+
+    def entry(name: str, value: Any) -> bytes:
+        key, x = name.encode(), inner(value)
+        size = len(key)
+        start = keys[size] if size < _ONE_BYTE else _KEY_TAG + protowire.varint(size)
+        size += len(start) + len(x)
+        return (heads[size] if size < _ONE_BYTE else tag + protowire.varint(size)) + start + key + x
+
+    @functools.lru_cache(maxsize=_REMEMBERED)
+    def remembered(name: str, member: str, scalar: Any) -> bytes:
+        return entry(name, {member: scalar})
 
     def write(value: Object) -> bytes:
-        parts: list[bytes] = []
+        return b"".join([entry(name, value[name]) for name in sorted(value)])
+
+    def write_structs(value: Object) -> bytes:
+        parts = []
         for name in sorted(value):
-            key = name.encode()
-            size = len(key)
-            start = keys[size] if size < _ONE_BYTE else _KEY_TAG + protowire.varint(size)
-            if body is None:
-                x = field(value[name])
-            else:
-                x = body(value[name])
-                x = values[len(x)] + x if len(x) < _ONE_BYTE else protowire.sized(_VALUE_TAG, x)
-            size += len(start) + len(x)
-            parts += (heads[size] if size < _ONE_BYTE else tag + protowire.varint(size), start, key, x)
+            x = value[name]
+            if len(x) == 1 and len(name) <= _REMEMBERED_BYTES:
+                ((member, scalar),) = x.items()
+                kind = scalar.__class__
+                if (kind is str and len(scalar) <= _REMEMBERED_BYTES) or kind is int or kind is bool:
+                    parts.append(remembered(name, member, scalar))
+                    continue
+            parts.append(entry(name, x))
         return b"".join(parts)
 
-    return write
+    # In raw JSON 1 and true may stand in the same place, and a number may be of any length.
+    return write_structs if isinstance(type_.value, Struct) and not canonical.holds_raw(type_.value) else write
 
 
 _SECONDS_TAG, _NANOS_TAG = _tag(_SECONDS, VARINT), _tag(_NANOS, VARINT)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apiserver import resources
 from apiserver.schema import canonical, machinery, protobuf, strict
-from apiserver.schema.types import Field, Integer, ListOf, MapOf, Presence, String, Struct
+from apiserver.schema.types import Field, Integer, ListOf, MapOf, Presence, RawJSON, String, Struct
 from apiserver.wire import as_protobuf
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.shapes_and_values import Sample
@@ -96,6 +96,25 @@ def test_a_list_in_a_map_is_a_message() -> None:
     message = protobuf.encode(shape, {"m": {"b": [], "a": ["x"]}})
     assert message == bytes.fromhex("0a08 0a0161 1203 0a0178 0a05 0a0162 1200")
     assert protobuf.decode(shape, message) == {"m": {"a": ["x"], "b": []}}
+
+
+def test_objects_share_nothing_that_can_be_changed() -> None:
+    counters = {"name": "s", "counters": {"c": {"value": "1"}}}
+    devices = [{"name": "d", "attributes": {"a": {"int": 1}, "b": {"ints": [1]}}}]
+    message = protobuf.encode(KINDS["ResourceSlice"], {"spec": {"devices": devices, "sharedCounters": [counters]}})
+    first, second = (protobuf.decode(KINDS["ResourceSlice"], message)["spec"] for _ in range(2))
+    first["devices"][0]["attributes"]["a"]["int"] = 2
+    first["devices"][0]["attributes"]["b"]["ints"].append(2)
+    first["sharedCounters"][0]["counters"]["c"].clear()
+    assert (second["devices"], second["sharedCounters"]) == (devices, [counters])
+
+
+def test_raw_json_in_a_map_is_written_as_it_is_each_time() -> None:
+    part = Struct(name="P", fields=(Field(name="x", number=1, type=RawJSON()),))
+    shape = Struct(name="S", fields=(Field(name="m", number=1, type=MapOf(part)),))
+    written = [protobuf.encode(shape, {"m": {"k": {"x": x}}}) for x in (True, 1, 1.0, True)]
+    # Beside the value there are three keys and lengths, and the name.
+    assert [message[11:] for message in written] == [b"true", b"1", b"1.0", b"true"]
 
 
 def test_managed_fields_that_nobody_keeps_are_dropped() -> None:
