@@ -37,11 +37,12 @@ class Reply(NamedTuple):
 
 
 class Content:
-    """Bytes that never change, last changed at `modified` (seconds since the epoch)."""
+    """Bytes that never change, last changed at `modified` (seconds since the epoch). `digest` is that of the first form of a document which
+    has several: they share it."""
 
-    def __init__(self, body: bytes, *, modified: float) -> None:
+    def __init__(self, body: bytes, *, modified: float, digest: str = "") -> None:
         self.body = body
-        self.digest = hashlib.sha512(body).hexdigest().upper()
+        self.digest = digest or hashlib.sha512(body).hexdigest().upper()
         self._modified = int(modified)
 
     @property

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from apiserver import workers
 from apiserver.apimachinery.request import Query
-from apiserver.discovery import openapi_paths
+from apiserver.discovery import openapi_paths, openapi_protobuf
 from apiserver.discovery.content import Content, Reply
 from apiserver.discovery.openapi_paths import Operation, Parameter, Path
 from apiserver.schema.kinds import Kinds
@@ -39,7 +39,16 @@ _BEARER = {
     "name": "authorization",
     "in": "header",
 }
-_JSON = ("application", "json")
+JSON = "application/json"
+_FORMS_2, _FORMS_3 = (
+    (
+        JSON,
+        f"application/com.github.proto-openapi.spec.{version}@v1.0+protobuf",
+        f"application/com.github.proto-openapi.spec.{version}.v1.0+protobuf",
+    )
+    for version in ("v2", "v3")
+)
+"""In which forms documents are served, the first one by default."""
 
 
 class OpenAPI:
@@ -70,9 +79,11 @@ class OpenAPI:
     def v2(self, headers: Mapping[str, str]) -> Reply:
         """`/openapi/v2`."""
         vary = [("Vary", "Accept-Encoding"), ("Vary", "Accept")]
-        if not _accepts_json(negotiation.readable(headers.get("Accept", ""))):
+        form = negotiation.preferred(headers.get("Accept", ""), _FORMS_2)
+        if form is None:
             return Reply.empty(406, vary)
-        return self._v2.reply(headers, extra=[("Content-Type", "application/json"), *vary], compressible=True)
+        content = self._v2 if form == JSON else self._v2_protobuf
+        return content.reply(headers, extra=[("Content-Type", _called(form)), *vary], compressible=True)
 
     def v3_root(self) -> Reply:
         """`/openapi/v3`: where the documents are. Like kube-apiserver's own, it has no entity tag and a type of its own."""
@@ -88,10 +99,11 @@ class OpenAPI:
         if key not in self._v3:
             return Reply.empty(404)
         vary = [("Vary", "Accept")]
-        if not _accepts_json(negotiation.readable(headers.get("Accept", ""))):
+        form = negotiation.preferred(headers.get("Accept", ""), _FORMS_3)
+        if form is None:
             return Reply.empty(406, vary)
-        content = self._v3[key]
-        extra = [("Content-Type", "application/json"), *vary]
+        content = (self._v3 if form == JSON else self._v3_protobuf)[key]
+        extra = [("Content-Type", _called(form)), *vary]
         if query.text("hash") == content.digest:
             extra += content.immutable(now + IMMUTABLE_SECONDS)
         return content.reply(headers, extra=extra)
@@ -144,6 +156,18 @@ class OpenAPI:
     def _v3(self) -> dict[str, Content]:
         keys = self.keys()
         return {key: Content(as_json.dumps(self.document_v3(key)), modified=self._built) for key in keys}
+
+    @cached_property
+    def _v2_protobuf(self) -> Content:
+        body = openapi_protobuf.v2(self.document_v2())
+        return Content(body, modified=self._built, digest=self._v2.digest)
+
+    @cached_property
+    def _v3_protobuf(self) -> dict[str, Content]:
+        return {
+            key: Content(openapi_protobuf.v3(self.document_v3(key)), modified=self._built, digest=json.digest)
+            for key, json in self._v3.items()
+        }
 
     @cached_property
     def _root(self) -> bytes:
@@ -289,16 +313,9 @@ def _share(parameter: Schema, shared: dict[str, Schema]) -> Schema:
     return {"$ref": f"#/parameters/{name}"}
 
 
-def _accepts_json(accept: str) -> bool:
-    """Whether JSON will do. The other form upstream has, protobuf, is not made here: who takes nothing else gets a 406."""
-    for clause in (accept or "*/*").split(","):
-        media, _, _ = clause.partition(";")
-        kind, slash, sub = (part.strip(" ") for part in media.partition("/"))
-        if not slash and kind == "*":
-            sub = "*"
-        if kind in (_JSON[0], "*") and sub in (_JSON[1], "*"):
-            return True
-    return False
+def _called(form: str) -> str:
+    """The media type of an answer: an at sign, which no media type may have, is only understood."""
+    return form.replace("@", ".")
 
 
 def respond(reply: Reply) -> web.Response:

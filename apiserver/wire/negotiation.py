@@ -132,12 +132,23 @@ class _Clause:
             return self.kind in (kind, "*")
         return self.kind == kind and self.subkind == subkind
 
+    def covers(self, media: str) -> bool:
+        """The same where each half may be a star by itself, as kube-openapi's handlers have it."""
+        kind, _, subkind = media.partition("/")
+        return self.kind in (kind, "*") and self.subkind in (subkind, "*")
+
 
 def readable(accept: str) -> str:
     """As much of an Accept header as is read: the clauses that end within its first READ characters, and none is acceptable to nobody."""
     if len(accept) <= READ:
         return accept
     return accept[: max(accept.rfind(",", 0, READ + 1), 0)] or ","
+
+
+def preferred(accept: str, offered: Sequence[str]) -> str | None:
+    """The media type out of `offered` for a header that is no object's: the first that the best clause names. None if none does."""
+    clauses = _clauses(readable(accept or "*/*"))
+    return next((media for clause in clauses for media in offered if clause.covers(media)), None)
 
 
 def _winner(accept: str, rules: Rules) -> Representation | None:

@@ -235,6 +235,14 @@ def test_a_server_dry_run_shows_the_object_and_stores_nothing(kubectl: Kubectl) 
     assert kubectl("get", f"resourceslice.{GROUP}", "dry", check=False).returncode == 1
 
 
+def test_kubectl_reads_version_2_of_openapi_too(kubectl: Kubectl) -> None:
+    """In protobuf."""
+    text = kubectl(
+        "explain", "resourceslice.spec.pool", "--output=plaintext-openapiv2", f"--api-version={GROUP}/v1"
+    ).stdout
+    assert "generation\t<integer> -required-" in text
+
+
 def test_explain_knows_every_level(kubectl: Kubectl) -> None:
     text = kubectl("explain", "resourceslice.spec.devices", "--recursive", f"--api-version={GROUP}/v1").stdout
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from apiserver import app
+from apiserver.discovery import openapi_protobuf
 from apiserver.discovery.openapi_docs import OpenAPI
 from apiserver.resources import RESOURCES
 from apiserver.schema.kinds import Kinds
@@ -151,6 +152,14 @@ def test_version_2_differs_from_kube_apiservers_in_what_is_listed(recorded: dict
     theirs = adapted(openapi.of_versions(recorded["v2"], VERSIONS), IN_VERSION_2)
     found = openapi.reduced_v2(ours().document_v2(), VERSIONS)
     assert list(openapi.differences(found, theirs)) == []
+
+
+def test_every_document_can_be_written_in_protobuf() -> None:
+    for group in (GROUP, OWN_GROUP):
+        published = ours(group)
+        assert openapi_protobuf.v2(published.document_v2())
+        keys = published.keys()
+        assert all(openapi_protobuf.v3(published.document_v3(key)) for key in keys)
 
 
 def _as_upstreams(document: Document) -> Document:

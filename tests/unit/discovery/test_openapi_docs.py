@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from apiserver.apimachinery.request import Query
-from apiserver.discovery import openapi_docs, openapi_paths
+from apiserver.discovery import openapi_docs, openapi_paths, openapi_protobuf
 from apiserver.discovery.content import Reply
 from apiserver.discovery.openapi_docs import OpenAPI
 from apiserver.schema import shapes
@@ -398,16 +398,49 @@ def test_json_is_served_to_who_accepts_it(accept: str) -> None:
     assert api.v3_group("apis/resource.k8s.io/v1", Query(""), {"Accept": accept}, now=NOW).status == 200
 
 
-PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-
-
-@pytest.mark.parametrize("accept", ["text/html", "json", "application", PROTOBUF, "application/json/x"])
+@pytest.mark.parametrize("accept", ["text/html", "json", "application", "application/json/x", "*/protobuf"])
 def test_who_accepts_nothing_that_there_is_gets_an_empty_406(accept: str) -> None:
     api = documents()
     reply = api.v2({"Accept": accept})
     assert (reply.status, reply.body, headers_of(reply)) == (406, b"", {"Vary": ["Accept-Encoding", "Accept"]})
     reply = api.v3_group("apis/resource.k8s.io/v1", Query(""), {"Accept": accept}, now=NOW)
     assert (reply.status, reply.body, headers_of(reply)) == (406, b"", {"Vary": ["Accept"]})
+
+
+PROTOBUF_2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+PROTOBUF_3 = PROTOBUF_2.replace("v2", "v3")
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_protobuf_is_served_to_who_asks_for_it_under_the_tag_of_the_json(older: bool) -> None:
+    """client-go asks for version 2 in nothing else, by the older name."""
+    api = documents()
+    wanted, wanted_3 = (name.replace(".v1.0", "@v1.0") if older else name for name in (PROTOBUF_2, PROTOBUF_3))
+    key, json_2 = "apis/resource.k8s.io/v1", api.v2({})
+    json_3 = api.v3_group(key, Query(""), {}, now=NOW)
+    reply = api.v2({"Accept": wanted})
+    reply_3 = api.v3_group(key, Query(""), {"Accept": wanted_3}, now=NOW)
+    for found, plain, called in ((reply, json_2, PROTOBUF_2), (reply_3, json_3, PROTOBUF_3)):
+        headers = headers_of(found)
+        assert (found.status, headers["Content-Type"]) == (200, [called])
+        assert headers["Etag"] == headers_of(plain)["Etag"]
+    assert reply.body == openapi_protobuf.v2(api.document_v2())
+    assert reply_3.body == openapi_protobuf.v3(api.document_v3(key))
+    assert api.v2({"Accept": wanted, "If-None-Match": headers_of(json_2)["Etag"][0]}).status == 304
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        (f"{PROTOBUF_2}, application/json", PROTOBUF_2),
+        (f"application/json, {PROTOBUF_2}", "application/json"),
+        (f"application/json;q=0.5, {PROTOBUF_2};q=0.9", PROTOBUF_2),
+        (f"*/*, {PROTOBUF_2}", PROTOBUF_2),
+        (f"text/html, {PROTOBUF_3}, */json", "application/json"),
+    ],
+)
+def test_the_best_clause_decides(accept: str, form: str) -> None:
+    assert headers_of(documents().v2({"Accept": accept}))["Content-Type"] == [form]
 
 
 def test_the_index_of_version_3_says_where_the_documents_are() -> None:
