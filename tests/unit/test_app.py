@@ -347,7 +347,7 @@ def test_gates_of_kinds_that_are_not_served_are_known_too() -> None:
 
 async def test_a_metric_says_how_each_gate_stands(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig("--feature-gates=DRAPrioritizedList=false,ShardedListAndWatch=true,DRADeviceTaints=false")
-    [record] = caplog.records
+    [record] = [record for record in caplog.records if record.name == app.__name__]
     assert record.message == "Warning: setting GA feature gate. It will be removed in a future release."
     assert (record.featureGate, record.value) == ("DRAPrioritizedList", False)  # type: ignore[attr-defined]
     lines = (await rig.ask("/metrics")).text.splitlines()
