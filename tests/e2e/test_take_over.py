@@ -81,6 +81,33 @@ def test_a_node_sees_its_own_slices_and_no_others(taken_over: Bed) -> None:
                 )
 
 
+def test_a_node_keeps_slices_of_its_own_and_no_others(taken_over: Bed) -> None:
+    """kube-apiserver lets every node create; what it creates and deletes, Sluice judges."""
+    with (
+        taken_over.connect(taken_over.user("system:node:node-1", ["system:nodes"])) as node,
+        taken_over.connect(taken_over.user("system:node:node-2", ["system:nodes"])) as other,
+    ):
+        made = {**dra_slice("kept"), "spec": {**dra_slice("kept")["spec"], "nodeName": "node-1"}}
+        refused = other.ask("POST", SLICES, made)
+        why = "can only create ResourceSlice with the same NodeName as the requesting node"
+        assert (refused.status, refused.json["message"]) == (
+            403,
+            f'resourceslices.{DRA_GROUP} "kept" is forbidden: {why}',
+        )
+        assert node.ask("POST", SLICES, made).status == 201
+        path = f"{SLICES}/kept"
+        until(lambda: node.ask("GET", path).status == 200, "the node authorizer knows whose slice it is")
+        for method in ("GET", "DELETE"):
+            told = other.ask(method, path)
+            assert (told.status, told.text.count("no relationship found between node 'node-2' and this object")) == (
+                403,
+                1,
+            )
+        assert node.ask("PUT", path, node.ask("GET", path).json).status == 200
+        assert node.ask("DELETE", f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-1").status == 200
+        assert taken_over.kubectl("get", "resourceslice", "kept", check=False).returncode == 1
+
+
 def test_a_pod_gets_its_device(taken_over: Bed) -> None:
     """Controller manager and scheduler, unmodified, write claims in protobuf and in nothing else."""
     v1, pods = f"/apis/{DRA_GROUP}/v1", "/api/v1/namespaces/devices/pods"

@@ -166,6 +166,12 @@ def test_refusals_stand_before_what_is_wrong_with_the_object(
     ]
 
 
+def test_refusals_stand_between_the_checks_of_metadata(api: Client, mine: str, stored: Object, status: str) -> None:
+    user = Writer(api, account(mine)).granted(STATUS)
+    refusal = user.refused("PATCH", status, {"metadata": {"uid": "x"}, "status": ALLOCATED}, kind=MERGE)
+    assert [field for field, _ in refusal.causes] == ["metadata.uid", "status.allocation", "metadata.uid"]
+
+
 def test_who_may_bind_allocates_reserves_and_takes_back(api: Client, mine: str, stored: Object, status: str) -> None:
     user = Writer(api, account(mine)).granted(STATUS, BINDING)
     assert user.ask("PUT", status, {**stored, "status": ALLOCATED}).status == 200
