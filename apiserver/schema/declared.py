@@ -111,6 +111,21 @@ def _shape(shape: Any) -> Iterator[str]:
     for name in _UNMADE:
         if any(field.name == name for field in types.members(shape)):
             yield f"the shape has a member {name}, which every object has by itself"
+    yield from _numbers(shape)
+
+
+_NUMBERS, _RESERVED_NUMBERS = range(1, 1 << 29), range(19000, 20000)
+"""Those that protobuf has for fields, and of them those that it keeps for itself."""
+
+
+def _numbers(shape: Struct) -> Iterator[str]:
+    """Members whose protobuf numbers would be mistaken for one another."""
+    for struct in types.structs(shape):
+        for field in struct.fields:
+            if field.number not in _NUMBERS or field.number in _RESERVED_NUMBERS:
+                yield f"{struct.name}.{field.name}: {field.number} is no protobuf number of a field"
+        for number in _repeated([str(field.number) for field in struct.fields]):
+            yield f"{struct.name} has the protobuf number {number} twice"
 
 
 def _parts(declared: Resource) -> Iterator[str]:

@@ -7,7 +7,7 @@ Lengths are bytes of UTF-8, as upstream counts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -215,6 +215,20 @@ def members(struct: Struct) -> tuple[Field, ...]:
         else:
             found.append(field)
     return tuple(found)
+
+
+def structs(type_: Type) -> Iterator[Struct]:
+    """Every struct below a type, each once, outer ones first."""
+    seen: set[Struct] = set()
+    left: list[Type] = [type_]
+    while left:
+        match left.pop(0):
+            case ListOf(item=inner) | MapOf(value=inner):
+                left.append(inner)
+            case Struct() as struct if struct not in seen:
+                seen.add(struct)
+                left += [field.type for field in struct.fields]
+                yield struct
 
 
 def is_pointer(field: Field) -> bool:
