@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,9 +198,10 @@ class Meter:
         self.initial = metrics.INIT_EVENTS.labels(resource.group, resource.plural)
         self.dropped = metrics.TERMINATED_WATCHERS.labels(resource.group, resource.plural)
 
-    def missed(self) -> None:
-        """An event, or an object before or after it, lies in another shard."""
-        metrics.FILTERED_EVENTS.labels(self._resource.group, self._resource.plural).inc()
+    @property
+    def missed(self) -> Callable[[], None]:
+        """To be called for each object of an event that lies in another shard."""
+        return metrics.FILTERED_EVENTS.labels(self._resource.group, self._resource.plural).inc
 
     def shards(self, chosen: Selection, more: int) -> None:
         """Counts running watches of a shard."""
