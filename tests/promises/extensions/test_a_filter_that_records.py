@@ -115,6 +115,16 @@ async def test_who_acts_as_somebody_else_is_seen_as_both(server: Composed, recor
     assert record.response == answer.json
 
 
+async def test_an_attempt_to_delete_what_cannot_be_read_is_noted(shared_server: Server, records: list[Record]) -> None:
+    option = "ignoreStoreReadErrorWithClusterBreakingPotential"
+    async with composed(shared_server, "--feature-gates=AllowUnsafeMalformedObjectDeletion=true") as server:
+        await server.ask("DELETE", f"{server.classes}/a", {option: True})
+        await server.ask("DELETE", f"{server.classes}/a", {option: False})
+    attempt, ordinary = records
+    assert attempt.annotations == {**ALLOWED, "apiserver.k8s.io/unsafe-delete-ignore-read-error": ""}
+    assert ordinary.annotations == ALLOWED
+
+
 async def test_a_refusal_is_seen_as_the_client_sees_it(server: Composed, records: list[Record]) -> None:
     answer = await server.ask("POST", server.classes, b"{")
     (record,) = records
