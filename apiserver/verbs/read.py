@@ -43,7 +43,7 @@ async def get(services: Services, call: Call) -> Any:
             raise rendering.gone(call, call.info.name)
         if not entry.readable:
             raise Corrupt(entry.key)
-    return await answer.single(entry.body)
+    return await answer.stored(entry)
 
 
 async def list_(services: Services, call: Call) -> Any:

@@ -26,6 +26,12 @@ class Answer(NamedTuple):
     call: Call
     representation: Representation
 
+    async def stored(self, entry: Entry) -> Any:
+        """One object as it is in memory."""
+        form = form_of(self.services, self.call, self.representation)
+        data = form.remembered(entry)
+        return await (self.single(entry.body) if data is None else self.call.exchange.respond(200, form.media, data))
+
     async def single(self, body: bytes, *, code: int = 200) -> Any:
         """One object."""
         form = form_of(self.services, self.call, self.representation)

@@ -108,6 +108,10 @@ class Form(ABC):
         """One object. Raises 406 for a form that only lists have."""
         return self.syntax.document(*self.shown(body))
 
+    def remembered(self, entry: Entry) -> bytes | None:
+        """A stored object as `single` would write it; None when that has to be made."""
+        return None
+
     @abstractmethod
     def listing(
         self,
@@ -165,6 +169,13 @@ class Form(ABC):
             about = {"resource": self.resource.storage_name, "key": entry.key, "error": repr(e)[:1024]}
             logger.error("a stored object cannot be read", extra=about)
             return make(_nameplate(entry, self.resource.stored.shape))
+
+    def _document_of(self, entry: Entry) -> bytes | None:
+        """From its element of a list, in a syntax whose elements are remembered and say nothing of where they stand."""
+        if not self.syntax.costly or not isinstance(self.syntax, Streamed):
+            return None
+        element = self._remembered(entry)
+        return None if element is None else self.syntax.document_of(self._type, element)
 
     def _remembered(self, entry: Entry) -> Any:
         """What was made for this entry in this form before, None when there is nothing."""

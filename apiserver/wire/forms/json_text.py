@@ -29,6 +29,9 @@ class Compact(Text, Streamed):
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
         return b'{"type":"%b","object":%b%b}\n' % (event_type.encode(), type_.head, members[1:])
 
+    def document_of(self, type_: DocumentType, element: bytes) -> bytes:
+        return self.document(type_, element)
+
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
         return self.event(event_type, type_, element)
 

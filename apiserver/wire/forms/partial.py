@@ -73,6 +73,9 @@ class Partial(_OfMetadata):
     def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         return self._type, _members(self.served(body))
 
+    def remembered(self, entry: Entry) -> bytes | None:
+        return self._document_of(entry)
+
     def listing(
         self,
         entries: Sequence[Entry],

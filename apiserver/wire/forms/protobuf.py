@@ -55,11 +55,11 @@ class Protobuf(Streamed):
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
         return _frame(event_type, type_, _message(type_, members))
 
+    def document_of(self, type_: DocumentType, element: bytes) -> bytes:
+        return as_protobuf.envelope(type_.api_version, type_.kind, _inside(element))
+
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
-        at = 1  # behind the key
-        while element[at] & _MORE:
-            at += 1
-        return _frame(event_type, type_, element[at + 1 :])
+        return _frame(event_type, type_, _inside(element))
 
 
 class _Listing:
@@ -93,6 +93,14 @@ def _joined(part: Part) -> bytes:
 def _message(type_: DocumentType, members: bytes) -> bytes:
     assert type_.shape is not None
     return protobuf.encode(type_.shape, as_json.loads(members))
+
+
+def _inside(element: bytes) -> bytes:
+    """The message of an element, which stands behind its key and its length."""
+    at = 1
+    while element[at] & _MORE:
+        at += 1
+    return element[at + 1 :]
 
 
 def _frame(event_type: str, type_: DocumentType, message: bytes) -> bytes:

@@ -147,5 +147,9 @@ class Streamed(Syntax):
         """A frame of a watch."""
 
     @abstractmethod
+    def document_of(self, type_: DocumentType, element: bytes) -> bytes:
+        """A whole answer from an object as it stands in a list that says the type for all."""
+
+    @abstractmethod
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
-        """The same from an object as it stands in a list that says the type for all."""
+        """A frame of a watch from the same."""

@@ -36,6 +36,9 @@ class Whole(Form):
     def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         return self._type, self.served(body)
 
+    def remembered(self, entry: Entry) -> bytes | None:
+        return self._document_of(entry)
+
     def listing(
         self,
         entries: Sequence[Entry],

@@ -562,6 +562,25 @@ def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) 
     assert cache.size == size
 
 
+@pytest.mark.parametrize("accept", ["", TABLE, PARTIAL, PARTIALS, "application/yaml", PROTOBUF, MEMORY])
+@pytest.mark.parametrize("resource", [CLASSES, SLICES])
+def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resource: Resource) -> None:
+    asked, one = form(accept, resource), entry(stored("a"))
+    assert asked.remembered(one) is None
+    if accept != PARTIAL:  # which has no lists
+        for piece in asked.listing([one], revision=9).pieces:
+            piece.make()
+    answer = asked.remembered(one)
+    assert answer is None or answer == asked.single(one.body)
+    assert (answer is not None) == (accept == PROTOBUF)
+
+
+def test_a_get_of_partial_metadata_in_protobuf_is_answered_from_what_watches_remember() -> None:
+    asked, one = form(MEMORY.replace("List", "")), entry(stored("a"))
+    asked.frame("ADDED", one)
+    assert asked.remembered(one) == asked.single(one.body)
+
+
 def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() -> None:
     asked = form(PROTOBUF)
     large = entry(stored("b", annotations={"x": "y" * (1 << 20)}))
