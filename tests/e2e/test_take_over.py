@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.e2e import objects
+from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import DRA_GROUP, Bed
-from tests.e2e.controlplane.plane import until
+from tests.e2e.controlplane.plane import ControlPlane, until
 
 SLICES = f"/apis/{DRA_GROUP}/v1/resourceslices"
 
@@ -64,6 +68,36 @@ def test_older_versions_are_served_too(taken_over: Bed) -> None:
     asked = taken_over.kubectl("get", f"resourceslices.v1beta1.{DRA_GROUP}", "aged", "-o", "yaml")
     assert "basic:" in asked.stdout
     assert f"Warning: {DRA_GROUP}/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+" in asked.stderr
+
+
+@pytest.fixture
+def real(our_own: None, tmp_path: pathlib.Path) -> Iterator[ControlPlane]:
+    """A kube-apiserver that serves the group itself."""
+    with ControlPlane(tmp_path) as plane:
+        yield plane
+
+
+def typed(kubeconfig: pathlib.Path) -> list[dict[str, Any]]:
+    """What client-go's typed clients of the group get back, call by call (the Go program `typed`)."""
+    command: list[str | pathlib.Path] = [binaries.binary("typed"), "-kubeconfig", kubeconfig, "-prefix", "typed"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert told.returncode == 0, told.stderr
+    return [json.loads(line) for line in told.stdout.splitlines()]
+
+
+def test_typed_clients_of_client_go_get_what_they_get_from_a_real_server(taken_over: Bed, real: ControlPlane) -> None:
+    """All verbs, through the aggregator, in protobuf alone."""
+    with taken_over.connect() as admin:
+        until(lambda: admin.ask("GET", "/readyz").status == 200, "kube-apiserver is ready")
+
+    ours, theirs = typed(taken_over.admin), typed(real.admin)
+
+    media = [said for line in ours for said in line["media"]]
+    assert all("> protobuf" in said for said in media), media
+    assert any(said.startswith("PUT protobuf ") for said in media)
+    assert [line["call"] for line in ours] == [line["call"] for line in theirs]
+    for line, expected in zip(ours, theirs, strict=True):
+        assert line == expected
 
 
 def test_a_node_sees_its_own_slices_and_no_others(taken_over: Bed) -> None:

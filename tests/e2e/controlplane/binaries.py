@@ -25,6 +25,7 @@ PACKAGES: Mapping[str, str] = {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "informers": "./informers",
+    "typed": "./typed",
 }
 OUTPUTS = {"etcd": "server"}
 """What `go build` calls a binary where that is not our name for it."""
