@@ -77,6 +77,47 @@ def real(our_own: None, tmp_path: pathlib.Path) -> Iterator[ControlPlane]:
         yield plane
 
 
+def test_a_pod_gets_its_claim_its_devices_and_its_node_from_the_unmodified_control_plane(taken_over: Bed) -> None:
+    """kube-controller-manager makes the claim and takes it away again, kube-scheduler allocates it; both speak protobuf alone."""
+    v1, core = f"/apis/{DRA_GROUP}/v1", "/api/v1/namespaces/default"
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpus"}}
+    template = {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    container = {"name": "c", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}
+    pod = {
+        "containers": [container],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    room = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}
+    merge = {"Content-Type": "application/merge-patch+json"}
+    with taken_over.connect() as admin:
+
+        def make(path: str, body: objects.Object) -> None:
+            reply = admin.ask("POST", path, body)
+            assert reply.status == 201, reply.text
+
+        def claims() -> list[objects.Object]:
+            found: list[objects.Object] = admin.ask("GET", f"{v1}/namespaces/default/resourceclaims").json["items"]
+            return found
+
+        make("/api/v1/nodes", {"metadata": {"name": "node-1"}})
+        assert admin.ask("PATCH", "/api/v1/nodes/node-1/status", room, headers=merge).status == 200
+        make(f"{v1}/deviceclasses", {"metadata": {"name": "gpus"}, "spec": {}})
+        make(SLICES, dra_slice("gpus"))
+        make(f"{v1}/namespaces/default/resourceclaimtemplates", template)
+        make(f"{core}/pods", {"metadata": {"name": "p"}, "spec": pod})
+        until(lambda: admin.ask("GET", f"{core}/pods/p").json["spec"].get("nodeName") == "node-1", "the pod is bound")
+
+        [claim] = claims()
+        [result] = claim["status"]["allocation"]["devices"]["results"]
+        assert (result["request"], result["driver"]) == ("gpu", "gpu.example.com")
+        assert [user["name"] for user in claim["status"]["reservedFor"]] == ["p"]
+        assert claim["metadata"]["ownerReferences"][0]["name"] == "p"
+
+        assert admin.ask("DELETE", f"{core}/pods/p?gracePeriodSeconds=0").status == 200
+        until(lambda: not claims(), "the claim is gone with its pod")
+
+
 def typed(kubeconfig: pathlib.Path) -> list[dict[str, Any]]:
     """What client-go's typed clients of the group get back, call by call (the Go program `typed`)."""
     command: list[str | pathlib.Path] = [binaries.binary("typed"), "-kubeconfig", kubeconfig, "-prefix", "typed"]
