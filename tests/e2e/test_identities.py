@@ -202,3 +202,47 @@ def test_a_claim_in_a_namespace_that_does_not_exist_is_not_found(cluster: Cluste
 
     assert done.stderr.endswith('namespaces "nowhere" not found\n')
     assert "Error from server (NotFound)" in done.stderr
+
+
+NODE = "Impersonate-Extra-authentication.kubernetes.io%2fnode-name"
+
+
+def test_the_roles_of_the_manifests_are_what_a_scheduler_and_a_driver_need(bed: Bed, namespace: str, name: str) -> None:
+    """From the slice to the report on the allocated device, and no further."""
+    users = {role: f"system:serviceaccount:{namespace}:{role}" for role in ("scheduler", "driver")}
+    for role, account in users.items():
+        words = [f"--clusterrole=sluice-{role}", f"--user={account}"]
+        bed.kubectl("create", "clusterrolebinding", f"{name}-{role}", *words)
+    node = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
+    device = {"driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
+    allocation = {
+        "nodeSelector": {"nodeSelectorTerms": [node]},
+        "devices": {"results": [{"request": "gpu", **device}]},
+    }
+    path = f"{objects.claims(namespace)}/{name}"
+
+    with bed.connect() as admin:
+
+        def ask(role: str, method: str, path: str, body: Any = None) -> Any:
+            headers = {"Impersonate-User": users[role], NODE: "node-1"}
+            if method == "PATCH":
+                headers["Content-Type"] = "application/merge-patch+json"
+            return admin.ask(method, path, json.dumps(body) if method == "PATCH" else body, headers=headers)
+
+        until(lambda: ask("scheduler", "GET", f"{V1}/deviceclasses").status == 200, "the scheduler has its rights")
+        until(lambda: ask("driver", "GET", f"{V1}/resourceslices").status == 200, "the driver has its rights")
+        assert ask("driver", "POST", f"{V1}/resourceslices", objects.resource_slice(name)).status == 201
+        assert admin.ask("POST", objects.claims(namespace), objects.claim(name)).status == 201
+
+        refused = ask("driver", "PATCH", f"{path}/status", {"status": {"allocation": allocation}})
+        assert (refused.status, "resourceclaims/binding" in refused.text) == (422, True), refused.text
+        assert ask("driver", "GET", objects.claims(namespace)).status == 403
+        allocated = ask("scheduler", "PATCH", f"{path}/status", {"status": {"allocation": allocation}})
+        assert allocated.status == 200, allocated.text
+        report = {"status": {"devices": [{**device, "data": {"temperature": 40}}]}}
+        refused = ask("scheduler", "PATCH", f"{path}/status", report)
+        assert (refused.status, "resourceclaims/driver" in refused.text) == (422, True), refused.text
+        reported = ask("driver", "PATCH", f"{path}/status", report)
+        assert reported.status == 200, reported.text
+        assert ask("scheduler", "DELETE", path).status == 200
+        assert ask("driver", "DELETE", f"{V1}/resourceslices/{name}").status == 200

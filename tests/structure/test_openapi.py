@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -152,6 +152,18 @@ def test_version_2_differs_from_kube_apiservers_in_what_is_listed(recorded: dict
     theirs = adapted(openapi.of_versions(recorded["v2"], VERSIONS), IN_VERSION_2)
     found = openapi.reduced_v2(ours().document_v2(), VERSIONS)
     assert list(openapi.differences(found, theirs)) == []
+
+
+def test_version_2_takes_no_names_from_kube_apiserver_but_those_of_its_group() -> None:
+    """Of whatever kinds a package brings."""
+    package = [replace(kind, group="harbour.example.com") for kind in RESOURCES]
+    for group, names in {
+        OWN_GROUP: (),
+        GROUP: tuple(f"io.k8s.api.resource.{version}." for version in VERSIONS),
+    }.items():
+        document = app.published(Kinds([*RESOURCES, *package], group=group)).document_v2()
+        assert [n for n in document["definitions"] if n.startswith("io.k8s.") and not n.startswith(names or "-")] == []
+        assert any(name.startswith("com.example.harbour.v1.") for name in document["definitions"])
 
 
 def test_every_document_can_be_written_in_protobuf() -> None:
