@@ -192,9 +192,10 @@ def _body_writer(type_: Type) -> _Writer:
     return _raw_body
 
 
-def _heads(tag: bytes) -> list[bytes]:
+@functools.cache
+def _heads(tag: bytes) -> tuple[bytes, ...]:
     """Key and length of whatever is shorter than 128 bytes."""
-    return [tag + bytes([size]) for size in range(_ONE_BYTE)]
+    return tuple(tag + bytes([size]) for size in range(_ONE_BYTE))
 
 
 def _text_writer(number: int) -> _Writer:
