@@ -22,6 +22,7 @@ from apiserver.schema.types import Struct
 
 MEMBER = "RESOURCES"
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+")
 _UNMADE = ("kind", "apiVersion")
 
 
@@ -156,6 +157,9 @@ def _missing(sub: Subresource, members: Iterable[str]) -> list[str]:
 
 def _version(declared: Resource, version: Version) -> Iterator[str]:
     yield from names.dns_label(version.name)
+    if version.deprecation is not None:
+        releases = filter(None, (version.deprecation.since or "nothing", version.deprecation.removed))
+        yield from (f"deprecation: {text} is no release" for text in releases if not _RELEASE.fullmatch(text))
     wrong = list(_shape(version.shape))
     yield from wrong
     if wrong or version.conversion is None:

@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.e2e.corpus import ways
+from tests.e2e.controlplane.bed import Bed
 from tests.fuzz import gates, objects, policies, selectors
 from tests.fuzz.expressions import DEVICE, Expressions
 from tests.fuzz.selectors import Difference
 from tests.promises.api.client import Client
-from tests.promises.api.target import TARGETS
+from tests.promises.api.target import OLDER, TARGETS, UPSTREAMS, VERSIONS
 
 SHOWN = 20
 
@@ -39,12 +39,13 @@ def _evaluated(seed: int, count: int, target: str) -> list[Difference]:
 
 
 def _written(seed: int, count: int, target: str) -> list[objects.Difference]:
+    """In every version of them."""
     with (
         tempfile.TemporaryDirectory(prefix="s-") as folder,
-        ways.bed(pathlib.Path(folder)) as bed,
+        Bed(pathlib.Path(folder), flags=[UPSTREAMS], versions=VERSIONS, serve_flags=[OLDER]) as bed,
         objects.sides(bed) as (theirs, ours),
     ):
-        return list(objects.differences(theirs, ours, seed=seed, count=count))
+        return list(objects.differences(theirs, ours, seed=seed, count=count, versions=VERSIONS))
 
 
 def _switched(seed: int, count: int, target: str) -> list[str]:

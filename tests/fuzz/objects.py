@@ -1,5 +1,5 @@
-"""Random objects of the four kinds, written to two servers: a kube-apiserver with its own resource.k8s.io, and Sluice. Where they differ,
-one of the two is wrong.
+"""Random objects of the four kinds, written in their versions to two servers: a kube-apiserver with its own resource.k8s.io, and Sluice.
+Where they differ, one of the two is wrong.
 
 All writes are dry but those of the objects that updates begin with. An answer is compared whole: code, headers that matter, and every
 member of the object or Status but what no two servers have in common (uids, versions, the time, managedFields).
@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 import yaml
 
 from apiserver import resources
+from apiserver.schema import conversion
+from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection
@@ -32,6 +34,7 @@ from tests.fuzz.samples import Samples
 
 UPSTREAM_GROUP = "resource.k8s.io"
 KINDS = {resource.plural: resource for resource in resources.RESOURCES}
+VERSIONS = {(kind.plural, kind.version): kind for kind in Kinds(resources.RESOURCES, group=UPSTREAM_GROUP)}
 NAMESPACES = ("fuzz", "fuzz-admin")
 """The second one is for administrators."""
 STORED = 48
@@ -71,9 +74,9 @@ class Side:
         for connection in self._opened:
             connection.close()
 
-    def path(self, plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
+    def path(self, plural: str, namespace: str, name: str = "", subresource: str = "", *, version: str = "v1") -> str:
         within = f"/namespaces/{namespace}" if KINDS[plural].namespaced else ""
-        return "/".join(filter(None, (f"/apis/{self.group}/v1{within}", plural, name, subresource)))
+        return "/".join(filter(None, (f"/apis/{self.group}/{version}{within}", plural, name, subresource)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +92,10 @@ class Question:
     strictness: str = "Strict"
     media: str = "application/json"
     changed: Sequence[str] = ()
+    version: str = "v1"
 
     def ask(self, side: Side) -> Answer:
-        path = side.path(self.plural, self.namespace, self.stored, self.subresource)
+        path = side.path(self.plural, self.namespace, self.stored, self.subresource, version=self.version)
         known = side.stored.get(self.stored, {})
         try:
             reply = side.server.ask(
@@ -117,7 +121,7 @@ class Question:
         return prefix if isinstance(prefix, str) and not self.stored else ""
 
     def __str__(self) -> str:
-        where = "/".join(filter(None, (self.plural, self.stored, self.subresource)))
+        where = "/".join(filter(None, (self.version, self.plural, self.stored, self.subresource)))
         return (
             f"{self.method} {where} ({self.strictness}, {self.media}) changed: {', '.join(self.changed) or 'nothing'}"
         )
@@ -145,7 +149,8 @@ class Answer:
         said = said.replace(f"Key: /{UPSTREAM_GROUP}/", "Key: /")
         years = f"(?:{time.gmtime().tm_year}|{time.gmtime().tm_year - 1})"
         said = re.sub(years + r"-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<now>", said)
-        headers = [reply.headers["Content-Type"] or "", *(reply.headers.get_all("Warning") or ())]
+        warnings = (text.replace(group, UPSTREAM_GROUP) for text in reply.headers.get_all("Warning") or ())
+        headers = [reply.headers["Content-Type"] or "", *warnings]
         try:
             document = json.loads(
                 said, parse_float=lambda digits: f"<{digits}>", parse_int=lambda digits: f"<{digits}>"
@@ -201,10 +206,10 @@ def _make_namespaces(theirs: Side) -> None:
 
 
 class Questions:
-    """A sequence of requests, drawn from a seed."""
+    """A sequence of requests, drawn from a seed, in these versions."""
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+    def __init__(self, seed: int, versions: Sequence[str]) -> None:
+        self._random, self._versions = random.Random(seed), versions
         self._samples, self._mutations = Samples(self._random), Mutations(self._random)
         self.stored: dict[str, tuple[str, str, Object]] = {}
         """What is to be stored first, by name: plural, namespace, object."""
@@ -243,11 +248,13 @@ class Questions:
         return self._question("PUT", plural, namespace, obj, stored=name)
 
     def _question(self, method: str, plural: str, namespace: str, obj: Object, **more: str) -> Question:
+        kind = VERSIONS[plural, self._random.choice(self._versions)]
+        obj = conversion.served(kind, obj)
         count = self._random.choices((0, 1, 2, 3), (2, 10, 5, 1))[0]
         changed: list[str] = []
         # What stands in the first of two members of one name is read and forgotten; only equal ones are drawn.
         while len(changed) < count and not repeats(obj):
-            changed.append(self._mutations.mutate(KINDS[plural].shape, obj))
+            changed.append(self._mutations.mutate(kind.shape, obj))
         metadata = obj.get("metadata")
         if isinstance(metadata, dict) and VERSION in str(metadata.get("resourceVersion")):
             metadata["resourceVersion"] = VERSION
@@ -261,12 +268,24 @@ class Questions:
         if method == "POST" and self._random.random() < 0.05 and is_plain(obj):
             media = "application/yaml"
         strictness = self._random.choices(("Strict", "Warn", "Ignore"), (6, 3, 1))[0]
-        return Question(method, plural, namespace, obj, strictness=strictness, media=media, changed=changed, **more)
+        return Question(
+            method,
+            plural,
+            namespace,
+            obj,
+            strictness=strictness,
+            media=media,
+            changed=changed,
+            version=kind.version,
+            **more,
+        )
 
 
-def differences(theirs: Side, ours: Side, *, seed: int, count: int) -> Iterator[Difference]:
-    """Stores what updates begin with, on both, and asks both. The namespaces are there."""
-    questions = Questions(seed)
+def differences(
+    theirs: Side, ours: Side, *, seed: int, count: int, versions: Sequence[str] = ("v1",)
+) -> Iterator[Difference]:
+    """Stores what updates begin with, on both, and asks both, who serve these versions. The namespaces are there."""
+    questions = Questions(seed, versions)
     for side in (theirs, ours):
         _prepare(side, questions)
     try:

@@ -23,8 +23,10 @@ from tests.fixtures.server import dev_server
 
 VERSIONS = ("v1", "v1beta2", "v1beta1")
 """What every target serves, the preferred one first."""
-OLDER = "--runtime-config=api/beta=true"
 OWN_GROUP, UPSTREAM_GROUP = "resource.sluice.dev", "resource.k8s.io"
+OLDER = "--runtime-config=api/beta=true"
+UPSTREAMS = f"--runtime-config={','.join(f'{UPSTREAM_GROUP}/{version}=true' for version in VERSIONS)}"
+"""What makes Sluice, and kube-apiserver, serve them. There, all beta versions would be those of every group."""
 TRACEBACK, PANIC = b"Traceback", b"goroutine "
 GATES = "--feature-gates=ShardedListAndWatch=true,AllowUnsafeMalformedObjectDeletion=true"
 """What is off by default and promised something about. Each of them does nothing to who does not ask for it."""
@@ -75,8 +77,7 @@ def aggregated(folder: pathlib.Path) -> Iterator[Target]:
 @contextlib.contextmanager
 def upstream(folder: pathlib.Path) -> Iterator[Target]:
     """kube-apiserver and etcd alone: no controller reacts to what a promise does."""
-    older = [f"{UPSTREAM_GROUP}/{version}=true" for version in VERSIONS]
-    cluster = plane.ControlPlane(folder, flags=[GATES, f"--runtime-config={','.join(older)}"])
+    cluster = plane.ControlPlane(folder, flags=[GATES, UPSTREAMS])
     try:
         cluster.start_etcd()
         _age(cluster.etcd_url)

@@ -15,7 +15,7 @@ from apiserver.config import ConfigError
 from apiserver.schema import declared, shapes
 from apiserver.schema.featuregate import Gate, Stage
 from apiserver.schema.kinds import InvalidKinds, Kinds
-from apiserver.schema.resource import Conversion, Object, Resource, Subresource, Version
+from apiserver.schema.resource import Conversion, Deprecation, Object, Resource, Subresource, Version
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
 
 METADATA = Field(name="metadata", number=1, type=shapes.OBJECT_META, presence=Presence.ALWAYS, doc="Metadata.")
@@ -124,6 +124,7 @@ LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
         ({"versions": [beside("v1")]}, "the version v1 is declared twice"),
         ({"gates": ["Dimmed"]}, "gates: 'Dimmed' is not a Gate"),
         ({"gates": [Gate("dimmed=true", default=True, stage=Stage.GA)]}, "the feature gate 'dimmed=true' is no name of letters"),
+        ({"versions": [beside("v2", deprecation=Deprecation(since="v1.36"))]}, "version v2: deprecation: v1.36 is no release"),
         ({"versions": [beside("V2")]}, "version V2: a lowercase RFC 1123 label"),
         ({"versions": [beside("v2", shape=Struct(name="L", fields=[]))]}, "version v2: the first member of the shape"),
         ({"versions": [beside("v2", conversion=Conversion(fails, same))]}, "version v2: to_storage fails for an object of which nothing"),
