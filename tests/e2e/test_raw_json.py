@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.protobuf import document, field
 from tests.fixtures.server import DevServer, Reply
 
 V1 = "/apis/resource.sluice.dev/v1"
 CLASSES = f"{V1}/deviceclasses"
 YAML = {"Content-Type": "application/yaml"}
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 FORMS = [
     "application/json",
     "application/yaml",
+    PROTOBUF,
     "application/json;as=Table;v=v1;g=meta.k8s.io",
     "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
 ]
@@ -74,6 +77,8 @@ def test_parameters_that_are_stored_can_be_read_changed_and_deleted(dev: DevServ
         assert dev.request("GET", path, headers={"Accept": form}).status == 200
         if "Partial" not in form:
             assert dev.request("GET", CLASSES, headers={"Accept": form}).status == 200
+    message = dev.request("GET", path, headers={"Accept": PROTOBUF})
+    assert parameters_of(dev.request("PUT", path, message.body, headers={"Content-Type": PROTOBUF})) == given
     shown = dev.request("GET", path, headers={"Accept": "application/yaml"})
     assert dev.request("PUT", path, shown.body, headers=YAML).status == 200
     whole = dev.request("GET", path)
@@ -104,6 +109,11 @@ def test_what_nests_too_deep_is_refused_however_it_comes(dev: DevServer, levels:
         reply = dev.request("POST", CLASSES, device_class("deep", parameters), headers=headers)
         assert reply.status in (400, 413)
         assert "exceeded max depth" in reply.json["message"] or reply.status == 413
+    opaque = field(1, b"gpu.example.com") + field(2, field(1, parameters.encode()))
+    message = field(1, field(1, b"deep")) + field(2, field(2, field(1, field(1, opaque))))
+    reply = dev.request("POST", CLASSES, document("", "", message), headers={"Content-Type": PROTOBUF})
+    assert reply.status in (400, 413)
+    assert "exceeded max depth" in reply.json["message"] or reply.status == 413
     dev.request("POST", CLASSES, device_class("shallow", "{}"), headers={"Content-Type": "application/json"})
     for kind, patch in (
         ("merge-patch", device_class("shallow", parameters)),

@@ -31,10 +31,13 @@ VALUES = {
     "cut off": b'{"metadata":{"name":"x","uid":"u"},"spec":{"config":[{',
 }
 
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 LISTED = [
     "application/json",
     "application/yaml",
-    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/vnd.kubernetes.protobuf",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
+    TABLE,
     "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
 ]
 
@@ -161,7 +164,7 @@ def test_behind_the_gate_it_goes_only_when_that_is_asked_for(guarded: DevServer,
         said = f"Internal error occurred: {corrupt(name)}"
         assert (refused.status, refused.json["reason"], refused.json["message"]) == (500, "InternalError", said)
     assert guarded.request("DELETE", path, {OPTION: True, "dryRun": ["All"]}).status == 422
-    removed = guarded.request("DELETE", path, {OPTION: True}, headers={"Accept": LISTED[2]})
+    removed = guarded.request("DELETE", path, {OPTION: True}, headers={"Accept": TABLE})
     assert (removed.status, removed.json) == (
         200,
         {

@@ -14,6 +14,7 @@ from apiserver.storage.store import Write
 from apiserver.watchcache.encodings import BUDGET
 from apiserver.watchcache.entry import Entry, Key, Revision
 from apiserver.wire.forms.table import Table
+from tests.fixtures import protobuf
 from tests.fixtures.composed import Composed, composed
 from tests.fixtures.connection import Connection
 from tests.fixtures.valkey import Server
@@ -22,7 +23,7 @@ SIZE = (3 << 19) - 8192
 """Just below what the store takes."""
 OF = ";as={};g=meta.k8s.io;v=v1"
 TABLE, PARTIAL = (f"application/json{OF.format(kind)}" for kind in ("Table", "PartialObjectMetadata"))
-JSON, YAML = "application/json", "application/yaml"
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 WATCHERS = 20
 
 
@@ -82,6 +83,21 @@ async def test_a_list_with_large_objects_is_shown_around_them(served: Composed, 
     assert answer.status == 200
     for name in "abcdefg":
         assert f"u-{name}".encode() in answer.body
+
+
+@pytest.mark.parametrize("kind", ["small values", "depth"])
+async def test_large_objects_are_written_in_protobuf(served: Composed, kind: str) -> None:
+    for name in "ac":
+        await stored(served, name, b"null")
+    await stored(served, "b", KINDS[kind](SIZE))
+    for _ in range(2):  # anew, and from what is remembered
+        one = await served.ask("GET", f"{served.classes}/b", Accept=PROTOBUF)
+        listed = await served.ask("GET", served.classes, Accept=PROTOBUF)
+        assert (one.status, listed.status) == (200, 200)
+        _, _, message = protobuf.opened(one.body)
+        items = protobuf.messages(protobuf.opened(listed.body)[2], 2)
+        assert [protobuf.inside(item, 1, 1) for item in items] == [b"a", b"b", b"c"]
+        assert items[1] == message
 
 
 async def next_chunk(connection: Connection) -> bytes:
