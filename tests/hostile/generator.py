@@ -662,7 +662,12 @@ class Generator:
             "application/json;charset=utf-16", "application/json;stream=watch", "multipart/form-data;boundary=" + "b" * 70, "*/*", "", "/",
         ))  # fmt: skip
         body = self._random.choice(
-            (b"k8s\x00" + text, b"k8s\x00\x0a\xff\xff\xff\xff\x0f" + text[:100], gzip.compress(text, 1), text[:BODY])
+            (
+                b"k8s\x00" + text,
+                b"k8s\x00\x0a\xff\xff\xff\xff\x0f" + text[:100],
+                gzip.compress(text, 1, mtime=0),
+                text[:BODY],
+            )
         )
         encoding = (
             [("Content-Encoding", self.pick(("gzip", "deflate", "br", "gzip, gzip", "identity")))]
