@@ -266,7 +266,7 @@ class Mutations:
             return {"a": self._random.choice((0, -7, 2**64, 1.5, True))}
         if choose < 0.85:
             return {self._random.choice(TEXTS): self._random.choice(TEXTS)}
-        return {"a": self._random.choice(("a", "<", "é")) * (self._random.choice((10230, 10232, 10233, 5116, 5117)))}
+        return {"a": self._random.choice(("a", "é")) * (self._random.choice((10230, 10232, 10233, 5116, 5117)))}
 
     def _list(self, place: Place) -> Any:
         value = list(place.value) if isinstance(place.value, list) else []
