@@ -54,10 +54,19 @@ class Malformed(Exception):
 
 async def read(text: str) -> ShardSelector:
     """Raises StatusError 500 in upstream's words: it sends such mistakes as they are. Long texts are read in a thread."""
+    found = _attempt(text) if len(text) <= AT_ONCE else await workers.EXPRESSIONS.run(_attempt, text)
+    if isinstance(found, str):
+        raise errors.raw(f"invalid shard selector: {found}")
+    return found
+
+
+def _attempt(text: str) -> ShardSelector | str:
+    """The selector, or what is wrong. An error would hold the text beyond its request: a future, its error and the frame that waits for it
+    name each other."""
     try:
-        return parse(text) if len(text) <= AT_ONCE else await workers.EXPRESSIONS.run(parse, text)
+        return parse(text)
     except Malformed as e:
-        raise errors.raw(f"invalid shard selector: {e}") from e
+        return str(e)
 
 
 def parse(text: str) -> ShardSelector:
