@@ -142,6 +142,15 @@ def test_the_keys_of_map_lists_are_members_of_their_items(resource: Resource) ->
                 assert field.patch_merge_key in field.type.keys
 
 
+@KINDS
+def test_the_order_of_errors_names_members_and_places_once(resource: Resource) -> None:
+    for struct in structs(resource.shape):
+        names = {field.name for field in types.members(struct)}
+        places = [name for name in struct.judged if not name.startswith("#") and name]
+        assert len(set(struct.judged)) == len(struct.judged), struct.name
+        assert set(places) | set(struct.alternatives) <= names, struct.name
+
+
 def test_structs_of_one_name_are_one_definition() -> None:
     found: dict[str, list[tuple[str, int, str]]] = {}
     for resource in VERSIONS:
