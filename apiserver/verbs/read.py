@@ -20,6 +20,7 @@ from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Revision
 from apiserver.watchcache.errors import Compacted, Corrupt
 from apiserver.watchcache.mvcc import View
+from apiserver.wire.forms.form import ListMeta
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 TOKEN_TOO_OLD = (
@@ -60,13 +61,8 @@ async def list_(services: Services, call: Call) -> Any:
 
 async def listing(answer: rendering.Answer, found: Page, chosen: Selection) -> Any:
     """One page, as the client wants it."""
-    return await answer.listing(
-        found.entries,
-        revision=found.revision,
-        continue_token=found.continue_token,
-        remaining=found.remaining,
-        shard=chosen.shard,
-    )
+    meta = ListMeta(found.revision, found.continue_token, found.remaining, chosen.shard)
+    return await answer.listing(found.entries, meta)
 
 
 def raw_version(text: str) -> Revision:

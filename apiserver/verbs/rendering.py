@@ -13,7 +13,7 @@ from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
 from apiserver.wire import negotiation
 from apiserver.wire.forms import form as forms
-from apiserver.wire.forms.form import Form
+from apiserver.wire.forms.form import Form, ListMeta
 from apiserver.wire.forms.syntax import Piece
 from apiserver.wire.representation import Representation
 from apiserver.workers import Workers
@@ -53,22 +53,12 @@ class Answer(NamedTuple):
         written = forms.status(self.representation, status)
         return await self.call.exchange.respond(200, self.representation.media, written.make())
 
-    async def listing(
-        self,
-        entries: Sequence[Entry],
-        *,
-        revision: int,
-        continue_token: str = "",
-        remaining: int | None = None,
-        shard: str = "",
-    ) -> Any:
+    async def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Any:
         """A list, streamed in pieces. What cannot be read is left out."""
         if self.call.store.holds_unreadable:
             entries = [entry for entry in entries if entry.readable]
         form = form_of(self.services, self.call, self.representation)
-        length, pieces = form.listing(
-            entries, revision=revision, continue_token=continue_token, remaining=remaining, shard=shard
-        )
+        length, pieces = form.listing(entries, meta)
         made = _made(pieces, self.services.workers)
         return await self.call.exchange.stream(200, form.media, made, length=length)
 

@@ -45,6 +45,27 @@ class NoFrame(Exception):
     """The form has no event form (a list of partial metadata): the stream ends at its first event, as upstream's does."""
 
 
+class ListMeta(NamedTuple):
+    """What is told of a list as a whole: the version of the state that it is of, how to go on, how many objects are left then, and the
+    selector of the shard that it is."""
+
+    revision: int
+    continue_token: str = ""
+    remaining: int | None = None
+    shard: str = ""
+
+    def json(self, *, shard: bool = False) -> bytes:
+        """The list's metadata. Only lists of whole objects tell the shard, as upstream's do."""
+        members: dict[str, Any] = {"resourceVersion": str(self.revision)}
+        if self.continue_token:
+            members["continue"] = self.continue_token
+        if self.remaining is not None:
+            members["remainingItemCount"] = self.remaining
+        if shard and self.shard:
+            members["shardInfo"] = {"selector": self.shard}
+        return as_json.dumps(members)
+
+
 class Listing(NamedTuple):
     """A list to be sent; its length in bytes if that is known before it is made."""
 
@@ -113,19 +134,8 @@ class Form(ABC):
         return None
 
     @abstractmethod
-    def listing(
-        self,
-        entries: Sequence[Entry],
-        *,
-        revision: int,
-        continue_token: str = "",
-        remaining: int | None = None,
-        shard: str = "",
-    ) -> Listing:
-        """Many objects. `shard` is the selector of which they are a part; only whole objects are told with it, as upstream does.
-
-        Raises 406 for a form that only single objects have, at once.
-        """
+    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+        """Many objects. Raises 406 for a form that only single objects have, at once."""
 
     @property
     def varies(self) -> bool:
@@ -240,18 +250,6 @@ def _typed(value: Mapping[str, Any], shape: Struct) -> tuple[DocumentType, bytes
     """What a document says it is, and the JSON of its other members."""
     type_ = document_type(value["kind"], value["apiVersion"], shape)
     return type_, as_json.dumps({name: x for name, x in value.items() if name not in type_meta.MEMBERS})
-
-
-def list_metadata(revision: int, continue_token: str, remaining: int | None, shard: str = "") -> bytes:
-    """The JSON of a list's metadata."""
-    members: dict[str, Any] = {"resourceVersion": str(revision)}
-    if continue_token:
-        members["continue"] = continue_token
-    if remaining is not None:
-        members["remainingItemCount"] = remaining
-    if shard:
-        members["shardInfo"] = {"selector": shard}
-    return as_json.dumps(members)
 
 
 _EMPTY = b'{"metadata":{}'

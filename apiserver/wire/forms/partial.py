@@ -14,7 +14,7 @@ from apiserver.apimachinery import errors
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import type_meta
-from apiserver.wire.forms.form import Form, Listing, NoFrame, list_metadata
+from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame
 from apiserver.wire.forms.syntax import DocumentType, document_type
 from apiserver.wire.representation import PARTIAL, PARTIAL_LIST
 
@@ -76,15 +76,7 @@ class Partial(_OfMetadata):
     def remembered(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
 
-    def listing(
-        self,
-        entries: Sequence[Entry],
-        *,
-        revision: int,
-        continue_token: str = "",
-        remaining: int | None = None,
-        shard: str = "",
-    ) -> Listing:
+    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
         what = f"you requested {PARTIAL}, but the requested object is a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(self.resource)}List)")
 
@@ -102,15 +94,7 @@ class PartialList(_OfMetadata):
     def _frame(self, event_type: str, body: bytes, *, first: bool) -> bytes:
         raise NoFrame
 
-    def listing(
-        self,
-        entries: Sequence[Entry],
-        *,
-        revision: int,
-        continue_token: str = "",
-        remaining: int | None = None,
-        shard: str = "",
-    ) -> Listing:
-        members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining)
+    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+        members = b'{"metadata":%b}' % meta.json()
         type_ = document_type(PARTIAL_LIST, self._api_version, self._list_shape)
         return self._collection(type_, members, "items", entries)

@@ -16,7 +16,7 @@ from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import as_json
 from apiserver.wire.forms import partial
-from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, list_metadata
+from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta
 from apiserver.wire.forms.syntax import DocumentType, document_type
 from apiserver.wire.representation import TABLE
 
@@ -121,17 +121,8 @@ class Table(Form):
         head = self._head(metadata, _definitions(tuple(columns_of(self.resource))) if first else b"null")
         return self._type, b'%b,"rows":[%b]}' % (head, self._row(body, obj).at(self.clock()))
 
-    def listing(
-        self,
-        entries: Sequence[Entry],
-        *,
-        revision: int,
-        continue_token: str = "",
-        remaining: int | None = None,
-        shard: str = "",
-    ) -> Listing:
-        metadata = list_metadata(revision, continue_token, remaining)
-        members = self._head(metadata, _definitions(tuple(columns_of(self.resource)))) + b"}"
+    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+        members = self._head(meta.json(), _definitions(tuple(columns_of(self.resource)))) + b"}"
         return self._collection(self._type, members, "rows", entries, null=not self.resource.columns)
 
     def _head(self, metadata: bytes, columns: bytes) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.forms import json_text
-from apiserver.wire.forms.form import Form, Listing, list_metadata
+from apiserver.wire.forms.form import Form, Listing, ListMeta
 from apiserver.wire.forms.syntax import DocumentType, Piece, document_type
 
 PIECE = 256 << 10
@@ -39,16 +39,8 @@ class Whole(Form):
     def remembered(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
 
-    def listing(
-        self,
-        entries: Sequence[Entry],
-        *,
-        revision: int,
-        continue_token: str = "",
-        remaining: int | None = None,
-        shard: str = "",
-    ) -> Listing:
-        members = b'{"metadata":%b}' % list_metadata(revision, continue_token, remaining, shard)
+    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+        members = b'{"metadata":%b}' % meta.json(shard=True)
         type_ = document_type(self.resource.list_kind, self.resource.api_version, machinery.LIST)
         if not self._verbatim:
             return self._collection(type_, members, "items", entries)

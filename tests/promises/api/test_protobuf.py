@@ -608,7 +608,7 @@ def test_a_real_server_writes_these_very_bytes(api: Client, mine: str) -> None:
                 accept = accept.replace("Metadata;", "MetadataList;")
                 reply = fetch(api, there, accept, **at(listed), **only)
                 entries = list(map(entry, listed["items"]))
-                pieces = ours(resource, accept).listing(entries, revision=version(listed)).pieces
+                pieces = ours(resource, accept).listing(entries, form.ListMeta(version(listed))).pieces
                 assert reply.body == b"".join(piece.make() for piece in pieces)
         missing = fetch(api, f"{path}/nothing")
         status = fetch(api, f"{path}/nothing", "application/json").json

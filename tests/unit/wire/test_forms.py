@@ -17,7 +17,7 @@ from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.wire import as_json, negotiation
 from apiserver.wire.forms import choice, media, partial, whole
 from apiserver.wire.forms import form as forms
-from apiserver.wire.forms.form import Form, NoFrame
+from apiserver.wire.forms.form import Form, ListMeta, NoFrame
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Part, Text, fits_indented
 from apiserver.wire.representation import Representation
 from tests.fixtures import protobuf as messages
@@ -68,7 +68,7 @@ def listed(
     query: str = "",
     **more: Any,
 ) -> bytes:
-    length, pieces = form(accept, resource, query=query).listing(list(map(entry, bodies)), revision=9, **more)
+    length, pieces = form(accept, resource, query=query).listing(list(map(entry, bodies)), ListMeta(9, **more))
     data = b"".join(piece.make() for piece in pieces)
     assert length in (None, len(data))
     return data
@@ -113,7 +113,7 @@ def test_a_list_is_its_objects_bytes_and_its_length_is_known(count: int) -> None
 def test_a_long_list_comes_in_pieces_of_stored_bytes() -> None:
     body = stored("a", annotations={"x": "y" * 3000})
     bodies = [body] * 1000
-    length, pieces = form().listing([entry(body) for body in bodies], revision=9)
+    length, pieces = form().listing([entry(body) for body in bodies], ListMeta(9))
     parts = [piece.make() for piece in pieces]
     assert len(parts) > 10
     assert max(map(len, parts)) < whole.PIECE + 2 * len(body)
@@ -371,7 +371,7 @@ def test_a_list_is_the_same_when_its_elements_are_remembered(accept: str, query:
     entries = [entry(stored(f"o{i}", labels={"a": "é<"})) for i in range(70)]
 
     def listing() -> bytes:
-        asked = form(accept, query=query, cache=cache).listing(entries, revision=9)
+        asked = form(accept, query=query, cache=cache).listing(entries, ListMeta(9))
         return b"".join(piece.make() for piece in asked.pieces)
 
     first, held = listing(), cache.size
@@ -382,7 +382,7 @@ def test_a_list_is_the_same_when_its_elements_are_remembered(accept: str, query:
 def test_a_remembered_row_tells_the_age_of_now() -> None:
     cache, one = EncodingCache(), entry(stored("a"))
     for now, age in ((NOW, "60s"), (NOW + 600, "11m")):
-        [piece] = form(TABLE, now=now, cache=cache).listing([one], revision=9).pieces
+        [piece] = form(TABLE, now=now, cache=cache).listing([one], ListMeta(9)).pieces
         assert json.loads(piece.make())["rows"][0]["cells"] == ["a", age]
     assert one.encodings is not None
     assert len(one.encodings) == 1
@@ -409,7 +409,7 @@ def test_what_takes_long_is_for_a_thread_and_stands_alone_in_a_list(accept: str,
     assert asked.heavy(large) is not verbatim
     if accept == PARTIAL or verbatim:
         return
-    _, pieces = asked.listing([entry(body) for body in (small, small, large, small)], revision=9)
+    _, pieces = asked.listing([entry(body) for body in (small, small, large, small)], ListMeta(9))
     assert [piece.heavy for piece in pieces] == [False, True, False]
 
 
@@ -427,7 +427,7 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
         return part(taken)
 
     monkeypatch.setattr(asked, "_part", watched)
-    list(asked.listing(entries, revision=9).pieces)
+    list(asked.listing(entries, ListMeta(9)).pieces)
     verbatim = (accept, query) == ("application/json", "")
     assert [one for taken in seen for one in taken] == ([] if verbatim else entries)
     for taken in seen:
@@ -467,7 +467,7 @@ def test_an_object_that_cannot_be_read_hides_no_other_and_is_named(
 ) -> None:
     bad = Entry(Key("ns/bad"), Revision(8), UNREADABLE[why], NO_LABELS, ())
     entries = [entry(stored("before")), bad, entry(stored("behind"))]
-    data = b"".join(piece.make() for piece in form(accept, SLICES).listing(entries, revision=9).pieces)
+    data = b"".join(piece.make() for piece in form(accept, SLICES).listing(entries, ListMeta(9)).pieces)
     value = yaml.load(data, Loader=yaml.CBaseLoader)
     shown = [row["object"] for row in value["rows"]] if "Table" in accept else value["items"]
     assert [shown[0]["metadata"]["name"], shown[2]["metadata"]["name"]] == ["before", "behind"]
@@ -511,7 +511,7 @@ def test_a_syntax_is_a_class_and_a_line_in_the_table(monkeypatch: pytest.MonkeyP
     asked = choice.form(lines, CLASSES, query=Query(""), clock=lambda: NOW, cache=EncodingCache())
     body = stored("a")
     assert asked.single(body) == b"DeviceClass " + body + b"\n"
-    data = b"".join(piece.make() for piece in asked.listing([entry(body), entry(body)], revision=9).pieces)
+    data = b"".join(piece.make() for piece in asked.listing([entry(body), entry(body)], ListMeta(9)).pieces)
     assert data == b'DeviceClassList {"metadata":{"resourceVersion":"9"}}\n' + (body + b"\n") * 2
 
 
@@ -519,7 +519,7 @@ MEMORY = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 def pieces_of(asked: Form, entries: Sequence[Entry]) -> list[bytes]:
-    length, pieces = asked.listing(entries, revision=9)
+    length, pieces = asked.listing(entries, ListMeta(9))
     assert length is None
     return [piece.make() for piece in pieces]
 
@@ -568,7 +568,7 @@ def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resourc
     asked, one = form(accept, resource), entry(stored("a"))
     assert asked.remembered(one) is None
     if accept != PARTIAL:  # which has no lists
-        for piece in asked.listing([one], revision=9).pieces:
+        for piece in asked.listing([one], ListMeta(9)).pieces:
             piece.make()
     answer = asked.remembered(one)
     assert answer is None or answer == asked.single(one.body)
@@ -586,7 +586,7 @@ def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() 
     large = entry(stored("b", annotations={"x": "y" * (1 << 20)}))
     entries = [entry(stored("a")), large, entry(stored("c"))]
     assert asked.heavy(large.body)
-    pieces = asked.listing(entries, revision=9).pieces
+    pieces = asked.listing(entries, ListMeta(9)).pieces
     heavy = [piece.heavy for piece in pieces if piece.make() is not None]
     # Found out how long they are one after the other, then sent.
     assert heavy[:3] == [False, True, False]
