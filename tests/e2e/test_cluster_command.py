@@ -59,7 +59,7 @@ def test_the_printed_line_gives_a_cluster_and_its_end_leaves_no_process(
     try:
         kubeconfig = exported(command)
         [made] = folder.glob("sluice-cluster-*")
-        assert len(running(made)) >= 5
+        until(lambda: len(running(made)) >= 5, "all of the cluster runs")
         shown = kubectl.run("api-resources", f"--api-group={objects.GROUP}", kubeconfig=kubeconfig, home=tmp_path)
         assert "resourceslices" in shown.stdout
     finally:

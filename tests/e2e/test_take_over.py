@@ -53,6 +53,7 @@ def test_the_answers_come_from_sluice(taken_over: Bed) -> None:
         through, direct = admin.ask("GET", f"{SLICES}/seen"), straight.ask("GET", f"{SLICES}/seen")
         assert through.json == direct.json
         assert int(through.json["metadata"]["resourceVersion"]) >= 1 << 32
+        assert admin.ask("DELETE", f"{SLICES}/seen").status == 200
 
 
 def test_older_versions_are_served_too(taken_over: Bed) -> None:
@@ -68,6 +69,7 @@ def test_older_versions_are_served_too(taken_over: Bed) -> None:
     asked = taken_over.kubectl("get", f"resourceslices.v1beta1.{DRA_GROUP}", "aged", "-o", "yaml")
     assert "basic:" in asked.stdout
     assert f"Warning: {DRA_GROUP}/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+" in asked.stderr
+    taken_over.kubectl("delete", "resourceslice", "aged")
 
 
 @pytest.fixture
@@ -81,6 +83,8 @@ def test_a_pod_gets_its_claim_its_devices_and_its_node_from_the_unmodified_contr
     """kube-controller-manager makes the claim and takes it away again, kube-scheduler allocates it; both speak protobuf alone."""
     v1, core = f"/apis/{DRA_GROUP}/v1", "/api/v1/namespaces/default"
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpus"}}
+    offered = dra_slice("gpus")
+    offered["spec"]["pool"] = {"name": "gpus", "generation": 1, "resourceSliceCount": 1}
     template = {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": [request]}}}}
     container = {"name": "c", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}
     pod = {
@@ -103,7 +107,7 @@ def test_a_pod_gets_its_claim_its_devices_and_its_node_from_the_unmodified_contr
         make("/api/v1/nodes", {"metadata": {"name": "node-1"}})
         assert admin.ask("PATCH", "/api/v1/nodes/node-1/status", room, headers=merge).status == 200
         make(f"{v1}/deviceclasses", {"metadata": {"name": "gpus"}, "spec": {}})
-        make(SLICES, dra_slice("gpus"))
+        make(SLICES, offered)
         make(f"{v1}/namespaces/default/resourceclaimtemplates", template)
         make(f"{core}/pods", {"metadata": {"name": "p"}, "spec": pod})
         until(lambda: admin.ask("GET", f"{core}/pods/p").json["spec"].get("nodeName") == "node-1", "the pod is bound")
@@ -113,6 +117,8 @@ def test_a_pod_gets_its_claim_its_devices_and_its_node_from_the_unmodified_contr
         assert (result["request"], result["driver"]) == ("gpu", "gpu.example.com")
         assert [user["name"] for user in claim["status"]["reservedFor"]] == ["p"]
         assert claim["metadata"]["ownerReferences"][0]["name"] == "p"
+        assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
+        assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
 
         assert admin.ask("DELETE", f"{core}/pods/p?gracePeriodSeconds=0").status == 200
         until(lambda: not claims(), "the claim is gone with its pod")
@@ -181,55 +187,3 @@ def test_a_node_keeps_slices_of_its_own_and_no_others(taken_over: Bed) -> None:
         assert node.ask("PUT", path, node.ask("GET", path).json).status == 200
         assert node.ask("DELETE", f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-1").status == 200
         assert taken_over.kubectl("get", "resourceslice", "kept", check=False).returncode == 1
-
-
-def test_a_pod_gets_its_device(taken_over: Bed) -> None:
-    """Controller manager and scheduler, unmodified, write claims in protobuf and in nothing else."""
-    v1, pods = f"/apis/{DRA_GROUP}/v1", "/api/v1/namespaces/devices/pods"
-    claims, templates = (f"{v1}/namespaces/devices/{plural}" for plural in ("resourceclaims", "resourceclaimtemplates"))
-    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
-    pod = {
-        "metadata": {"name": "worker"},
-        "spec": {
-            "containers": [{"name": "c", "image": "none", "resources": {"claims": [{"name": "gpu"}]}}],
-            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
-            "tolerations": [{"operator": "Exists"}],
-        },
-    }
-    with taken_over.connect() as admin:
-
-        def create(path: str, obj: objects.Object) -> bool:
-            return admin.ask("POST", path, obj).status in (201, 409)
-
-        def the_claim() -> objects.Object:
-            (found,) = admin.ask("GET", claims).json["items"] or [{}]
-            return found  # type: ignore[no-any-return]
-
-        node = {
-            "metadata": {"name": "node-of-devices"},
-            "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}},
-        }
-        assert create("/api/v1/nodes", node)
-        assert create("/api/v1/namespaces", {"metadata": {"name": "devices"}})
-        assert create(f"{v1}/deviceclasses", {"metadata": {"name": "gpu.example.com"}, "spec": {}})
-        offered = dra_slice("node-of-devices")
-        offered["spec"] |= {
-            "nodeName": "node-of-devices",
-            "pool": {"name": "node-of-devices", "generation": 1, "resourceSliceCount": 1},
-        }
-        assert create(SLICES, offered)
-        assert create(templates, {"metadata": {"name": "gpu"}, "spec": {"spec": {"devices": {"requests": requests}}}})
-        until(lambda: create(pods, pod), "the namespace has its service account")
-
-        until(lambda: "allocation" in the_claim().get("status", {}), "the scheduler has allocated a device")
-
-        claim = the_claim()
-        assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
-        assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
-        (result,) = claim["status"]["allocation"]["devices"]["results"]
-        assert (result["pool"], result["device"]) == ("node-of-devices", "gpu-0")
-        assert [consumer["name"] for consumer in claim["status"]["reservedFor"]] == ["worker"]
-        until(lambda: "nodeName" in admin.ask("GET", f"{pods}/worker").json["spec"], "the pod is bound")
-
-        admin.ask("DELETE", f"{pods}/worker?gracePeriodSeconds=0")
-        until(lambda: not the_claim(), "the claim went with its pod")

@@ -167,7 +167,10 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
         assert delegates.tokens is not None
         assert (await delegates.tokens.review("t")).name == "joe"
         assert (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
-        assert [type(plugin).__name__ for plugin in app.admission(delegates)] == ["NamespaceLifecycle"]
+        assert [type(plugin).__name__ for plugin in app.admission(delegates)] == [
+            "NamespaceLifecycle",
+            "NodeRestriction",
+        ]
     assert len(plane.asked(ACCESS_REVIEWS)) == len(plane.asked(TOKEN_REVIEWS)) == 1
     assert {seen.headers["Authorization"] for seen in plane.seen} == {"Bearer ours"}
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - {asyncio.current_task()}}  # type: ignore[union-attr]
@@ -256,7 +259,7 @@ async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
     async with delegation.opened(asked, POD) as delegates:
         await delegates.ready()
         assert (delegates.tokens, delegates.bundles, delegates.missing()) == (None, None, None)
-        assert app.admission(delegates) == []
+        assert [type(plugin).__name__ for plugin in app.admission(delegates)] == ["NodeRestriction"]
         assert not (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
         assert (await delegates.authorizer.authorize(JANE, parse("POST", "/readyz"))).allowed
 
