@@ -113,6 +113,12 @@ async def fill(bench: workloads.Bench, count: int, first: int) -> None:
     await bench.create(first=first, count=count - first, clients=16)
 
 
+async def large(bench: workloads.Bench, first: int) -> workloads.Result:
+    """Slices as large as they may be, behind the figures of memory."""
+    devices = workloads.MOST_DEVICES
+    return await bench.create(first=first, count=300, clients=16, name=f"CREATE {devices} devices c16", devices=devices)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slices", type=int, default=10_000)
@@ -139,6 +145,7 @@ def main() -> None:
         with server(data) as (process, seconds):
             memory = accounting.resident_mb(pids_of(process, data))
             print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
+            print(uvloop.run(large(bench_of(process, data, wanted.group), have)).line())
     cel.main()
     protobuf.main()
 

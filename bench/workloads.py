@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from bench import accounting, client
 
 SLICES = "/resourceslices"
-DEVICES = 8
+DEVICES, MOST_DEVICES = 8, 128
 STANDING = b"999999"
 FORMS = {client.JSON: "", client.PROTOBUF: " protobuf"}
 
 
-def slice_body(group: str, name: str, node: str, stamp: str = "") -> bytes:
-    """A ResourceSlice as a driver publishes it for one node: 8 devices, about 2.6 KB."""
-    devices = [
+def slice_body(group: str, name: str, node: str, stamp: str = "", *, devices: int = DEVICES) -> bytes:
+    """A ResourceSlice as a driver publishes it for one node: of 8 devices about 2.6 KB."""
+    published = [
         {
             "name": f"gpu-{i}",
             "attributes": {
@@ -31,13 +31,13 @@ def slice_body(group: str, name: str, node: str, stamp: str = "") -> bytes:
             },
             "capacity": {"memory": {"value": "80Gi"}},
         }
-        for i in range(DEVICES)
+        for i in range(devices)
     ]
     spec = {
         "driver": "accel.example.com",
         "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
         "nodeName": node,
-        "devices": devices,
+        "devices": published,
     }
     metadata = {"name": name, "labels": {"bench": "slice"}} | ({"annotations": {"stamp": stamp}} if stamp else {})
     return json.dumps(
@@ -112,14 +112,13 @@ class Bench:
             connection.close()
         return Result(name, operations, meter.wall, meter.cpu, latencies)
 
-    async def create(self, *, first: int, count: int, clients: int, name: str = "") -> Result:
+    async def create(self, *, first: int, count: int, clients: int, name: str = "", devices: int = DEVICES) -> Result:
         base = self.target.base + SLICES
 
         async def step(connection: client.Connection, i: int) -> None:
             n = first + i
-            status, _ = await connection.request(
-                "POST", base, slice_body(self.target.group, f"s{n:06}", f"node-{n:06}")
-            )
+            body = slice_body(self.target.group, f"s{n:06}", f"node-{n:06}", devices=devices)
+            status, _ = await connection.request("POST", base, body)
             if status != 201:
                 raise RuntimeError(f"create answered {status}")
 
