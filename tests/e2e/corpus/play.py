@@ -3,16 +3,24 @@
 The recording comes from etcd, where all resources count together, so one number is one version. Here two resources may be at the same
 number, and what an answer says is looked up among the versions of its own resource only.
 
+The recorded server keeps the namespaces itself and knows at once which of them are being deleted; an aggregated server learns that from
+a watch, and a scenario goes on when it has.
+
 Run as a program: the folder of the corpus, then what its `run` takes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pathlib
+import re
 import runpy
 import sys
 from typing import Any
+
+NAMESPACE = re.compile(r"/api/v1/namespaces/(?P<name>[^/?]+)")
+LEARNS_SECONDS = 120.0
 
 
 def session(harness: Any) -> type:
@@ -58,6 +66,20 @@ def session(harness: Any) -> type:
             self.about(path)
             self.plural = step
             return answer
+
+        async def core(self, method: str, path: str, *rest: Any, **options: Any) -> Any:
+            answer = await super().core(method, path, *rest, **options)
+            if method == "DELETE" and (namespace := NAMESPACE.fullmatch(path)) and not self.side.standalone:
+                async with asyncio.timeout(LEARNS_SECONDS):
+                    while not await self.knows_deleted(namespace["name"]):
+                        pass
+            return answer
+
+        async def knows_deleted(self, namespace: str) -> bool:
+            """Whether the server that is judged takes nothing new in it. Nothing is created by asking."""
+            collection = f"/namespaces/{namespace}/resourceclaims?dryRun=All"
+            answer = await self.fetch("POST", collection, body=self.claim("probe"))
+            return not isinstance(answer, str) and answer.status in (403, 404)
 
     return Session
 

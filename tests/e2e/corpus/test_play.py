@@ -75,3 +75,27 @@ async def test_what_is_not_recorded_has_a_resource_too_and_is_no_step(
     session.note_rv("100")
     assert session.versions["resourceslices"] == {"900": "rv@1.2", "100": "rv@1.3"}
     assert versions(session, "/deviceclasses", "899") == ["<rv@2.1"]
+
+
+async def test_a_deleted_namespace_is_known_before_the_scenario_goes_on(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    async def core(*_: Any) -> str:
+        return ""
+
+    async def fetch(_: Any, method: str, path: str, **__: Any) -> Answer:
+        asked.append(f"{method} {path}")
+        answer = Answer()
+        answer.status = 201 if len(asked) < 3 else 403
+        return answer
+
+    harness_session = type(session).__base__
+    monkeypatch.setattr(harness_session, "core", core)
+    monkeypatch.setattr(harness_session, "fetch", fetch)
+    monkeypatch.setattr(Side, "standalone", False)
+    await session.core("DELETE", "/api/v1/namespaces/n")
+    assert asked == ["POST /namespaces/n/resourceclaims?dryRun=All"] * 3
+    await session.core("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/r")
+    assert len(asked) == 3
