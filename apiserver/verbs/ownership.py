@@ -7,26 +7,15 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/fieldmanager.go`, kube
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.options import FIELD_MANAGER_BYTES
-from apiserver.schema.resource import Object, Resource
+from apiserver.fieldmanager.writer import Writer
+from apiserver.schema.resource import Object
 from apiserver.verbs.context import Call, Services
 
 UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
-    """Whose change it is. `resource` is the version that was asked for, `now` an RFC 3339 time; `force` takes fields from others."""
-
-    manager: str
-    resource: Resource
-    subresource: str
-    now: str
-    force: bool = False
 
 
 class Ownership(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from apiserver.fieldmanager.writer import Writer
 from apiserver.schema.resource import Object
-from apiserver.verbs.ownership import Writer
 from apiserver.wire.patches import Document
 
 

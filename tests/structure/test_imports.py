@@ -13,7 +13,7 @@ import pytest
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGE = PROJECT / "apiserver"
 FILES = sorted(PACKAGE.rglob("*.py"))
-LEVEL_3 = ("wire", "patching", "storage", "cluster", "resources")
+LEVEL_3 = ("wire", "patching", "fieldmanager", "storage", "cluster", "resources")
 
 # Forks one child per module, so that each meets ours as fresh as a new interpreter does. The parent imports nothing of ours, and what ours
 # needs of third parties once, after a first child has told what that is. Ours is compiled anew, once, which is when syntax is warned of.

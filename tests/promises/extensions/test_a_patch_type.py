@@ -14,10 +14,10 @@ from apiserver import app
 from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery.options import CreateOptions, UpdateOptions
 from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.fieldmanager.writer import Writer
 from apiserver.patching import merge_patch
 from apiserver.schema.resource import Object
 from apiserver.verbs.context import Services
-from apiserver.verbs.ownership import Writer
 from apiserver.verbs.patch_type import PatchType
 from apiserver.wire.patches import read_merge_patch
 from tests.fixtures.composed import JANE, MERGE_PATCH, Composed, composed

@@ -1,0 +1,22 @@
+"""Whose change it is that fields are owned for.
+
+Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/buildmanagerinfo.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apiserver.schema.resource import Resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """The manager, and its request. `resource` is the version that was asked for, `now` an RFC 3339 time; `force` takes fields from
+    others."""
+
+    manager: str
+    resource: Resource
+    subresource: str
+    now: str
+    force: bool = False
