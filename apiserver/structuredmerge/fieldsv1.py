@@ -1,0 +1,102 @@
+"""FieldsV1: field sets as JSON text.
+
+A node is an object: `.` says that it is a member and has children; a member without children is `{}`.
+Upstream: kubernetes-sigs/structured-merge-diff `fieldpath/serialize.go`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from apiserver.structuredmerge.paths import FIELD, Element, PathError, quoted, read, wire
+from apiserver.structuredmerge.sets import EMPTY, Set
+
+__all__ = ["FieldsError", "decode", "encode"]
+
+MAX_DEPTH: Final = 100  # levels; no kind is so deep
+
+
+class FieldsError(ValueError):
+    """A text that is no FieldsV1; the text of the error is upstream's."""
+
+
+def encode(set_: Set) -> bytes:
+    """A set as compact JSON: at each node `.` first, then its elements in order. Law: `decode(encode(s)) == s`."""
+    parts: list[str] = []
+    _emit(set_, "{", parts)
+    return "".join(parts).encode()
+
+
+def _emit(set_: Set, start: str, parts: list[str]) -> None:
+    """One node, with its braces; `start` opens it."""
+    members, children = set_.members, set_.children
+    if not children:
+        names = [f"{_name(element)}:{{}}" for element in sorted(members)]
+        parts.append(f"{start}{','.join(names)}}}")
+        return
+    for element in sorted({*members, *children}):
+        below = children.get(element)
+        if below is None:
+            parts.append(f"{start}{_name(element)}:{{}}")
+        elif element in members:
+            _emit(below, f'{start}{_name(element)}:{{".":{{}},', parts)
+        else:
+            _emit(below, f"{start}{_name(element)}:{{", parts)
+        start = ","
+    parts.append("}")
+
+
+def _name(element: Element) -> str:
+    return quoted(f"f:{element[1]}" if element[0] == FIELD else wire(element))
+
+
+def decode(text: bytes) -> Set:
+    """The set of a FieldsV1 text; null is the empty set.
+
+    Elements in any order are accepted, unknown kinds of elements are left out with what is below them. Raises FieldsError,
+    also for a text deeper than MAX_DEPTH.
+    """
+    try:
+        root = _DECODER.decode(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise FieldsError(str(error)) from None
+    try:
+        return _node(root, 0)[0]
+    except PathError as error:
+        raise FieldsError(f"parsing key as path element: {error}") from None
+
+
+# Objects become tuples of pairs: a member may be repeated.
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple)
+
+
+def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
+    """The set below a node, and whether the node itself is a member: told by `.`, or because nothing is below it."""
+    if pairs.__class__ is not tuple:
+        if pairs is not None:
+            raise FieldsError("ReadMapCB: expect { or n")
+        pairs = ()
+    if depth > MAX_DEPTH:
+        raise FieldsError("exceeded max depth")
+    is_member = False
+    members: list[Element] = []
+    children: dict[Element, Set] = {}
+    for key, value in pairs:
+        if key == ".":
+            is_member = True
+            continue
+        element = (FIELD, key[2:]) if key[:2] == "f:" else read(key)
+        if element is None:
+            continue
+        if value == ():
+            members.append(element)
+            continue
+        below, element_is_member = _node(value, depth + 1)
+        if element_is_member:
+            members.append(element)
+        if below:
+            children[element] = below
+    if not members and not children:
+        return EMPTY, True
+    return Set(frozenset(members), children), is_member
