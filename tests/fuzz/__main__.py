@@ -1,6 +1,7 @@
 """Random input, judged by us and by a real kube-apiserver of its own: `make fuzz ARGS=cel` compiles CEL expressions, as conditions on
 devices; `make fuzz ARGS=policies` evaluates them, as validations of policies; `make fuzz ARGS=kinds` writes objects of the four kinds;
-`make fuzz ARGS=gates` changes some that use features which are switched off. `--seed` repeats a run."""
+`make fuzz ARGS=gates` changes some that use features which are switched off; `make fuzz ARGS=sequences` applies, updates and patches
+them one time after the other, and compares who manages which field. `--seed` repeats a run."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.e2e.controlplane.bed import Bed
-from tests.fuzz import gates, objects, policies, selectors
+from tests.fuzz import gates, objects, policies, selectors, sequences
 from tests.fuzz.expressions import DEVICE, Expressions
 from tests.fuzz.selectors import Difference
 from tests.promises.api.client import Client
@@ -40,12 +41,24 @@ def _evaluated(seed: int, count: int, target: str) -> list[Difference]:
 
 def _written(seed: int, count: int, target: str) -> list[objects.Difference]:
     """In every version of them."""
+    with _sides() as (theirs, ours):
+        return list(objects.differences(theirs, ours, seed=seed, count=count, versions=VERSIONS))
+
+
+def _written_again(seed: int, count: int, target: str) -> list[sequences.Difference]:
+    with _sides() as (theirs, ours):
+        return sequences.differences(theirs, ours, seed=seed, count=count, versions=VERSIONS)
+
+
+@contextlib.contextmanager
+def _sides() -> Iterator[tuple[objects.Side, objects.Side]]:
+    """Both serve every version."""
     with (
         tempfile.TemporaryDirectory(prefix="s-") as folder,
         Bed(pathlib.Path(folder), flags=[UPSTREAMS], versions=VERSIONS, serve_flags=[OLDER]) as bed,
-        objects.sides(bed) as (theirs, ours),
+        objects.sides(bed) as sides,
     ):
-        return list(objects.differences(theirs, ours, seed=seed, count=count, versions=VERSIONS))
+        yield sides
 
 
 def _switched(seed: int, count: int, target: str) -> list[str]:
@@ -73,6 +86,7 @@ JUDGED = {
     "gates": Judged(_switched, 300),
     "kinds": Judged(_written, 5_000),
     "policies": Judged(_evaluated, 10_000),
+    "sequences": Judged(_written_again, 300),
 }
 
 
@@ -80,7 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("what", choices=sorted(JUDGED), help="what is drawn, and how it is judged")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the input (default: drawn)")
-    parser.add_argument("--count", type=int, help="how many expressions or objects")
+    parser.add_argument("--count", type=int, help="how many expressions, objects or sequences")
     parser.add_argument(
         "--target", choices=sorted(TARGETS), default="upstream", help="who judges expressions beside us"
     )
