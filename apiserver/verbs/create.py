@@ -11,7 +11,7 @@ from typing import Any
 from apiserver.apimachinery import errors, meta, names, options
 from apiserver.apimachinery.options import CreateOptions
 from apiserver.schema.resource import Object
-from apiserver.storage.errors import KeyExists
+from apiserver.storage.errors import KeyExists, TooBig
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, failures, lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
@@ -40,6 +40,8 @@ async def create(services: Services, call: Call) -> Any:
         managed_fields=services.ownership is not None,
     )
     lifecycle.settle_namespace(call, obj)
+    lifecycle.wipe_system_metadata(obj)
+    await lifecycle.dedup_owners(obj, exchange.warnings, after_admission=False)
     try:
         stored = await insert(services, call, obj, wanted)
     except KeyExists as clash:
@@ -60,8 +62,6 @@ async def insert(
 
     `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where nobody asked yet.
     """
-    lifecycle.wipe_system_metadata(obj)
-    await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
     if not owned:
         obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager)
     given = obj["metadata"].get("name", "")
@@ -76,12 +76,32 @@ async def insert(
         if base:
             metadata["name"] = names.generate_name(base, services.choose)
         try:
-            return await _commit(services, call, obj, step, dry_run=wanted.dry_run, allowed=allowed)
+            return await _fitting(services, call, obj, step, dry_run=wanted.dry_run, owned=owned, allowed=allowed)
         except KeyExists as e:
             if not base:
                 raise
             clash = e
     raise errors.generate_name_conflict(call.resource.group_resource, metadata["name"]) from clash
+
+
+async def _fitting(
+    services: Services,
+    call: Call,
+    obj: Object,
+    step: admit.Step,
+    *,
+    dry_run: bool,
+    owned: bool,
+    allowed: Callable[[], Awaitable[None]] | None,
+) -> bytes:
+    """What is too large for the store is tried once more without managedFields, which are worth less than the object."""
+    with failures.translated(call.info):
+        try:
+            return await _commit(services, call, obj, step, dry_run=dry_run, allowed=allowed)
+        except TooBig:
+            if owned or obj["metadata"].pop("managedFields", None) is None:
+                raise
+            return await _commit(services, call, obj, step, dry_run=dry_run, allowed=allowed)
 
 
 async def _commit(
@@ -103,8 +123,7 @@ async def _commit(
         raise errors.raw("resourceVersion should not be set on objects to be created")
     value = await lifecycle.encoded(call.resource.stored, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
-    with failures.translated(call.info):
-        entry = await call.store.commit(write, dry_run=dry_run)
+    entry = await call.store.commit(write, dry_run=dry_run)
     return splice(value, stated) if stated else entry.body
 
 

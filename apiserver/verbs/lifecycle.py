@@ -105,7 +105,7 @@ async def dedup_owners(obj: Object, warnings: Warnings, *, after_admission: bool
 
 
 def wipe_system_metadata(obj: Object) -> None:
-    """What a client may not set on create. Not resourceVersion, generation and finalizers: upstream leaves those."""
+    """What a client may not set by POST. Not resourceVersion, generation and finalizers: upstream leaves those."""
     for name in ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         obj["metadata"].pop(name, None)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver.apimachinery import meta, options
+from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import PatchOptions
 from apiserver.patching import json_patch, merge_patch
 from apiserver.schema import conversion
@@ -44,7 +44,7 @@ async def patch(services: Services, call: Call) -> Any:
         change=_change(services, call, kind=kind, raw=raw, wanted=wanted),
         sub=sub,
         options=wanted.as_update(),
-        preconditioned=False,
+        whole=False,
         creates=kind.creates and sub is None,
         owned=kind.applies,
     )
@@ -72,6 +72,8 @@ def _change(
             found_in_patch=sent.complaints,
             managed_fields=kind.applies or services.ownership is not None,
         )
+        if live is None:
+            _check_nobodys(call, new)
         lifecycle.settle_namespace(call, new)
         lifecycle.check_name(call, new)
         return new
@@ -82,3 +84,10 @@ def _change(
         return await BODIES.run(compute, live) if large else compute(live)
 
     return change
+
+
+def _check_nobodys(call: Call, new: Object) -> None:
+    """What is not there yet has no uid."""
+    if uid := new["metadata"].get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise errors.conflict(call.resource.group_resource, call.info.name, why)

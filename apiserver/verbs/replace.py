@@ -15,7 +15,7 @@ from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import UpdateOptions
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Resource, Subresource
-from apiserver.storage.errors import Moved
+from apiserver.storage.errors import Moved, TooBig
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, create, lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
@@ -32,15 +32,15 @@ result. A PUT does not look at what is stored."""
 class Order:
     """What one PUT or PATCH wants done.
 
-    `preconditioned` makes a foreign uid in the new object a 409, as PUT does. `creates`: an object that is absent is made. `owned`: the
-    change says itself who owns which field.
+    `whole`: the new object is what was sent, as in PUT; a foreign uid in it is a 409, and owners that it repeats go before its fields get
+    managers. `creates`: an object that is absent is made. `owned`: the change says itself who owns which field.
     """
 
     name: str
     change: ChangeFunction
     sub: Subresource | None
     options: UpdateOptions
-    preconditioned: bool
+    whole: bool
     creates: bool = False
     owned: bool = False
 
@@ -61,22 +61,34 @@ def subresource(call: Call) -> Subresource | None:
 async def replace(services: Services, call: Call, order: Order) -> Outcome:
     """Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
-    return await attempts.until_settled(call, key, lambda live: _round(services, call, order, live))
+    return await attempts.until_settled(call, key, lambda live: _fitting(services, call, order, live))
 
 
-async def _round(services: Services, call: Call, order: Order, live: Entry | None) -> Outcome:
+async def _fitting(services: Services, call: Call, order: Order, live: Entry | None) -> Outcome:
+    """A round, and another one without managedFields if the object is too large for the store with them."""
+    try:
+        return await _round(services, call, order, live)
+    except TooBig:
+        if order.owned:
+            raise
+        return await _round(services, call, order, live, tracked=False)
+
+
+async def _round(services: Services, call: Call, order: Order, live: Entry | None, *, tracked: bool = True) -> Outcome:
     if live is None:
         return await _create(services, call, order)
     resource, warnings = call.resource.stored, call.exchange.warnings
     old = rendering.decoded(live)
     new = await order.change(live)
-    if order.preconditioned:
+    if order.whole:
         _check_uid(call, live.key, new, old)
-    await lifecycle.dedup_owners(new, warnings, after_admission=False)
-    if not order.owned:
+        await lifecycle.dedup_owners(new, warnings, after_admission=False)
+    if tracked and not order.owned:
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old)
     new = await step.mutate(new)
+    if not tracked:
+        new["metadata"].pop("managedFields", None)
     await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
     large = await lifecycle.check(services, call, new, old, sub=order.sub)
@@ -100,11 +112,7 @@ async def _create(services: Services, call: Call, order: Order) -> Outcome:
     if not order.creates:
         raise rendering.gone(call, order.name)
     new = await order.change(None)
-    metadata = new["metadata"]
-    if uid := metadata.get("uid"):
-        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-        raise errors.conflict(call.resource.group_resource, order.name, why)
-    metadata.pop("resourceVersion", None)
+    new["metadata"].pop("resourceVersion", None)
     info = dataclasses.replace(call.info, verb="create")
     made = await create.insert(
         services,

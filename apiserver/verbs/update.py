@@ -43,7 +43,7 @@ async def update(services: Services, call: Call) -> Any:
         change=change,
         sub=replace.subresource(call),
         options=wanted,
-        preconditioned=True,
+        whole=True,
     )
     outcome = await replace.replace(services, call, order)
     return await answer.single(outcome.body)

@@ -294,12 +294,14 @@ def _strict_text(found: Sequence[str]) -> str:
 
 
 _YAML_REPEATS = "yaml: unmarshal errors:\n"
+_CONVERTING = "error converting YAML to JSON: "
 
 
 def _warn(found: Sequence[str], warnings: Warnings) -> None:
     """One warning each; a YAML text is one warning per line."""
     for text in found:
-        lines = text.removeprefix(_YAML_REPEATS).split("\n") if text.startswith(_YAML_REPEATS) else [text]
+        said = text.removeprefix(_CONVERTING)
+        lines = said.removeprefix(_YAML_REPEATS).split("\n") if said.startswith(_YAML_REPEATS) else [text]
         for line in lines:
             warnings.add(line.strip())
 
@@ -333,6 +335,40 @@ def decode_patched(
         raise errors.invalid(GroupKind("", ""), "", [fieldpath.invalid("patch", _shown(value), str(e))]) from e
     _warn(found, warnings)
     return decoded.object
+
+
+def decode_applied(
+    resource: Resource,
+    value: Object,
+    *,
+    patch: Object,
+    now: str,
+    validation: str,
+    warnings: Warnings,
+    found_in_patch: Sequence[str] = (),
+) -> Object:
+    """The object that an applied configuration was merged into, in its stored form, defaults filled in.
+
+    Both were judged before they were merged. What cannot be read all the same, a quantity that is none, is a bare 500.
+    `found_in_patch` are the complaints about the configuration, which are told only now: as 400 or as warnings.
+    """
+    members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
+    try:
+        found = strict.decode(resource.shape, members, managed_fields=True).object
+    except strict.DecodeError as e:
+        raise errors.raw(_not_converted(resource, patch, str(e))) from e
+    defaults.apply(resource.shape, found, now=now)
+    if found_in_patch and validation == "Strict":
+        raise errors.bad_request(f"error strict decoding YAML: {', '.join(found_in_patch)}")
+    _warn(found_in_patch, warnings)
+    return conversion.stored(resource, found)
+
+
+def _not_converted(resource: Resource, patch: Object, why: str) -> str:
+    kind, metadata = f"{resource.api_version}, Kind={resource.kind}", patch.get("metadata") or {}
+    where = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
+    told = "cannot convert float64 to int64" if why.startswith("json: cannot unmarshal number") else why
+    return f"failed to convert new object ({where}) to proper version: unable to convert unstructured object to {kind}: {told}"
 
 
 def _shown(value: Any) -> str:

@@ -1,16 +1,17 @@
-"""What PATCH brings: the media type that says what kind of patch it is, and the bodies of JSON patch and merge patch.
+"""What PATCH brings: the media type that says what kind of patch it is, and the bodies.
 
-Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{patch,rest}.go`.
+Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{patch,rest}.go`, kubernetes/apimachinery `pkg/util/yaml/decoder.go`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import errors
-from apiserver.wire import as_json, complaints, json_syntax, type_meta
+from apiserver.wire import as_json, as_yaml, complaints, json_syntax, type_meta, yaml_scalars
 
 UPSTREAM = (
     "application/json-patch+json",
@@ -73,6 +74,61 @@ def read_merge_patch(raw: bytes, validation: str) -> Document:
     if wrong or found.value is None:
         raise errors.bad_request("Invalid JSON Patch")
     return Document(found.value, complaints.find(raw, complaints.anything) if found.suspicious and not lenient else ())
+
+
+_NOT_YAML = re.compile(rb"\\u[dD]|\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
+"""What may stand in JSON and means something else, or nothing, in YAML: half characters, control characters, line ends and the like."""
+_NUMBERS = re.compile(rb"[\s:,\[]-?(?:[0-9]++(?:\.[0-9]|[eE])|[0-9]{19})")
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_APPLIED = "error decoding YAML"
+
+
+def read_apply_patch(raw: bytes, validation: str) -> Document:
+    """The applied configuration: the first document of the YAML, of members that stand twice the last; {} when there is none. Whole
+    numbers of 64 bits are exact, others are floats. Its complaint tells of all repeated members. Raises 400 and 413."""
+    json_syntax.weigh(raw)
+    found = None if _NOT_YAML.search(raw) else as_json.plain(raw)
+    value, repeats = (found.value, "") if found is not None else _read_yaml(raw)
+    if found is None or _NUMBERS.search(raw):
+        value = _settled(value)
+    if value is not None and not isinstance(value, dict):
+        wrong = f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type map[string]interface {{}}"
+        raise errors.bad_request(f"{_APPLIED}: error unmarshaling JSON: while decoding JSON: {wrong}")
+    told = [f"error converting YAML to JSON: {repeats}"] if repeats and validation != "Ignore" else []
+    return Document(value or {}, told)
+
+
+def _read_yaml(raw: bytes) -> tuple[Any, str]:
+    """The value, and what is said of repeated members."""
+    try:
+        converted = as_yaml.read(raw)
+    except as_yaml.YAMLProblem as e:
+        raise errors.bad_request(f"{_APPLIED}: error converting YAML to JSON: {e}") from e
+    if as_json.deeper_than(converted.value, DEPTH):
+        raise errors.bad_request(f"{_APPLIED}: exceeded max depth of {DEPTH}")
+    return converted.value, converted.repeats
+
+
+def _settled(value: Any) -> Any:
+    """The value with its numbers as they come back from YAML: a whole one is an integer if 64 bits hold it, any other a float."""
+    whole = [value]
+    left: list[Any] = [whole]
+    seen: set[int] = set()
+    while left:
+        here = left.pop()
+        for place, x in here.items() if isinstance(here, dict) else enumerate(here):
+            if isinstance(x, dict | list):
+                if id(x) not in seen:
+                    seen.add(id(x))
+                    left.append(x)
+            elif isinstance(x, int | float) and not isinstance(x, bool):
+                here[place] = _number(x)
+    return whole[0]
+
+
+def _number(found: int | float) -> int | float:
+    said = yaml_scalars.json_number(found) if isinstance(found, float) else found
+    return said if isinstance(said, int) and _LEAST <= said <= _MOST else float(found)
 
 
 def _read(raw: bytes) -> tuple[as_json.Reading, str]:

@@ -291,6 +291,18 @@ def test_a_patch_is_strict_when_it_is_told_to_be(api: Client, stored: Object, pa
     assert api.patch(path, patch, fieldValidation="Ignore") == stored
 
 
+def test_owners_that_a_put_repeats_are_told_before_admission_those_of_a_patch_after_it(api: Client, path: str) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"}
+    put = api.ask("PUT", path, claim("one", ownerReferences=[owner, owner]))
+    patch = {"metadata": {"ownerReferences": [owner, owner, owner]}}
+    patched = api.ask("PATCH", path, json.dumps(patch), headers={"Content-Type": MERGE})
+
+    for reply, where in ((put, ""), (patched, " after mutating admission happens")):
+        assert reply.json["metadata"]["ownerReferences"] == [owner]
+        (warning,) = reply.headers.get_all("Warning") or []
+        assert f".metadata.ownerReferences contains duplicate entries{where}; API server dedups" in warning
+
+
 def test_the_spec_of_a_claim_cannot_change(api: Client, stored: Object, path: str) -> None:
     spec = {"devices": {"requests": [{"name": "other", "exactly": {"deviceClassName": "gpu"}}]}}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+from typing import Any
 
 import pytest
 
@@ -135,3 +137,36 @@ def test_too_deep_a_patch_is_refused_and_does_not_fail(kind: str) -> None:
             READ[kind](raw, "Strict")
         else:
             assert patch_refusal(kind, raw).endswith("exceeded max depth")
+
+
+APPLIED = [
+    json.loads(line) for line in pathlib.Path(__file__).with_name("go_apply_patch.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize("recorded", APPLIED, ids=lambda recorded: recorded["patch"])
+def test_an_applied_configuration_is_read_as_upstream_reads_it(recorded: dict[str, Any]) -> None:
+    raw = recorded["patch"].encode("latin-1")
+    if "err" in recorded:
+        with pytest.raises(StatusError) as refused:
+            patches.read_apply_patch(raw, "Warn")
+        assert (refused.value.code, refused.value.message) == (400, recorded["err"])
+        return
+    read = patches.read_apply_patch(raw, "Strict")
+    assert read.value == recorded["value"]
+    assert read.complaints == ([recorded["strict"]] if "strict" in recorded else [])
+    assert patches.read_apply_patch(raw, "Ignore").complaints == []
+
+
+def test_whole_numbers_of_64_bits_are_exact_in_an_applied_configuration_and_larger_ones_are_floats() -> None:
+    read = patches.read_apply_patch(b'{"a":[9223372036854775807,9223372036854775808,1.0,"1.0",true]}', "Warn").value[
+        "a"
+    ]
+    assert [(type(x), x) for x in read] == [(int, 2**63 - 1), (float, 2.0**63), (int, 1), (str, "1.0"), (bool, True)]
+
+
+def test_an_applied_configuration_may_not_nest_too_deep() -> None:
+    raw = b'{"a":' * 600 + b"1" + b"}" * 600
+    with pytest.raises(StatusError) as refused:
+        patches.read_apply_patch(raw, "Warn")
+    assert (refused.value.code, refused.value.message) == (400, "error decoding YAML: exceeded max depth of 500")
