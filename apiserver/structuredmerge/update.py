@@ -1,0 +1,213 @@
+"""Apply and update: what an object becomes, and who manages what of it afterwards.
+
+Upstream: kubernetes-sigs/structured-merge-diff `merge/{update,conflict}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, Protocol
+
+from apiserver.structuredmerge.comparison import Comparison, compare
+from apiserver.structuredmerge.fieldset import fields_of
+from apiserver.structuredmerge.merging import merge
+from apiserver.structuredmerge.paths import Path
+from apiserver.structuredmerge.reconciliation import reconcile
+from apiserver.structuredmerge.removal import remove
+from apiserver.structuredmerge.sets import EMPTY, Set
+from apiserver.structuredmerge.types import Type
+from apiserver.structuredmerge.values import equal
+
+__all__ = ["UNCHANGED", "Conflict", "Conflicts", "Managers", "Owned", "Versions", "apply", "update"]
+
+
+class _Unchanged:
+    """What an apply makes of the live object if it is that object."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED: Final = _Unchanged()
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What one manager owns: paths of objects of a version, and whether it applied them."""
+
+    set: Set
+    version: str
+    applied: bool
+
+
+Managers = Mapping[str, Owned]
+"""By the texts of their identities."""
+
+
+class Conflict(NamedTuple):
+    """A path that another manager owns and somebody wants another value at."""
+
+    manager: str
+    path: Path
+
+
+class Conflicts(Exception):
+    """An apply wants what others own. The conflicts are sorted by manager, those of one as its set iterates."""
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        super().__init__(f"{len(conflicts)} conflicts")
+        self.conflicts = conflicts
+
+
+class Versions(Protocol):
+    """What has to be known of the versions in which an object is written."""
+
+    def type_at(self, version: str) -> Type | None:
+        """The type of objects of this version; None: nothing can be converted to it."""
+
+    def convert(self, value: Any, version_from: str, version_to: str) -> Any:
+        """The value, which is not changed, in another version. Both can be converted to."""
+
+    def ignored(self, version: str) -> Set:
+        """The paths that the write cannot touch, whatever its object says (those that the endpoint resets)."""
+
+
+def apply(
+    live: Any, patch: Any, *, version: str, managers: Managers, manager: str, versions: Versions, force: bool
+) -> tuple[Any, Managers]:
+    """The live object with the patch applied, or UNCHANGED, and what everybody owns of it. Both objects are of `version`, and valid.
+
+    Laws: who applies the same twice changes nothing the second time; the applier owns the paths of the patch, no more and no fewer; with
+    `force` there are no conflicts, and where nobody conflicts it changes nothing.
+
+    What the manager applied before and does not apply any more goes, unless somebody else owns it. Raises Conflicts when the outcome has
+    other values than the live object at paths that others own, unless forced: then they lose these.
+    """
+    type_ = _type(versions, version)
+    known = _servable(managers, versions)
+    last = known.get(manager)
+    fields = fields_of(patch, type_).without(versions.ignored(version))
+    known[manager] = Owned(fields, version, applied=True)
+    new = merge(live, patch, type_)
+    if last is not None and last.set:
+        new = _pruned(new, last, managers=known, applier=manager, versions=versions)
+    comparisons = _Comparisons(live, new, version, versions)
+    left = _left(comparisons, known, manager, force=force)
+    return UNCHANGED if comparisons.nothing_changed() else new, left
+
+
+def update(live: Any, new: Any, *, version: str, managers: Managers, manager: str, versions: Versions) -> Managers:
+    """What everybody owns once `new` has taken the place of `live`. Both are of `version`, and valid but for items that are there twice.
+
+    Laws: the manager owns all that it changed or added, and what it owned before and did not remove; nobody else owns anything of that;
+    nobody owns what is not there any more. An update that changes nothing changes no set.
+    """
+    known = _servable(managers, versions)
+    comparisons = _Comparisons(live, new, version, versions)
+    left = _left(comparisons, known, manager, force=True)
+    found = comparisons.at(version)
+    before = left[manager].set if manager in left else EMPTY
+    after = ((before - found.removed) | found.modified | found.added).without(versions.ignored(version))
+    if after:
+        left[manager] = Owned(after, version, applied=False)
+    else:
+        left.pop(manager, None)
+    return left
+
+
+def _type(versions: Versions, version: str) -> Type:
+    type_ = versions.type_at(version)
+    assert type_ is not None, "a request is of a version that is served"
+    return type_
+
+
+def _servable(managers: Managers, versions: Versions) -> dict[str, Owned]:
+    """The managers whose versions can be converted to, with their sets as they would be by the types of today."""
+    known: dict[str, Owned] = {}
+    for name, owned in managers.items():
+        type_ = versions.type_at(owned.version)
+        if type_ is not None:
+            reconciled = reconcile(owned.set, type_)
+            known[name] = owned if reconciled is owned.set else replace(owned, set=reconciled)
+    return known
+
+
+class _Comparisons:
+    """What is different between two objects of a version, as seen from other versions; compared once in each."""
+
+    def __init__(self, live: Any, new: Any, version: str, versions: Versions) -> None:
+        self._live, self._new, self._version, self._versions = live, new, version, versions
+        self._whole = compare(live, new, _type(versions, version))
+        self._at = {version: self._whole.without(versions.ignored(version))}
+
+    def nothing_changed(self) -> bool:
+        """Whether the objects are equal, the order of items included and whatever is ignored."""
+        return not any(self._whole) and equal(self._live, self._new)
+
+    def at(self, version: str) -> Comparison:
+        found = self._at.get(version)
+        if found is None:
+            live, new = (self._versions.convert(value, self._version, version) for value in (self._live, self._new))
+            found = compare(live, new, _type(self._versions, version)).without(self._versions.ignored(version))
+            self._at[version] = found
+        return found
+
+
+def _left(comparisons: _Comparisons, managers: Managers, writer: str, *, force: bool) -> dict[str, Owned]:
+    """What everybody owns still, those who own nothing left out. Raises Conflicts unless forced."""
+    left: dict[str, Owned] = {}
+    conflicts: list[Conflict] = []
+    for name, owned in managers.items():
+        if name == writer:
+            left[name] = owned
+            continue
+        found = comparisons.at(owned.version)
+        lost = owned.set & (found.modified | found.added)
+        if lost and not force:
+            conflicts += (Conflict(name, path) for path in lost.paths())
+        rest = owned.set - lost - found.removed
+        left[name] = owned if rest is owned.set else replace(owned, set=rest)
+    if conflicts:
+        raise Conflicts(sorted(conflicts, key=lambda conflict: conflict.manager))
+    return {name: owned for name, owned in left.items() if owned.set}
+
+
+def _pruned(merged: Any, last: Owned, *, managers: Managers, applier: str, versions: Versions) -> Any:
+    """What was merged without what the applier applied before, does not apply any more, and nobody owns. `managers` hold what it applies
+    now; the result is of that version.
+
+    Law: nothing goes that the applier did not own before; a container goes once nothing in it is left that somebody else owns.
+    """
+    version, before = managers[applier].version, last.version
+    type_ = _type(versions, before)
+    owned = last.set.named(type_)
+    if before == version and not owned - managers[applier].set.named(type_):
+        # Whatever it applied before it applies again.
+        return merged
+    whole = versions.convert(merged, version, before)
+    pruned = remove(whole, owned, type_)
+    if pruned is whole:
+        return merged
+    pruned = _with_owned(whole, pruned, version=before, managers=managers, versions=versions)
+    fields = fields_of(whole, type_).named(type_)
+    dangling = (fields - fields_of(pruned, type_).named(type_)) & owned
+    return versions.convert(remove(whole, dangling, type_), before, version)
+
+
+def _with_owned(merged: Any, pruned: Any, *, version: str, managers: Managers, versions: Versions) -> Any:
+    """What was pruned with what somebody owns put back. Both objects, and the result, are of `version`."""
+    by_version: dict[str, Set] = {}
+    for owned in managers.values():
+        by_version[owned.version] = by_version.get(owned.version, EMPTY) | owned.set
+    # That of the pruned object comes first: what is put back may be needed to convert it.
+    here = version
+    for there in sorted(by_version, key=lambda other: (other != version, other)):
+        type_ = _type(versions, there)
+        merged, pruned = (versions.convert(value, here, there) for value in (merged, pruned))
+        here = there
+        kept = fields_of(pruned, type_).named(type_) | by_version[there].named(type_)
+        pruned = remove(merged, fields_of(merged, type_).named(type_) - kept, type_)
+    return versions.convert(pruned, here, version)
