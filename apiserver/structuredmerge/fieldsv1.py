@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from apiserver.structuredmerge.paths import FIELD, Element, PathError, quoted, read, wire
+from apiserver.structuredmerge.paths import FIELD, Element, PathError, paired, quoted, read, report, wire
 from apiserver.structuredmerge.sets import EMPTY, Set
 
 __all__ = ["FieldsError", "decode", "encode"]
@@ -35,7 +35,7 @@ def _emit(set_: Set, start: str, parts: list[str]) -> None:
         names = [f"{_name(element)}:{{}}" for element in sorted(members)]
         parts.append(f"{start}{','.join(names)}}}")
         return
-    for element in sorted({*members, *children}):
+    for element in sorted({*children, *members}):
         below = children.get(element)
         if below is None:
             parts.append(f"{start}{_name(element)}:{{}}")
@@ -58,27 +58,33 @@ def decode(text: bytes) -> Set:
     also for a text deeper than MAX_DEPTH.
     """
     try:
-        root = _DECODER.decode(text.decode())
+        root = _DECODER.decode(paired(text.decode()))
     except (ValueError, RecursionError) as error:
         raise FieldsError(str(error)) from None
     try:
         return _node(root, 0)[0]
-    except PathError as error:
-        raise FieldsError(f"parsing key as path element: {error}") from None
+    except _Fault:
+        # One character for each byte: places in it are upstream's.
+        _walk(text, text.decode("latin-1"), 0)
+        raise
 
 
 # Objects become tuples of pairs: a member may be repeated.
 _DECODER = json.JSONDecoder(object_pairs_hook=tuple)
 
 
+class _Fault(FieldsError):
+    """There is a fault; where it is in the text is found out only then."""
+
+
 def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
     """The set below a node, and whether the node itself is a member: told by `.`, or because nothing is below it."""
     if pairs.__class__ is not tuple:
         if pairs is not None:
-            raise FieldsError("ReadMapCB: expect { or n")
+            raise _Fault
         pairs = ()
     if depth > MAX_DEPTH:
-        raise FieldsError("exceeded max depth")
+        raise FieldsError(f"exceeded max depth of {MAX_DEPTH}")
     is_member = False
     members: list[Element] = []
     children: dict[Element, Set] = {}
@@ -86,7 +92,7 @@ def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
         if key == ".":
             is_member = True
             continue
-        element = (FIELD, key[2:]) if key[:2] == "f:" else read(key)
+        element = (FIELD, key[2:]) if key[:2] == "f:" else _element(key)
         if element is None:
             continue
         if value == ():
@@ -100,3 +106,51 @@ def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
     if not members and not children:
         return EMPTY, True
     return Set(frozenset(members), children), is_member
+
+
+def _element(key: str) -> Element | None:
+    try:
+        return read(key)
+    except PathError:
+        raise _Fault from None
+
+
+def _walk(text: bytes, flat: str, at: int) -> int:
+    """Read one node from a place on, up to its end. Raises FieldsError with the first fault and what stands around it."""
+    at = _token(flat, at)
+    if flat[at] != "{":
+        if flat[at] == "n":
+            return at + len("null")
+        raise FieldsError(_reported("ReadMapCB", f"expect {{ or n, but found {flat[at]}", text, at + 1))
+    at = _token(flat, at + 1)
+    while flat[at] != "}":
+        at = _token(flat, at + 1 if flat[at] == "," else at)
+        _, end = _VALUE.raw_decode(flat, at)
+        key = json.loads(paired(text[at:end].decode()))
+        at = _token(flat, end) + 1
+        try:
+            understood = key != "." and read(key) is not None
+        except PathError as error:
+            raise FieldsError(_reported("parsing key as path element", str(error), text, at)) from None
+        at = _walk(text, flat, at) if understood else _VALUE.raw_decode(flat, _token(flat, at))[1]
+        at = _token(flat, at)
+    return at + 1
+
+
+_VALUE = json.JSONDecoder()
+
+
+def _token(flat: str, at: int) -> int:
+    """The place of the next character that is no space."""
+    while flat[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _reported(operation: str, problem: str, text: bytes, head: int) -> str:
+    """Upstream reads in pieces, and sees of the surroundings what is in the piece of the fault."""
+    start = (head - 1) // _PIECE * _PIECE
+    return report(operation, problem, text[start : start + _PIECE], head - start)
+
+
+_PIECE = 4096

@@ -15,6 +15,7 @@ An element is a tuple that sorts as upstream's elements do: field < key < value 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from json.encoder import encode_basestring
@@ -24,7 +25,20 @@ from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.strconv import parse_int
 from apiserver.structuredmerge import values
 
-__all__ = ["Element", "Path", "PathError", "field", "index", "item", "keyed", "quoted", "read", "text", "wire"]
+__all__ = [
+    "Element",
+    "Path",
+    "PathError",
+    "field",
+    "index",
+    "item",
+    "keyed",
+    "quoted",
+    "read",
+    "report",
+    "text",
+    "wire",
+]
 
 Element = tuple[int, Any]
 Path = tuple[Element, ...]
@@ -77,7 +91,7 @@ def _shown_value(key: values.Key) -> str:
     if rank == values.BOOLEAN:
         return "true" if key[1] else "false"
     if rank == values.NUMBER:
-        return _number(key[1], plain_below=None)
+        return _number(key[1], plain=_PLAIN_IN_MESSAGES)
     if rank == values.LIST:
         return "[" + ",".join(map(_shown_value, key[1])) + "]"
     return "null" if rank == values.NULL else "".join(f"{name}={_shown_value(value)}" for name, value in key[1])
@@ -97,62 +111,76 @@ def _written(key: values.Key) -> str:
     """A value as Go's JSON."""
     rank = key[0]
     if rank == values.STRING:
-        return quoted(key[1]).translate(_HTML)
+        return _quoted_value(key[1])
     if rank == values.BOOLEAN:
         return "true" if key[1] else "false"
     if rank == values.NUMBER:
-        return _number(key[1], plain_below=21)
+        return _number(key[1], plain=_PLAIN_ON_THE_WIRE)
     if rank == values.LIST:
         return "[" + ",".join(map(_written, key[1])) + "]"
     if rank == values.NULL:
         return "null"
-    return "{" + ",".join(f"{quoted(name).translate(_HTML)}:{_written(value)}" for name, value in key[1]) + "}"
+    return "{" + ",".join(f"{_quoted_value(name)}:{_written(value)}" for name, value in key[1]) + "}"
 
 
 def quoted(text: str) -> str:
     """A string in JSON's quotes with the escapes of Go's json-iterator; `<` and its like stay as they are."""
     written = encode_basestring(text)
-    return written if len(written) == len(text) + 2 else f'"{text.translate(_ESCAPES)}"'
+    if "\b" in text or "\f" in text:
+        return _ESCAPE.sub(_spelled, written)
+    return written
 
 
-_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | {
-    ord('"'): '\\"',
-    ord("\\"): "\\\\",
-    ord("\n"): "\\n",
-    ord("\r"): "\\r",
-    ord("\t"): "\\t",
-}
+_ESCAPE = re.compile(r"\\.")
+_SPELLED = {r"\b": r"\u0008", r"\f": r"\u000c"}
+
+
+def _spelled(escape: re.Match[str]) -> str:
+    return _SPELLED.get(escape.group(), escape.group())
+
+
+def _quoted_value(text: str) -> str:
+    """A string as it is written inside a value."""
+    return quoted(text) if _UNSAFE(text) is None else quoted(text).translate(_HTML)
+
+
+_UNSAFE = re.compile("[<>&\u2028\u2029]").search
+
+
 _HTML = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
-def _number(number: int | float, *, plain_below: int | None) -> str:
-    """A number as Go prints it. A float without exponent below 10**plain_below; None: where `%v` does it."""
+# The powers of ten of floats that Go prints without exponent: `%v`, and encoders of JSON.
+_PLAIN_IN_MESSAGES = range(-4, 6)
+_PLAIN_ON_THE_WIRE = range(-6, 21)
+
+
+def _number(number: int | float, *, plain: range) -> str:
+    """A number with the fewest digits that say it; a float outside `plain` with an exponent."""
     if number.__class__ is not float:
         return str(number)
     decimal = Decimal(repr(number))
     exponent = decimal.adjusted() if number else 0
-    lowest, limit = (-4, 21) if plain_below is None else (-6, plain_below)
-    if lowest <= exponent < limit:
-        plain = f"{decimal:f}"
-        return plain.rstrip("0").rstrip(".") if "." in plain else plain
-    digits = "".join(map(str, decimal.normalize().as_tuple().digits))
-    sign = "-" if number < 0 else ""
-    return f"{sign}{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    if exponent in plain:
+        written = f"{decimal:f}"
+        return written.rstrip("0").rstrip(".") if "." in written else written
+    sign, (first, *rest), _ = decimal.normalize().as_tuple()
+    point = "." if rest else ""
+    return f"{'-' * sign}{first}{point}{''.join(map(str, rest))}e{exponent:+03d}"
 
 
 def read(text: str) -> Element | None:
     """The element of a key of FieldsV1, None if its letter is unknown. Raises PathError."""
     letter, colon = text[:1], text[1:2]
-    if len(text.encode()) < 2:
-        raise PathError("key must be 2 characters long:")
     if colon != ":":
-        raise PathError(f"missing colon: {text}")
+        short = len(text.encode(errors="replace")) < 2
+        raise PathError("key must be 2 characters long:" if short else f"missing colon: {text}")
     if letter == "f":
         return (FIELD, text[2:])
     if letter == "k":
         return (KEY, _read_keys(text[2:]))
     if letter == "v":
-        return (VALUE, _key(_parsed(text[2:])))
+        return (VALUE, _read_value(text[2:]))
     if letter == "i":
         try:
             return (INDEX, parse_int(text[2:]))
@@ -174,7 +202,7 @@ def _refused(constant: str) -> float:
 def _float(text: str) -> float:
     number = float(text)
     if number in _INFINITE:
-        raise ValueError(f"{text} is too large")
+        raise PathError(f'strconv.ParseFloat: parsing "{text}": value out of range')
     return number
 
 
@@ -185,21 +213,70 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _parsed(text: str) -> Any:
-    """The JSON value at the beginning of a text: what follows it is ignored, as upstream does."""
+def _parsed(text: str, start: int) -> Any:
+    """The JSON value of a text from a place on: what follows it is ignored, as upstream does."""
     try:
-        return _DECODER.raw_decode(text.lstrip(" \t\r\n"))[0]
+        return _DECODER.raw_decode(paired(text), start)[0]
+    except PathError:
+        raise
     except (ValueError, RecursionError) as error:
-        raise PathError(f"{error}") from None
+        raise PathError(report("Read", str(error), text.encode(errors="replace"), start)) from None
+
+
+def paired(text: str) -> str:
+    """A JSON text in which each escape that is half a character says U+FFFD, which is what Go reads it as."""
+    return _SURROGATE.sub(_whole, text) if "\\u" in text else text
+
+
+_SURROGATE = re.compile(
+    r"(\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+
+
+def _whole(match: re.Match[str]) -> str:
+    return match[1] or r"\ufffd"
+
+
+def _read_value(text: str) -> values.Key:
+    start = len(text) - len(text.lstrip(_SPACE))
+    if text[start : start + 1] not in _STARTS:
+        raise PathError(report("Read", "unexpected value type: 0", text.encode(errors="replace"), start))
+    return _key(_parsed(text, start))
 
 
 def _read_keys(text: str) -> tuple[tuple[str, values.Key], ...]:
-    parsed = _parsed(text)
-    if parsed is None:
-        return ()
-    if parsed.__class__ is not _Pairs:
-        raise PathError("ReadObjectCB: expect { or n")
-    return tuple(sorted(((name, _key(value)) for name, value in parsed), key=_name))
+    start = len(text) - len(text.lstrip(_SPACE))
+    if text[start : start + 1] not in ("{", "n"):
+        raw = text.encode(errors="replace")
+        found = raw[start : start + 1] or b"\0"
+        raise PathError(report("ReadObjectCB", b"expect { or n, but found " + found, raw, min(start + 1, len(raw))))
+    pairs = _parsed(text, start) or ()
+    return tuple(sorted(((name, _key(value)) for name, value in pairs), key=_name))
+
+
+_SPACE = " \t\r\n"
+_STARTS = frozenset('"-0123456789tfn[{')
+
+
+def report(operation: str, problem: str | bytes, read: bytes, head: int) -> str:
+    """A fault as json-iterator reports it: with what stands around it. `head` is how much of the buffer it has taken.
+
+    Upstream: json-iterator/go `iter.go` (ReportError).
+    """
+    start = max(head - 10, 0)
+    around, wide = read[start : head + 10], read[max(head - 50, 0) : head + 50]
+    message = b"%s: %s, error found in #%d byte of ...|%s|..., bigger context ...|%s|..." % (
+        operation.encode(),
+        problem.encode() if isinstance(problem, str) else problem,
+        head - start,
+        around,
+        wide,
+    )
+    # A character may be cut: Go's encoder of JSON replaces each of its bytes.
+    return message.decode(errors="surrogateescape").translate(_CUT)
+
+
+_CUT = dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")
 
 
 def _name(pair: tuple[str, values.Key]) -> str:

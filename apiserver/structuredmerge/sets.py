@@ -64,7 +64,7 @@ class Set:
             return self
         if not self:
             return other
-        members = self.members if other.members <= self.members else self.members | other.members
+        members = self.members if other.members <= self.members else other.members | self.members
         grown = {}
         for element, theirs in other.children.items():
             mine = self.children.get(element)
