@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from apiserver.apimachinery.remembered import Remembered
 from apiserver.cel import environments
 from apiserver.cel.checker import Checked
 from apiserver.cel.declarations import Shape, Variable
 from apiserver.cel.program import Program
-from apiserver.cel.remembered import Remembered
 from apiserver.cel.types import ANY, DYN, STRING, map_of, struct
 from bench.accounting import operation_line
 

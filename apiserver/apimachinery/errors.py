@@ -303,6 +303,12 @@ def unreadable(resource: GroupResource, causes: Sequence[Mapping[str, str]]) -> 
     return StatusError(500, "StorageReadError", message, details=details)
 
 
+def apply_conflict(message: str, conflicts: Sequence[tuple[str, str]]) -> StatusError:
+    """Others manage what an apply would change; `conflicts` are pairs of a message and the path of a field."""
+    causes = [{"reason": "FieldManagerConflict", "message": text, "field": path} for text, path in conflicts]
+    return StatusError(409, "Conflict", message, details={"causes": causes})
+
+
 def raw(message: str, code: int = 500) -> StatusError:
     """An error that carries no API status upstream: the bare text, no reason, no details."""
     return StatusError(code, "", message)

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.remembered import Remembered
 from apiserver.cel import cost, environments
 from apiserver.cel.declarations import CallEstimate, Estimator, Function, Node, Overload, Range, Shape, Variable
 from apiserver.cel.environment import Environment
@@ -18,7 +19,6 @@ from apiserver.cel.environments import Addition, Environments
 from apiserver.cel.errors import Panic, ProgramError
 from apiserver.cel.libraries import bindings, quantity
 from apiserver.cel.program import Program
-from apiserver.cel.remembered import Remembered
 from apiserver.cel.source import CompileError
 from apiserver.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 from apiserver.resources import _devices, _features, _formats

@@ -80,6 +80,24 @@ def zero(shape: Struct) -> Object:
     return made
 
 
+def writer(type_: Type) -> Callable[[Any], Any]:
+    """What gives the value that Go's JSON of a value of this type has: presence rules applied, maps sorted. It is given what is not null,
+    does not change it, and may give it back."""
+    return _writer(type_) or _as_it_is
+
+
+def left_out_when_empty(field: Field) -> bool:
+    """Whether Go's JSON of a struct has no such member when its value is empty. Raw JSON is there or not; what it holds does not matter."""
+    return field.presence is Presence.OMIT_EMPTY and not isinstance(field.type, RawJSON)
+
+
+def absent_value(field: Field) -> Callable[[], Any] | None:
+    """What gives that which is written for an absent member; None for one that is left out."""
+    if field.presence is Presence.ALWAYS:
+        return _zero_of(field.type)
+    return _null if field.presence is Presence.NULLABLE else None
+
+
 def equal(shape: Struct, a: Object, b: Object) -> bool:
     """Whether two values of a struct mean the same: quantities by amount, absent lists and maps as empty ones."""
     return _struct_equality(shape)(a, b)
@@ -191,10 +209,10 @@ def _writer(type_: Type, *, stored: bool = False) -> _Writer | None:
 def _struct_writer(struct: Struct, *, stored: bool = False) -> _Writer:
     fields = types.members(struct)
     table = {
-        f.name: (i, _left_out_when_empty(f), stored and _null_when_empty(f), _writer(f.type, stored=stored))
+        f.name: (i, left_out_when_empty(f), stored and _null_when_empty(f), _writer(f.type, stored=stored))
         for i, f in enumerate(fields)
     }
-    owed = {f.name: absent for f in fields if (absent := _absent_value(f)) is not None}
+    owed = {f.name: absent for f in fields if (absent := absent_value(f)) is not None}
     names = tuple(table)
 
     def settled(made: Object) -> Object:
@@ -229,20 +247,8 @@ def _struct_writer(struct: Struct, *, stored: bool = False) -> _Writer:
     return write
 
 
-def _left_out_when_empty(field: Field) -> bool:
-    """Raw JSON is there or not; what it contains does not matter."""
-    return field.presence is Presence.OMIT_EMPTY and not isinstance(field.type, RawJSON)
-
-
 def _null_when_empty(field: Field) -> bool:
     return field.presence is Presence.ALWAYS and isinstance(field.type, ListOf | MapOf)
-
-
-def _absent_value(field: Field) -> _Zero | None:
-    """What is written for an absent member; None for one that is left out."""
-    if field.presence is Presence.ALWAYS:
-        return _zero_of(field.type)
-    return _null if field.presence is Presence.NULLABLE else None
 
 
 _Zero = Callable[[], Any]
@@ -250,6 +256,10 @@ _Zero = Callable[[], Any]
 
 def _null() -> None:
     return None
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _zero_of(type_: Type) -> _Zero:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver.cel.remembered import Remembered
+from apiserver.apimachinery.remembered import Remembered
 
 
 def test_what_a_text_became_is_given_back_until_others_need_its_room() -> None:

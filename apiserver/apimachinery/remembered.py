@@ -1,4 +1,4 @@
-"""What was made of a text once, as long as memory allows: compiling takes a thousand times as long as looking it up."""
+"""What was made of a text once, as long as memory allows: for what takes many times as long to make as to look up."""
 
 from __future__ import annotations
 

@@ -1,0 +1,184 @@
+"""metadata.managedFields and what structured merge knows of managers: who they are, what they own, since when.
+
+Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/managedfields.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.fieldmanager.fieldsets import FieldSet, FieldSets
+from apiserver.schema import canonical, rawjson
+from apiserver.schema.resource import Object
+from apiserver.structuredmerge.fieldsv1 import FieldsError
+from apiserver.structuredmerge.sets import Set
+from apiserver.structuredmerge.update import Managers, Owned
+
+APPLY, UPDATE = "Apply", "Update"
+FIELDS_V1 = "FieldsV1"
+
+EPOCH = "1970-01-01T00:00:00Z"
+"""Where an entry without time stands among those that have one."""
+
+Entries = Sequence[Mapping[str, Any]]
+
+
+class EntriesError(ValueError):
+    """Entries that say nothing; the text is upstream's."""
+
+
+class Identity(NamedTuple):
+    """What tells managers apart. Whoever applies is the same one in all versions: `api_version` is empty then."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @property
+    def text(self) -> str:
+        """By which managers are known, and in whose order they stand."""
+        members = {
+            "manager": self.manager,
+            "operation": self.operation,
+            "apiVersion": self.api_version,
+            "subresource": self.subresource,
+        }
+        return canonical.encode_raw({name: x for name, x in members.items() if x}).decode()
+
+
+def applier(manager: str, subresource: str) -> Identity:
+    return Identity(manager, APPLY, "", subresource)
+
+
+def updater(manager: str, api_version: str, subresource: str) -> Identity:
+    return Identity(manager, UPDATE, api_version, subresource)
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """The managers of an object. None of its parts is changed.
+
+    `managers` are those of structured merge, by the text of their identity; `times` are RFC 3339 and may name more than these.
+    `identities` and `stored` are what is known of some of them: who they are, and the entry's set with its value of fieldsV1.
+    """
+
+    managers: Managers = field(default_factory=dict)
+    times: Mapping[str, str] = field(default_factory=dict)
+    identities: Mapping[str, Identity] = field(default_factory=dict)
+    stored: Mapping[str, tuple[Set, Any]] = field(default_factory=dict)
+
+    def with_managers(self, managers: Managers) -> Managed:
+        return Managed(managers, self.times, self.identities, self.stored)
+
+    def with_manager(self, identity: Identity, owned: Owned, *, time: str | None) -> Managed:
+        """With what this manager owns; without `time` it keeps the one that it had, if any."""
+        name = identity.text
+        times = self.times if time is None else {**self.times, name: time}
+        return Managed({**self.managers, name: owned}, times, {**self.identities, name: identity}, self.stored)
+
+
+NOBODY = Managed()
+
+
+def decode(entries: Entries | None, sets: FieldSets) -> Managed:
+    """The managers that entries tell of; of two with one identity the later. Raises EntriesError."""
+    managers: dict[str, Owned] = {}
+    times: dict[str, str] = {}
+    identities: dict[str, Identity] = {}
+    stored: dict[str, tuple[Set, Any]] = {}
+    for i, entry in enumerate(entries or ()):
+        identity, version = _identity(entry, i)
+        fields = entry.get("fieldsV1")
+        try:
+            found = sets.read(fields)
+        except FieldsError as e:
+            raise EntriesError(f"error decoding versioned set from {_shown(entry)}: error decoding set: {e}") from None
+        name = identity.text
+        managers[name] = Owned(found.set, version, identity.operation == APPLY)
+        identities[name] = identity
+        stored[name] = found.set, _value(found, fields)
+        if (time := entry.get("time")) is not None:
+            times[name] = time
+        else:
+            times.pop(name, None)
+    return Managed(managers, times, identities, stored)
+
+
+def _identity(entry: Mapping[str, Any], i: int) -> tuple[Identity, str]:
+    operation, version = entry.get("operation"), entry.get("apiVersion") or ""
+    if operation not in (APPLY, UPDATE):
+        raise EntriesError("operation must be `Apply` or `Update`")
+    if not version:
+        raise EntriesError("apiVersion must not be empty")
+    fields_type = entry.get("fieldsType")
+    if not fields_type:
+        raise EntriesError(f"missing fieldsType in managed fields entry {i}")
+    if fields_type != FIELDS_V1:
+        raise EntriesError(f"invalid fieldsType {go_quote(fields_type)} in managed fields entry {i}")
+    manager, subresource = entry.get("manager") or "", entry.get("subresource") or ""
+    made = applier(manager, subresource) if operation == APPLY else updater(manager, version, subresource)
+    return made, version
+
+
+def _value(found: FieldSet, fields: Any) -> Any:
+    """What is stored of a set that was read: the value as it came, if that is how it is written."""
+    return fields if fields is not None and rawjson.text(fields) == found.text else rawjson.of(found.text)
+
+
+def _shown(entry: Mapping[str, Any]) -> str:
+    """An entry as Go prints it."""
+    fields = entry.get("fieldsV1")
+    time = entry.get("time")
+    shown = (
+        entry.get("manager") or "",
+        entry.get("operation") or "",
+        entry.get("apiVersion") or "",
+        "<nil>" if time is None else f"{time[:10]} {time[11:-1]} +0000 UTC",
+        entry.get("fieldsType") or "",
+        "<nil>" if fields is None else rawjson.text(fields).decode(),
+        entry.get("subresource") or "",
+    )
+    return f"{{{' '.join(shown)}}}"
+
+
+def encode(managed: Managed, sets: FieldSets) -> list[Object]:
+    """The entries of managers, in the order in which they are stored."""
+    entries = [_entry(name, owned, managed, sets) for name, owned in managed.managers.items()]
+    if len(entries) > 1:
+        entries.sort(key=_order)
+    return entries
+
+
+def _entry(name: str, owned: Owned, managed: Managed, sets: FieldSets) -> Object:
+    identity = managed.identities[name]
+    set_, fields = managed.stored.get(name, _NOT_STORED)
+    if owned.set is not set_:
+        fields = rawjson.of(sets.written(owned.set).text)
+    entry: Object = {"manager": identity.manager} if identity.manager else {}
+    entry["operation"] = identity.operation
+    entry["apiVersion"] = owned.version
+    if (time := managed.times.get(name)) is not None:
+        entry["time"] = time
+    entry["fieldsType"] = FIELDS_V1
+    entry["fieldsV1"] = fields
+    if identity.subresource:
+        entry["subresource"] = identity.subresource
+    return entry
+
+
+_NOT_STORED: tuple[Set | None, Any] = (None, None)
+
+
+def _order(entry: Object) -> tuple[str, ...]:
+    """Whoever applies first; the oldest first."""
+    return (
+        entry["operation"],
+        entry.get("time", EPOCH),
+        entry.get("manager", ""),
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )

@@ -1,0 +1,73 @@
+"""The annotation in which `kubectl apply` keeps what it applied, before the server did: kubectl's fields pass from one to the other.
+
+Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/{lastapplied,lastappliedmanager,lastappliedupdater}.go`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from apiserver.apimachinery import meta
+from apiserver.schema import canonical
+from apiserver.schema.resource import Object
+from apiserver.structuredmerge.comparison import compare
+from apiserver.structuredmerge.fieldset import fields_of
+from apiserver.structuredmerge.sets import EMPTY, Set
+from apiserver.structuredmerge.types import Type
+from apiserver.structuredmerge.validation import validate
+
+KUBECTL = "kubectl"
+"""The one manager that this is for."""
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def applied_before(live: Object, type_: Type) -> Set:
+    """What kubectl applied and nobody changed since, which it may take over: the fields that the annotation has as the object has them.
+    Nothing where it cannot be known."""
+    text = _annotations(live).get(ANNOTATION)
+    if not text or not isinstance(text, str):
+        return EMPTY
+    try:
+        applied = json.loads(text)
+    except (ValueError, RecursionError):
+        return EMPTY
+    if not isinstance(applied, dict) or any(applied.get(name) != live[name] for name in ("apiVersion", "kind")):
+        return EMPTY
+    if validate(applied, type_) or validate(live, type_):
+        return EMPTY
+    found = compare(applied, live, type_)
+    return fields_of(applied, type_) - found.modified - found.added - found.removed
+
+
+def keep_up(result: Object, patch: Object) -> Object:
+    """`result` with an annotation that says what was applied now, if it has one that says anything; without it if there is no room."""
+    annotations = _annotations(result)
+    if not annotations.get(ANNOTATION):
+        return result
+    annotations = {**annotations, ANNOTATION: _configuration(patch)}
+    if sum(len(text.encode()) for pair in annotations.items() for text in pair if text) > meta.ANNOTATIONS_BYTES:
+        del annotations[ANNOTATION]
+    return {**result, "metadata": {**result["metadata"], "annotations": annotations}}
+
+
+def _annotations(obj: Object) -> dict[str, Any]:
+    metadata = obj.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _configuration(patch: Object) -> str:
+    """The JSON of an apply patch, but for the annotation itself."""
+    annotations = _annotations(patch)
+    if annotations:
+        # A null is an empty text by then.
+        kept = {name: text or "" for name, text in annotations.items() if name != ANNOTATION}
+        patch = {**patch, "metadata": {**patch["metadata"], "annotations": kept}}
+    return canonical.encode_raw(_sorted(patch)).decode() + "\n"
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

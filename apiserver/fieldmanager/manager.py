@@ -1,0 +1,315 @@
+"""Who manages which field after a write, and what an apply makes of an object.
+
+Both ways go through the same layers as upstream's, which are functions here: what clients sent as managedFields, whether the object is
+tracked at all, how many managers there may be, who writes, when, and which paths nobody manages; structured merge is the innermost.
+Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/{fieldmanager,skipnonapplied,managedfieldsupdater,stripmeta,
+structuredmerge,versioncheck,lastappliedmanager}.go`, kubernetes/apiserver `pkg/endpoints/handlers/fieldmanager/{admission,equality}.go`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.request import Warnings
+from apiserver.fieldmanager import cap, conflicts, entries, lastapplied, typedefs, typedform
+from apiserver.fieldmanager.entries import NOBODY, EntriesError, Identity, Managed
+from apiserver.fieldmanager.fieldsets import FieldSets
+from apiserver.fieldmanager.versions import VersionError, Versions
+from apiserver.fieldmanager.writer import Writer
+from apiserver.schema import canonical, conversion, rawjson, shapes, strict
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Object, Resource
+from apiserver.schema.types import Struct
+from apiserver.structuredmerge import paths, sets, update, validation
+from apiserver.structuredmerge.items import UnknownItem
+from apiserver.structuredmerge.sets import EMPTY
+from apiserver.structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned
+
+UNKNOWN = "unknown"
+BEFORE_FIRST_APPLY = "before-first-apply"
+"""Who manages what an untracked object had when it was first applied."""
+_WRITER = "current-operation"
+"""Who an update's writer is to structured merge: what was changed now is told from what the same manager changed before."""
+
+INVALID_AFTER_ADMISSION = (
+    ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; "
+    "please fix your requests: {}"
+)
+
+_OF_METADATA = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+)
+_METADATA = paths.field("metadata")
+UNMANAGED = sets.of(
+    [
+        (paths.field("apiVersion"),),
+        (paths.field("kind"),),
+        (_METADATA,),
+        *((_METADATA, paths.field(name)) for name in _OF_METADATA),
+    ]
+)
+"""What nobody manages: the system's part of an object."""
+
+
+class FieldManagers:
+    """Of all kinds. Safe in threads."""
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._sets = FieldSets()
+        self._versions: dict[tuple[str, str, str], Versions] = {}
+
+    def updated(self, new: Object, live: Object | None, writer: Writer) -> Object:
+        """What a POST, PUT or patch stores: `new` with its managers in metadata.managedFields, where it has what the client sent, or the
+        patch left. Both are of the stored version, without kind and apiVersion; `live` is None on create. `new` belongs to the result.
+
+        An update never fails for its managers: where they cannot be told, the object has none.
+        """
+        metadata = new["metadata"]
+        sent = metadata.pop("managedFields", None)
+        managed = self._before_update(sent, live, writer)
+        if not managed.managers and live is not None:
+            return new
+        try:
+            found = self._tracked(new, live, managed, writer)
+        except (VersionError, UnknownItem):
+            return new
+        if found.managers:
+            metadata["managedFields"] = entries.encode(found, self._sets)
+        return new
+
+    def _before_update(self, sent: Sequence[Object] | None, live: Object | None, writer: Writer) -> Managed:
+        """Whose changes an update adds to: what the client says, if it says something."""
+        if not writer.subresource:
+            if sent is not None and _is_reset(sent):
+                return NOBODY
+            try:
+                if sent and (found := entries.decode(sent, self._sets)).managers:
+                    return found
+            except EntriesError:
+                pass
+        try:
+            return NOBODY if live is None else entries.decode(live["metadata"].get("managedFields"), self._sets)
+        except EntriesError:
+            return NOBODY
+
+    def _tracked(self, new: Object, live: Object | None, managed: Managed, writer: Writer) -> Managed:
+        """The managers once the writer has put `new` in the place of `live`."""
+        resource = writer.resource
+        if live is None:
+            before, after = typedform.zero(resource), _form(resource, new)
+        elif resource.conversion is None:
+            before, after = typedform.both(resource.shape, live, new)
+        else:
+            before, after = _form(resource, live), _form(resource, new)
+        return self._replaced(before, after, managed, writer)
+
+    def _replaced(self, before: Object, after: Object, managed: Managed, writer: Writer) -> Managed:
+        """The same of typed forms."""
+        version = writer.resource.api_version
+        left = update.update(
+            before,
+            after,
+            version=version,
+            managers=managed.managers,
+            manager=_WRITER,
+            versions=self._versions_of(writer),
+        )
+        managers = dict(left)
+        changed = managers.pop(_WRITER, None)
+        found = managed.with_managers(managers)
+        own = EMPTY if changed is None else changed.set - UNMANAGED
+        if own:
+            identity = entries.updater(writer.manager or UNKNOWN, version, writer.subresource)
+            previous = managers.get(identity.text)
+            set_ = own if previous is None else previous.set | own
+            found = found.with_manager(identity, Owned(set_, version, applied=False), time=writer.now)
+        return cap.capped(found)
+
+    def applied(self, patch: Object, live: Object, writer: Writer) -> Object:
+        """What an apply makes of `live`, with its managers in metadata.managedFields; it is neither decoded nor defaulted.
+
+        Patch and live object are of the writer's version, with kind and apiVersion; a live object that is not there has nothing else.
+        The result shares parts with both. Raises StatusError: 400 for a patch of another kind, or one that names managers; 409 for fields
+        that others manage; 500, as upstream, for one that is not of the kind's type.
+        """
+        try:
+            managed = entries.decode((live.get("metadata") or {}).get("managedFields"), self._sets)
+        except EntriesError as e:
+            raise errors.raw(f"failed to decode managed fields: {e}") from None
+        patch = _checked(writer.resource, patch)
+        try:
+            value, managed = self._merged(patch, live, managed, writer)
+        except VersionError as e:
+            raise errors.raw(f"failed to convert new object: {e}") from None
+        result: Object = {**value, "metadata": {**(value.get("metadata") or {})}}
+        result["metadata"].pop("managedFields", None)
+        if writer.manager == lastapplied.KUBECTL:
+            result = lastapplied.keep_up(result, patch)
+        if managed.managers:
+            result["metadata"]["managedFields"] = entries.encode(managed, self._sets)
+        return result
+
+    def _merged(self, patch: Object, live: Object, managed: Managed, writer: Writer) -> tuple[Object, Managed]:
+        """The live object with the patch applied, and its managers. Raises StatusError."""
+        resource, type_ = writer.resource, typedefs.type_of(writer.resource)
+        before = typedform.zero(resource)
+        if "metadata" in live:
+            before = (
+                typedform.of_stored(resource, live) if resource.conversion is None else typedform.form(resource, live)
+            )
+            if not managed.managers:
+                untracked = replace(writer, manager=BEFORE_FIRST_APPLY)
+                managed = self._replaced(typedform.zero(resource), before, managed, untracked)
+        identity = entries.applier(writer.manager, writer.subresource)
+
+        def merge(*, force: bool) -> tuple[Object, Managed]:
+            value, left = update.apply(
+                before,
+                patch,
+                version=resource.api_version,
+                managers=managed.managers,
+                manager=identity.text,
+                versions=self._versions_of(writer),
+                force=force,
+            )
+            changed = value is not UNCHANGED
+            return value if changed else live, _applied(left, managed, identity, time=writer.now if changed else None)
+
+        try:
+            return merge(force=writer.force)
+        except Conflicts as e:
+            found = e.conflicts
+            if writer.manager == lastapplied.KUBECTL:
+                allowed = lastapplied.applied_before(before, type_)
+                found = [conflict for conflict in found if not allowed.has(conflict.path)]
+            if found:
+                raise conflicts.refusal(found, managed.identities) from None
+        return merge(force=True)
+
+    def _versions_of(self, writer: Writer) -> Versions:
+        key = writer.resource.storage_name, writer.resource.version, writer.subresource
+        found = self._versions.get(key)
+        if found is None:
+            found = self._versions[key] = Versions(self._kinds, writer.resource, writer.subresource)
+        return found
+
+    def readmitted(self, new: Object, before: Object, warnings: Warnings) -> None:
+        """The managers that mutating admission left in `new` count if they can be told; else they are those of `before`, with a warning."""
+        found, former = (obj["metadata"].get("managedFields") for obj in (new, before))
+        if found is former:
+            return
+        try:
+            entries.decode(found, self._sets)
+        except EntriesError as e:
+            new["metadata"].pop("managedFields", None)
+            if former is not None:
+                new["metadata"]["managedFields"] = former
+            warnings.add(INVALID_AFTER_ADMISSION.format(e))
+
+
+def _is_reset(sent: Sequence[Object]) -> bool:
+    """An empty list, or one entry that says nothing, asks for an object without managers."""
+    if len(sent) == 1:
+        return not any(x is not None if name in ("time", "fieldsV1") else x for name, x in sent[0].items())
+    return not sent
+
+
+def _form(resource: Resource, obj: Object) -> Object:
+    """The typed form, in a version, of an object of the stored version."""
+    if resource.conversion is not None:
+        obj = conversion.served(resource, copy.deepcopy(obj))
+    return typedform.form(resource, obj)
+
+
+def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str | None) -> Managed:
+    """The managers that an apply leaves. Whoever changed nothing keeps its time, a new one has none then."""
+    name = identity.text
+    own = left[name].set - UNMANAGED if name in left else EMPTY
+    found = managed.with_managers({other: owned for other, owned in left.items() if other != name})
+    if own:
+        found = found.with_manager(identity, replace(left[name], set=own), time=time)
+    return found
+
+
+def _checked(resource: Resource, patch: Object) -> Object:
+    """The patch, without managers that say nothing. Raises StatusError if it is not one for this kind."""
+    stated = _group_version_kind(patch)
+    if stated != (resource.group, resource.version, resource.kind):
+        raise errors.bad_request("invalid object type: {}/{}, Kind={}".format(*stated))
+    if _names_managers(patch):
+        raise errors.bad_request("metadata.managedFields must be nil")
+    found = validation.validate(patch, typedefs.type_of(resource))
+    if found:
+        metadata = patch.get("metadata")
+        namespace, name = (_text(metadata, member) for member in ("namespace", "name"))
+        what = f"{namespace}/{name}; {resource.api_version}, Kind={resource.kind}"
+        raise errors.raw(f"failed to create typed patch object ({what}): {validation.told(found)}")
+    return typedform.untracked(patch)
+
+
+def _group_version_kind(patch: Object) -> tuple[str, str, str]:
+    """What the patch says it is; nothing if its apiVersion cannot be read."""
+    group, slash, version = _text(patch, "apiVersion").partition("/")
+    if not slash:
+        group, version = "", group
+    return ("", "", "") if "/" in version else (group, version, _text(patch, "kind"))
+
+
+def _text(value: Any, name: str) -> str:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _names_managers(patch: Object) -> bool:
+    """Whether the patch has managedFields, which upstream sees where each entry can be decoded; any other is left to its type."""
+    metadata = patch.get("metadata")
+    found = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        return False
+    try:
+        for entry in found:
+            strict.decode(shapes.MANAGED_FIELDS_ENTRY, entry)
+    except strict.DecodeError:
+        return False
+    return True
+
+
+def keep_times(shape: Struct, new: Object, old: Object) -> None:
+    """Where `new` differs from the stored object in nothing but the times of its managers, they keep the times that they had."""
+    found, former = (obj["metadata"].get("managedFields") for obj in (new, old))
+    if not found or not former or len(found) != len(former):
+        return
+    if all(entry.get("time") == before.get("time") for entry, before in zip(found, former, strict=True)):
+        return
+    if not all(map(_same_but_for_time, found, former)):
+        return
+    if canonical.equal(shape, _without_managers(new), _without_managers(old)):
+        new["metadata"]["managedFields"] = former
+
+
+def _same_but_for_time(entry: Object, former: Object) -> bool:
+    plain = (name for name in {**entry, **former} if name not in ("time", "fieldsV1"))
+    return all(entry.get(name) == former.get(name) for name in plain) and _fields(entry) == _fields(former)
+
+
+def _fields(entry: Object) -> bytes | None:
+    fields = entry.get("fieldsV1")
+    return None if fields is None else rawjson.text(fields)
+
+
+def _without_managers(obj: Object) -> Object:
+    metadata = {name: x for name, x in obj["metadata"].items() if name not in ("managedFields", "resourceVersion")}
+    return {**obj, "metadata": metadata}
