@@ -16,7 +16,7 @@ from apiserver.structuredmerge.paths import Path
 from apiserver.structuredmerge.reconciliation import reconcile
 from apiserver.structuredmerge.removal import remove
 from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.types import Type
+from apiserver.structuredmerge.types import Scalar, Type, choose
 from apiserver.structuredmerge.values import equal
 
 __all__ = ["UNCHANGED", "Conflict", "Conflicts", "Managers", "Owned", "Versions", "apply", "update"]
@@ -184,6 +184,10 @@ def _pruned(merged: Any, last: Owned, *, managers: Managers, applier: str, versi
     version, before = managers[applier].version, last.version
     type_ = _type(versions, before)
     owned = last.set.named(type_)
+    alternative = choose(_type(versions, version), merged)
+    if not isinstance(alternative, Scalar) and (alternative.atomic or not merged):
+        # There are no parts to tell apart: all of it goes.
+        return None
     if before == version and not owned - managers[applier].set.named(type_):
         # Whatever it applied before it applies again.
         return merged
