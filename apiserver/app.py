@@ -59,7 +59,7 @@ VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.Str
     "watch": watch.watch,
 }
 
-PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH)
+PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.STRATEGIC)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import PatchOptions
-from apiserver.patching import json_patch, merge_patch
+from apiserver.patching import json_patch, merge_patch, strategic
 from apiserver.schema import conversion
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle, ownership, rendering, replace
@@ -28,6 +28,12 @@ MERGE_PATCH = PatchType(
     media="application/merge-patch+json",
     read=patches.read_merge_patch,
     apply=lambda members, live, _: merge_patch.apply(members, live),
+)
+STRATEGIC = PatchType(
+    media="application/strategic-merge-patch+json",
+    read=patches.read_strategic_patch,
+    apply=lambda members, live, writer: strategic.apply(members, live, writer.resource.shape),
+    decode=body.decode_merged,
 )
 
 
@@ -62,16 +68,15 @@ def _change(
         sent = kind.read(raw, wanted.field_validation)
         shown = conversion.served(resource, rendering.decoded(live)) if live is not None else {}
         document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
-        new = body.decode_patched(
-            resource,
-            kind.apply(sent.value, document, writer),
+        terms = body.Terms(
+            resource=resource,
             kinds=services.kinds,
             now=meta.rfc3339(services.now()),
             validation=wanted.field_validation,
             warnings=warnings,
-            found_in_patch=sent.complaints,
             managed_fields=kind.applies or services.ownership is not None,
         )
+        new = kind.decode(terms, kind.apply(sent.value, document, writer), sent)
         if live is None:
             _check_nobodys(call, new)
         lifecycle.settle_namespace(call, new)

@@ -8,6 +8,7 @@ from typing import Any
 
 from apiserver.fieldmanager.writer import Writer
 from apiserver.schema.resource import Object
+from apiserver.wire.body import Terms, decode_patched
 from apiserver.wire.patches import Document
 
 
@@ -17,7 +18,8 @@ class PatchType:
 
     `read(raw, validation)` decodes a body; it raises 400, `validation` is Strict, Warn or Ignore.
     `apply(patch, live, writer)` makes the new object, whole, with kind and apiVersion, of the decoded patch and the live object as clients
-    of this version see it, which it leaves as it is. It raises 413, 422, and whatever else a client is to be told.
+    of this version see it, which it leaves as it is; the patch may be used up. Raises 413, 422, and whatever else a client is to be told.
+    `decode(terms, result, patch)` reads what `apply` made; it raises 422, and 400 and 500 of an applied configuration.
     `creates`: an object that is absent is created, of a live one that has nothing but kind and apiVersion.
     `applies`: it is server-side apply. It needs a fieldManager, may use force, and keeps metadata.managedFields itself.
     """
@@ -25,5 +27,6 @@ class PatchType:
     media: str
     read: Callable[[bytes, str], Document]
     apply: Callable[[Any, Object, Writer], Any]
+    decode: Callable[[Terms, Any, Document], Object] = decode_patched
     creates: bool = False
     applies: bool = False

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from apiserver import workers
-from apiserver.apimachinery import errors, fieldpath
+from apiserver.apimachinery import errors, fieldpath, printing
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import canonical, conversion, defaults, machinery, protobuf, strict
+from apiserver.schema import canonical, conversion, defaults, machinery, protobuf, strict, unstructured
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
@@ -31,6 +31,7 @@ from apiserver.wire import (
     representation,
     type_meta,
 )
+from apiserver.wire.patches import Document
 from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
 
 LARGE = 64 << 10
@@ -309,66 +310,84 @@ def _warn(found: Sequence[str], warnings: Warnings) -> None:
 # Patches.
 
 
-def decode_patched(
-    resource: Resource,
-    value: Any,
-    *,
-    kinds: Kinds,
-    now: str,
-    validation: str,
-    warnings: Warnings,
-    found_in_patch: Sequence[str] = (),
-    managed_fields: bool = False,
-) -> Object:
-    """The object that a patch resulted in, as `decode_object` does it; what is wrong with it is a 422 about `patch` here.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the result of a patch is read by. `validation` is Strict, Warn or Ignore; `managed_fields` keeps metadata.managedFields."""
 
-    `found_in_patch` are the complaints about the patch itself.
+    resource: Resource
+    kinds: Kinds
+    now: str
+    validation: str
+    warnings: Warnings
+    managed_fields: bool = True
+
+
+def decode_patched(terms: Terms, value: Any, sent: Document) -> Object:
+    """The object that a JSON or merge patch resulted in, in its stored form, defaults filled in, as `decode_object` does it.
+
+    What is wrong with it is a 422 about `patch`, which shows the document.
     """
+    judged = terms.validation != "Ignore"
     try:
         decoded = _patched(
-            resource, value, kinds, now=now, judged=validation != "Ignore", managed_fields=managed_fields
+            terms.resource, value, terms.kinds, now=terms.now, judged=judged, managed_fields=terms.managed_fields
         )
-        found = [*found_in_patch, *decoded.complaints]
-        if found and validation == "Strict":
-            raise Unfit(_strict_text(found))
+        _judge(terms, [*sent.complaints, *decoded.complaints])
     except (Unreadable, Unfit, strict.DecodeError) as e:
-        raise errors.invalid(GroupKind("", ""), "", [fieldpath.invalid("patch", _shown(value), str(e))]) from e
-    _warn(found, warnings)
+        raise _unfit(_shown(value), e) from e
     return decoded.object
 
 
-def decode_applied(
-    resource: Resource,
-    value: Object,
-    *,
-    patch: Object,
-    now: str,
-    validation: str,
-    warnings: Warnings,
-    found_in_patch: Sequence[str] = (),
-) -> Object:
-    """The object that an applied configuration was merged into, in its stored form, defaults filled in.
+def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
+    """The same of a strategic merge patch. Its 422 shows what merging has left of the patch; kind and apiVersion count for nothing."""
+    try:
+        decoded = unstructured.decode(terms.resource.shape, value)
+        unknown = decoded.unknown if terms.validation != "Ignore" else ()
+        _judge(terms, [*sent.complaints, *(f'unknown field "{path}"' for path in unknown)])
+    except (Unfit, strict.DecodeError) as e:
+        raise _unfit(printing.plain(sent.value), e) from e
+    if not terms.managed_fields:
+        decoded.object["metadata"].pop("managedFields", None)
+    return _completed(terms, decoded.object)
+
+
+def decode_applied(terms: Terms, value: Object, sent: Document) -> Object:
+    """The same of an applied configuration.
 
     Both were judged before they were merged. What cannot be read all the same, a quantity that is none, is a bare 500.
-    `found_in_patch` are the complaints about the configuration, which are told only now: as 400 or as warnings.
+    The complaints about the configuration are told only now: as 400 or as warnings.
     """
-    members = {name: x for name, x in value.items() if name not in type_meta.MEMBERS}
     try:
-        found = strict.decode(resource.shape, members, managed_fields=True).object
+        found = unstructured.decode(terms.resource.shape, value).object
     except strict.DecodeError as e:
-        raise errors.raw(_not_converted(resource, patch, str(e))) from e
-    defaults.apply(resource.shape, found, now=now)
-    if found_in_patch and validation == "Strict":
-        raise errors.bad_request(f"error strict decoding YAML: {', '.join(found_in_patch)}")
-    _warn(found_in_patch, warnings)
-    return conversion.stored(resource, found)
+        raise errors.raw(_not_converted(terms.resource, sent.value, str(e))) from e
+    completed = _completed(terms, found)
+    if sent.complaints and terms.validation == "Strict":
+        raise errors.bad_request(f"error strict decoding YAML: {', '.join(sent.complaints)}")
+    _warn(sent.complaints, terms.warnings)
+    return completed
+
+
+def _judge(terms: Terms, found: Sequence[str]) -> None:
+    """Raises Unfit."""
+    if found and terms.validation == "Strict":
+        raise Unfit(_strict_text(found))
+    _warn(found, terms.warnings)
+
+
+def _unfit(shown: str, why: Exception) -> StatusError:
+    return errors.invalid(GroupKind("", ""), "", [fieldpath.invalid("patch", shown, str(why))])
+
+
+def _completed(terms: Terms, found: Object) -> Object:
+    defaults.apply(terms.resource.shape, found, now=terms.now)
+    return conversion.stored(terms.resource, found)
 
 
 def _not_converted(resource: Resource, patch: Object, why: str) -> str:
     kind, metadata = f"{resource.api_version}, Kind={resource.kind}", patch.get("metadata") or {}
     where = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"
-    told = "cannot convert float64 to int64" if why.startswith("json: cannot unmarshal number") else why
-    return f"failed to convert new object ({where}) to proper version: unable to convert unstructured object to {kind}: {told}"
+    return f"failed to convert new object ({where}) to proper version: unable to convert unstructured object to {kind}: {why}"
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,7 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{patch,rest}.go`, kuberne
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,22 @@ def read_merge_patch(raw: bytes, validation: str) -> Document:
     return Document(found.value, complaints.find(raw, complaints.anything) if found.suspicious and not lenient else ())
 
 
+def read_strategic_patch(raw: bytes, validation: str) -> Document:
+    """The members, of those that stand twice the last; null is none. Whole numbers of 64 bits are exact, others are floats. Raises 400
+    and 413."""
+    found, wrong = _read(raw)
+    if not wrong and found.value is not None and not isinstance(found.value, dict):
+        kind = type_meta.json_kind(found.value)
+        wrong = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+    if wrong:
+        raise errors.bad_request(wrong)
+    value = _renumbered(found.value, _json_number) if _LONG.search(raw) else found.value
+    judged = found.suspicious and validation != "Ignore"
+    return Document(value or {}, complaints.find(raw, complaints.anything) if judged else ())
+
+
+_LONG = re.compile(rb"[0-9]{19}")
+
 _NOT_YAML = re.compile(rb"\\u[dD]|\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
 """What may stand in JSON and means something else, or nothing, in YAML: half characters, control characters, line ends and the like."""
 _NUMBERS = re.compile(rb"[\s:,\[]-?(?:[0-9]++(?:\.[0-9]|[eE])|[0-9]{19})")
@@ -90,7 +106,7 @@ def read_apply_patch(raw: bytes, validation: str) -> Document:
     found = None if _NOT_YAML.search(raw) else as_json.plain(raw)
     value, repeats = (found.value, "") if found is not None else _read_yaml(raw)
     if found is None or _NUMBERS.search(raw):
-        value = _settled(value)
+        value = _renumbered(value, _yaml_number)
     if value is not None and not isinstance(value, dict):
         wrong = f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"{_APPLIED}: error unmarshaling JSON: while decoding JSON: {wrong}")
@@ -109,8 +125,8 @@ def _read_yaml(raw: bytes) -> tuple[Any, str]:
     return converted.value, converted.repeats
 
 
-def _settled(value: Any) -> Any:
-    """The value with its numbers as they come back from YAML: a whole one is an integer if 64 bits hold it, any other a float."""
+def _renumbered(value: Any, number: Callable[[int | float], int | float]) -> Any:
+    """The value with every number as that makes it."""
     whole = [value]
     left: list[Any] = [whole]
     seen: set[int] = set()
@@ -122,13 +138,18 @@ def _settled(value: Any) -> Any:
                     seen.add(id(x))
                     left.append(x)
             elif isinstance(x, int | float) and not isinstance(x, bool):
-                here[place] = _number(x)
+                here[place] = number(x)
     return whole[0]
 
 
-def _number(found: int | float) -> int | float:
-    said = yaml_scalars.json_number(found) if isinstance(found, float) else found
-    return said if isinstance(said, int) and _LEAST <= said <= _MOST else float(found)
+def _json_number(found: int | float) -> int | float:
+    """An integer if 64 bits hold it."""
+    return found if isinstance(found, int) and _LEAST <= found <= _MOST else float(found)
+
+
+def _yaml_number(found: int | float) -> int | float:
+    """Numbers as they come back from YAML: a whole one is an integer if 64 bits hold it."""
+    return _json_number(yaml_scalars.json_number(found) if isinstance(found, float) else found)
 
 
 def _read(raw: bytes) -> tuple[as_json.Reading, str]:

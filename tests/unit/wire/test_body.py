@@ -14,6 +14,7 @@ from apiserver.apimachinery.request import Warnings
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource, Version
 from apiserver.wire import body
+from apiserver.wire.patches import Document
 from tests.unit.wire import recorded
 from tests.unit.wire.served import CLAIMS, CLASSES, KINDS, SLICES
 
@@ -255,15 +256,15 @@ def test_any_other_body_is_415(content_type: str) -> None:
 def patched(
     value: Any, *, validation: str = "Warn", found: tuple[str, ...] = (), warnings: Warnings | None = None
 ) -> Object:
-    return body.decode_patched(
-        CLAIMS,
-        value,
+    terms = body.Terms(
+        resource=CLAIMS,
         kinds=KINDS,
         now=NOW,
         validation=validation,
         warnings=warnings or Warnings(),
-        found_in_patch=found,
+        managed_fields=False,
     )
+    return body.decode_patched(terms, value, Document(None, found))
 
 
 def patched_refusal(value: Any, **how: Any) -> tuple[str, str]:
