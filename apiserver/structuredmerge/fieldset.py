@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver.structuredmerge.items import namer
-from apiserver.structuredmerge.paths import Element
+from apiserver.structuredmerge.paths import FIELD, Element
 from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.types import List, Map, Scalar, Type, choose
+from apiserver.structuredmerge.types import SCALARS, List, Map, Scalar, Type, choose
 
 __all__ = ["fields_of"]
 
@@ -46,8 +46,12 @@ def _of_map(value: dict[str, Any], map_: Map) -> Set:
     for name, part in value.items():
         member = declared.get(name)
         type_ = member.type if member is not None else map_.element
-        element = (0, name)
-        below = _below(part, type_) if type_ is not None else None
+        element = (FIELD, name)
+        if type_ is None or (type_.scalar is not None and part.__class__ in SCALARS):
+            # A leaf without further questions, as most are.
+            members.append(element)
+            continue
+        below = _below(part, type_)
         if below:
             children[element] = below
         if below is None or member is None or part is None or part == {}:

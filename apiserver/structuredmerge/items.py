@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.structuredmerge import values
-from apiserver.structuredmerge.paths import Element, item
+from apiserver.structuredmerge.paths import KEY, VALUE, Element, item
 from apiserver.structuredmerge.types import UNSET, List
+from apiserver.structuredmerge.values import ABSENT, STRING, key
 
 __all__ = ["Namer", "UnknownItem", "namer"]
 
@@ -29,6 +29,8 @@ def namer(list_: List) -> Namer:
 
 
 def _set_item(value: Any) -> Element:
+    if isinstance(value, str):
+        return (VALUE, (STRING, value))
     if isinstance(value, dict):
         raise UnknownItem("associative list without keys has an element that's a map type")
     if isinstance(value, list):
@@ -44,8 +46,7 @@ def _keyed(list_: List) -> Namer:
     for name in sorted(list_.keys):
         default = declared[name].default if name in declared else UNSET
         # Null is no default.
-        keys.append((name, None if default is UNSET or default is None else (name, values.key(default))))
-    key = values.key
+        keys.append((name, None if default is UNSET or default is None else (name, key(default))))
 
     def name_of(value: Any) -> Element:
         if not isinstance(value, dict):
@@ -54,8 +55,11 @@ def _keyed(list_: List) -> Namer:
             )
         found = []
         for name, default in keys:
-            if name in value:
-                found.append((name, key(value[name])))
+            part = value.get(name, ABSENT)
+            if part.__class__ is str:
+                found.append((name, (STRING, part)))
+            elif part is not ABSENT:
+                found.append((name, key(part)))
             elif default is not None:
                 found.append(default)
         if not found:
@@ -64,6 +68,6 @@ def _keyed(list_: List) -> Namer:
                 f"associative list with keys has an element that omits all key fields [{names}] "
                 "(and doesn't have default values for any key fields)"
             )
-        return (1, tuple(found))
+        return (KEY, tuple(found))
 
     return name_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-__all__ = ["DEDUCED", "UNSET", "UNTYPED_ATOMIC", "List", "Map", "Member", "Scalar", "Type", "choose"]
+__all__ = ["DEDUCED", "SCALARS", "UNSET", "UNTYPED_ATOMIC", "List", "Map", "Member", "Scalar", "Type", "choose"]
 
 UNSET: Final = object()  # a member without default; None would be null
 
@@ -85,11 +85,12 @@ def choose(type_: Type, value: Any) -> Scalar | List | Map:
     elif kind is list:
         if type_.list is not None:
             return type_.list
-    elif kind in _SCALARS and type_.scalar is not None:
+    elif kind in SCALARS and type_.scalar is not None:
         return type_.scalar
     chosen = type_.map or type_.scalar or type_.list
     assert chosen is not None, "a type offers at least one alternative"
     return chosen
 
 
-_SCALARS = frozenset({str, int, float, bool})
+SCALARS: Final = frozenset({str, int, float, bool})
+"""The classes of scalars; null is of every type."""

@@ -195,23 +195,25 @@ def _pruned(merged: Any, last: Owned, *, managers: Managers, applier: str, versi
     pruned = remove(whole, owned, type_)
     if pruned is whole:
         return merged
-    pruned = _with_owned(whole, pruned, version=before, managers=managers, versions=versions)
     fields = fields_of(whole, type_).named(type_)
+    pruned = _with_owned(whole, pruned, fields=fields, version=before, managers=managers, versions=versions)
     dangling = (fields - fields_of(pruned, type_).named(type_)) & owned
     return versions.convert(remove(whole, dangling, type_), before, version)
 
 
-def _with_owned(merged: Any, pruned: Any, *, version: str, managers: Managers, versions: Versions) -> Any:
-    """What was pruned with what somebody owns put back. Both objects, and the result, are of `version`."""
-    by_version: dict[str, Set] = {}
+def _with_owned(merged: Any, pruned: Any, *, fields: Set, version: str, managers: Managers, versions: Versions) -> Any:
+    """What was pruned with what somebody owns put back. Both objects, the fields of what was merged, and the result are of `version`."""
+    by_version: dict[str, Set] = {version: EMPTY}
     for owned in managers.values():
         by_version[owned.version] = by_version.get(owned.version, EMPTY) | owned.set
-    # That of the pruned object comes first: what is put back may be needed to convert it.
     here = version
-    for there in sorted(by_version, key=lambda other: (other != version, other)):
+    # That of the pruned object is the first: what is put back may be needed to convert it.
+    for there, owned_there in by_version.items():
         type_ = _type(versions, there)
-        merged, pruned = (versions.convert(value, here, there) for value in (merged, pruned))
-        here = there
-        kept = fields_of(pruned, type_).named(type_) | by_version[there].named(type_)
-        pruned = remove(merged, fields_of(merged, type_).named(type_) - kept, type_)
+        if there != here:
+            merged, pruned = (versions.convert(value, here, there) for value in (merged, pruned))
+            fields = fields_of(merged, type_).named(type_)
+            here = there
+        kept = fields_of(pruned, type_).named(type_) | owned_there.named(type_)
+        pruned = remove(merged, fields - kept, type_)
     return versions.convert(pruned, here, version)

@@ -1,0 +1,111 @@
+"""What is no value of its type is told as upstream tells it, and costs no more than an answer has room for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apimachinery.errors import MESSAGE_ROOM
+from apiserver.structuredmerge.validation import told, validate
+from tests.unit.structuredmerge.declared import TYPE
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ({"name": 5}, ".name: expected string, got &value.valueUnstructured{Value:5}"),
+        ({"name": 2.5e9}, ".name: expected string, got &value.valueUnstructured{Value:2.5e+09}"),
+        ({"name": True}, ".name: expected string, got &value.valueUnstructured{Value:true}"),
+        (
+            {"name": {"b": ["x", None, 1.5], "a": 'q"'}},
+            (
+                ".name: expected string, got &value.valueUnstructured{Value:"
+                'map[string]interface {}{"a":"q\\"", "b":[]interface {}{"x", interface {}(nil), 1.5}}}'
+            ),
+        ),
+        ({"age": "5"}, ".age: expected numeric (int or float), got string"),
+        ({"age": True}, ".age: expected numeric (int or float), got bool"),
+        ({"age": {}}, ".age: expected numeric (int or float), got map[string]interface {}"),
+        ({"age": []}, ".age: expected numeric (int or float), got []interface {}"),
+        ({"alive": 1}, ".alive: expected boolean, got &{1}"),
+        ({"alive": {"b": [None, "x"], "a": 1}}, ".alive: expected boolean, got &{map[a:1 b:[<nil> x]]}"),
+        ({"tags": "x"}, ".tags: expected map, got &{x}"),
+        ({"place": [1]}, ".place: expected map, got &{[1]}"),
+        ({"words": {"a": 1}}, ".words: expected list, got &{map[a:1]}"),
+        ({"words": ["a", 2]}, ".words[1]: expected string, got &value.valueUnstructured{Value:2}"),
+        ({"tags": {"a.b/c": 2}}, ".tags.a.b/c: expected string, got &value.valueUnstructured{Value:2}"),
+        ({"choice": {"a": "x"}}, ".choice.a: expected numeric (int or float), got string"),
+        ({"choice": {"c": 1}}, ".choice.c: field not declared in schema"),
+        ({"roles": ["a", "b", "a"]}, '.roles: duplicate entries for key [="a"]'),
+        ({"roles": [{}]}, ".roles: element 0: associative list without keys has an element that's a map type"),
+        ({"roles": ["a", []]}, ".roles: element 1: not supported: associative list with lists as elements"),
+        ({"roles": [None]}, ".roles: element 0: associative list without keys has an element that's an explicit null"),
+        ({"dates": [None]}, ".dates: element 0: associative list with keys may not have a null element"),
+        ({"dates": ["x"]}, ".dates: element 0: associative list with keys may not have non-map elements"),
+        (
+            {"dates": [{"day": 1}, {"zone": "UTC", "day": 1.0}]},
+            '.dates: duplicate entries for key [day=1,zone="UTC"]',
+        ),
+        ({"dates": [{"day": 1, "whom": 1}]}, '.dates[day=1,zone="UTC"].whom: field not declared in schema'),
+        ([1], "expected map, got &{[1]}"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_path(value: Any, error: str) -> None:
+    assert validate(value, TYPE) == [error]
+
+
+def test_null_is_of_every_type() -> None:
+    assert validate(None, TYPE) == []
+    assert (
+        validate(dict.fromkeys(["name", "age", "alive", "tags", "roles", "words", "place", "dates", "raw"]), TYPE) == []
+    )
+
+
+@pytest.mark.parametrize("value", [1, "a", True, [1, {"a": []}], {"a": {"b": [None]}}])
+def test_what_may_be_anything_is_never_wrong(value: Any) -> None:
+    assert validate({"anything": value, "raw": {"a": value}}, TYPE) == []
+
+
+def test_items_that_are_there_twice_are_tolerated_where_an_object_is_not_applied() -> None:
+    assert validate({"roles": ["a", "a"], "dates": [{"day": 1}, {"day": 1}]}, TYPE, duplicates=True) == []
+
+
+def test_one_error_stands_alone_and_several_on_a_line_each() -> None:
+    errors = validate({"name": 1, "age": "x"}, TYPE)
+    assert told(errors[:1]) == ".name: expected string, got &value.valueUnstructured{Value:1}"
+    assert told(errors) == (
+        "errors:\n"
+        "  .name: expected string, got &value.valueUnstructured{Value:1}\n"
+        "  .age: expected numeric (int or float), got string"
+    )
+
+
+def test_of_a_map_one_member_is_told_that_is_not_declared_and_nothing_after_it() -> None:
+    assert validate({"name": 1, "x": 1, "y": 1, "age": "x"}, TYPE) == [
+        ".name: expected string, got &value.valueUnstructured{Value:1}",
+        ".x: field not declared in schema",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"tags": {f"k{i}": i for i in range(40_000)}},
+        {"tags": {f"k{i}": ["x" * 1000] * 100 for i in range(400)}},
+        {"roles": ["x" * 10_000] * 300},
+        {"name": ["x" * (3 << 20)]},
+    ],
+)
+def test_many_and_large_errors_are_told_as_far_as_an_answer_has_room(value: Any) -> None:
+    errors = validate(value, TYPE)
+    assert errors
+    assert sum(map(len, errors)) < 2 * MESSAGE_ROOM
+
+
+def test_a_value_of_any_depth_is_shown() -> None:
+    deep: Any = "x"
+    for _ in range(900):
+        deep = [deep]
+    (error,) = validate({"name": deep}, TYPE)
+    assert error.startswith(".name: expected string, got &value.valueUnstructured{Value:[]interface {}{[]interface {}{")
