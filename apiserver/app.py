@@ -25,6 +25,7 @@ from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
+from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.filters import authorize, deadline, deprecation, impersonate, inflight, observe, recover, request_info
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
@@ -60,6 +61,11 @@ VERBS: Mapping[request_info.Action, Callable[[Services, Call], Awaitable[web.Str
 }
 
 PATCH_TYPES: Sequence[PatchType] = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.STRATEGIC)
+
+
+def patch_types(managers: FieldManagers) -> Sequence[PatchType]:
+    """What a PATCH may be, in upstream's order."""
+    return (*PATCH_TYPES, patch.server_side_apply(managers))
 
 
 @dataclass(slots=True)
@@ -151,7 +157,7 @@ def build(
 ) -> App:
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
-    workers, encodings = RENDERING, EncodingCache()
+    workers, encodings, managers = RENDERING, EncodingCache(), FieldManagers(served)
     switched = gates(config.serving, served)
     _tell(switched)
     namespaces, disabled = delegates.namespaces or EveryNamespace(), config.admission.disabled
@@ -169,7 +175,8 @@ def build(
         encodings=encodings,
         forms=Forms(clock=time.time, cache=encodings),
         admission=Chain([plugin for plugin in admission(delegates) if type(plugin).__name__ not in disabled]),
-        patch_types={kind.media: kind for kind in PATCH_TYPES},
+        managers=managers,
+        patch_types={kind.media: kind for kind in patch_types(managers)},
         allowed=partial(authorize.require, delegates.authorizer),
         why_not=partial(authorize.why_not, delegates.authorizer),
         decide=delegates.authorizer.authorize,
@@ -249,7 +256,7 @@ def published(served: Kinds) -> openapi_docs.OpenAPI:
     """The OpenAPI documents of what is served."""
     return openapi_docs.OpenAPI(
         served,
-        patch_types=[kind.media for kind in PATCH_TYPES],
+        patch_types=[kind.media for kind in patch_types(FieldManagers(served))],
         version=".".join(groups.KUBERNETES),
         built=BUILT,
         media_types=negotiation.ACCEPTED,

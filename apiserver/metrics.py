@@ -100,6 +100,12 @@ FIELD_VALIDATION_SECONDS = Histogram(
     _REQUEST_SECONDS,
     "field_validation",
 )
+TIMESTAMP_COMPARISON_SECONDS = Histogram(
+    "apiserver_request_timestamp_comparison_time",
+    "Time taken for comparison of old vs new objects in UPDATE or PATCH requests",
+    (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 5),
+    "code_path",
+)
 TLS_HANDSHAKE_ERRORS = Counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed.")
 CLIENT_CERTIFICATE_SECONDS = Histogram(
     "apiserver_client_certificate_expiration_seconds",

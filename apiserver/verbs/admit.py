@@ -27,6 +27,7 @@ class Step:
         old: Object | None,
     ) -> None:
         self._chain = services.admission
+        self._managers = services.managers
         self._call = call
         self._operation = operation
         self._options = options
@@ -35,7 +36,8 @@ class Step:
         self._attributes: Attributes | None = None
 
     async def mutate(self, obj: Object) -> Object:
-        """What the mutating plugins made of a new object."""
+        """What the mutating plugins made of a new object. What they change is not managed by anybody; managedFields that nobody could
+        read are as they were."""
         if not self._chain.mutating:
             return obj
         attributes = self._of(obj)
@@ -45,6 +47,7 @@ class Step:
         if made is None or made is shown:
             return obj
         replaced = {name: value for name, value in made.items() if name not in ("kind", "apiVersion")}
+        self._managers.readmitted(replaced, obj, self._call.exchange.warnings)
         lifecycle.settle_namespace(self._call, replaced)
         return replaced
 

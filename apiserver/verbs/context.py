@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver.admission.chain import Chain
 from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.schema.context import Compiler
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
@@ -19,7 +20,6 @@ from apiserver.wire.response import Exchange
 from apiserver.workers import Workers
 
 if TYPE_CHECKING:
-    from apiserver.verbs.ownership import Ownership
     from apiserver.verbs.patch_type import PatchType
 
 
@@ -32,7 +32,7 @@ class Services:
     `namespace_labels` are None where the namespace is not known, `newest_labels` asks for them and raises ClusterError. `patch_types` are
     by media type. `allowed` raises when the user may not do something beyond the request that was authorized; `why_not` tells what it
     would say, None for nothing, and takes who cannot be asked for a no; `decide` is the authorizer itself, which raises ClusterError.
-    `ownership` keeps managedFields, None where nobody does. `cel` judges the expressions of objects.
+    `managers` keep managedFields. `cel` judges the expressions of objects.
     """
 
     kinds: Kinds
@@ -45,13 +45,13 @@ class Services:
     encodings: EncodingCache
     forms: Forms
     admission: Chain
+    managers: FieldManagers
     patch_types: Mapping[str, PatchType]
     allowed: Callable[[User, RequestInfo], Awaitable[None]]
     why_not: Callable[[User, RequestInfo], Awaitable[str | None]]
     decide: Callable[[User, RequestInfo], Awaitable[Decision]]
     namespace_labels: Callable[[str], Mapping[str, str] | None]
     newest_labels: Callable[[str], Awaitable[Mapping[str, str] | None]]
-    ownership: Ownership | None = None
     gates: Gates = field(default_factory=Gates)
     cel: Compiler | None = None
 

@@ -37,13 +37,13 @@ async def create(services: Services, call: Call) -> Any:
         now=meta.rfc3339(services.now()),
         validation=wanted.field_validation,
         warnings=exchange.warnings,
-        managed_fields=services.ownership is not None,
+        managed_fields=True,
     )
     lifecycle.settle_namespace(call, obj)
     lifecycle.wipe_system_metadata(obj)
     await lifecycle.dedup_owners(obj, exchange.warnings, after_admission=False)
     try:
-        stored = await insert(services, call, obj, wanted)
+        stored = await insert(services, call, obj, wanted, size=len(raw))
     except KeyExists as clash:
         raise _exists(call, clash.entry) from clash
     return await answer.single(stored, code=201)
@@ -55,15 +55,17 @@ async def insert(
     obj: Object,
     wanted: CreateOptions,
     *,
+    size: int,
     owned: bool = False,
     allowed: Callable[[], Awaitable[None]] | None = None,
 ) -> bytes:
     """Commits `obj` under its own name or a generated one; its body. Raises StatusError, and KeyExists when its own name is taken.
 
-    `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where nobody asked yet.
+    `size` is about how many bytes it has. `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where
+    nobody asked yet.
     """
     if not owned:
-        obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager)
+        obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager, size=size)
     given = obj["metadata"].get("name", "")
     step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None)
     obj = await step.mutate(obj)

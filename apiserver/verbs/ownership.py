@@ -1,29 +1,26 @@
-"""Who set which field: what a keeper of metadata.managedFields is told, and where it stands in the life of an object.
+"""Whose write it is, and where metadata.managedFields come from: every write is told to the field managers before admission.
 
-A keeper is composed in `app` (`Services.ownership`). Without one, what clients send as managedFields is checked and dropped.
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/fieldmanager.go`, kubernetes/apiserver
-`pkg/endpoints/handlers/{create,patch}.go`.
+`pkg/endpoints/handlers/{create,update,patch}.go`, `pkg/endpoints/handlers/fieldmanager/equality.go`.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import functools
+import time
 
+from apiserver import metrics
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.options import FIELD_MANAGER_BYTES
+from apiserver.fieldmanager import manager as fieldmanager
 from apiserver.fieldmanager.writer import Writer
-from apiserver.schema.resource import Object
+from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call, Services
+from apiserver.workers import BODIES
 
 UNKNOWN = "unknown"
-
-
-class Ownership(Protocol):
-    """Keeps metadata.managedFields."""
-
-    async def own(self, new: Object, live: Object | None, writer: Writer) -> Object:
-        """`new` with the managedFields that it is stored with, before admission. It comes with those that the client sent; `live` is
-        the stored object, None on create."""
+LARGE = 16 << 10
+"""Of objects above this many bytes, the new one and the stored one together, the managers are found in a thread."""
 
 
 def writer(services: Services, call: Call, manager: str, *, force: bool = False) -> Writer:
@@ -46,8 +43,15 @@ def _program(user_agent: str) -> str:
     return cut.decode("utf-8", "ignore") or UNKNOWN
 
 
-async def owned(services: Services, call: Call, new: Object, live: Object | None, *, manager: str) -> Object:
-    """`new` once its fields have owners, where somebody keeps them."""
-    if services.ownership is None:
-        return new
-    return await services.ownership.own(new, live, writer(services, call, manager))
+async def owned(services: Services, call: Call, new: Object, live: Object | None, *, manager: str, size: int) -> Object:
+    """`new` with its managedFields. `size` is about how many bytes `new` and `live` have."""
+    settle = functools.partial(services.managers.updated, new, live, writer(services, call, manager))
+    return await BODIES.run_patiently(settle) if size > LARGE else settle()
+
+
+async def keep_times(resource: Resource, new: Object, old: Object, *, size: int) -> None:
+    """A change that would only stamp new times on managedFields is none: they are as they are stored."""
+    since = time.perf_counter()
+    keep = functools.partial(fieldmanager.keep_times, resource.shape, new, old)
+    path = await BODIES.run_patiently(keep) if size > LARGE else keep()
+    metrics.TIMESTAMP_COMPARISON_SECONDS.labels(path).observe(time.perf_counter() - since)

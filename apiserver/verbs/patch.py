@@ -9,6 +9,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import PatchOptions
+from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.patching import json_patch, merge_patch, strategic
 from apiserver.schema import conversion
 from apiserver.schema.resource import Object
@@ -37,6 +38,18 @@ STRATEGIC = PatchType(
 )
 
 
+def server_side_apply(managers: FieldManagers) -> PatchType:
+    """Apply: the one patch that knows who manages which field."""
+    return PatchType(
+        media="application/apply-patch+yaml",
+        read=patches.read_apply_patch,
+        apply=managers.applied,
+        decode=body.decode_applied,
+        creates=True,
+        applies=True,
+    )
+
+
 async def patch(services: Services, call: Call) -> Any:
     """The stored object becomes what the patch makes of it; one that is absent is 404 before the patch is even read, or created."""
     exchange = call.exchange
@@ -51,6 +64,7 @@ async def patch(services: Services, call: Call) -> Any:
         sub=sub,
         options=wanted.as_update(),
         whole=False,
+        size=len(raw),
         creates=kind.creates and sub is None,
         owned=kind.applies,
     )
@@ -74,7 +88,6 @@ def _change(
             now=meta.rfc3339(services.now()),
             validation=wanted.field_validation,
             warnings=warnings,
-            managed_fields=kind.applies or services.ownership is not None,
         )
         new = kind.decode(terms, kind.apply(sent.value, document, writer), sent)
         if live is None:
@@ -85,7 +98,7 @@ def _change(
 
     async def change(live: Entry | None) -> Object:
         size = len(raw) + (len(live.body) if live is not None else 0)
-        large = len(raw) > body.STRANGE or size > body.LARGE
+        large = len(raw) > body.STRANGE or size > (ownership.LARGE if kind.applies else body.LARGE)
         return await BODIES.run(compute, live) if large else compute(live)
 
     return change

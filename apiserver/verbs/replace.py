@@ -1,7 +1,7 @@
 """One round of PUT and PATCH: live -> change -> own -> admit -> validate -> admit -> commit if the revision is still the same.
 
-A value that is the present one is not written. Where nothing is stored, a patch that creates goes the way of a new object; when somebody
-else was first, the next round finds theirs.
+A value that is the present one is not written, nor one that only says of the same fields that they were set later. Where nothing is
+stored, a patch that creates goes the way of a new object; when somebody else was first, the next round finds theirs.
 Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Update.
 """
 
@@ -33,7 +33,8 @@ class Order:
     """What one PUT or PATCH wants done.
 
     `whole`: the new object is what was sent, as in PUT; a foreign uid in it is a 409, and owners that it repeats go before its fields get
-    managers. `creates`: an object that is absent is made. `owned`: the change says itself who owns which field.
+    managers. `size` is about how many bytes the request has. `creates`: an object that is absent is made. `owned`: the change says itself
+    who owns which field.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Order:
     sub: Subresource | None
     options: UpdateOptions
     whole: bool
+    size: int
     creates: bool = False
     owned: bool = False
 
@@ -83,8 +85,9 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     if order.whole:
         _check_uid(call, live.key, new, old)
         await lifecycle.dedup_owners(new, warnings, after_admission=False)
+    size = order.size + len(live.body)
     if tracked and not order.owned:
-        new = await ownership.owned(services, call, new, old, manager=order.options.field_manager)
+        new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old)
     new = await step.mutate(new)
     if not tracked:
@@ -92,6 +95,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
     large = await lifecycle.check(services, call, new, old, sub=order.sub)
+    await ownership.keep_times(resource, new, old, size=size)
     await step.validate(new)
     if _finished(new, old):
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, large=large))
@@ -119,6 +123,7 @@ async def _create(services: Services, call: Call, order: Order) -> Outcome:
         call,
         new,
         order.options.as_create(),
+        size=order.size,
         owned=order.owned,
         allowed=lambda: services.allowed(call.user, info),
     )

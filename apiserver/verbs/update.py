@@ -30,7 +30,7 @@ async def update(services: Services, call: Call) -> Any:
         now=meta.rfc3339(services.now()),
         validation=wanted.field_validation,
         warnings=exchange.warnings,
-        managed_fields=services.ownership is not None,
+        managed_fields=True,
     )
     lifecycle.settle_namespace(call, sent)
     lifecycle.check_name(call, sent)
@@ -44,6 +44,7 @@ async def update(services: Services, call: Call) -> Any:
         sub=replace.subresource(call),
         options=wanted,
         whole=True,
+        size=len(raw),
     )
     outcome = await replace.replace(services, call, order)
     return await answer.single(outcome.body)

@@ -312,14 +312,13 @@ def _warn(found: Sequence[str], warnings: Warnings) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the result of a patch is read by. `validation` is Strict, Warn or Ignore; `managed_fields` keeps metadata.managedFields."""
+    """What the result of a patch is read by. `validation` is Strict, Warn or Ignore."""
 
     resource: Resource
     kinds: Kinds
     now: str
     validation: str
     warnings: Warnings
-    managed_fields: bool = True
 
 
 def decode_patched(terms: Terms, value: Any, sent: Document) -> Object:
@@ -329,9 +328,7 @@ def decode_patched(terms: Terms, value: Any, sent: Document) -> Object:
     """
     judged = terms.validation != "Ignore"
     try:
-        decoded = _patched(
-            terms.resource, value, terms.kinds, now=terms.now, judged=judged, managed_fields=terms.managed_fields
-        )
+        decoded = _patched(terms.resource, value, terms.kinds, now=terms.now, judged=judged, managed_fields=True)
         _judge(terms, [*sent.complaints, *decoded.complaints])
     except (Unreadable, Unfit, strict.DecodeError) as e:
         raise _unfit(_shown(value), e) from e
@@ -346,8 +343,6 @@ def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
         _judge(terms, [*sent.complaints, *(f'unknown field "{path}"' for path in unknown)])
     except (Unfit, strict.DecodeError) as e:
         raise _unfit(printing.plain(sent.value), e) from e
-    if not terms.managed_fields:
-        decoded.object["metadata"].pop("managedFields", None)
     return _completed(terms, decoded.object)
 
 

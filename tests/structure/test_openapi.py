@@ -53,19 +53,6 @@ def _each(document: Document, change: Callable[[str, Document], Document]) -> Do
     return [_each(item, change) for item in document] if isinstance(document, list) else document
 
 
-def _without_media(*prefixes: str) -> Callable[[Document], Document]:
-    """Takes the media types out of the lists of version 2 and the contents of version 3."""
-
-    def change(name: str, member: Document) -> Document:
-        if name == "content":
-            return {media: value for media, value in member.items() if not media.startswith(prefixes)}
-        if name in ("consumes", "produces"):
-            return [media for media in member if not media.startswith(prefixes)]
-        return member
-
-    return lambda document: _each(document, change)
-
-
 def _own_names(document: Document) -> Document:
     of_the_group = tuple(f"io.k8s.api.resource.{version}." for version in VERSIONS)
 
@@ -97,15 +84,8 @@ def _without_taint_rules(document: Document) -> Document:
     return _each(document, change)
 
 
-EVERYWHERE = [
-    Difference(
-        "server-side apply is not served",
-        _without_media("application/apply-patch+yaml"),
-    ),
-]
 TAINT_RULES = Difference("DeviceTaintRule is no kind of ours", _without_taint_rules)
 IN_VERSION_2 = [
-    *EVERYWHERE,
     TAINT_RULES,
     Difference(
         "kube-apiserver merges the document with its own, and renames a definition that is called as one of its own and described in other "
@@ -139,7 +119,7 @@ def test_every_served_version_was_recorded(recorded: dict[str, Document]) -> Non
 @pytest.mark.parametrize("version", VERSIONS)
 def test_version_3_differs_from_kube_apiservers_in_what_is_listed(recorded: dict[str, Document], version: str) -> None:
     key = f"apis/{GROUP}/{version}"
-    theirs = adapted(recorded[f"v3/{key}"], EVERYWHERE + [TAINT_RULES] * (version == "v1beta2"))
+    theirs = adapted(recorded[f"v3/{key}"], [TAINT_RULES] * (version == "v1beta2"))
     assert list(openapi.differences(openapi.reduced(ours().document_v3(key)), theirs)) == []
 
 

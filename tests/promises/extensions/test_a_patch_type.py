@@ -1,10 +1,9 @@
-"""A patch type is one entry of the table in `app`; field ownership is one more service. Both have their places in the write loop."""
+"""A patch type is one entry of the table in `app`, and has its place in the write loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,36 +16,17 @@ from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.fieldmanager.writer import Writer
 from apiserver.patching import merge_patch
 from apiserver.schema.resource import Object
-from apiserver.verbs.context import Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.wire.patches import read_merge_patch
 from tests.fixtures.composed import JANE, MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server
 
-FILL, APPLY = "application/vnd.example.fill+json", "application/vnd.example.apply+json"
+FILL = "application/vnd.example.fill+json"
 
 
 def fill(patch: Any, live: Object, _: Writer) -> Any:
     """Sets what is not there yet, and leaves the rest: the patch merged the other way round."""
     return merge_patch.apply(live, patch)
-
-
-def apply(patch: Any, live: Object, writer: Writer) -> Any:
-    """Merges, and names the writer as the only owner."""
-    merged = merge_patch.apply(patch, live)
-    return {**merged, "metadata": {**merged["metadata"], "managedFields": [entry(writer, "Apply")]}}
-
-
-def entry(writer: Writer, operation: str) -> Object:
-    return {
-        "manager": writer.manager,
-        "operation": operation,
-        "apiVersion": writer.resource.api_version,
-        "time": writer.now,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:spec": {}},
-        **({"subresource": writer.subresource} if writer.subresource else {}),
-    }
 
 
 class Watching:
@@ -59,28 +39,12 @@ class Watching:
         self.seen.append((attributes.operation, attributes.options))
 
 
-class Keeper:
-    """Field ownership that only remembers who wrote last, and what clients sent as managedFields."""
-
-    def __init__(self) -> None:
-        self.sent: list[object] = []
-
-    async def own(self, new: Object, live: Object | None, writer: Writer) -> Object:
-        self.sent.append(new["metadata"].get("managedFields"))
-        before = [] if live is None else live["metadata"].get("managedFields", [])
-        others = [x for x in before if x["manager"] != writer.manager]
-        return {**new, "metadata": {**new["metadata"], "managedFields": [*others, entry(writer, "Update")]}}
-
-
 @pytest.fixture
 def admitted(monkeypatch: pytest.MonkeyPatch) -> Watching:
-    """The two types in the table that `app` composes, and who watches."""
+    """The type in the table that `app` composes, and who watches."""
     watching = Watching()
-    types = [
-        PatchType(media=FILL, read=read_merge_patch, apply=fill, creates=True),
-        PatchType(media=APPLY, read=read_merge_patch, apply=apply, creates=True, applies=True),
-    ]
-    monkeypatch.setattr(app, "PATCH_TYPES", [*app.PATCH_TYPES, *types])
+    type_ = PatchType(media=FILL, read=read_merge_patch, apply=fill, creates=True)
+    monkeypatch.setattr(app, "PATCH_TYPES", [*app.PATCH_TYPES, type_])
     monkeypatch.setattr(app, "admission", lambda delegates: [watching])
     return watching
 
@@ -103,10 +67,10 @@ async def test_an_entry_of_the_table_is_routed_documented_and_named(server: Comp
     assert filled.json["metadata"]["uid"] == made["metadata"]["uid"]
     assert (await server.ask("PATCH", path, {}, kind="application/x+json")).status == 415
     named = (await server.ask("PATCH", path, {}, kind=f"{FILL},x")).json["message"]
-    assert named.endswith(f", {FILL}, {APPLY}")
+    assert named.endswith(f", {FILL}")
     document = (await server.ask("GET", f"/openapi/v3{server.v1}")).json
     consumed = document["paths"][f"{server.classes}/{{name}}"]["patch"]["requestBody"]["content"]
-    assert list(consumed) == ["application/json-patch+json", "application/merge-patch+json", FILL, APPLY]
+    assert list(consumed) == [kind.media for kind in app.PATCH_TYPES] + ["application/apply-patch+yaml"]
 
 
 async def test_a_patch_that_creates_does_so_where_nothing_is(server: Composed, admitted: Watching) -> None:
@@ -170,43 +134,12 @@ async def test_who_may_only_patch_creates_nothing(shared_server: Server, admitte
     assert admitted.seen == []
 
 
-async def test_what_clients_say_about_owners_is_dropped_where_nobody_keeps_them(server: Composed) -> None:
-    fields = [{"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {}}]
-    for method, path in (("POST", server.classes), ("PUT", f"{server.classes}/a")):
-        answer = await server.ask(method, path, device_class("a", managedFields=fields))
-        assert "managedFields" not in answer.json["metadata"]
-    patch = {"metadata": {"managedFields": fields}}
-    answer = await server.ask("PATCH", f"{server.classes}/a", patch, kind=MERGE_PATCH)
-    assert "managedFields" not in answer.json["metadata"]
-
-
-async def test_owners_are_kept_through_every_write_and_stored(
-    shared_server: Server, admitted: Watching, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keeper = Keeper()
-    monkeypatch.setattr(app, "Services", partial(Services, ownership=keeper))
-    sent: list[Object] = [{"manager": "client", "operation": "Update"}]
-
-    def managers(answer: Any) -> list[tuple[str, str, str]]:
-        entries = answer.json["metadata"]["managedFields"]
-        assert all(e["fieldsV1"] == {"f:spec": {}} and e["time"] for e in entries)
-        return [(e["manager"], e["operation"], e.get("subresource", "")) for e in entries]
-
-    async with composed(shared_server) as server:
-        claim = {"metadata": {"name": "c", "managedFields": sent}, "spec": {"devices": {}}}
-        path = f"{server.claims}/c"
-        made = await server.ask("POST", f"{server.claims}?fieldManager=one", claim)
-        assert managers(made) == [("one", "Update", "")]
-        put = await server.ask("PUT", path, {**claim, "metadata": {"name": "c"}}, User_Agent="kubectl/v1 (linux)")
-        assert managers(put) == [("one", "Update", ""), ("kubectl", "Update", "")]
-        status: Object = {"metadata": {"managedFields": []}}
-        patched = await server.ask("PATCH", f"{path}/status", status, kind=MERGE_PATCH)
-        assert managers(patched)[2:] == [("unknown", "Update", "status")]
-        assert (await server.ask("GET", path)).json == patched.json
-        assert keeper.sent == [sent, None, []]
-        applied = await server.ask("PATCH", f"{path}?fieldManager=a&force=true", {}, kind=APPLY)
-        assert managers(applied) == [("a", "Apply", "")]
-        assert len(keeper.sent) == 3
-        assert (await server.ask("GET", path)).json == applied.json
-        nobody = await server.ask("PATCH", path, {}, kind=APPLY)
-        assert (nobody.status, nobody.json["details"]["causes"][0]["field"]) == (422, "fieldManager")
+async def test_what_such_a_patch_changes_belongs_to_whoever_sent_it(server: Composed) -> None:
+    path = f"{server.classes}/a?fieldManager="
+    await server.ask("PATCH", f"{path}one", device_class("a", labels={"l": "1"}), kind=FILL)
+    filled = await server.ask("PATCH", f"{path}two", {"metadata": {"labels": {"m": "2"}}}, kind=FILL)
+    fields = {entry["manager"]: entry["fieldsV1"] for entry in filled.json["metadata"]["managedFields"]}
+    assert fields == {
+        "one": {"f:metadata": {"f:labels": {".": {}, "f:l": {}}}},
+        "two": {"f:metadata": {"f:labels": {"f:m": {}}}},
+    }

@@ -164,3 +164,36 @@ async def test_what_a_plugin_returns_is_held_to_the_rules(server: Composed, plug
     assert (renamed.status, renamed.json["details"]["causes"][0]["field"]) == (422, "metadata.name")
     stamp.metadata = {"labels": {"not valid": "x"}}
     assert (await server.ask("PUT", f"{server.claims}/c", claim)).status == 422
+
+
+async def test_what_a_plugin_changes_is_managed_by_nobody(server: Composed) -> None:
+    path = f"{server.classes}/a?fieldManager=me"
+    sent: Object = {"metadata": {"name": "a", "labels": {"k": "1"}}, "spec": {}}
+    made = (await server.ask("POST", f"{server.classes}?fieldManager=me", sent)).json
+    patch: Object = {"metadata": {"labels": {"l": "1"}}}
+    for kind, made_by in ((MERGE_PATCH, 1), ("application/apply-patch+yaml", 2)):
+        sent = {"apiVersion": made["apiVersion"], "kind": "DeviceClass", **patch}
+        changed = (await server.ask("PATCH", path, sent, kind=kind)).json
+        assert stamp_of(changed) == "update"
+        fields = [entry["fieldsV1"] for entry in changed["metadata"]["managedFields"]]
+        assert len(fields) == made_by
+        assert all(list(x["f:metadata"]) == ["f:labels"] for x in fields)
+
+
+async def test_managers_that_a_plugin_spoils_are_as_they_were(server: Composed, plugins: tuple[Stamp, Judge]) -> None:
+    stamp, _ = plugins
+    sent: Object = {"metadata": {"name": "a", "labels": {"l": "1"}}, "spec": {}}
+    (entry,) = (await server.ask("POST", server.classes, sent)).json["metadata"]["managedFields"]
+    stamp.metadata = {"managedFields": [{**entry, "operation": "Steal"}]}
+    spoiled = await server.ask("PUT", f"{server.classes}/a", sent)
+    assert spoiled.json["metadata"]["managedFields"] == [entry]
+    (warning,) = spoiled.headers.getall("Warning")
+    assert (
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated"
+        in warning
+    )
+    assert "please fix your requests: operation must be `Apply` or `Update`" in warning
+    stamp.metadata = {"managedFields": [{**entry, "manager": "plugin"}]}
+    taken = await server.ask("PUT", f"{server.classes}/a", sent)
+    assert [x["manager"] for x in taken.json["metadata"]["managedFields"]] == ["plugin"]
+    assert "Warning" not in taken.headers

@@ -262,7 +262,6 @@ def patched(
         now=NOW,
         validation=validation,
         warnings=warnings or Warnings(),
-        managed_fields=False,
     )
     return body.decode_patched(terms, value, Document(None, found))
 
