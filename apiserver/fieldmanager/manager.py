@@ -153,7 +153,7 @@ class FieldManagers:
         try:
             value, managed = self._merged(patch, live, managed, writer)
         except VersionError as e:
-            raise errors.raw(f"failed to convert new object: {e}") from None
+            raise errors.raw(str(e)) from None
         result: Object = {**value, "metadata": {**(value.get("metadata") or {})}}
         result["metadata"].pop("managedFields", None)
         if writer.manager == lastapplied.KUBECTL:

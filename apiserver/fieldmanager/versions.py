@@ -12,7 +12,7 @@ from apiserver.fieldmanager import typedefs, typedform
 from apiserver.schema import conversion, strict, types
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
-from apiserver.structuredmerge import paths, sets
+from apiserver.structuredmerge import paths, sets, validation
 from apiserver.structuredmerge.sets import EMPTY, Set
 from apiserver.structuredmerge.types import Type
 
@@ -36,13 +36,18 @@ class Versions:
         return None if resource is None else typedefs.type_of(resource)
 
     def convert(self, value: Any, version_from: str, version_to: str) -> Any:
-        """The value in another version, in its typed form. Raises VersionError for one that cannot be decoded."""
+        """The value in another version, in its typed form. Raises VersionError for one that cannot be decoded, and for one with items
+        that are there twice, which upstream tolerates only in the version that is written.
+        """
         source, target = self._at(version_from), self._at(version_to)
         assert source is not None, "there are no values of versions that are not served"
         assert target is not None, "nobody asks for a version that is not served"
         if source is target:
             return value
-        return typedform.form(target, conversion.served(target, conversion.stored(source, decoded(source, value))))
+        found = typedform.form(target, conversion.served(target, conversion.stored(source, decoded(source, value))))
+        if wrong := validation.validate(found, typedefs.type_of(target)):
+            raise VersionError(validation.told(wrong))
+        return found
 
     def ignored(self, version: str) -> Set:
         """The members that the endpoint restores, which nobody changes, takes or owns through it."""
@@ -67,7 +72,7 @@ def decoded(resource: Resource, value: Any) -> Object:
         members = {name: x for name, x in value.items() if name not in ("kind", "apiVersion")}
         return strict.decode(resource.shape, members).object
     except strict.DecodeError as e:
-        raise VersionError(str(e)) from None
+        raise VersionError(f"failed to convert new object: {e}") from None
 
 
 def reset_fields(resource: Resource, subresource: str) -> Set:

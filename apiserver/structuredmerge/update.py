@@ -69,7 +69,7 @@ class Versions(Protocol):
         """The type of objects of this version; None: nothing can be converted to it."""
 
     def convert(self, value: Any, version_from: str, version_to: str) -> Any:
-        """The value, which is not changed, in another version. Both can be converted to."""
+        """The value, which is not changed, in another version, where it must be valid. Both can be converted to."""
 
     def ignored(self, version: str) -> Set:
         """The paths that the write cannot touch, whatever its object says (those that the endpoint resets)."""
@@ -88,13 +88,14 @@ def apply(
     """
     type_ = _type(versions, version)
     known = _servable(managers, versions)
+    seen = _seen(live, version, known, versions)
     last = known.get(manager)
     fields = fields_of(patch, type_).without(versions.ignored(version))
     known[manager] = Owned(fields, version, applied=True)
     new = merge(live, patch, type_)
     if last is not None and last.set:
         new = _pruned(new, last, managers=known, applier=manager, versions=versions)
-    comparisons = _Comparisons(live, new, version, versions)
+    comparisons = _Comparisons(seen, new, version, versions)
     left = _left(comparisons, known, manager, force=force)
     return UNCHANGED if comparisons.nothing_changed() else new, left
 
@@ -106,7 +107,7 @@ def update(live: Any, new: Any, *, version: str, managers: Managers, manager: st
     nobody owns what is not there any more. An update that changes nothing changes no set.
     """
     known = _servable(managers, versions)
-    comparisons = _Comparisons(live, new, version, versions)
+    comparisons = _Comparisons(_seen(live, version, known, versions), new, version, versions)
     left = _left(comparisons, known, manager, force=True)
     found = comparisons.at(version)
     before = left[manager].set if manager in left else EMPTY
@@ -135,22 +136,28 @@ def _servable(managers: Managers, versions: Versions) -> dict[str, Owned]:
     return known
 
 
-class _Comparisons:
-    """What is different between two objects of a version, as seen from other versions; compared once in each."""
+def _seen(live: Any, version: str, managers: Managers, versions: Versions) -> dict[str, Any]:
+    """The live object in its own version, and in those of its managers, where it must be whole whatever comes of the write."""
+    others = {owned.version for owned in managers.values()} - {version}
+    return {version: live, **{other: versions.convert(live, version, other) for other in sorted(others)}}
 
-    def __init__(self, live: Any, new: Any, version: str, versions: Versions) -> None:
-        self._live, self._new, self._version, self._versions = live, new, version, versions
-        self._whole = compare(live, new, _type(versions, version))
+
+class _Comparisons:
+    """What is different between two objects, as seen from the versions in which the first one is given; compared once in each."""
+
+    def __init__(self, seen: Mapping[str, Any], new: Any, version: str, versions: Versions) -> None:
+        self._seen, self._new, self._version, self._versions = seen, new, version, versions
+        self._whole = compare(seen[version], new, _type(versions, version))
         self._at = {version: self._whole.without(versions.ignored(version))}
 
     def nothing_changed(self) -> bool:
         """Whether the objects are equal, the order of items included and whatever is ignored."""
-        return not any(self._whole) and equal(self._live, self._new)
+        return not any(self._whole) and equal(self._seen[self._version], self._new)
 
     def at(self, version: str) -> Comparison:
         found = self._at.get(version)
         if found is None:
-            live, new = (self._versions.convert(value, self._version, version) for value in (self._live, self._new))
+            live, new = self._seen[version], self._versions.convert(self._new, self._version, version)
             found = compare(live, new, _type(self._versions, version)).without(self._versions.ignored(version))
             self._at[version] = found
         return found

@@ -1,0 +1,57 @@
+"""Items that are there twice, in objects whose managers wrote in several versions: upstream converts such an object to none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apimachinery.errors import StatusError
+from tests.unit.fieldmanager.written import Written
+
+TWICE = ["example.com/one", "example.com/one"]
+
+
+def device_class(version: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": "DeviceClass",
+        "metadata": {"name": "c", **metadata},
+        "spec": {"extendedResourceName": "example.com/gpu"},
+    }
+
+
+def written(version: str) -> Written:
+    """A class that somebody made in this version."""
+    made = Written("DeviceClass")
+    made.create(device_class(version), manager="first", version=version)
+    return made
+
+
+def test_an_update_in_the_version_of_all_managers_tracks_them() -> None:
+    made = written("v1")
+
+    made.update(device_class("v1", finalizers=TWICE), manager="second")
+
+    assert [entry["manager"] for entry in made.managed_fields] == ["first", "second"]
+
+
+def test_an_update_in_another_version_leaves_nobody() -> None:
+    made = written("v1beta2")
+
+    made.update(device_class("v1", finalizers=TWICE), manager="second")
+
+    assert made.object["metadata"]["finalizers"] == TWICE
+    assert made.managed_fields == []
+
+
+def test_an_apply_in_another_version_says_what_is_there_twice() -> None:
+    made = written("v1")
+    made.update(device_class("v1", finalizers=TWICE), manager="second")
+
+    with pytest.raises(StatusError) as refused:
+        made.apply(device_class("v1beta2"), version="v1beta2", force=True)
+    assert (refused.value.code, refused.value.reason) == (500, "")
+    assert refused.value.message == '.metadata.finalizers: duplicate entries for key [="example.com/one"]'
+    made.apply(device_class("v1"), manager="third")
+    assert made.object["metadata"]["finalizers"] == TWICE
