@@ -108,12 +108,11 @@ class FieldManagers:
     def _tracked(self, new: Object, live: Object | None, managed: Managed, writer: Writer) -> Managed:
         """The managers once the writer has put `new` in the place of `live`."""
         resource = writer.resource
-        if live is None:
-            before, after = typedform.zero(resource), _form(resource, new)
-        elif resource.conversion is None:
+        if resource.conversion is None:
             before, after = typedform.both(resource.shape, live, new)
         else:
-            before, after = _form(resource, live), _form(resource, new)
+            before = typedform.zero(resource) if live is None else _form(resource, live)
+            after = _form(resource, new)
         return self._replaced(before, after, managed, writer)
 
     def _replaced(self, before: Object, after: Object, managed: Managed, writer: Writer) -> Managed:
@@ -228,10 +227,8 @@ def _is_reset(sent: Sequence[Object]) -> bool:
 
 
 def _form(resource: Resource, obj: Object) -> Object:
-    """The typed form, in a version, of an object of the stored version."""
-    if resource.conversion is not None:
-        obj = conversion.served(resource, copy.deepcopy(obj))
-    return typedform.form(resource, obj)
+    """The typed form, in a version that looks different, of an object of the stored version."""
+    return typedform.form(resource, conversion.served(resource, copy.deepcopy(obj)))
 
 
 def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str | None) -> Managed:

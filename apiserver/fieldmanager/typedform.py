@@ -37,12 +37,14 @@ def zero(resource: Resource) -> Object:
 _zero = functools.cache(canonical.zero)
 
 
-def both(shape: Struct, stored: Object, new: Object) -> tuple[Object, Object]:
-    """The forms of a stored object and of a new one, in the version that is stored, without kind and apiVersion.
+def both(shape: Struct, stored: Object | None, new: Object) -> tuple[Object, Object]:
+    """The forms of a stored object, or of one of which nothing is set, and of a new one: in the version that is stored, without kind and
+    apiVersion.
 
     What is the same in both is one object. An atomic part that differs is given as it is: nobody looks inside it.
     """
-    return _struct_pairing(shape)(untracked(stored), untracked(new))
+    before = _zero(shape) if stored is None else untracked(stored)
+    return _struct_pairing(shape)(before, untracked(new))
 
 
 def _headed(resource: Resource, value: Object) -> Object:
