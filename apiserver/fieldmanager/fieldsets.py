@@ -34,6 +34,11 @@ class FieldSets:
     def __init__(self) -> None:
         self._remembered = Remembered[FieldSet](REMEMBERED_BYTES)
 
+    @property
+    def bytes(self) -> int:
+        """What is remembered takes so much, about."""
+        return self._remembered.size
+
     def read(self, fields: Any) -> FieldSet:
         """The set of a member fieldsV1. Raises fieldsv1.FieldsError."""
         text = NOTHING if fields is None else rawjson.text(fields)

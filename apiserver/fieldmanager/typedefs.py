@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from apiserver.schema import types
+from apiserver.schema import shapes, types
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import (
     Boolean,
@@ -23,7 +23,7 @@ from apiserver.schema.types import (
     String,
     Struct,
 )
-from apiserver.structuredmerge.types import UNSET, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
+from apiserver.structuredmerge.types import DEDUCED, UNSET, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
 
 
 def type_of(resource: Resource) -> Type:
@@ -38,6 +38,7 @@ def _object_type(shape: Struct) -> Type:
 
 
 _TEXT = Member(Type(scalar=Scalar.STRING))
+_FIELDS = Type(map=Map(members={}, element=DEDUCED))
 
 
 @functools.cache
@@ -50,7 +51,7 @@ def _type(type_: types.Type) -> Type:
         case ListOf(item=inner, list_type=list_type, keys=keys):
             return Type(list=List(item=_type(inner), atomic=list_type is ListType.ATOMIC, keys=keys))
         case RawJSON():
-            return UNTYPED_ATOMIC
+            return _FIELDS if type_ is shapes.FIELDS_V1 else UNTYPED_ATOMIC
         case String():
             return Type(scalar=Scalar.STRING)
         case Integer():

@@ -56,12 +56,12 @@ class Written:
     def create(self, obj: Object, *, manager: str = "m", version: str = "v1") -> None:
         resource = resource_of(self.kind, version)
         new = self._decoded(resource, obj)
-        self._insert(self.managers.updated(new, None, self._writer(resource, manager, "")))
+        self._insert(self.managers.updated(new, None, self.writer(resource, manager, "")))
 
     def update(self, obj: Object, *, manager: str = "m", version: str = "v1", subresource: str = "") -> None:
         resource = resource_of(self.kind, version)
         new, live = self._decoded(resource, obj), self.object
-        self._replace(self.managers.updated(new, live, self._writer(resource, manager, subresource)), subresource)
+        self._replace(self.managers.updated(new, live, self.writer(resource, manager, subresource)), subresource)
 
     def patch(self, media: str, patch: Any, *, manager: str = "m", version: str = "v1", subresource: str = "") -> None:
         resource, live = resource_of(self.kind, version), self.object
@@ -71,13 +71,13 @@ class Written:
         else:
             changed = merge_patch.apply(patch, shown)
         new = self._decoded(resource, changed)
-        self._replace(self.managers.updated(new, live, self._writer(resource, manager, subresource)), subresource)
+        self._replace(self.managers.updated(new, live, self.writer(resource, manager, subresource)), subresource)
 
     def apply(
         self, patch: Object, *, manager: str = "m", version: str = "v1", subresource: str = "", force: bool = False
     ) -> None:
         resource = resource_of(self.kind, version)
-        writer = self._writer(resource, manager, subresource, force=force)
+        writer = self.writer(resource, manager, subresource, force=force)
         before = copy.deepcopy(patch)
         result = self.managers.applied(patch, self._shown(resource), writer)
         assert patch == before, "a patch is applied again when somebody else was first"
@@ -87,7 +87,7 @@ class Written:
         else:
             self._replace(new, subresource)
 
-    def _writer(self, resource: Resource, manager: str, subresource: str, *, force: bool = False) -> Writer:
+    def writer(self, resource: Resource, manager: str, subresource: str = "", *, force: bool = False) -> Writer:
         return Writer(manager=manager, resource=resource, subresource=subresource, now=self.now, force=force)
 
     def _shown(self, resource: Resource) -> Object:

@@ -1,0 +1,88 @@
+"""What is compared of an object: the JSON that Go makes of the typed one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from apiserver.fieldmanager import typedform
+from apiserver.fieldmanager.typedefs import type_of
+from apiserver.schema import canonical, defaults, strict
+from apiserver.schema.resource import Object, Resource
+from apiserver.schema.types import Struct
+from apiserver.structuredmerge.comparison import compare
+from tests.unit.fieldmanager.objects import SEEDS, sent
+from tests.unit.fieldmanager.written import NOW, resource_of
+
+MANY = settings(max_examples=100)
+ZERO = {
+    "ResourceSlice": {
+        "metadata": {},
+        "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}},
+    },
+    "ResourceClaim": {"metadata": {}, "spec": {"devices": {"requests": None}}, "status": {}},
+    "ResourceClaimTemplate": {"metadata": {}, "spec": {"metadata": {}, "spec": {"devices": {"requests": None}}}},
+    "DeviceClass": {"metadata": {}, "spec": {}},
+}
+
+
+@pytest.mark.parametrize("kind", sorted(ZERO))
+def test_the_object_of_which_nothing_is_set_has_its_required_members(kind: str) -> None:
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": kind}
+    assert typedform.zero(resource_of(kind)) == {**head, **ZERO[kind]}
+
+
+@pytest.mark.parametrize("kind", sorted(ZERO))
+@MANY
+@given(seed=SEEDS)
+def test_two_forms_made_at_once_differ_where_the_forms_of_each_do(kind: str, seed: int) -> None:
+    resource, rng = resource_of(kind), random.Random(seed)
+    shape, type_ = resource.shape, type_of(resource)
+    stored = canonical.decode(canonical.encode(shape, decoded(resource, sent(rng, shape))))
+    new = decoded(resource, changed(rng, shape, stored))
+    before, after = typedform.both(shape, stored, new)
+    apart = typedform.of_stored(resource, stored), typedform.form(resource, new)
+    assert compare(before, after, type_) == compare(*apart, type_)
+
+
+@pytest.mark.parametrize("kind", sorted(ZERO))
+@MANY
+@given(seed=SEEDS)
+def test_what_comes_from_the_store_has_its_form_already(kind: str, seed: int) -> None:
+    resource, rng = resource_of(kind), random.Random(seed)
+    obj = decoded(resource, sent(rng, resource.shape))
+    stored = canonical.decode(canonical.encode(resource.shape, obj))
+    assert typedform.of_stored(resource, stored) == typedform.form(resource, stored)
+
+
+def changed(rng: random.Random, shape: Struct, obj: Object) -> Object:
+    """The object, or with some of its members as they are in another."""
+    if rng.random() < 0.3:
+        return obj
+    other = sent(rng, shape)
+    return {name: rng.choice((obj, other)).get(name) for name in {**obj, **other}}
+
+
+def decoded(resource: Resource, value: Any) -> Object:
+    obj = strict.decode(resource.shape, value, managed_fields=True).object
+    obj["metadata"].pop("managedFields", None)
+    obj["metadata"].pop("resourceVersion", None)
+    defaults.apply(resource.shape, obj, now=NOW)
+    return obj
+
+
+def test_parts_that_stay_are_shared_and_managers_are_no_part() -> None:
+    shape = resource_of("ResourceSlice").shape
+    stored = {"metadata": {"name": "a", "managedFields": [{}]}, "spec": {"driver": "d", "devices": [{"name": "x"}]}}
+    new = {
+        "metadata": {"name": "a", "labels": {}},
+        "spec": {"driver": "e", "devices": [{"name": "x", "attributes": {}}]},
+    }
+    before, after = typedform.both(shape, stored, new)
+    assert before["metadata"] == {"name": "a"}
+    assert after["metadata"] is before["metadata"]
+    assert after["spec"]["devices"] is stored["spec"]["devices"]
+    assert after["spec"]["driver"] == "e"
