@@ -11,7 +11,7 @@ from apiserver.schema import types
 from apiserver.schema.types import Boolean, Integer, ListOf, ListType, MapOf, Quantity, String, Struct, Time, Type
 
 SEEDS = st.integers(0, 2**32 - 1)
-RAW = ({}, {"b": 1, "a": [1.5, None]}, [], "text", 1, True, {"a": {}})
+RAW: tuple[Any, ...] = ({}, {"b": 1, "a": [1.5, None]}, [], "text", 1, True, {"a": {}})
 LEAVES: dict[type, tuple[Any, ...]] = {
     String: ("", "a", "b", "n1", "x.io/y"),
     Boolean: (True, False),

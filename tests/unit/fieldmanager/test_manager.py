@@ -129,7 +129,7 @@ def test_requests_of_claims_are_merged_in_the_form_of_each_version() -> None:
     written.create(a_claim("v1beta1"), manager="old", version="v1beta1")
     written.apply(a_claim(), manager="new")
     written.apply(a_claim("v1beta2", metadata={"labels": {"x": "y"}}), manager="newer", version="v1beta2")
-    requests = {"f:spec": {"f:devices": {"f:requests": {}}}}
+    requests: Object = {"f:spec": {"f:devices": {"f:requests": {}}}}
     assert managers(written) == {
         ("new", "v1", ""): requests,
         ("newer", "v1beta2", ""): {"f:metadata": {"f:labels": {"f:x": {}}}, **requests},
@@ -151,7 +151,7 @@ def test_a_manager_of_a_version_that_nobody_serves_is_dropped(version: str) -> N
 
 
 def test_only_versions_that_are_served_count() -> None:
-    enough = Kinds(KINDS.stored, group="resource.k8s.io", runtime_config={"resource.k8s.io/v1beta1": False})
+    enough = Kinds(KINDS.stored, group="resource.k8s.io", runtime_config={"resource.k8s.io/v1beta1": "false"})
     assert enough.at("resource.k8s.io", "v1beta1", "resourceslices") is None
     written = Written("ResourceSlice", managers=FieldManagers(enough))
     entry = {
@@ -179,7 +179,7 @@ def test_a_version_that_cannot_be_read_takes_the_managers_of_an_update() -> None
 
 def test_a_subresource_owns_nothing_outside_it_and_the_main_endpoint_nothing_inside() -> None:
     written = Written("ResourceClaim")
-    status = {"allocation": {"devices": {"results": []}}}
+    status: Object = {"allocation": {"devices": {"results": []}}}
     written.create(a_claim(status=status), manager="main")
     written.update(a_claim(metadata={"labels": {"a": "1"}}, status=status), manager="sub", subresource="status")
     assert managers(written) == {
@@ -375,17 +375,15 @@ def test_managers_that_admission_changed_in_order_count() -> None:
 
 def test_raw_json_is_compared_by_what_it_means() -> None:
     result = {"request": "r", "driver": "d.io", "pool": "p", "device": "x"}
-    status = {
-        "allocation": {"devices": {"results": [result]}},
-        "devices": [{"driver": "d.io", "pool": "p", "device": "x", "data": {"b": 1, "a": 2}}],
-    }
+    device: Object = {"driver": "d.io", "pool": "p", "device": "x", "data": {"b": 1, "a": 2}}
+    status = {"allocation": {"devices": {"results": [result]}}, "devices": [device]}
     written = Written("ResourceClaim")
     written.create(a_claim(), manager="c")
     written.update(a_claim(status=status), manager="a", subresource="status")
-    status["devices"][0]["data"] = {"a": 2, "b": 1.0}
+    device["data"] = {"a": 2, "b": 1.0}
     written.apply({**a_claim(status=status), "spec": {}}, manager="b", subresource="status")
-    assert list(managers(written)) == [("b", "v1", "status"), ("c", "v1", ""), ("a", "v1", "status")]
-    status["devices"][0]["data"] = {"a": 2, "b": True}
+    assert list(managers(written)) == [("b", "v1", "status"), ("a", "v1", "status"), ("c", "v1", "")]
+    device["data"] = {"a": 2, "b": True}
     error = refused(written, {**a_claim(status=status), "spec": {}}, manager="d", subresource="status")
     path = '.status.devices[device="x",driver="d.io",pool="p"].data'
     assert [cause["field"] for cause in (error.details or {})["causes"]] == [path, path]

@@ -18,7 +18,7 @@ from tests.unit.fieldmanager.objects import SEEDS, sent
 from tests.unit.fieldmanager.written import NOW, resource_of
 
 MANY = settings(max_examples=100)
-ZERO = {
+ZERO: dict[str, Object] = {
     "ResourceSlice": {
         "metadata": {},
         "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}},

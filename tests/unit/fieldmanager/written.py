@@ -8,7 +8,7 @@ from typing import Any
 
 from apiserver.fieldmanager.manager import FieldManagers, keep_times
 from apiserver.fieldmanager.writer import Writer
-from apiserver.patching import json_patch, merge_patch
+from apiserver.patching import json_patch, merge_patch, strategic
 from apiserver.resources import RESOURCES
 from apiserver.schema import canonical, conversion, defaults, strict
 from apiserver.schema.context import Context
@@ -66,10 +66,13 @@ class Written:
     def patch(self, media: str, patch: Any, *, manager: str = "m", version: str = "v1", subresource: str = "") -> None:
         resource, live = resource_of(self.kind, version), self.object
         shown = self._shown(resource)
-        if media == "json":
-            changed = json_patch.apply(json_patch.parse(patch), shown)
-        else:
-            changed = merge_patch.apply(patch, shown)
+        match media:
+            case "json-patch":
+                changed = json_patch.apply(json_patch.parse(patch), shown)
+            case "merge-patch":
+                changed = merge_patch.apply(patch, shown)
+            case _:
+                changed = strategic.apply(patch, shown, resource.shape)
         new = self._decoded(resource, changed)
         self._replace(self.managers.updated(new, live, self.writer(resource, manager, subresource)), subresource)
 
