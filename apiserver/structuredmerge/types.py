@@ -16,12 +16,15 @@ UNSET: Final = object()  # a member without default; None would be null
 
 
 class Scalar(Enum):
-    """What a single value may be; UNTYPED is any of the others."""
+    """What a single value may be, by the classes that it may have; null is of every type. UNTYPED is any of the others."""
 
-    NUMERIC = "numeric"
-    STRING = "string"
-    BOOLEAN = "boolean"
-    UNTYPED = "untyped"
+    NUMERIC = (int, float)
+    STRING = (str,)
+    BOOLEAN = (bool,)
+    UNTYPED = (str, int, float, bool)
+
+    def __init__(self, *classes: type) -> None:
+        self.classes = frozenset(classes)
 
 
 @dataclass(slots=True, eq=False)
@@ -92,5 +95,4 @@ def choose(type_: Type, value: Any) -> Scalar | List | Map:
     return chosen
 
 
-SCALARS: Final = frozenset({str, int, float, bool})
-"""The classes of scalars; null is of every type."""
+SCALARS: Final = Scalar.UNTYPED.classes

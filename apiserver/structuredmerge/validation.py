@@ -12,7 +12,7 @@ from apiserver.apimachinery.errors import MESSAGE_ROOM
 from apiserver.apimachinery.fieldpath import SHOWN_CHARACTERS, go_quote
 from apiserver.structuredmerge.items import UnknownItem, namer
 from apiserver.structuredmerge.paths import Element, item, text
-from apiserver.structuredmerge.types import DEDUCED, SCALARS, UNTYPED_ATOMIC, List, Map, Scalar, Type, choose
+from apiserver.structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Scalar, Type, choose
 
 __all__ = ["told", "validate"]
 
@@ -67,7 +67,7 @@ class _Validating:
                 self._list(value, alternative)
             else:
                 self._report(f"expected list, got &{{{_shown(value)}}}")
-        elif value.__class__ not in _CLASSES[alternative]:
+        elif value.__class__ not in alternative.classes:
             self._report(_EXPECTED[alternative](value))
 
     def _report(self, text: str) -> None:
@@ -95,7 +95,7 @@ class _Validating:
                 self._report("field not declared in schema")
                 self._at(before, (0, name))
                 return
-            if part.__class__ in SCALARS and type_.scalar is not None and part.__class__ in _CLASSES[type_.scalar]:
+            if type_.scalar is not None and part.__class__ in type_.scalar.classes:
                 continue
             self._below(part, type_, (0, name))
             if self._room < 0:
@@ -140,12 +140,6 @@ def _expected_scalar(value: Any) -> str:
     return f"expected any scalar, got &{{{_shown(value)}}}"
 
 
-_CLASSES: Final = {
-    Scalar.NUMERIC: frozenset({int, float}),
-    Scalar.STRING: frozenset({str}),
-    Scalar.BOOLEAN: frozenset({bool}),
-    Scalar.UNTYPED: SCALARS,
-}
 _EXPECTED: Final = {
     Scalar.NUMERIC: _expected_numeric,
     Scalar.STRING: _expected_string,
