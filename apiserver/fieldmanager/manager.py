@@ -8,7 +8,6 @@ structuredmerge,versioncheck,lastappliedmanager}.go`, kubernetes/apiserver `pkg/
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -153,6 +152,8 @@ class FieldManagers:
             value, managed = self._merged(patch, live, managed, writer)
         except VersionError as e:
             raise errors.raw(str(e)) from None
+        except UnknownItem as e:
+            raise errors.raw(f"failed to create typed live object ({_shown(writer.resource, live)}): {e}") from None
         result: Object = {**value, "metadata": {**(value.get("metadata") or {})}}
         result["metadata"].pop("managedFields", None)
         if writer.manager == lastapplied.KUBECTL:
@@ -228,7 +229,13 @@ def _is_reset(sent: Sequence[Object]) -> bool:
 
 def _form(resource: Resource, obj: Object) -> Object:
     """The typed form, in a version that looks different, of an object of the stored version."""
-    return typedform.form(resource, conversion.served(resource, copy.deepcopy(obj)))
+    return typedform.form(resource, conversion.served(resource, _copied(obj)))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(x) for name, x in value.items()}
+    return [_copied(x) for x in value] if isinstance(value, list) else value
 
 
 def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str | None) -> Managed:
@@ -250,11 +257,14 @@ def _checked(resource: Resource, patch: Object) -> Object:
         raise errors.bad_request("metadata.managedFields must be nil")
     found = validation.validate(patch, typedefs.type_of(resource))
     if found:
-        metadata = patch.get("metadata")
-        namespace, name = (_text(metadata, member) for member in ("namespace", "name"))
-        what = f"{namespace}/{name}; {resource.api_version}, Kind={resource.kind}"
-        raise errors.raw(f"failed to create typed patch object ({what}): {validation.told(found)}")
+        raise errors.raw(f"failed to create typed patch object ({_shown(resource, patch)}): {validation.told(found)}")
     return typedform.untracked(patch)
+
+
+def _shown(resource: Resource, obj: Object) -> str:
+    """An object as upstream's errors name it."""
+    namespace, name = (_text(obj.get("metadata"), member) for member in ("namespace", "name"))
+    return f"{namespace}/{name}; {resource.api_version}, Kind={resource.kind}"
 
 
 def _group_version_kind(patch: Object) -> tuple[str, str, str]:
