@@ -77,7 +77,7 @@ async def require(authorizer: Authorizer, user: User, info: RequestInfo) -> None
     except ClusterError as e:
         raise errors.internal(str(e)) from e
     if not decision.allowed:
-        raise forbidden(user, info, decision.reason)
+        raise refusal(user, info, decision.reason)
 
 
 async def why_not(authorizer: Authorizer, user: User, info: RequestInfo) -> str | None:
@@ -86,8 +86,8 @@ async def why_not(authorizer: Authorizer, user: User, info: RequestInfo) -> str 
     try:
         decision = await authorizer.authorize(user, info)
     except ClusterError as e:
-        return forbidden(user, info, str(e)).message
-    return None if decision.allowed else forbidden(user, info, decision.reason).message
+        return refusal(user, info, str(e)).message
+    return None if decision.allowed else refusal(user, info, decision.reason).message
 
 
 def _count(children: tuple[collectors.Value, collectors.Distribution], seconds: float) -> None:
@@ -97,11 +97,16 @@ def _count(children: tuple[collectors.Value, collectors.Distribution], seconds: 
 
 
 def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
-    """403 in upstream's words."""
-    why = escape(_cannot(user, info)) + (f": {reason}" if reason else "")
-    error = errors.forbidden(info.group_resource, info.name, why) if info.resource else errors.forbidden_path(why)
+    """403 as a filter writes it."""
+    error = refusal(user, info, reason)
     error.headers["X-Content-Type-Options"] = "nosniff"
     return error
+
+
+def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
+    """403 in upstream's words."""
+    why = escape(_cannot(user, info)) + (f": {reason}" if reason else "")
+    return errors.forbidden(info.group_resource, info.name, why) if info.resource else errors.forbidden_path(why)
 
 
 def _cannot(user: User, info: RequestInfo) -> str:

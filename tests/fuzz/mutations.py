@@ -33,9 +33,6 @@ from tests.fuzz.expressions import DEVICE, Expressions
 
 Object = dict[str, Any]
 
-UNCHANGED = frozenset(("managedFields",))
-"""Members that are left alone: what becomes of them is not built yet."""
-
 MOST_BYTES = 12_000
 LENGTHS = (1, 15, 16, 17, 31, 32, 33, 57, 58, 59, 63, 64, 65, 96, 97, 128, 129, 253, 254, 256, 257, 317, 1024, 1025)
 """Limits of Kubernetes and their neighbours."""
@@ -144,12 +141,11 @@ def places(shape: Struct, obj: Any, where: str = "") -> Iterator[tuple[str, Plac
     if not isinstance(obj, dict):
         return
     for field in members(shape):
-        if field.name not in UNCHANGED:
-            name = f"{shape.name}.{field.name}"
-            place = Place(f"{where}.{field.name}", obj, field.name, field.type, field)
-            yield name, place
-            if place.given:
-                yield from _within(name, place)
+        name = f"{shape.name}.{field.name}"
+        place = Place(f"{where}.{field.name}", obj, field.name, field.type, field)
+        yield name, place
+        if place.given:
+            yield from _within(name, place)
 
 
 def _within(name: str, place: Place) -> Iterator[tuple[str, Place]]:
@@ -212,7 +208,7 @@ class Mutations:
 
     def _new(self, kind: Type, where: str, *, depth: int) -> Any:
         if isinstance(kind, Struct):
-            wanted = [field for field in members(kind) if field.name not in UNCHANGED and self._random.random() < 0.4]
+            wanted = [field for field in members(kind) if self._random.random() < 0.4]
             return {field.name: self._new(field.type, where, depth=depth - 1) for field in wanted} if depth else {}
         if isinstance(kind, ListOf):
             return [self._new(kind.item, where, depth=depth - 1) for _ in range(self._random.randint(0, 2))]

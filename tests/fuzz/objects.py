@@ -2,7 +2,7 @@
 Where they differ, one of the two is wrong.
 
 All writes are dry but those of the objects that updates begin with. An answer is compared whole: code, headers that matter, and every
-member of the object or Status but what no two servers have in common (uids, versions, the time, managedFields).
+member of the object or Status but what no two servers have in common (uids, versions, the time).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Answer:
             )
         except ValueError:
             return cls(reply.status, tuple(headers), said)
-        for name in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        for name in ("uid", "resourceVersion", "creationTimestamp"):
             document.get("metadata", {}).pop(name, None)
         return cls(reply.status, tuple(headers), json.dumps(document, ensure_ascii=False))
 
@@ -193,7 +193,7 @@ def _shown(message: bytes) -> bytes:
     obj = protobuf.decode(shape, envelope.raw, managed_fields=True, parse=bytes)
     again = as_protobuf.envelope(envelope.api_version, envelope.kind, protobuf.encode(shape, obj))
     assert again == message, (message, again)
-    obj = protobuf.decode(shape, envelope.raw)
+    obj = protobuf.decode(shape, envelope.raw, managed_fields=True)
     return json.dumps({"kind": envelope.kind, "apiVersion": envelope.api_version, **obj}, ensure_ascii=False).encode()
 
 

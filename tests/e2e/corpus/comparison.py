@@ -64,13 +64,12 @@ def compare(
     group: str,
     core: pathlib.Path | None = None,
     skip: str = "",
-    ignore: str = "",
 ) -> Outcome:
     """Plays the scenarios against a server. `core` is the kubeconfig of the server that keeps namespaces and roles, if that is another."""
     golden = corpus / "golden.json"
     recorded = json.loads(golden.read_text())["scenarios"]
     options = {"b-kubeconfig": kubeconfig, "b-group": group, "b-core-kubeconfig": core, "golden": golden}
-    options |= {"only": _one_of(recorded), "skip": skip, "ignore": ignore}
+    options |= {"only": _one_of(recorded), "skip": skip}
     command = [sys.executable, play.__file__, str(corpus), "--limit=1000", "--order"]
     command += [f"--{name}={value}" for name, value in options.items() if value]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)

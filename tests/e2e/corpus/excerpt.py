@@ -13,8 +13,8 @@ import shutil
 from tests.e2e.corpus import ways
 
 SCENARIOS = (
-    "delete.plain", "format.gzip", "list.get.rv", "list.chunks.snapshot", "patch.json", "patch.concurrent", "routes.openapi",
-    "watch.live", "watch.selector", "create.kinds", "create.dryrun", "update.immutable",
+    "apply.basic", "delete.plain", "format.gzip", "list.get.rv", "list.chunks.snapshot", "patch.json", "patch.concurrent",
+    "routes.openapi", "watch.live", "watch.selector", "create.kinds", "create.dryrun", "update.immutable",
 )  # fmt: skip
 PROGRAM = ("run", "harness.py")
 

@@ -41,7 +41,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Entry:
-    """Steps that differ for one reason, or wait for one feature; in which members they may do so (a regular expression), and on which way
+    """Steps that differ for one reason; in which members they may do so (a regular expression), and on which way
     to the server (any, if none is named)."""
 
     reason: str
@@ -67,31 +67,9 @@ def _holds(pattern: Pattern, outcome: Outcome) -> bool:
     return any(failed) and (not pattern.first or (all(failed) and len(failed) == pattern.last - pattern.first + 1))
 
 
-@dataclass(frozen=True)
-class Known:
-    later: Sequence[Entry]
-    """Steps that need what is not served yet: they do not count."""
-    differences: Sequence[Entry]
-    """Steps that count as failed, and may."""
-    ignore: str
-    """Members that are not compared anywhere (a regular expression)."""
-
-    def entries(self) -> list[Entry]:
-        return [*self.later, *self.differences]
-
-    def on(self, way: str) -> Known:
-        """What is known of one way to the server."""
-        return Known(_on(self.later, way), _on(self.differences, way), self.ignore)
-
-
-def _on(entries: Iterable[Entry], way: str) -> list[Entry]:
-    return [entry for entry in entries if entry.way in ("", way)]
-
-
-def load(file: pathlib.Path = FILE) -> Known:
-    document = yaml.safe_load(file.read_text())
-    later = [_entry({"reason": feature, **entry}) for feature, entry in (document["later"] or {}).items()]
-    return Known(later, [_entry(entry) for entry in document["differences"] or ()], document["ignore"])
+def load(file: pathlib.Path = FILE) -> list[Entry]:
+    """The steps that count as failed, and may."""
+    return [_entry(entry) for entry in yaml.safe_load(file.read_text())["differences"]]
 
 
 def _entry(entry: Mapping[str, Any]) -> Entry:
@@ -105,20 +83,18 @@ def _entry(entry: Mapping[str, Any]) -> Entry:
 class Verdict:
     """A run, held against what is known."""
 
-    counted: Sequence[Step]
+    steps: Sequence[Step]
     passed: Sequence[Step]
-    later: Mapping[str, int]
     differing: Mapping[str, int]
     unlisted: Mapping[Step, Failure]
     stale: Sequence[str]
 
     @property
     def ratio(self) -> float:
-        return len(self.passed) / len(self.counted)
+        return len(self.passed) / len(self.steps)
 
     def __str__(self) -> str:
-        lines = [f"{len(self.passed)} of {len(self.counted)} steps that count agree: {self.ratio:.1%}"]
-        lines += [f"later:  {count:3}  {feature}" for feature, count in self.later.items() if count]
+        lines = [f"{len(self.passed)} of {len(self.steps)} steps agree: {self.ratio:.1%}"]
         lines += [f"differ: {count:3}  {reason}" for reason, count in self.differing.items() if count]
         lines += [f"listed, but no longer so: {text}" for text in self.stale]
         for step, failure in self.unlisted.items():
@@ -126,22 +102,19 @@ class Verdict:
         return "\n".join(lines)
 
 
-def judge(outcome: Outcome, listed: Known, *, way: str = "") -> Verdict:
-    known = listed.on(way)
-    waiting = {step for step in outcome.steps if _first(known.later, step)}
-    counted = [step for step in outcome.steps if step not in waiting]
+def judge(outcome: Outcome, listed: Sequence[Entry], *, way: str = "") -> Verdict:
+    known = [entry for entry in listed if entry.way in ("", way)]
     unlisted = {}
     for step, failure in outcome.failures.items():
-        entry = _first(known.entries(), step)
+        entry = _first(known, step)
         if entry is None or not entry.explains(failure):
             unlisted[step] = failure
     return Verdict(
-        counted=counted,
-        passed=[step for step in counted if step not in outcome.failures],
-        later=_counts(known.later, waiting),
-        differing=_counts(known.differences, [step for step in counted if step in outcome.failures]),
+        steps=outcome.steps,
+        passed=[step for step in outcome.steps if step not in outcome.failures],
+        differing=_counts(known, outcome.failures),
         unlisted=unlisted,
-        stale=[text for entry in known.entries() for text in entry.stale(outcome)],
+        stale=[text for entry in known for text in entry.stale(outcome)],
     )
 
 

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from tests.e2e.corpus import excerpt, known, ways
-from tests.e2e.corpus.comparison import Step
+from tests.e2e.corpus import excerpt, ways
 
 
 @pytest.mark.skipif(not (ways.CORPUS / "run").exists(), reason="the corpus is not beside this checkout")
@@ -23,10 +22,3 @@ def test_the_excerpt_is_small_and_has_something_of_every_area() -> None:
     areas = {name.partition(".")[0] for name in recorded}
     assert areas >= {"create", "delete", "format", "list", "patch", "routes", "update", "watch"}
     assert 100 <= sum(map(len, recorded.values())) <= 150
-
-
-def test_most_of_its_steps_count() -> None:
-    recorded = json.loads((ways.EXCERPT / "golden.json").read_text())["scenarios"]
-    later = known.load().later
-    steps = [Step(name, number) for name, played in recorded.items() for number in range(1, len(played) + 1)]
-    assert sum(any(entry.concerns(step) for entry in later) for step in steps) < len(steps) / 10

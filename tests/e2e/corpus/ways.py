@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.corpus import comparison, known
 from tests.e2e.corpus.comparison import Outcome
-from tests.e2e.corpus.known import Known
 
 CORPUS = pathlib.Path(__file__).resolve().parents[4] / "shared" / "differential"
 EXCERPT = pathlib.Path(__file__).resolve().parents[2] / "cases" / "differential"
@@ -32,10 +31,8 @@ class Way:
         """The administrator's."""
         return bed.admin if self is AGGREGATED else bed.straight(bed.admin)
 
-    def play(self, bed: Bed, corpus: pathlib.Path, listed: Known) -> Outcome:
-        return comparison.compare(
-            corpus, self.kubeconfig(bed), group=bed.group, core=bed.admin, skip=self.skip, ignore=listed.ignore
-        )
+    def play(self, bed: Bed, corpus: pathlib.Path) -> Outcome:
+        return comparison.compare(corpus, self.kubeconfig(bed), group=bed.group, core=bed.admin, skip=self.skip)
 
 
 AGGREGATED = Way("aggregated", "^routes")
@@ -54,5 +51,4 @@ def bed(folder: pathlib.Path) -> Bed:
 
 
 def verdict(way: Way, bed: Bed, corpus: pathlib.Path) -> known.Verdict:
-    listed = known.load()
-    return known.judge(way.play(bed, corpus, listed), listed, way=way.name)
+    return known.judge(way.play(bed, corpus), known.load(), way=way.name)

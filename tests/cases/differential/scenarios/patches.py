@@ -57,6 +57,28 @@ async def _(s):
     await s.get(p, 200)
 
 
+@scenario("apply.basic")
+async def _(s):
+    c = await s.ns() + "/resourceclaims"
+    p = f"{c}/{s.n('a')}"
+    SPEC = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}
+    body = lambda spec=None, **m: {"apiVersion": s.gv, "kind": "ResourceClaim", "metadata": {"name": s.n("a"), **m}, **({"spec": spec} if spec else {})}
+    await s.apply(p, body(), 422, 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch', fm="")
+    await s.apply(p + "?dryRun=All", body(SPEC, labels={"t": s.id}), 201, fm="one")
+    await s.apply(p, body(SPEC, labels={"t": s.id, "x": "1"}), 201, fm="one")
+    await s.apply(p, body(SPEC, labels={"t": s.id, "x": "1"}), 200, fm="one", label="APPLY again")
+    await s.apply(p, body(SPEC, labels={"t": s.id, "y": "1"}), 200, fm="one", label="APPLY drops x")
+    await s.apply(p, body(SPEC), 409, None, fm="two", label="APPLY the same spec: defaults make it differ")
+    await s.apply(p, body(labels={"y": "2"}), 409, f'Apply failed with 1 conflict: conflict with "one": .metadata.labels.y', fm="two")
+    await s.apply(p, body(labels={"y": "2", "t": "z"}), 409, None, fm="two", label="APPLY two conflicts")
+    await s.apply(p, body(labels={"y": "1"}), 200, fm="two", label="APPLY shared")
+    await s.apply(p, body(labels={"y": "3"}), 200, fm="two", force="true")
+    await s.patch(p, {"metadata": {"labels": {"y": "4"}}}, 200, label="PATCH by difftest")
+    await s.apply(p, body(labels={"y": "3"}), 409, None, fm="two", label="APPLY conflict with an Update manager")
+    await s.apply(p, body(labels={"y": "3"}), 200, fm="two", force="true", label="APPLY force")
+    await s.apply(p + "?dryRun=All", body(labels={"dry": "1"}), 200, fm="three")
+    await s.apply(p, body(resourceVersion="1"), 409, fm="two")
+    await s.get(p, 200)
 
 
 
