@@ -175,15 +175,35 @@ def _granular_pairing(type_: Type) -> _Pairing:
 
 
 def _atomic_pairing(type_: Type) -> _Pairing:
-    """Only whether the two are the same matters."""
-    same = _sameness(type_)
+    """Only whether the two are the same matters. Upstream compares lists as Go does, to which what is empty is not what is not there."""
+    same, empties = _sameness(type_), _empties(type_) if isinstance(type_, ListOf) else None
 
     def pair(stored: Any, new: Any) -> tuple[Any, Any]:
-        if stored is not None and (new == stored or same(stored, new)):
+        if stored is not None and (new == stored or (same(stored, new) and not (empties and empties(new)))):
             return stored, stored
         return stored, new
 
     return pair
+
+
+@functools.cache
+def _empties(type_: Type) -> Callable[[Any], bool] | None:
+    """Whether a list or map that a value of the type holds, or is, has nothing in it; None where there can be none. What is stored holds
+    none."""
+    match type_:
+        case ListOf(item=inner):
+            item = _empties(inner)
+            return lambda value: not value or (item is not None and any(item(x) for x in value if x is not None))
+        case MapOf(value=inner):
+            of_list = _empties(ListOf(inner))
+            return lambda value: of_list is not None and of_list(list(value.values()))
+        case Struct():
+            table = {field.name: found for field in types.members(type_) if (found := _empties(field.type)) is not None}
+            if table:
+                return lambda value: any(
+                    name in table and x is not None and table[name](x) for name, x in value.items()
+                )
+    return None
 
 
 def _sameness(type_: Type) -> Callable[[Any, Any], bool]:

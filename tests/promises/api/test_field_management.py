@@ -145,6 +145,16 @@ def test_a_write_that_changes_nothing_leaves_managers_and_version_as_they_are(
     assert apply(api, path, applied(api, {"metadata": {"labels": {"a": "1"}}}), "other") != made
 
 
+def test_a_list_that_is_replaced_as_a_whole_differs_from_one_with_something_empty_in_it(api: Client, mine: str) -> None:
+    made = api.create(api.claims(mine), claim("one"), fieldManager="maker")
+    sent = claim("one")
+    sent["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = []
+
+    after = api.put(f"{api.claims(mine)}/one", sent, fieldManager="other")
+
+    assert (after["spec"], managers(after)) == (made["spec"], [("other", "Update", "")])
+
+
 def test_what_is_taken_away_leaves_everybody(api: Client, path: str, mine: str) -> None:
     api.create(api.classes, device_class(mine, labels={"a": "1", "b": "2"}), fieldManager="maker")
     apply(api, path, applied(api, {"metadata": {"labels": {"a": "1"}}}), "applier")

@@ -79,7 +79,7 @@ def test_parts_that_stay_are_shared_and_managers_are_no_part() -> None:
     stored = {"metadata": {"name": "a", "managedFields": [{}]}, "spec": {"driver": "d", "devices": [{"name": "x"}]}}
     new = {
         "metadata": {"name": "a", "labels": {}},
-        "spec": {"driver": "e", "devices": [{"name": "x", "attributes": {}}]},
+        "spec": {"driver": "e", "devices": [{"name": "x", "attributes": None}]},
     }
     before, after = typedform.both(shape, stored, new)
     assert before["metadata"] == {"name": "a"}
