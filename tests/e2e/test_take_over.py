@@ -72,10 +72,10 @@ def test_older_versions_are_served_too(taken_over: Bed) -> None:
     taken_over.kubectl("delete", "resourceslice", "aged")
 
 
-@pytest.fixture
-def real(our_own: None, tmp_path: pathlib.Path) -> Iterator[ControlPlane]:
+@pytest.fixture(scope="module")
+def real(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A kube-apiserver that serves the group itself."""
-    with ControlPlane(tmp_path) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("real")) as plane:
         yield plane
 
 
@@ -124,12 +124,12 @@ def test_a_pod_gets_its_claim_its_devices_and_its_node_from_the_unmodified_contr
         until(lambda: not claims(), "the claim is gone with its pod")
 
 
-def typed(kubeconfig: pathlib.Path) -> list[dict[str, Any]]:
-    """What client-go's typed clients of the group get back, call by call (the Go program `typed`)."""
-    command: list[str | pathlib.Path] = [binaries.binary("typed"), "-kubeconfig", kubeconfig, "-prefix", "typed"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert told.returncode == 0, told.stderr
-    return [json.loads(line) for line in told.stdout.splitlines()]
+def told(program: str, kubeconfig: pathlib.Path, *flags: str) -> list[dict[str, Any]]:
+    """What client-go gets back, call by call, in a Go program beside `controlplane`."""
+    command: list[str | pathlib.Path] = [binaries.binary(program), "-kubeconfig", kubeconfig, "-prefix", program]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_typed_clients_of_client_go_get_what_they_get_from_a_real_server(taken_over: Bed, real: ControlPlane) -> None:
@@ -137,7 +137,7 @@ def test_typed_clients_of_client_go_get_what_they_get_from_a_real_server(taken_o
     with taken_over.connect() as admin:
         until(lambda: admin.ask("GET", "/readyz").status == 200, "kube-apiserver is ready")
 
-    ours, theirs = typed(taken_over.admin), typed(real.admin)
+    ours, theirs = told("typed", taken_over.admin), told("typed", real.admin)
 
     media = [said for line in ours for said in line["media"]]
     assert all("> protobuf" in said for said in media), media
@@ -145,6 +145,20 @@ def test_typed_clients_of_client_go_get_what_they_get_from_a_real_server(taken_o
     assert [line["call"] for line in ours] == [line["call"] for line in theirs]
     for line, expected in zip(ours, theirs, strict=True):
         assert line == expected
+
+
+@pytest.mark.parametrize("flags", [(), ("-protobuf",)], ids=["json", "protobuf"])
+def test_apply_configurations_of_client_go_work_as_on_a_real_server(
+    taken_over: Bed, real: ControlPlane, flags: tuple[str, ...]
+) -> None:
+    """Apply, ApplyStatus, what Extract finds, conflicts and the move from client-side apply; through the aggregator and past it."""
+    theirs = told("applying", real.admin, *flags)
+
+    for kubeconfig in (taken_over.admin, taken_over.straight(taken_over.admin)):
+        ours = told("applying", kubeconfig, *flags)
+        assert [line["call"] for line in ours] == [line["call"] for line in theirs]
+        for line, expected in zip(ours, theirs, strict=True):
+            assert line == expected
 
 
 def test_a_node_sees_its_own_slices_and_no_others(taken_over: Bed) -> None:

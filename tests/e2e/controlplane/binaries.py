@@ -26,6 +26,7 @@ PACKAGES: Mapping[str, str] = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "informers": "./informers",
     "typed": "./typed",
+    "applying": "./applying",
 }
 OUTPUTS = {"etcd": "server"}
 """What `go build` calls a binary where that is not our name for it."""
