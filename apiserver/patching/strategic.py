@@ -337,8 +337,15 @@ def _check_order(patch: list[Any], wanted: list[Any], key: str) -> None:
         return
     named = [x for x in patch if _as_object(x).get(DIRECTIVE) != "delete"] if key else patch
     left = iter(wanted)
-    for x in filter(_plain, named):
-        if not any(_equal(x, y, key) for y in left):
+    unseen = len(wanted)
+    for x in named:
+        if unseen and not _plain(x):
+            continue
+        found = False
+        while unseen and not found:
+            found = _equal(x, next(left), key)
+            unseen -= 1
+        if not found:
             raise errors.raw(
                 f"The order in patch list:\n{printing.plain(patch)}\n"
                 f" doesn't match {ORDER} list:\n{printing.plain(wanted)}\n"

@@ -21,6 +21,7 @@ from apiserver.schema.strict import Decoded, DecodeError
 from apiserver.schema.types import Boolean, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
 
 TYPE_META = ("kind", "apiVersion")
+_TEXT = String()
 
 
 def decode(shape: Struct, value: Object) -> Decoded:
@@ -30,7 +31,8 @@ def decode(shape: Struct, value: Object) -> Decoded:
     Raises DecodeError.
     """
     for name in TYPE_META:
-        _check_text(value.get(name))
+        if (x := value.get(name)) is not None:
+            _scalar(_TEXT, x)
     members = {name: x for name, x in value.items() if name not in TYPE_META}
     found = _regular(shape, members)
     if found is None:
@@ -41,11 +43,6 @@ def decode(shape: Struct, value: Object) -> Decoded:
     if remake is not None:
         remake(found.object)
     return found
-
-
-def _check_text(value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        raise _inconvertible(value, "string")
 
 
 def _regular(shape: Struct, members: Object) -> Decoded | None:
@@ -117,11 +114,16 @@ def _scalar(type_: String | Integer | Boolean, value: Any) -> Any:
         case Integer() if isinstance(value, int | float) and not isinstance(value, bool):
             if float(value).is_integer():
                 return _truncated(value, type_.bits)
-    raise _inconvertible(value, type_.go if isinstance(type_, String) else _go_name(type_))
+    raise _misfit(type_, value)
 
 
-def _go_name(type_: Integer | Boolean) -> str:
-    return f"int{type_.bits}" if isinstance(type_, Integer) else "bool"
+def _misfit(type_: String | Integer | Boolean, value: Any) -> DecodeError:
+    """Go converts between numbers, and whole ones to text; the converter takes none of that, and knows nothing else."""
+    kind = f"int{type_.bits}" if isinstance(type_, Integer) else "string" if isinstance(type_, String) else "bool"
+    found = printing.go_type(value)
+    if (found, kind) == ("int64", "string") or (found == "float64" and isinstance(type_, Integer)):
+        return DecodeError(f"cannot convert {found} to {type_.go if isinstance(type_, String) else kind}")
+    return DecodeError(f"unrecognized type: {kind}")
 
 
 def _truncated(value: float, bits: int) -> int:
@@ -131,10 +133,6 @@ def _truncated(value: float, bits: int) -> int:
         whole = strconv.MIN_INT64
     half = 1 << (bits - 1)
     return (whole + half) % (2 * half) - half
-
-
-def _inconvertible(value: Any, into: str) -> DecodeError:
-    return DecodeError(f"cannot convert {printing.go_type(value)} to {into}")
 
 
 def _kind(value: Any) -> str:
