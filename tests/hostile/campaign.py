@@ -54,6 +54,18 @@ UPSTREAMS = (
     (500, rb"strconv.ParseUint: parsing "),
     (500, rb"invalid shard selector: "),
     (500, rb"etcdserver: request is too large"),
+    (
+        500,
+        rb'"message":"(map: map|unknown patch type: |list element types are not identical: |no elements in any of the given )',
+    ),
+    (
+        500,
+        rb'"message":"(expected a |expected slice |unable to find api field|merging |The order in patch list:|runtime error: )',
+    ),
+    (
+        500,
+        rb'"message":"(value for key |cannot merge lists |unexpected slice of slice|failed to (create|convert|get|prune|merge) )',
+    ),
     (500, rb"Internal Server Error: .*failed to create RequestInfo"),
     (504, rb"Too large resource version"),
     (505, rb"505 HTTP Version Not Supported"),

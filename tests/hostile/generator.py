@@ -584,6 +584,107 @@ class Generator:
             self.json_text(kind, length),
         ])  # fmt: skip
 
+    def strategic(self, family: str) -> Hostile:
+        """A strategic merge patch of lists that are merged by keys, and of directives."""
+        kind, length = self.kind(), self.size(self._most)
+        body = '{"metadata":' + self._directives(length) + "}" if self.often(0.8) else self._directives(length)
+        return self._patched(family, kind, PATCHES[2], body)
+
+    def _directives(self, length: int) -> str:
+        """Of the metadata of an object, which owners keep by their uid."""
+        filling = self._filling(length)
+        return self.pick([
+            self._owners(length, ""),
+            self._owners(length, ',"$patch":"delete"'),
+            '{"$setElementOrder/ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
+            '{"$setElementOrder/ownerReferences":[],"ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
+            '{"$setElementOrder/finalizers":[' + self._many(length // 2, '"a/@"') + '],"finalizers":['
+            + self._many(length // 2, '"a/@"') + "]}",
+            '{"$setElementOrder/finalizers":[],"finalizers":[' + self._many(length, '"a/@"') + "]}",
+            '{"$deleteFromPrimitiveList/finalizers":[' + self._many(length, '"a/@"') + "]}",
+            '{"$retainKeys":[' + self._many(length, '"k@"') + "]}",
+            '{"$retainKeys":' + filling + "}",
+            '{"$patch":' + filling + "}",
+            '{"$setElementOrder/finalizers":' + filling + ',"finalizers":' + filling[: length // 2] + "}",
+            '{"ownerReferences":[{"uid":' + filling + '},{"uid":"u1"}]}',
+            '{"ownerReferences":[{"x":' + filling + "}]}",
+            '{"ownerReferences":[' + self._many(length, "null") + "]}",
+            '{"labels":{"$patch":"replace","a":' + filling + "}}",
+            '{"creationTimestamp":' + filling + "}",
+            '{"managedFields":' + filling + "}",
+            "{" + self._many(length, '"$setElementOrder/f@":[]') + "}",
+            "{" + self._many(length, '"$deleteFromPrimitiveList/f@":[1]') + "}",
+        ])  # fmt: skip
+
+    def _owners(self, length: int, more: str) -> str:
+        element = '{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u@"' + more + "}"
+        return '{"ownerReferences":[' + self._many(length, element) + "]}"
+
+    def _many(self, length: int, element: str) -> str:
+        """Elements that differ, of that many characters in all."""
+        count = min(max(length // (len(element) + 4), 1), 40_000)
+        start = self._random.randrange(10)
+        return ",".join(element.replace("@", str(at), 1) for at in range(start, start + count))
+
+    def apply(self, family: str) -> Hostile:
+        """An applied configuration, as JSON or as YAML."""
+        kind, length = self.kind(), self.size(self._most)
+        obj = self.object(kind)
+        metadata = obj["metadata"]
+        assert isinstance(metadata, dict)
+        metadata["name"] = STANDING
+        hole = "@hole@"
+        metadata[self.pick(METADATA)] = hole
+        filling = self.pick([
+            self._filling(length),
+            "[" + self._many(length, '"example.com/f@"') + "]",
+            self._owners(length, "").partition(":")[2][:-1],
+            "{" + self._many(length, '"example.com/k@":"v"') + "}",
+        ])  # fmt: skip
+        text = json.dumps(obj).replace(f'"{hole}"', filling)
+        if self.often(0.2):
+            text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in self.object(kind).items())
+            text += self.yaml_text(length)
+        return self._patched(family, kind, PATCHES[3], text, f"fieldManager=m{self._random.randrange(3)}&force=true")
+
+    def managed_fields(self, family: str) -> Hostile:
+        """What clients may send as managedFields: of managers that nobody knows, sets that are none, or have no end."""
+        kind, length = self.kind(), self.size(self._most)
+        entry = {"manager": "m", "operation": "Update", "apiVersion": f"{GROUP}/v1", "fieldsType": "FieldsV1"}
+        shown = json.dumps(entry | {"time": "2026-01-01T00:00:00Z", "fieldsV1": "@set@"})
+        one = shown.replace('"@set@"', self._field_set(length))
+        many = self._many(length, shown.replace('"m"', '"m@"', 1).replace('"@set@"', '{"f:spec":{}}'))
+        body = '{"metadata":{"managedFields":[' + self.pick([one, many, one + "," + one[: length // 2]]) + "]}}"
+        return self._patched(family, kind, self.pick(PATCHES[1:3]), body)
+
+    def _field_set(self, length: int) -> str:
+        depth = min(length // 10, self.size(20_000))
+        return self.pick([
+            self._filling(length),
+            '{"f:spec":' * depth + "{}" + "}" * depth,
+            "{" + self._many(length, '"f:k@":{}') + "}",
+            '{"f:metadata":{"f:labels":{' + self._many(length, '"f:k@":{}') + "}}}",
+            '{"f:metadata":{"f:ownerReferences":{' + self._many(length, r'"k:{\"uid\":\"u@\"}":{".":{},"f:name":{}}') + "}}}",
+            '{"f:metadata":{"f:finalizers":{' + self._many(length, r'"v:\"a/@\"":{}') + "}}}",
+            "{" + json.dumps("v:" + self._filling(length // 2)) + ":{}}",
+            "{" + json.dumps("k:{" + self._many(length // 2, '"k@":1') + "}") + ":{}}",
+            "{" + json.dumps("i:" + self.digits(length)) + ":{}}",
+            "{" + json.dumps(self.any_text(length // 2)) + ":{}}",
+            "{" + self._many(length, '"x:k@":{}') + "}",
+        ])  # fmt: skip
+
+    def _patched(self, family: str, kind: str, media: str, body: str, query: str = "") -> Hostile:
+        chosen = self.pick(("", "", "dryRun=All", "fieldValidation=Strict", "fieldValidation=Ignore"))
+        asked = "&".join(part for part in (query, chosen) if part)
+        return self.request(
+            family,
+            method="PATCH",
+            path=self.item(kind) + (f"?{asked}" if asked else ""),
+            headers=[("Content-Type", media)],
+            body=body.encode("utf-8", "surrogatepass"),
+            anonymous=False,
+        )
+
     def delete_options(self, family: str) -> Hostile:
         options = (
             '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"x"},"x":'
@@ -762,6 +863,9 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "yaml": Generator.yaml_body,
     "protobuf": Generator.protobuf_body,
     "patch": Generator.patch,
+    "strategic": Generator.strategic,
+    "apply": Generator.apply,
+    "managed fields": Generator.managed_fields,
     "delete options": Generator.delete_options,
     "reading": Generator.reading,
     "afterwards": Generator.afterwards,

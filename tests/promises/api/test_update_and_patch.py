@@ -181,6 +181,99 @@ def test_a_strategic_merge_patch_removes_an_owner_by_its_uid(api: Client, mine: 
     assert after["metadata"]["ownerReferences"] == [owners[0], owners[2]]
 
 
+def test_a_strategic_merge_patch_adds_takes_out_and_orders(api: Client, mine: str) -> None:
+    """As kubectl writes it."""
+    finalizers = ["example.com/a", "example.com/b", "example.com/c"]
+    api.create(api.claims(mine), claim("one", finalizers=finalizers, labels={"other": "x"}))
+    change = {
+        "metadata": {
+            "$setElementOrder/finalizers": ["example.com/c", "example.com/x", "example.com/a"],
+            "$deleteFromPrimitiveList/finalizers": ["example.com/b"],
+            "finalizers": ["example.com/x"],
+            "labels": {"$patch": "replace", "only": "this"},
+        }
+    }
+
+    after = api.patch(f"{api.claims(mine)}/one", change, kind=STRATEGIC)
+
+    assert after["metadata"]["finalizers"] == ["example.com/c", "example.com/x", "example.com/a"]
+    assert after["metadata"]["labels"] == {"only": "this"}
+
+
+def test_a_strategic_merge_patch_that_changes_nothing_writes_nothing(api: Client, stored: Object, path: str) -> None:
+    for patch in (b"null", {}, {"metadata": {"labels": {"a": "1", "z": None}, "$patch/x": None}}):
+        assert api.patch(path, patch, kind=STRATEGIC) == stored
+    assert api.get(path) == stored
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        ([], 400, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        ({"$retainKeys": "spec"}, 400, "invalid patch format of retainKeys"),
+        ({"metadata": {"$deleteFromPrimitiveList": ["a"]}}, 400, "invalid patch format of primitive list"),
+        ({"metadata": {"$setElementOrder": ["a"]}}, 400, "invalid patch format of setElementOrder list"),
+        ({"metadata": {"$patch": "bogus"}}, 500, "unknown patch type: bogus in map: map[$patch:bogus]"),
+        (
+            {"metadata": {"ownerReferences": [{"name": "x"}]}},
+            500,
+            "map: map[name:x] does not contain declared merge key: uid",
+        ),
+        (
+            {"metadata": {"ownerReferences": [5]}},
+            500,
+            "list element types are not identical: [[map[apiVersion:v1 kind:Pod name:p uid:u]] [5]]",
+        ),
+        (
+            {"spec": {"devices": []}},
+            422,
+            ' "" is invalid: patch: Invalid value: "map[spec:map[devices:[]]]": cannot restore struct from: slice',
+        ),
+        (
+            {"metadata": {"labels": {"b": 1.0}}},
+            422,
+            ' "" is invalid: patch: Invalid value: "map[metadata:map[labels:map[b:1]]]": unrecognized type: string',
+        ),
+        (
+            {"metadata": {"deletionTimestamp": "never"}},
+            422,
+            (
+                ' "" is invalid: patch: Invalid value: "map[metadata:map[deletionTimestamp:never]]": parsing time "never" as '
+                '"2006-01-02T15:04:05Z07:00": cannot parse "never" as "2006"'
+            ),
+        ),
+        (
+            {"$patch": "delete"},
+            400,
+            "the name of the object (one based on URL) was undeterminable: name must be provided",
+        ),
+    ],
+)
+def test_a_strategic_merge_patch_that_does_not_fit_is_told_so(
+    api: Client, mine: str, patch: Any, code: int, message: str
+) -> None:
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]
+    made = api.create(api.claims(mine), claim("one", ownerReferences=owners))
+
+    refusal = api.refusal("PATCH", f"{api.claims(mine)}/one", patch, kind=STRATEGIC)
+
+    assert (refusal.code, refusal.message) == (code, message)
+    assert api.get(f"{api.claims(mine)}/one") == made
+
+
+def test_a_strategic_merge_patch_is_strict_when_it_is_told_to_be(api: Client, stored: Object, path: str) -> None:
+    patch = '{"metadata": {"foo": 1, "annotations": {"note": "y", "note": "x"}}, "bar": {}}'
+    told = ['duplicate field "metadata.annotations.note"', 'unknown field "bar"', 'unknown field "metadata.foo"']
+
+    refusal = api.refusal("PATCH", path, patch.encode(), kind=STRATEGIC, fieldValidation="Strict")
+    warned = api.ask("PATCH", path, patch, headers={"Content-Type": STRATEGIC})
+
+    assert refusal.code == 422
+    assert refusal.message.endswith(f']]": strict decoding error: {", ".join(told)}')
+    assert warned.headers.get_all("Warning") == [f"299 - {json.dumps(text)}" for text in told]
+    assert api.patch(path, json.loads(patch), kind=STRATEGIC, fieldValidation="Ignore") == stored
+
+
 @pytest.mark.parametrize(
     "patch", [{}, {"metadata": {}}, {"metadata": {"labels": {"a": "1", "z": None}}}, {"status": {}}]
 )
@@ -238,7 +331,7 @@ def test_a_patch_may_insist_on_a_version(api: Client, stored: Object, path: str)
 
 
 def test_an_absent_object_is_404_before_the_patch_is_read(api: Client, mine: str) -> None:
-    for kind in (MERGE, JSON_PATCH):
+    for kind in (MERGE, JSON_PATCH, STRATEGIC):
         assert api.refusal("PATCH", f"{api.claims(mine)}/none", b"garbage", kind=kind).code == 404
 
 
