@@ -107,11 +107,10 @@ class FieldManagers:
     def _tracked(self, new: Object, live: Object | None, managed: Managed, writer: Writer) -> Managed:
         """The managers once the writer has put `new` in the place of `live`."""
         resource = writer.resource
-        if resource.conversion is None:
-            before, after = typedform.both(resource.shape, live, new)
-        else:
-            before = typedform.zero(resource) if live is None else _form(resource, live)
-            after = _form(resource, new)
+        if resource.conversion is not None:
+            new = conversion.served(resource, _copied(new))
+            live = live and typedform.written(resource, conversion.served(resource, _copied(live)))
+        before, after = typedform.both(resource.shape, live, new)
         return self._replaced(before, after, managed, writer)
 
     def _replaced(self, before: Object, after: Object, managed: Managed, writer: Writer) -> Managed:
@@ -225,11 +224,6 @@ def _is_reset(sent: Sequence[Object]) -> bool:
     if len(sent) == 1:
         return not any(x is not None if name in ("time", "fieldsV1") else x for name, x in sent[0].items())
     return not sent
-
-
-def _form(resource: Resource, obj: Object) -> Object:
-    """The typed form, in a version that looks different, of an object of the stored version."""
-    return typedform.form(resource, conversion.served(resource, _copied(obj)))
 
 
 def _copied(value: Any) -> Any:

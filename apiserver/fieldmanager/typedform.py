@@ -8,25 +8,30 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/typeconverter
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from apiserver.schema import canonical, rawjson, typed, types
+from apiserver.schema import canonical, rawjson, types
 from apiserver.schema.resource import Object, Resource
-from apiserver.schema.types import ListOf, ListType, MapOf, RawJSON, Struct, Type
+from apiserver.schema.types import Field, ListOf, ListType, MapOf, RawJSON, Struct, Type
 from apiserver.structuredmerge import values
 
 
 def form(resource: Resource, obj: Object) -> Object:
     """The form of a decoded object of this version. It shares parts with `obj`, which is not changed."""
-    return _headed(resource, _read(resource.shape, canonical.writer(resource.shape)(untracked(obj))))
+    return _headed(resource, _read(resource.shape, written(resource, untracked(obj))))
 
 
 def of_stored(resource: Resource, obj: Object) -> Object:
     """The same of an object decoded from the store, in a version that is stored as it looks."""
     return _headed(resource, _read(resource.shape, untracked(obj)))
+
+
+def written(resource: Resource, obj: Object) -> Object:
+    """An object of this version as if it had been decoded from the store."""
+    made: Object = canonical.writer(resource.shape)(obj)
+    return made
 
 
 def zero(resource: Resource) -> Object:
@@ -38,8 +43,8 @@ _zero = functools.cache(canonical.zero)
 
 
 def both(shape: Struct, stored: Object | None, new: Object) -> tuple[Object, Object]:
-    """The forms of a stored object, or of one of which nothing is set, and of a new one: in the version that is stored, without kind and
-    apiVersion.
+    """The forms of a stored object, or of one of which nothing is set, and of a new one, without kind and apiVersion. The stored one has
+    its form already, but for raw JSON.
 
     What is the same in both is one object. An atomic part that differs is given as it is: nobody looks inside it.
     """
@@ -175,50 +180,78 @@ def _granular_pairing(type_: Type) -> _Pairing:
 
 
 def _atomic_pairing(type_: Type) -> _Pairing:
-    """Only whether the two are the same matters. Upstream compares lists as Go does, to which what is empty is not what is not there."""
-    same, empties = _sameness(type_), _empties(type_) if isinstance(type_, ListOf) else None
+    """Only whether the two are the same matters."""
+    same = _sameness(type_, listed=False)
 
     def pair(stored: Any, new: Any) -> tuple[Any, Any]:
-        if stored is not None and (new == stored or (same(stored, new) and not (empties and empties(new)))):
+        if stored is not None and (new == stored or same(stored, new)):
             return stored, stored
         return stored, new
 
     return pair
 
 
+# Sameness of atomic parts: (stored, new) → whether a new value, None for absent, is what is stored. Upstream compares the Go values of
+# lists (reflect.DeepEqual): below one, an empty list or map is not an absent one, and raw JSON is its text.
+
+_Sameness = Callable[[Any, Any], bool]
+
+
 @functools.cache
-def _empties(type_: Type) -> Callable[[Any], bool] | None:
-    """Whether a list or map that a value of the type holds, or is, has nothing in it; None where there can be none. What is stored holds
-    none."""
+def _sameness(type_: Type, *, listed: bool) -> _Sameness:
     match type_:
-        case ListOf(item=inner):
-            item = _empties(inner)
-            return lambda value: not value or (item is not None and any(item(x) for x in value if x is not None))
-        case MapOf(value=inner):
-            of_list = _empties(ListOf(inner))
-            return lambda value: of_list is not None and of_list(list(value.values()))
         case Struct():
-            table = {field.name: found for field in types.members(type_) if (found := _empties(field.type)) is not None}
-            if table:
-                return lambda value: any(
-                    name in table and x is not None and table[name](x) for name, x in value.items()
-                )
-    return None
+            return _struct_sameness(type_, listed=listed)
+        case ListOf(item=inner):
+            return _list_sameness(_sameness(inner, listed=True))
+        case MapOf(value=inner):
+            return _map_sameness(_sameness(inner, listed=listed))
+        case RawJSON() if not listed:
+            return lambda stored, new: values.equal(*map(_meaning, (stored, new)))
+    return operator.eq
 
 
-def _sameness(type_: Type) -> Callable[[Any, Any], bool]:
-    """Whether a new value, which is not the stored one as it stands, has the same form."""
-    class_, write, read = typed.writing(type_), canonical.writer(type_), _reader(type_)
+def _meaning(raw: Any) -> Any:
+    return None if raw is None else rawjson.parsed(raw)
 
-    def written(stored: Any, new: Any) -> bool:
-        if read is None:
-            return bool(write(new) == stored)
-        return values.equal(read(write(new)), read(stored))
 
-    def converted(stored: Any, new: Any) -> bool:
-        try:
-            return bool(msgspec.convert(new, class_) == msgspec.convert(stored, class_))
-        except (msgspec.ValidationError, UnicodeEncodeError):
-            return written(stored, new)
+def _struct_sameness(struct: Struct, *, listed: bool) -> _Sameness:
+    fields = types.members(struct)
+    members = {field.name: _member_sameness(field, listed=listed) for field in fields}
 
-    return written if class_ is None else converted
+    def same(stored: Any, new: Any) -> bool:
+        if stored is None or new is None:
+            return stored is new
+        return all(members[name](stored.get(name), new.get(name)) for name in {**stored, **new} if name in members)
+
+    return same
+
+
+def _member_sameness(field: Field, *, listed: bool) -> _Sameness:
+    """Of a member, None where it is absent, which may be the same as its zero value."""
+    same = _sameness(field.type, listed=listed)
+    absent = canonical.absent_value(field)
+    if absent is not None:
+        zero = absent()
+        return lambda stored, new: same(zero if stored is None else stored, zero if new is None else new)
+    if not canonical.left_out_when_empty(field) or (listed and isinstance(field.type, ListOf | MapOf)):
+        return same
+    return lambda stored, new: (not stored and not new) or same(stored, new)
+
+
+def _list_sameness(same: _Sameness) -> _Sameness:
+    def same_lists(stored: Any, new: Any) -> bool:
+        if stored is None or new is None:
+            return stored is new
+        return len(stored) == len(new) and all(a == b or same(a, b) for a, b in zip(stored, new, strict=True))
+
+    return same_lists
+
+
+def _map_sameness(same: _Sameness) -> _Sameness:
+    def same_maps(stored: Any, new: Any) -> bool:
+        if stored is None or new is None:
+            return stored is new
+        return stored.keys() == new.keys() and all(same(x, new[name]) for name, x in stored.items())
+
+    return same_maps
