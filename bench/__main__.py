@@ -79,6 +79,9 @@ def steps(slices: int) -> Iterator[Callable[[workloads.Bench], Awaitable[workloa
     yield lambda bench: bench.get(operations=5000, clients=16, accept=client.PROTOBUF)
     for clients in (1, 8):
         yield partial(workloads.Bench.list_all, operations=24, clients=clients, gzip=False, accept=client.PROTOBUF)
+    for how in workloads.WRITES:
+        for clients in (1, 16):
+            yield partial(workloads.Bench.write, how=how, operations=2000, clients=clients)
     yield lambda bench: bench.propagation(writes=1000, rate=100)
     yield lambda bench: bench.fan_out(watchers=1000, writes=200, rate=20)
 
@@ -86,7 +89,9 @@ def steps(slices: int) -> Iterator[Callable[[workloads.Bench], Awaitable[workloa
 async def measure(benches: Mapping[str, workloads.Bench], *, slices: int) -> None:
     """Each workload on each server in turn; with two, how many times the first one's figures the second one's are."""
     _memory("empty", benches)
-    for step in steps(slices):
+    for number, step in enumerate(steps(slices)):
+        if number == 3:
+            _memory(f"with {slices} slices", benches)
         results = []
         for name, bench in benches.items():
             results.append(await step(bench))
@@ -113,10 +118,14 @@ async def fill(bench: workloads.Bench, count: int, first: int) -> None:
     await bench.create(first=first, count=count - first, clients=16)
 
 
-async def large(bench: workloads.Bench, first: int) -> workloads.Result:
+async def large(bench: workloads.Bench, first: int) -> None:
     """Slices as large as they may be, behind the figures of memory."""
     devices = workloads.MOST_DEVICES
-    return await bench.create(first=first, count=300, clients=16, name=f"CREATE {devices} devices c16", devices=devices)
+    made = await bench.create(first=first, count=300, clients=16, name=f"CREATE {devices} devices c16", devices=devices)
+    print(made.line(), flush=True)
+    for clients in (1, 16):
+        applied = await bench.write("APPLY", clients=clients, operations=300, first=first, objects=100, devices=devices)
+        print(applied.line(), flush=True)
 
 
 def main() -> None:
@@ -145,7 +154,7 @@ def main() -> None:
         with server(data) as (process, seconds):
             memory = accounting.resident_mb(pids_of(process, data))
             print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
-            print(uvloop.run(large(bench_of(process, data, wanted.group), have)).line())
+            uvloop.run(large(bench_of(process, data, wanted.group), have))
     cel.main()
     protobuf.main()
 

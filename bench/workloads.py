@@ -14,6 +14,12 @@ SLICES = "/resourceslices"
 DEVICES, MOST_DEVICES = 8, 128
 STANDING = b"999999"
 FORMS = {client.JSON: "", client.PROTOBUF: " protobuf"}
+WRITES = {
+    "APPLY": ("PATCH", "application/apply-patch+yaml", "force=true"),
+    "PUT": ("PUT", client.JSON, ""),
+    "MERGE PATCH": ("PATCH", "application/merge-patch+json", ""),
+}
+"""Method, media type and query of what changes a slice."""
 
 
 def slice_body(group: str, name: str, node: str, stamp: str = "", *, devices: int = DEVICES) -> bytes:
@@ -123,6 +129,26 @@ class Bench:
                 raise RuntimeError(f"create answered {status}")
 
         return await self.closed_loop(name or f"CREATE c{clients}", clients=clients, operations=count, step=step)
+
+    async def write(
+        self, how: str, *, clients: int, operations: int, first: int = 0, objects: int = 1000, devices: int = DEVICES
+    ) -> Result:
+        """Changes an annotation of so many slices, one after the other, by one manager; an apply makes those that are not there."""
+        method, kind, query = WRITES[how]
+
+        async def step(connection: client.Connection, i: int) -> None:
+            n = first + i % objects
+            stamp = f"{how} {clients} {i}"
+            body = slice_body(self.target.group, f"s{n:06}", f"node-{n:06}", stamp, devices=devices)
+            if how == "MERGE PATCH":
+                body = json.dumps({"metadata": {"annotations": {"stamp": stamp}}}).encode()
+            path = f"{self.target.base}{SLICES}/s{n:06}?fieldManager=bench&{query}"
+            status, _ = await connection.request(method, path, body, kind=kind)
+            if status not in (200, 201):
+                raise RuntimeError(f"{how} answered {status}")
+
+        large = f" {devices} devices" if devices != DEVICES else ""
+        return await self.closed_loop(f"{how}{large} c{clients}", clients=clients, operations=operations, step=step)
 
     async def create_from_protobuf(self, *, first: int, count: int, clients: int) -> Result:
         """The same objects as messages. One that was created before is asked for, and its message sent under other names."""
