@@ -292,21 +292,26 @@ FAST, SLOW, EQUAL = "unequal_objects_fast", "unequal_objects_slow", "equal_objec
 """How a comparison for the sake of times went, as upstream's metric names it: the objects had not to be looked at, differed, or not."""
 
 
+def differ_in_time(new: Object, old: Object) -> bool:
+    """Whether the managers of two objects differ in their times and in nothing else."""
+    found, former = (obj["metadata"].get("managedFields") for obj in (new, old))
+    if not found or not former or len(found) != len(former):
+        return False
+    if all(entry.get("time") == before.get("time") for entry, before in zip(found, former, strict=True)):
+        return False
+    return all(map(_same_but_for_time, found, former))
+
+
 def keep_times(shape: Struct, new: Object, old: Object) -> str:
     """Where `new` differs from the stored object in nothing but the times of its managers, they keep the times that they had.
 
     How that was found: FAST, SLOW or EQUAL.
     """
-    found, former = (obj["metadata"].get("managedFields") for obj in (new, old))
-    if not found or not former or len(found) != len(former):
-        return FAST
-    if all(entry.get("time") == before.get("time") for entry, before in zip(found, former, strict=True)):
-        return FAST
-    if not all(map(_same_but_for_time, found, former)):
+    if not differ_in_time(new, old):
         return FAST
     if not canonical.equal(shape, _without_managers(new), _without_managers(old)):
         return SLOW
-    new["metadata"]["managedFields"] = former
+    new["metadata"]["managedFields"] = old["metadata"]["managedFields"]
     return EQUAL
 
 

@@ -53,5 +53,6 @@ async def keep_times(resource: Resource, new: Object, old: Object, *, size: int)
     """A change that would only stamp new times on managedFields is none: they are as they are stored."""
     since = time.perf_counter()
     keep = functools.partial(fieldmanager.keep_times, resource.shape, new, old)
-    path = await BODIES.run_patiently(keep) if size > LARGE else keep()
+    heavy = size > LARGE and fieldmanager.differ_in_time(new, old)
+    path = await BODIES.run_patiently(keep) if heavy else keep()
     metrics.TIMESTAMP_COMPARISON_SECONDS.labels(path).observe(time.perf_counter() - since)

@@ -17,7 +17,7 @@ from apiserver.verbs import lifecycle, ownership, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import body, patches
+from apiserver.wire import as_json, body, patches
 from apiserver.workers import BODIES
 
 JSON_PATCH = PatchType(
@@ -98,7 +98,9 @@ def _change(
 
     async def change(live: Entry | None) -> Object:
         size = len(raw) + (len(live.body) if live is not None else 0)
-        large = len(raw) > body.STRANGE or size > (ownership.LARGE if kind.applies else body.LARGE)
+        large = size > (ownership.LARGE if kind.applies else body.LARGE) or (
+            len(raw) > body.STRANGE and as_json.plain(raw) is None
+        )
         return await BODIES.run(compute, live) if large else compute(live)
 
     return change
