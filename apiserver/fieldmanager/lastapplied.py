@@ -59,11 +59,13 @@ def _annotations(obj: Object) -> dict[str, Any]:
 
 def _configuration(patch: Object) -> str:
     """The JSON of an apply patch, but for the annotation itself."""
-    annotations = _annotations(patch)
-    if annotations:
-        # A null is an empty text by then.
-        kept = {name: text or "" for name, text in annotations.items() if name != ANNOTATION}
-        patch = {**patch, "metadata": {**patch["metadata"], "annotations": kept}}
+    metadata = patch.get("metadata")
+    if isinstance(metadata, dict) and "annotations" in metadata:
+        rest = {name: x for name, x in metadata.items() if name != "annotations"}
+        if (annotations := metadata["annotations"]) is not None:
+            # A null among them is an empty text by then.
+            rest["annotations"] = {name: text or "" for name, text in annotations.items() if name != ANNOTATION}
+        patch = {**patch, "metadata": rest}
     return canonical.encode_raw(_sorted(patch)).decode() + "\n"
 
 

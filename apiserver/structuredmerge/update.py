@@ -195,8 +195,8 @@ def _pruned(merged: Any, last: Owned, *, managers: Managers, applier: str, versi
     if not isinstance(alternative, Scalar) and (alternative.atomic or not merged):
         # There are no parts to tell apart: all of it goes.
         return None
-    if before == version and not owned - managers[applier].set.named(type_):
-        # Whatever it applied before it applies again.
+    if all(other.version == before for other in managers.values()) and not owned - managers[applier].set.named(type_):
+        # Whatever it applied before it applies again. What another version has no word for (a null) goes on the way there and back.
         return merged
     whole = versions.convert(merged, version, before)
     pruned = remove(whole, owned, type_)

@@ -137,6 +137,29 @@ def test_requests_of_claims_are_merged_in_the_form_of_each_version() -> None:
     }
 
 
+def test_a_null_goes_where_a_manager_of_another_version_has_to_be_asked() -> None:
+    """It is no value of the typed object: what its manager applied before is taken away, and a removal conflicts with nobody."""
+
+    def a_template(version: str, **metadata: Any) -> Object:
+        head = {"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceClaimTemplate"}
+        spec = {"metadata": metadata, "spec": {"devices": {"requests": None}}}
+        return {**head, "metadata": {"name": "t", "namespace": "n"}, "spec": spec}
+
+    def conflicts_with_null(other: str) -> bool:
+        written = Written("ResourceClaimTemplate")
+        written.create(a_template("v1beta2", generateName="x"), manager="maker", version="v1beta2")
+        written.apply(a_template("v1beta2", generateName="x"), manager="m", version="v1beta2")
+        written.apply(a_template(other, labels={"a": "1"}), manager="other", version=other)
+        try:
+            written.apply(a_template("v1beta2", generateName=None), manager="m", version="v1beta2")
+        except StatusError as e:
+            return e.code == 409
+        return "generateName" in written.object["spec"]["metadata"]
+
+    assert conflicts_with_null("v1beta2")
+    assert not conflicts_with_null("v1")
+
+
 @pytest.mark.parametrize("version", ["resource.k8s.io/v1alpha9", "example.com/v1", "v1", "/"])
 def test_a_manager_of_a_version_that_nobody_serves_is_dropped(version: str) -> None:
     written = Written("ResourceSlice")
@@ -315,6 +338,24 @@ def test_kubectl_keeps_its_annotation_up_to_date_unless_there_is_no_room() -> No
     )
     written.apply(only({"annotations": {"x": "y" * (meta.ANNOTATIONS_BYTES - 50)}}), manager="kubectl")
     assert set(written.object["metadata"]["annotations"]) == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "kept"),
+    [
+        ({}, '"annotations":{},'),
+        (None, ""),
+        ({"x": None}, '"annotations":{"x":""},'),
+        ({CONFIGURATION: "y"}, '"annotations":{},'),
+    ],
+)
+def test_kubectls_annotation_does_not_tell_of_itself(annotations: Any, kept: str) -> None:
+    written = Written("ResourceSlice")
+    written.create(a_slice(metadata={"annotations": {CONFIGURATION: "{}"}}), manager="c")
+    written.apply(only({"annotations": annotations}), manager="kubectl", force=True)
+    assert written.object["metadata"]["annotations"][CONFIGURATION] == (
+        f'{{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{{{kept}"name":"s"}}}}\n'
+    )
 
 
 @pytest.mark.parametrize(
