@@ -11,7 +11,7 @@ from typing import Any, Final
 from apiserver.apimachinery.errors import MESSAGE_ROOM
 from apiserver.apimachinery.fieldpath import SHOWN_CHARACTERS, go_quote
 from apiserver.structuredmerge.items import UnknownItem, namer
-from apiserver.structuredmerge.paths import Element, item, text
+from apiserver.structuredmerge.paths import FIELD, INDEX, Element, item, text
 from apiserver.structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Scalar, Type, choose
 
 __all__ = ["told", "validate"]
@@ -74,39 +74,38 @@ class _Validating:
         self.errors.append(_Error(text))
         self._room -= len(text)
 
-    def _below(self, value: Any, type_: Type, element: Element) -> None:
-        """Walk what is at an element."""
-        before = len(self.errors)
-        self.value(value, type_)
-        self._at(before, element)
-
-    def _at(self, before: int, element: Element) -> None:
-        """The errors since `before` are below the element."""
+    def _at(self, before: int, element: Element) -> bool:
+        """The errors since `before` are below the element. Whether there is room for more."""
         for error in self.errors[before:]:
             error.path.append(element)
+        return self._room >= 0
 
     def _map(self, value: dict[str, Any], map_: Map) -> None:
-        declared = map_.members
+        declared, before = map_.members, len(self.errors)
         for name, part in value.items():
             member = declared.get(name)
             type_ = member.type if member is not None else map_.element
             if type_ is None:
-                before = len(self.errors)
                 self._report("field not declared in schema")
-                self._at(before, (0, name))
+                self._at(before, (FIELD, name))
                 return
             if type_.scalar is not None and part.__class__ in type_.scalar.classes:
                 continue
-            self._below(part, type_, (0, name))
-            if self._room < 0:
-                return
+            self.value(part, type_)
+            if len(self.errors) > before:
+                if not self._at(before, (FIELD, name)):
+                    return
+                before = len(self.errors)
 
     def _list(self, items: list[Any], list_: List) -> None:
         if list_.atomic:
+            before = len(self.errors)
             for i, part in enumerate(items):
-                self._below(part, list_.item, (3, i))
-                if self._room < 0:
-                    return
+                self.value(part, list_.item)
+                if len(self.errors) > before:
+                    if not self._at(before, (INDEX, i)):
+                        return
+                    before = len(self.errors)
             return
         name = namer(list_)
         seen: set[Element] = set()
@@ -119,7 +118,10 @@ class _Validating:
             if element in seen and not self._tolerant:
                 self._report(f"duplicate entries for key {text((element,))}")
             seen.add(element)
-            self._below(part, list_.item, element)
+            before = len(self.errors)
+            self.value(part, list_.item)
+            if len(self.errors) > before:
+                self._at(before, element)
             if self._room < 0:
                 return
 

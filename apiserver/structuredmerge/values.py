@@ -17,7 +17,7 @@ Key = tuple[Any, ...]
 
 NUMBER, STRING, BOOLEAN, LIST, MAP, NULL = range(6)
 _NULL_KEY: Final = (NULL,)
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class _Absent:
