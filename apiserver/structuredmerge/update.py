@@ -80,8 +80,9 @@ def apply(
 ) -> tuple[Any, Managers]:
     """The live object with the patch applied, or UNCHANGED, and what everybody owns of it. Both objects are of `version`, and valid.
 
-    Laws: who applies the same twice changes nothing the second time; the applier owns the paths of the patch, no more and no fewer; with
-    `force` there are no conflicts, and where nobody conflicts it changes nothing.
+    Laws: who applies the same twice changes nothing the second time, nulls and containers without anything excepted, of which one may
+    take the place of another; the applier owns the paths of the patch, no more and no fewer; with `force` there are no conflicts, and
+    where nobody conflicts it changes nothing.
 
     What the manager applied before and does not apply any more goes, unless somebody else owns it. Raises Conflicts when the outcome has
     other values than the live object at paths that others own, unless forced: then they lose these.

@@ -93,6 +93,27 @@ def _list_of(draw: st.DrawFn, list_: List, *, empty: bool) -> list[Any]:
     )
 
 
+@st.composite
+def pairs(draw: st.DrawFn, *, empty: bool = False) -> tuple[Type, Any, Any]:
+    """Two values of a type: at times one holds the other's members."""
+    type_ = draw(ROOTS)
+    one, other = draw(of_type(type_, empty=empty)), draw(of_type(type_, empty=empty))
+    return type_, one, {**one, **other} if one and other and draw(st.booleans()) else other
+
+
+@st.composite
+def hardened(draw: st.DrawFn, type_: Type) -> Type:
+    """A type of the same values of which some lists and maps are atomic."""
+    atomic = draw(st.integers(0, 3)) == 0
+    if type_.map is not None:
+        members = {name: Member(draw(hardened(member.type))) for name, member in type_.map.members.items()}
+        element = None if type_.map.element is None else draw(hardened(type_.map.element))
+        return Type(map=Map(members, element, type_.map.atomic or atomic))
+    if type_.list is not None:
+        return Type(list=List(draw(hardened(type_.list.item)), type_.list.atomic or atomic, type_.list.keys))
+    return type_
+
+
 VERSION = "v1"
 
 
