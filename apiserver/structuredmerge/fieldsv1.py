@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from apiserver.structuredmerge.paths import FIELD, Element, PathError, paired, quoted, read, report, wire
+from apiserver.structuredmerge.paths import FIELD, Element, PathError, in_order, paired, quoted, read, report, wire
 from apiserver.structuredmerge.sets import EMPTY, Set
 
 __all__ = ["FieldsError", "decode", "encode"]
@@ -32,10 +32,10 @@ def _emit(set_: Set, start: str, parts: list[str]) -> None:
     """One node, with its braces; `start` opens it."""
     members, children = set_.members, set_.children
     if not children:
-        names = [f"{_name(element)}:{{}}" for element in sorted(members)]
+        names = [f"{_name(element)}:{{}}" for element in in_order(members)]
         parts.append(f"{start}{','.join(names)}}}")
         return
-    for element in sorted({*children, *members}):
+    for element in in_order({*children, *members}):
         below = children.get(element)
         if below is None:
             parts.append(f"{start}{_name(element)}:{{}}")

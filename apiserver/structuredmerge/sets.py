@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from apiserver.structuredmerge.paths import FIELD, KEY, Element, Path, text
+from apiserver.structuredmerge.paths import FIELD, KEY, Element, Path, in_order, text
 from apiserver.structuredmerge.types import Type
 
 __all__ = ["EMPTY", "Builder", "Set", "of"]
@@ -53,9 +53,9 @@ class Set:
         return self._paths(())
 
     def _paths(self, prefix: Path) -> Iterator[Path]:
-        for element in sorted(self.members):
+        for element in in_order(self.members):
             yield (*prefix, element)
-        for element in sorted(self.children):
+        for element in in_order(self.children):
             yield from self.children[element]._paths((*prefix, element))
 
     def __or__(self, other: Set) -> Set:

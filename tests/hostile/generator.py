@@ -634,13 +634,15 @@ class Generator:
         assert isinstance(metadata, dict)
         metadata["name"] = STANDING
         hole = "@hole@"
-        metadata[self.pick(METADATA)] = hole
-        filling = self.pick([
-            self._filling(length),
-            "[" + self._many(length, '"example.com/f@"') + "]",
-            self._owners(length, "").partition(":")[2][:-1],
-            "{" + self._many(length, '"example.com/k@":"v"') + "}",
-        ])  # fmt: skip
+        many = {
+            "finalizers": "[" + self._many(length, '"example.com/f@"') + "]",
+            "ownerReferences": self._owners(length, "").partition(":")[2][:-1],
+            "labels": "{" + self._many(length, '"example.com/k@":"v"') + "}",
+            "annotations": "{" + self._many(length, '"example.com/k@":"v"') + "}",
+        }
+        chosen = self.pick([*many, *METADATA])
+        metadata[chosen] = hole
+        filling = many[chosen] if chosen in many and self.often(0.7) else self._filling(length)
         text = json.dumps(obj).replace(f'"{hole}"', filling)
         if self.often(0.2):
             text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in self.object(kind).items())

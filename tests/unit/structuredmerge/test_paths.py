@@ -130,3 +130,9 @@ def test_a_key_that_selects_nothing_is_told_in_upstreams_words(wire: str, error:
 def test_a_key_that_is_no_json_is_refused(wire: str) -> None:
     with pytest.raises(PathError):
         paths.read(wire)
+
+
+def test_elements_come_out_sorted_however_many_they_are() -> None:
+    elements = [paths.keyed({"uid": f"u{i * 7919 % 20_011}"}) for i in range(20_000)]
+    assert list(paths.in_order(elements)) == sorted(elements)
+    assert list(paths.in_order(frozenset(elements[:10]))) == sorted(elements[:10])
