@@ -24,7 +24,6 @@ from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
 from apiserver.structuredmerge import paths, sets, update, validation
-from apiserver.structuredmerge.items import UnknownItem
 from apiserver.structuredmerge.sets import EMPTY
 from apiserver.structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned
 
@@ -83,7 +82,7 @@ class FieldManagers:
             return new
         try:
             found = self._tracked(new, live, managed, writer)
-        except (VersionError, UnknownItem):
+        except ValueError:
             return new
         if found.managers:
             metadata["managedFields"] = entries.encode(found, self._sets)
@@ -151,7 +150,7 @@ class FieldManagers:
             value, managed = self._merged(patch, live, managed, writer)
         except VersionError as e:
             raise errors.raw(str(e)) from None
-        except UnknownItem as e:
+        except ValueError as e:
             raise errors.raw(f"failed to create typed live object ({_shown(writer.resource, live)}): {e}") from None
         result: Object = {**value, "metadata": {**(value.get("metadata") or {})}}
         result["metadata"].pop("managedFields", None)
