@@ -110,9 +110,9 @@ def update(live: Any, new: Any, *, version: str, managers: Managers, manager: st
     known = _servable(managers, versions)
     comparisons = _Comparisons(_seen(live, version, known, versions), new, version, versions)
     left = _left(comparisons, known, manager, force=True)
-    found = comparisons.at(version)
+    removed, changed = comparisons.at(version)
     before = left[manager].set if manager in left else EMPTY
-    after = ((before - found.removed) | found.modified | found.added).without(versions.ignored(version))
+    after = ((before - removed) | changed).without(versions.ignored(version))
     if after:
         left[manager] = Owned(after, version, applied=False)
     else:
@@ -149,19 +149,24 @@ class _Comparisons:
     def __init__(self, seen: Mapping[str, Any], new: Any, version: str, versions: Versions) -> None:
         self._seen, self._new, self._version, self._versions = seen, new, version, versions
         self._whole = compare(seen[version], new, _type(versions, version))
-        self._at = {version: self._whole.without(versions.ignored(version))}
+        self._at = {version: self._counting(self._whole, version)}
 
     def nothing_changed(self) -> bool:
         """Whether the objects are equal, the order of items included and whatever is ignored."""
         return not any(self._whole) and equal(self._seen[self._version], self._new)
 
-    def at(self, version: str) -> Comparison:
+    def at(self, version: str) -> tuple[Set, Set]:
+        """What is removed, and what is modified or added, but for what is ignored."""
         found = self._at.get(version)
         if found is None:
-            live, new = self._seen[version], self._versions.convert(self._new, self._version, version)
-            found = compare(live, new, _type(self._versions, version)).without(self._versions.ignored(version))
+            new = self._versions.convert(self._new, self._version, version)
+            found = self._counting(compare(self._seen[version], new, _type(self._versions, version)), version)
             self._at[version] = found
         return found
+
+    def _counting(self, found: Comparison, version: str) -> tuple[Set, Set]:
+        found = found.without(self._versions.ignored(version))
+        return found.removed, found.modified | found.added
 
 
 def _left(comparisons: _Comparisons, managers: Managers, writer: str, *, force: bool) -> dict[str, Owned]:
@@ -172,11 +177,11 @@ def _left(comparisons: _Comparisons, managers: Managers, writer: str, *, force: 
         if name == writer:
             left[name] = owned
             continue
-        found = comparisons.at(owned.version)
-        lost = owned.set & (found.modified | found.added)
+        removed, changed = comparisons.at(owned.version)
+        lost = owned.set & changed
         if lost and not force:
             conflicts += (Conflict(name, path) for path in lost.paths())
-        rest = owned.set - lost - found.removed
+        rest = owned.set - lost - removed
         left[name] = owned if rest is owned.set else replace(owned, set=rest)
     if conflicts:
         raise Conflicts(sorted(conflicts, key=lambda conflict: conflict.manager))
