@@ -1,5 +1,5 @@
 """What a real kube-apiserver 1.36.3 answers, against what Sluice answers to the same requests: recorded ones, behind a kube-apiserver and
-directly; and random ones."""
+directly; random ones; and random sequences of writes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.corpus import known, ways
-from tests.fuzz import objects
+from tests.fuzz import objects, sequences
+from tests.fuzz.objects import Side
 
 SEED, OBJECTS = 36, 600
+SEQUENCES, STEPS = 40, 8
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,20 @@ def test_the_recorded_answers_of_a_real_server_agree(quiet_bed: Bed, corpus: pat
     assert verdict.ratio >= known.FLOOR
 
 
-def test_random_objects_are_judged_as_a_real_server_judges_them(quiet_bed: Bed) -> None:
-    with objects.sides(quiet_bed) as (theirs, ours):
-        found = [str(difference) for difference in objects.differences(theirs, ours, seed=SEED, count=OBJECTS)]
+@pytest.fixture(scope="module")
+def sides(quiet_bed: Bed) -> Iterator[tuple[Side, Side]]:
+    with objects.sides(quiet_bed) as both:
+        yield both
+
+
+def test_random_objects_are_judged_as_a_real_server_judges_them(sides: tuple[Side, Side]) -> None:
+    found = [str(difference) for difference in objects.differences(*sides, seed=SEED, count=OBJECTS)]
 
     assert found == []
+
+
+def test_random_writes_one_after_the_other_leave_what_they_leave_on_a_real_server(sides: tuple[Side, Side]) -> None:
+    """Who manages which field included."""
+    found = sequences.differences(*sides, seed=SEED, count=SEQUENCES, steps=STEPS)
+
+    assert [str(difference) for difference in found] == []
