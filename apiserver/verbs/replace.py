@@ -84,7 +84,6 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     new = await order.change(live)
     if order.whole:
         _check_uid(call, live.key, new, old)
-        await lifecycle.dedup_owners(new, warnings, after_admission=False)
     size = order.size + len(live.body)
     if tracked and not order.owned:
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)

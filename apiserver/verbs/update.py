@@ -34,6 +34,7 @@ async def update(services: Services, call: Call) -> Any:
     )
     lifecycle.settle_namespace(call, sent)
     lifecycle.check_name(call, sent)
+    await lifecycle.dedup_owners(sent, exchange.warnings, after_admission=False)
 
     async def change(_: Entry | None) -> Object:
         return _private(sent)

@@ -396,6 +396,15 @@ def test_owners_that_a_put_repeats_are_told_before_admission_those_of_a_patch_af
         assert f".metadata.ownerReferences contains duplicate entries{where}; API server dedups" in warning
 
 
+def test_owners_that_a_put_repeats_are_told_even_where_there_is_nothing_to_put(api: Client, mine: str) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"}
+    reply = api.ask("PUT", f"{api.claims(mine)}/none", claim("none", ownerReferences=[owner, owner]))
+
+    (warning,) = reply.headers.get_all("Warning") or []
+    assert reply.status == 404
+    assert ".metadata.ownerReferences contains duplicate entries; API server dedups" in warning
+
+
 def test_the_spec_of_a_claim_cannot_change(api: Client, stored: Object, path: str) -> None:
     spec = {"devices": {"requests": [{"name": "other", "exactly": {"deviceClassName": "gpu"}}]}}
 
