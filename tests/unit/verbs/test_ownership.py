@@ -1,0 +1,101 @@
+"""When the times of managers move, on a clock that tests turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from apiserver import app, metrics
+from apiserver.apimachinery import meta
+from apiserver.schema.resource import Object
+from apiserver.verbs.context import Services
+from tests.fixtures.composed import MERGE_PATCH, Composed, composed
+from tests.fixtures.connection import Answer
+from tests.fixtures.valkey import Server
+
+APPLY = "application/apply-patch+yaml"
+START = 1_800_000_000.0
+
+
+class Clock:
+    """Stands still until it is turned."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """That of the server, in place of its own."""
+    clock = Clock()
+    monkeypatch.setattr(app, "Services", lambda **parts: Services(**{**parts, "now": clock}))
+    return clock
+
+
+@pytest_asyncio.fixture
+async def server(shared_server: Server, clock: Clock) -> AsyncIterator[Composed]:
+    async with composed(shared_server) as made:
+        yield made
+
+
+def claim(server: Composed, **labels: str) -> Object:
+    """Whose requests get defaults, so that what is applied is never what is stored."""
+    requests = [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]
+    metadata = {"name": "c", "labels": labels}
+    head = {"apiVersion": f"{server.group}/v1", "kind": "ResourceClaim"}
+    return {**head, "metadata": metadata, "spec": {"devices": {"requests": requests}}}
+
+
+async def apply(server: Composed, obj: Object) -> Answer:
+    answer = await server.ask("PATCH", f"{server.claims}/c?fieldManager=me", obj, kind=APPLY)
+    assert answer.status in (200, 201), answer.text
+    return answer
+
+
+def times(answer: Answer) -> dict[str, Any]:
+    return {entry["manager"]: entry.get("time") for entry in answer.json["metadata"]["managedFields"]}
+
+
+def compared() -> dict[str, int]:
+    """How often, by the way it went."""
+    return {values[0]: child.count for values, child in metrics.TIMESTAMP_COMPARISON_SECONDS.children()}
+
+
+async def test_what_ends_as_it_is_stored_keeps_its_time_and_is_not_written(server: Composed, clock: Clock) -> None:
+    made = await apply(server, claim(server, a="1"))
+    before = compared().get("equal_objects", 0)
+    clock.time += 60
+
+    again = await apply(server, claim(server, a="1"))
+
+    assert again.json == made.json
+    assert compared()["equal_objects"] == before + 1
+
+
+async def test_what_changes_a_value_is_stamped_with_the_time_of_its_write(server: Composed, clock: Clock) -> None:
+    await apply(server, claim(server, a="1"))
+    before = compared().get("unequal_objects_slow", 0)
+    clock.time += 60
+
+    changed = await apply(server, claim(server, a="2"))
+
+    assert times(changed) == {"me": meta.rfc3339(START + 60)}
+    assert compared()["unequal_objects_slow"] == before + 1
+
+
+async def test_the_times_of_other_managers_stay_also_when_they_lose_something(server: Composed, clock: Clock) -> None:
+    await apply(server, claim(server, a="1", b="1"))
+    before = compared().get("unequal_objects_fast", 0)
+    clock.time += 60
+    path = f"{server.claims}/c?fieldManager=other"
+
+    taken = await server.ask("PATCH", path, {"metadata": {"labels": {"b": "2"}}}, kind=MERGE_PATCH)
+
+    assert times(taken) == {"me": meta.rfc3339(START), "other": meta.rfc3339(START + 60)}
+    assert compared()["unequal_objects_fast"] == before + 1
