@@ -11,7 +11,7 @@ from typing import Any
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.structuredmerge.paths import KEY, VALUE, Element, item
 from apiserver.structuredmerge.types import UNSET, List
-from apiserver.structuredmerge.values import ABSENT, STRING, key
+from apiserver.structuredmerge.values import ABSENT, STRING, Key, key
 
 __all__ = ["Namer", "UnknownItem", "namer"]
 
@@ -59,7 +59,7 @@ def _keyed(list_: List) -> Namer:
             if part.__class__ is str:
                 found.append((name, (STRING, part)))
             elif part is not ABSENT:
-                found.append((name, key(part)))
+                found.append((name, _key(part)))
             elif default is not None:
                 found.append(default)
         if not found:
@@ -71,3 +71,11 @@ def _keyed(list_: List) -> Namer:
         return (KEY, tuple(found))
 
     return name_of
+
+
+def _key(value: Any) -> Key:
+    """The key of what no kind has as a key."""
+    try:
+        return key(value)
+    except RecursionError as error:
+        raise UnknownItem(str(error)) from None

@@ -255,7 +255,7 @@ def _read_value(text: str) -> values.Key:
     start = len(text) - len(text.lstrip(_SPACE))
     if text[start : start + 1] not in _STARTS:
         raise PathError(report("Read", "unexpected value type: 0", text.encode(errors="replace"), start))
-    return _key(_parsed(text, start))
+    return _key(_parsed(text, start), text)
 
 
 def _read_keys(text: str) -> tuple[tuple[str, values.Key], ...]:
@@ -265,7 +265,7 @@ def _read_keys(text: str) -> tuple[tuple[str, values.Key], ...]:
         found = raw[start : start + 1] or b"\0"
         raise PathError(report("ReadObjectCB", b"expect { or n, but found " + found, raw, min(start + 1, len(raw))))
     pairs = _parsed(text, start) or ()
-    return tuple(sorted(((name, _key(value)) for name, value in pairs), key=_name))
+    return tuple(sorted(((name, _key(value, text)) for name, value in pairs), key=_name))
 
 
 _SPACE = " \t\r\n"
@@ -297,9 +297,16 @@ def _name(pair: tuple[str, values.Key]) -> str:
     return pair[0]
 
 
-def _key(value: Any) -> values.Key:
-    """`values.key` of what was read; of a repeated member the last counts."""
+def _key(read: Any, text: str) -> values.Key:
+    """`values.key` of what was read of a text. Raises PathError."""
+    try:
+        return values.key(_plain(read))
+    except RecursionError as error:
+        raise PathError(report("Read", str(error), text.encode(errors="replace"), 0)) from None
+
+
+def _plain(value: Any) -> Any:
+    """What was read, as JSON: of a repeated member the last counts."""
     if value.__class__ is _Pairs:
-        members = dict(value)
-        return (values.MAP, tuple((name, _key(members[name])) for name in sorted(members)))
-    return (values.LIST, tuple(map(_key, value))) if value.__class__ is list else values.key(value)
+        return {name: _plain(part) for name, part in value}
+    return [_plain(item) for item in value] if value.__class__ is list else value

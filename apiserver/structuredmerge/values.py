@@ -15,6 +15,8 @@ __all__ = ["ABSENT", "Key", "equal", "key", "of"]
 # A value as it is ordered and hashed: (rank, number | str | bool | keys of items | (name, key) of members), null (rank,).
 Key = tuple[Any, ...]
 
+MAX_DEPTH: Final = 100  # levels of a value that is part of a path element
+
 NUMBER, STRING, BOOLEAN, LIST, MAP, NULL = range(6)
 _NULL_KEY: Final = (NULL,)
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -61,10 +63,11 @@ def _same(a: Any, b: Any) -> bool:
     return (a.__class__ is bool) is (b.__class__ is bool)
 
 
-def key(value: Any) -> Key:
+def key(value: Any, depth: int = 0) -> Key:
     """What a value is ordered and hashed by: number < string < boolean < list < map < null.
 
-    Law: a total order; strings by their bytes, false before true, lists and maps by their parts, the shorter first.
+    Law: a total order; strings by their bytes, false before true, lists and maps by their parts, the shorter first. `depth` is how deep
+    the value lies. Raises RecursionError below MAX_DEPTH: what keys are compared and printed with calls itself at each level.
     """
     kind = value.__class__
     if kind is str:
@@ -73,11 +76,13 @@ def key(value: Any) -> Key:
         return (BOOLEAN, value)
     if value is None:
         return _NULL_KEY
+    if kind is not list and kind is not dict:
+        return (NUMBER, value)
+    if depth == MAX_DEPTH:
+        raise RecursionError(f"exceeded max depth of {MAX_DEPTH}")
     if kind is list:
-        return (LIST, tuple(map(key, value)))
-    if kind is dict:
-        return (MAP, tuple((name, key(value[name])) for name in sorted(value)))
-    return (NUMBER, value)
+        return (LIST, tuple([key(item, depth + 1) for item in value]))
+    return (MAP, tuple([(name, key(value[name], depth + 1)) for name in sorted(value)]))
 
 
 def of(key_: Key) -> Any:

@@ -126,8 +126,14 @@ def test_a_key_that_selects_nothing_is_told_in_upstreams_words(wire: str, error:
     assert str(raised.value) == error
 
 
-@pytest.mark.parametrize("wire", ["v:NaN", "v:-Infinity", "v:[1", 'v:"a', 'k:{"a"', "k:{1:2}", "v:" + "[" * 100_000])
-def test_a_key_that_is_no_json_is_refused(wire: str) -> None:
+DEEP = ["v:" + "[" * levels + "]" * levels for levels in (101, 300, 600, 900)]
+DEEP += ['k:{"a":' + '{"b":' * levels + "1" + "}" * levels + "}" for levels in (101, 300, 600, 900)]
+
+
+@pytest.mark.parametrize(
+    "wire", ["v:NaN", "v:-Infinity", "v:[1", 'v:"a', 'k:{"a"', "k:{1:2}", "v:" + "[" * 100_000, *DEEP]
+)
+def test_a_key_that_is_no_json_or_too_deep_is_refused(wire: str) -> None:
     with pytest.raises(PathError):
         paths.read(wire)
 
@@ -136,3 +142,12 @@ def test_elements_come_out_sorted_however_many_they_are() -> None:
     elements = [paths.keyed({"uid": f"u{i * 7919 % 20_011}"}) for i in range(20_000)]
     assert list(paths.in_order(elements)) == sorted(elements)
     assert list(paths.in_order(frozenset(elements[:10]))) == sorted(elements[:10])
+
+
+def test_an_element_of_a_hundred_levels_is_read_compared_and_printed() -> None:
+    wire = "v:" + "[" * 100 + "]" * 100
+    element = paths.read(wire)
+    assert element is not None
+    assert element == paths.read(wire)
+    assert paths.wire(element) == wire
+    assert paths.text((element,)) == f"[={wire[2:]}]"

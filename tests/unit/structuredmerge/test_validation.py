@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.errors import MESSAGE_ROOM
+from apiserver.structuredmerge.types import List, Map, Member, Scalar, Type
 from apiserver.structuredmerge.validation import told, validate
 from tests.unit.structuredmerge.declared import TYPE
 
@@ -109,3 +110,12 @@ def test_a_value_of_any_depth_is_shown() -> None:
         deep = [deep]
     (error,) = validate({"name": deep}, TYPE)
     assert error.startswith(".name: expected string, got &value.valueUnstructured{Value:[]interface {}{[]interface {}{")
+
+
+def test_an_item_whose_key_is_a_value_of_many_levels_is_no_item() -> None:
+    uid: Any = "u"
+    for _ in range(450):
+        uid = [uid]
+    item = Type(map=Map({"uid": Member(Type(scalar=Scalar.STRING))}))
+    errors = validate([{"uid": uid}], Type(list=List(item, atomic=False, keys=("uid",))))
+    assert told(errors) == "element 0: exceeded max depth of 100"
