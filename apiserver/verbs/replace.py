@@ -115,7 +115,8 @@ async def _create(services: Services, call: Call, order: Order) -> Outcome:
     if not order.creates:
         raise rendering.gone(call, order.name)
     new = await order.change(None)
-    new["metadata"].pop("resourceVersion", None)
+    if not order.options.dry_run:
+        new["metadata"].pop("resourceVersion", None)
     info = dataclasses.replace(call.info, verb="create")
     made = await create.insert(
         services,

@@ -356,6 +356,16 @@ def test_the_namespace_of_an_apply_may_be_left_out_but_not_be_another(api: Clien
     )
 
 
+def test_a_version_that_an_apply_creates_with_counts_nothing_and_is_shown_by_a_dry_run(api: Client, mine: str) -> None:
+    path = f"{api.classes}/{mine}"
+    configuration = applied(api, device_class(mine, resourceVersion="1"))
+
+    assert send(api, path, configuration, dryRun="All").json["metadata"]["resourceVersion"] == "1"
+    created = send(api, path, configuration)
+    assert created.status == 201
+    assert version(created.json) > 1
+
+
 def test_an_apply_may_insist_on_a_version_and_on_a_uid(api: Client, path: str, mine: str) -> None:
     foreign = send(api, path, applied(api, device_class(mine, uid="u")))
     assert foreign.status == 409
