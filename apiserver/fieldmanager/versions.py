@@ -72,7 +72,7 @@ def decoded(resource: Resource, value: Any) -> Object:
         members = {name: x for name, x in value.items() if name not in ("kind", "apiVersion")}
         return strict.decode(resource.shape, members).object
     except strict.DecodeError as e:
-        raise VersionError(f"failed to convert new object: {e}") from None
+        raise VersionError(str(e)) from None
 
 
 def reset_fields(resource: Resource, subresource: str) -> Set:

@@ -5,7 +5,8 @@ Upstream: kubernetes-sigs/structured-merge-diff `merge/{update,conflict}.go`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -69,7 +70,7 @@ class Versions(Protocol):
         """The type of objects of this version; None: nothing can be converted to it."""
 
     def convert(self, value: Any, version_from: str, version_to: str) -> Any:
-        """The value, which is not changed, in another version, where it must be valid. Both can be converted to."""
+        """The value, which is not changed, in another version, where it must be valid. Both can be converted to. Raises ValueError."""
 
     def ignored(self, version: str) -> Set:
         """The paths that the write cannot touch, whatever its object says (those that the endpoint resets)."""
@@ -95,7 +96,8 @@ def apply(
     known[manager] = Owned(fields, version, applied=True)
     new = merge(live, patch, type_)
     if last is not None and last.set:
-        new = _pruned(new, last, managers=known, applier=manager, versions=versions)
+        with _telling("failed to prune fields"):
+            new = _pruned(new, last, managers=known, applier=manager, versions=versions)
     comparisons = _Comparisons(seen, new, version, versions)
     left = _left(comparisons, known, manager, force=force)
     return UNCHANGED if comparisons.nothing_changed() else new, left
@@ -118,6 +120,15 @@ def update(live: Any, new: Any, *, version: str, managers: Managers, manager: st
     else:
         left.pop(manager, None)
     return left
+
+
+@contextmanager
+def _telling(where: str) -> Iterator[None]:
+    """A conversion that is refused says where it was, as upstream's errors do."""
+    try:
+        yield
+    except ValueError as e:
+        raise type(e)(f"{where}: {e}") from None
 
 
 def _type(versions: Versions, version: str) -> Type:
@@ -159,7 +170,8 @@ class _Comparisons:
         """What is removed, and what is modified or added, but for what is ignored."""
         found = self._at.get(version)
         if found is None:
-            new = self._versions.convert(self._new, self._version, version)
+            with _telling("failed to convert new object"):
+                new = self._versions.convert(self._new, self._version, version)
             found = self._counting(compare(self._seen[version], new, _type(self._versions, version)), version)
             self._at[version] = found
         return found
@@ -204,12 +216,14 @@ def _pruned(merged: Any, last: Owned, *, managers: Managers, applier: str, versi
     if all(other.version == before for other in managers.values()) and not owned - managers[applier].set.named(type_):
         # Whatever it applied before it applies again. What another version has no word for (a null) goes on the way there and back.
         return merged
-    whole = versions.convert(merged, version, before)
+    with _telling("failed to convert merged object to last applied version"):
+        whole = versions.convert(merged, version, before)
     pruned = remove(whole, owned, type_)
     if pruned is whole:
         return merged
     fields = fields_of(whole, type_).named(type_)
-    pruned = _with_owned(whole, pruned, fields=fields, version=before, managers=managers, versions=versions)
+    with _telling("failed add back owned items"):
+        pruned = _with_owned(whole, pruned, fields=fields, version=before, managers=managers, versions=versions)
     dangling = (fields - fields_of(pruned, type_).named(type_)) & owned
     return versions.convert(remove(whole, dangling, type_), before, version)
 
@@ -224,7 +238,10 @@ def _with_owned(merged: Any, pruned: Any, *, fields: Set, version: str, managers
     for there, owned_there in by_version.items():
         type_ = _type(versions, there)
         if there != here:
-            merged, pruned = (versions.convert(value, here, there) for value in (merged, pruned))
+            with _telling(f"failed to convert merged object at version {there}"):
+                merged = versions.convert(merged, here, there)
+            with _telling(f"failed to convert pruned object at version {there}"):
+                pruned = versions.convert(pruned, here, there)
             fields = fields_of(merged, type_).named(type_)
             here = there
         kept = fields_of(pruned, type_).named(type_) | owned_there.named(type_)

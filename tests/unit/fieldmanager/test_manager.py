@@ -18,6 +18,7 @@ from apiserver.schema.resource import Object
 from tests.unit.fieldmanager.written import KINDS, NOW, Written, resource_of
 
 LATER = "2026-03-04T05:06:08Z"
+ADDED_BACK = "failed to convert merged object at version resource.k8s.io/v1beta2"
 
 
 def a_slice(version: str = "v1", *, devices: Any = (), metadata: Any = None, **spec: Any) -> Object:
@@ -158,6 +159,26 @@ def test_a_null_goes_where_a_manager_of_another_version_has_to_be_asked() -> Non
 
     assert conflicts_with_null("v1beta2")
     assert not conflicts_with_null("v1")
+
+
+@pytest.mark.parametrize(
+    ("applied_in", "asked_in", "where"),
+    [
+        ("v1beta2", "v1", "failed to prune fields: failed to convert merged object to last applied version: "),
+        ("v1", "v1", f"failed to prune fields: failed add back owned items: {ADDED_BACK}: "),
+        ("", "v1", "failed to convert new object: "),
+    ],
+)
+def test_what_another_version_cannot_be_made_of_is_told_with_where(applied_in: str, asked_in: str, where: str) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": ""}
+    written = Written("ResourceSlice")
+    written.create(a_slice("v1beta2", metadata={"ownerReferences": [owner]}), manager="c", version="v1beta2")
+    if applied_in:
+        written.apply(only({"labels": {"a": "1"}}, applied_in), manager="m", version=applied_in)
+    error = refused(
+        written, only({"ownerReferences": [{**owner, "uid": None}]}, asked_in), manager="m", version=asked_in
+    )
+    assert (error.code, error.message) == (500, f'{where}.metadata.ownerReferences: duplicate entries for key [uid=""]')
 
 
 @pytest.mark.parametrize("version", ["resource.k8s.io/v1alpha9", "example.com/v1", "v1", "/"])
