@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from apiserver.structuredmerge.items import Namer, namer
-from apiserver.structuredmerge.paths import Element
+from apiserver.structuredmerge.paths import FIELD, Element
 from apiserver.structuredmerge.sets import EMPTY, Set
 from apiserver.structuredmerge.types import List, Map, Scalar, Type, choose
 from apiserver.structuredmerge.values import ABSENT, equal
@@ -130,14 +130,19 @@ def _maps(old: dict[str, Any], new: dict[str, Any], map_: Map) -> Comparison:
         type_ = _type_of(map_, name)
         if right is ABSENT:
             found = found or _Found()
-            found.removed((0, name), _all_below(left, type_))
+            found.removed((FIELD, name), _all_below(left, type_))
+        elif type_.scalar is not None and left.__class__ is str and right.__class__ is str:
+            # What most members are.
+            if left != right:
+                found = found or _Found()
+                found.modified((FIELD, name))
         elif (difference := _compare(left, right, type_)) is not _SAME:
             found = found or _Found()
-            found.different((0, name), difference)
+            found.different((FIELD, name), difference)
     for name, right in new.items():
         if name not in old:
             found = found or _Found()
-            found.added((0, name), _all_below(right, _type_of(map_, name)))
+            found.added((FIELD, name), _all_below(right, _type_of(map_, name)))
     return found.comparison() if found else _NOTHING
 
 
@@ -202,8 +207,8 @@ def _all_below(value: Any, type_: Type) -> Set:
     if isinstance(alternative, Map) and not alternative.atomic and isinstance(value, dict):
         for member, part in value.items():
             if below := _all_below(part, _type_of(alternative, member)):
-                children[0, member] = below
-        return Set(frozenset([(0, member) for member in value]), children)
+                children[FIELD, member] = below
+        return Set(frozenset([(FIELD, member) for member in value]), children)
     if isinstance(alternative, List) and not alternative.atomic and isinstance(value, list):
         items = _Items(value, namer(alternative))
         for element, item in items.once.items():
