@@ -19,7 +19,7 @@ FLEET = 1000
 
 def stored(number: int) -> bytes:
     """A slice as memory holds it."""
-    document = canonical.decode(slice_body(RESOURCE.group, f"s{number:06}", f"node-{number:06}"))
+    document = canonical.decode(RESOURCE.shape, slice_body(RESOURCE.group, f"s{number:06}", f"node-{number:06}"))
     given = {name: document[name] for name in ("metadata", "spec")}
     given["metadata"] |= {
         "uid": f"5f3c1f1e-0000-4000-8000-{number:012}",
@@ -34,11 +34,11 @@ def lines() -> Iterator[str]:
     """What is measured, a line for each."""
     shape = RESOURCE.shape
     slices = [stored(number) for number in range(FLEET)]
-    messages = [protobuf.encode(shape, canonical.decode(text)) for text in slices]
+    messages = [protobuf.encode(shape, canonical.decode(shape, text)) for text in slices]
     next_slice, next_message = itertools.cycle(slices).__next__, itertools.cycle(messages).__next__
     yield operation_line(
         f"protobuf: a message of {len(slices[0])} bytes of JSON",
-        lambda: protobuf.encode(shape, canonical.decode(next_slice())),
+        lambda: protobuf.encode(shape, canonical.decode(shape, next_slice())),
     )
     yield operation_line(
         f"protobuf: an object of {len(messages[0])} bytes", lambda: protobuf.decode(shape, next_message())

@@ -1,11 +1,12 @@
-"""Go's reading of whole numbers and of truth values, with Go's error texts, which clients see.
+"""Go's reading of whole numbers and of truth values, with Go's error texts, which clients see; and how it writes floats.
 
-Upstream: golang/go `src/strconv/atoi.go`, `atob.go`.
+Upstream: golang/go `src/strconv/atoi.go`, `atob.go`, `src/encoding/json/encode.go` (floatEncoder).
 """
 
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from apiserver.apimachinery.fieldpath import go_quote
 
@@ -43,6 +44,18 @@ def parse_bool(text: str) -> bool:
     if text not in (*_TRUE, *_FALSE):
         raise ValueError(f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax")
     return text in _TRUE
+
+
+_LEAST_PLAIN, _EXPONENT_FROM = 1e-6, 1e21
+"""Between these JSON has no exponent."""
+
+
+def json_float(number: float) -> str:
+    """A finite float as Go's encoder writes it."""
+    shortest = repr(number)
+    if number and not _LEAST_PLAIN <= abs(number) < _EXPONENT_FROM:
+        return shortest.replace("e-0", "e-")
+    return (f"{Decimal(shortest):f}" if "e" in shortest else shortest).removesuffix(".0")
 
 
 def _magnitude(text: str) -> int | None:

@@ -47,7 +47,7 @@ class Identity(NamedTuple):
             "apiVersion": self.api_version,
             "subresource": self.subresource,
         }
-        return canonical.encode_raw({name: x for name, x in members.items() if x}).decode()
+        return canonical.encode_value({name: x for name, x in members.items() if x}).decode()
 
 
 def applier(manager: str, subresource: str) -> Identity:

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from apiserver.apimachinery import meta
-from apiserver.schema import canonical
+from apiserver.schema import rawjson
 from apiserver.schema.resource import Object
 from apiserver.structuredmerge.comparison import compare
 from apiserver.structuredmerge.fieldset import fields_of
@@ -66,10 +66,4 @@ def _configuration(patch: Object) -> str:
             # A null among them is an empty text by then.
             rest["annotations"] = {name: text or "" for name, text in annotations.items() if name != ANNOTATION}
         patch = {**patch, "metadata": rest}
-    return canonical.encode_raw(_sorted(patch)).decode() + "\n"
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+    return rawjson.text(rawjson.made(patch)).decode() + "\n"

@@ -1,32 +1,30 @@
 """JSON patch (RFC 6902) with the habits of evanphx/json-patch v4, which upstream uses.
 
 `replace` of a missing member adds it, `copy` from one copies null, `test` for null passes on one; indices may be negative and may have
-leading zeros; a path's text before its first slash is ignored. Containers are copied when they are opened, once, so that neither the
-document nor the patch changes and nothing else is copied. Opened objects come out with sorted members, as they do upstream.
+leading zeros; a path's text before its first slash is ignored. Opened objects come out with sorted members, as they do upstream, and
+what is not opened keeps its spelling; `test` compares spellings.
 What a patch may cost is bounded, whatever it asks for (upstream bounds operations and copies only).
 Upstream: evanphx/json-patch v4 `patch.go`; kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
-import orjson
+import msgspec
 
 from apiserver.apimachinery import errors
-from apiserver.patching.members import in_order
-from apiserver.schema import canonical
+from apiserver.patching import lazy
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20
 """Bytes of JSON by which `copy` may make a document grow."""
 MOST_WORK = 1_000_000
 """Steps that the operations of one patch may take together: each level of a path that is walked, each value that `test` compares, and
-SHIFTED elements of a list that make room or close up count as one. That is about half a second."""
+SHIFTED elements of a list that make room or close up, or bytes that are read, count as one. That is about half a second."""
 SHIFTED = 1024
 
 
@@ -44,9 +42,13 @@ Pointer = tuple[str, ...]
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
+_Members = TypedDict("_Members", {"op": Any, "path": Any, "from": Any, "value": msgspec.Raw}, total=False)
+_read = msgspec.json.Decoder(list[_Members | None] | None).decode
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step. A pointer is None when there is no usable one; `value` may be _MISSING."""
+    """One step. A pointer is None when there is no usable one; `value` is a node, None when there is none."""
 
     op: Any
     path: Pointer | None
@@ -61,9 +63,9 @@ class Patch:
     operations: Sequence[Operation]
 
 
-def parse(operations: Sequence[Any] | None) -> Patch:
-    """Of a decoded patch: a list of objects and nulls, or null for none. Raises 413 when there are too many."""
-    operations = operations or ()
+def parse(patch: bytes) -> Patch:
+    """Of JSON text: a list of objects and nulls, or null for none. Raises 413 when there are too many."""
+    operations = _read(patch) or ()
     if len(operations) > MOST_OPERATIONS:
         raise errors.request_entity_too_large(
             f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(operations)}"
@@ -72,8 +74,12 @@ def parse(operations: Sequence[Any] | None) -> Patch:
 
 
 def _operation(members: dict[str, Any]) -> Operation:
+    value = members.get("value")
     return Operation(
-        members.get("op"), _pointer(members.get("path")), _pointer(members.get("from")), members.get("value", _MISSING)
+        members.get("op"),
+        _pointer(members.get("path")),
+        _pointer(members.get("from")),
+        None if value is None else lazy.node(bytes(value)),
     )
 
 
@@ -89,8 +95,8 @@ def _pointer(path: Any) -> Pointer | None:
 _ESCAPE = re.compile("~[01]")
 
 
-def apply(patch: Patch, document: dict[str, Any]) -> Any:
-    """The patched document. Raises the 422 that does not say why."""
+def apply(patch: Patch, document: bytes) -> bytes:
+    """The patched document, which is an object. Raises the 422 that does not say why."""
     run = _Run(document)
     try:
         for operation in patch.operations:
@@ -98,25 +104,18 @@ def apply(patch: Patch, document: dict[str, Any]) -> Any:
             if step is None:
                 raise _Inapplicable
             step(run, operation)
+        return lazy.text(run.root)
     except (_Inapplicable, RecursionError) as e:
         raise errors.unprocessable_patch() from e
-    return run.finished()
 
 
 class _Run:
-    """One application. `_opened` holds the containers that are this run's own, by identity."""
+    """One application. What is reached from `root` belongs to it: opening a node makes new containers."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, document: bytes) -> None:
         self.copied = 0
         self.work = 0
-        self.root: Any = dict(document)
-        self._opened: dict[int, Any] = {id(self.root): self.root}
-
-    def finished(self) -> Any:
-        for container in self._opened.values():
-            if isinstance(container, dict):
-                _sort(container)
-        return self.root
+        self.root: Any = lazy.opened(lazy.node(document))
 
     def spend(self, steps: int = 1) -> None:
         """Raises 413 when the patch asks for too much."""
@@ -131,33 +130,18 @@ class _Run:
         self.spend(len(pointer))
         container = self.root
         for step in pointer[:-1]:
-            below = get(container, step)
+            found = get(container, step)
+            below = self.opened(found)
             if not isinstance(below, dict | list):
                 raise _Inapplicable
-            if id(below) not in self._opened:
-                below = below.copy()
-                self._opened[id(below)] = below
+            if below is not found:
                 _put(container, step, below)
             container = below
         return container, pointer[-1]
 
-    def snapshot(self, value: Any) -> Any:
-        """The value as it is now: what this run may still change in it is copied, the rest is shared."""
-        if id(value) not in self._opened:
-            return value
-        if isinstance(value, dict):
-            return {name: self.snapshot(x) for name, x in sorted(value.items())}
-        return [self.snapshot(x) for x in value]
-
-    def replace_root(self, value: Any) -> None:
-        self.root = value.copy()
-        self._opened = {id(self.root): self.root}
-
-
-def _sort(container: dict[str, Any]) -> None:
-    ordered = in_order(container)
-    container.clear()
-    container.update(ordered)
+    def opened(self, value: Any) -> Any:
+        self.spend(lazy.size(value) // SHIFTED)
+        return lazy.opened(value)
 
 
 def get(container: Any, step: str) -> Any:
@@ -212,14 +196,9 @@ def _take_out(run: _Run, container: Any, step: str) -> Any:
     return value
 
 
-def _given(operation: Operation) -> Any:
-    """The operation's value; none is null."""
-    return None if operation.value is _MISSING else operation.value
-
-
 def _add(run: _Run, operation: Operation) -> None:
     container, step = run.open(operation.path)
-    _insert(run, container, step, _given(operation))
+    _insert(run, container, step, operation.value)
 
 
 def _remove(run: _Run, operation: Operation) -> None:
@@ -229,13 +208,14 @@ def _remove(run: _Run, operation: Operation) -> None:
 
 def _replace(run: _Run, operation: Operation) -> None:
     if operation.path == ():
-        if not isinstance(operation.value, dict | list):
+        root = run.opened(operation.value)
+        if not isinstance(root, dict | list):
             raise _Inapplicable
-        run.replace_root(operation.value)
+        run.root = root
         return
     container, step = run.open(operation.path)
     get(container, step)
-    _put(container, step, _given(operation))
+    _put(container, step, operation.value)
 
 
 def _move(run: _Run, operation: Operation) -> None:
@@ -250,32 +230,51 @@ def _copy(run: _Run, operation: Operation) -> None:
     value = get(container, step)
     value = None if value is _MISSING else value
     container, step = run.open(operation.path)
-    run.copied += _size(value)
+    text = b"" if value is None else lazy.text(value)
+    run.copied += len(text)
     if run.copied > MOST_COPIED:
         raise _Inapplicable
-    _insert(run, container, step, run.snapshot(value))
+    _insert(run, container, step, lazy.node(text) if text else None)
 
 
 def _test(run: _Run, operation: Operation) -> None:
+    """What passes is opened by that, as upstream."""
     if operation.path == ():
-        found: Any = run.root
-    else:
-        container, step = run.open(operation.path)
-        found = get(container, step)
-    if found is _MISSING:
-        found = None
-    if not canonical.same_json(found, _given(operation), each=run.spend):
+        if not _same(run, run.root, operation.value):
+            raise _Inapplicable
+        run.root = lazy.through(run.root)
+        return
+    container, step = run.open(operation.path)
+    found = get(container, step)
+    if not _same(run, None if found is _MISSING else found, operation.value):
         raise _Inapplicable
+    if found is not _MISSING:
+        _put(container, step, lazy.through(found))
 
 
-def _size(value: Any) -> int:
-    """Bytes of JSON."""
-    if value is None:
-        return 0
-    try:
-        return len(orjson.dumps(value))
-    except TypeError:
-        return len(json.dumps(value, separators=(",", ":")))
+def _same(run: _Run, found: Any, wanted: Any) -> bool:
+    """Whether two nodes are spelled alike, but for blanks and the order of members. Any depth will do."""
+    open_: list[Iterator[tuple[Any, Any]]] = [iter(((found, wanted),))]
+    while open_:
+        pair = next(open_[-1], None)
+        if pair is None:
+            open_.pop()
+            continue
+        run.spend()
+        a, b = map(run.opened, pair)
+        if type(a) is not type(b):
+            return False
+        if isinstance(a, dict):
+            if a.keys() != b.keys():
+                return False
+            open_.append(zip(a.values(), map(b.__getitem__, a), strict=True))
+        elif isinstance(a, list):
+            if len(a) != len(b):
+                return False
+            open_.append(zip(a, b, strict=True))
+        elif a != b:
+            return False
+    return True
 
 
 _STEPS: dict[str, Callable[[_Run, Operation], None]] = {

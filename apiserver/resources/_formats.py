@@ -8,16 +8,13 @@ kubernetes/apimachinery `pkg/apis/meta/v1/validation/validation.go`, `pkg/util/v
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from apiserver.apimachinery import fieldpath, names
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.schema import times
+from apiserver.schema import rawjson, times
 from apiserver.schema.types import Check, Field, ListOf, String
 
 MODEL = "io.k8s.api.resource.v1"
@@ -234,24 +231,23 @@ def interface_address(value: str, path: Path) -> Iterator[FieldError]:
         yield fieldpath.invalid(path, value, f"must be in canonical form ({fieldpath.go_quote(canonical)})")
 
 
-def _json_length(value: Any) -> int:
-    try:
-        return len(orjson.dumps(value))
-    except TypeError:
-        # Integers beyond 64 bits, and deeper nesting than orjson writes.
-        return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"))
-
-
 def opaque(value: Any, path: Path, *, stored: bool = False) -> Iterator[FieldError]:
-    """A JSON object of a driver's own format. What is stored already may be of any length.
-
-    The length is that of the compact text: how the value was spelled in the request is no longer known here.
-    """
+    """A JSON object of a driver's own format. What is stored already may be of any length."""
     if value is None:
         yield fieldpath.required(path)
-    elif not stored and _json_length(value) > OPAQUE_BYTES:
+    elif not stored and len(rawjson.text(value)) > OPAQUE_BYTES:
         yield fieldpath.too_long(path, OPAQUE_BYTES)
-    elif not isinstance(value, Mapping):
+    else:
+        yield from _object(value, path)
+
+
+def _object(value: Any, path: Path) -> Iterator[FieldError]:
+    try:
+        found = rawjson.parsed(value)
+    except ValueError as e:
+        yield fieldpath.invalid(path, "<value omitted>", f"error parsing data as JSON: {e}")
+        return
+    if not isinstance(found, dict):
         yield fieldpath.invalid(path, "<value omitted>", "must be a valid JSON object")
 
 

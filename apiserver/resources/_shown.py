@@ -10,8 +10,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from apiserver.schema import canonical, shapes, times
-from apiserver.schema.types import Boolean, Integer, ListOf, MapOf, Quantity, String, Struct, Time, Type, is_pointer
+import orjson
+
+from apiserver.schema import canonical, rawjson, shapes, times
+from apiserver.schema.types import (
+    Boolean,
+    Integer,
+    ListOf,
+    MapOf,
+    Quantity,
+    RawJSON,
+    String,
+    Struct,
+    Time,
+    Type,
+    is_pointer,
+)
 
 _ZERO: Mapping[type, Any] = MappingProxyType({String: "", Integer: 0, Boolean: False, Quantity: "0"})
 
@@ -24,6 +38,8 @@ def as_go(kind: Type, value: Any) -> Any:
         return None if value is None else [as_go(kind.item, item) for item in value]
     if isinstance(kind, MapOf):
         return None if value is None else {key: as_go(kind.value, value[key]) for key in sorted(value)}
+    if isinstance(kind, RawJSON):
+        return None if value is None else rawjson.parsed(value)
     if value is not None:
         return None if isinstance(kind, Time) and value == times.ZERO else value
     return _ZERO.get(type(kind))
@@ -36,7 +52,7 @@ def _struct_as_go(kind: Struct, value: Mapping[str, Any]) -> dict[str, Any]:
             out |= as_go(field.type, value)
         elif field.type is shapes.OBJECT_META:
             # Has tags for JSON, being the same type in all versions.
-            out |= canonical.decode(canonical.encode_served(shapes.OBJECT_META, value.get(field.name) or {}))
+            out |= orjson.loads(canonical.encode_served(shapes.OBJECT_META, value.get(field.name) or {}))
         else:
             given = value.get(field.name)
             unset = given is None and is_pointer(field)

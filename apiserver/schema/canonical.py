@@ -8,16 +8,14 @@ Upstream: golang/go `src/encoding/json/encode.go`, kubernetes/apimachinery `pkg/
 from __future__ import annotations
 
 import functools
-import json
-import re
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import orjson
 
-from apiserver.apimachinery import quantity
-from apiserver.schema import times, typed, types
+from apiserver.apimachinery import quantity, utf8
+from apiserver.schema import rawjson, times, typed, types
 from apiserver.schema.resource import Object
 from apiserver.schema.types import (
     Boolean,
@@ -37,41 +35,35 @@ from apiserver.schema.types import (
 UNSTORED = frozenset(("resourceVersion",))
 """Metadata that is not part of the stored value."""
 
-_LINE_SEPARATOR, _PARAGRAPH_SEPARATOR = "\u2028".encode(), "\u2029".encode()
-
 
 def encode(shape: Struct, obj: Object) -> bytes:
     """The stored value of an object of a kind: no kind, apiVersion and resourceVersion. `obj` is not changed."""
-    return _escaped(_encoder(_stored(shape), stored=True)(obj))
+    return rawjson.escaped(_encoder(_stored(shape), stored=True)(obj))
 
 
 def encode_served(shape: Struct, obj: Object) -> bytes:
     """The same for an object of a version that is not stored, as clients get it: with its resourceVersion. `obj` is not changed."""
-    return _escaped(_encoder(shape)(obj))
+    return rawjson.escaped(_encoder(shape)(obj))
 
 
-def encode_raw(value: Any) -> bytes:
-    """Raw JSON as it stands in the stored value."""
-    return _escaped(_dump(value))
+def encode_value(value: Any) -> bytes:
+    """The JSON of a decoded value of any shape, members as they stand."""
+    return rawjson.escaped(_dump(value))
 
 
-def decode(data: bytes) -> Object:
-    """The object of stored bytes, or of a body made of them: integers of any length exact. The caller owns the result.
+def decode(shape: Struct, data: bytes) -> Object:
+    """The object of stored bytes, or of a body made of them: raw JSON as it stands there. The caller owns the result.
 
     Raises ValueError for what this server has not written.
     """
     try:
-        obj: Object = _from_json(data)
+        obj: Object = typed.parser(shape)(data)
     except RecursionError as e:
         raise ValueError("nested too deep") from e
+    settle = typed.raw_settler(shape) if b"null" in data else None
+    if settle is not None:
+        settle(obj, rawjson.unless_null)
     return obj
-
-
-_from_json = msgspec.json.Decoder().decode
-
-LEVELS = 800
-"""Levels of nesting of an object that is stored; only raw JSON can come near. Every encoder takes a frame for each level, and Python has
-a thousand."""
 
 
 def zero(shape: Struct) -> Object:
@@ -103,31 +95,9 @@ def equal(shape: Struct, a: Object, b: Object) -> bool:
     return _struct_equality(shape)(a, b)
 
 
-def same(shape: Struct, a: Object, b: Object) -> bool:
+def same(a: Object, b: Object) -> bool:
     """Whether two decoded objects are certain to have the same stored value, which is quick to find out. False says nothing."""
-    raw = _raw_of(shape)
-    try:
-        return a == b and (raw is None or orjson.dumps(raw(a)) == orjson.dumps(raw(b)))
-    except (TypeError, RecursionError):
-        return False  # deeper, or with longer numbers, than it compares or writes
-
-
-@functools.cache
-def _raw_of(type_: Type) -> Callable[[Any], Any] | None:
-    """What finds the raw JSON below a value, where 1, 1.0 and true differ, and the order of members counts; None where there is none."""
-    match type_:
-        case RawJSON():
-            return lambda value: value
-        case ListOf():
-            item = _raw_of(type_.item)
-            return item and (lambda value: [item(x) for x in value or ()])
-        case MapOf():
-            member = _raw_of(type_.value)
-            return member and (lambda value: [member(value[key]) for key in sorted(value or ())])
-        case Struct():
-            found = [(f.name, raw) for f in types.members(type_) if (raw := _raw_of(f.type))]
-            return (lambda value: [raw((value or {}).get(name)) for name, raw in found]) if found else None
-    return None
+    return a == b
 
 
 @functools.cache
@@ -147,15 +117,6 @@ def _encoder(shape: Struct, *, stored: bool = False) -> Callable[[Object], bytes
     return encode_any if class_ is None else encode_regular
 
 
-def _escaped(data: bytes) -> bytes:
-    """What Go escapes and the encoders here do not. None of it can stand outside a string."""
-    data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    # Looking for one byte is many times faster than looking for three.
-    if _LINE_SEPARATOR[:1] in data:
-        data = data.replace(_LINE_SEPARATOR, b"\\u2028").replace(_PARAGRAPH_SEPARATOR, b"\\u2029")
-    return data
-
-
 @functools.cache
 def _stored(shape: Struct) -> Struct:
     """The shape without what is not stored."""
@@ -172,16 +133,20 @@ def _stored_metadata(struct: Struct) -> Struct:
     return Struct(name=struct.name, fields=[f for f in types.members(struct) if f.name not in UNSTORED])
 
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 def _dump(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        return rawjson.dumps(value)
     except TypeError:
-        # Integers beyond 64 bits and deep nesting, which raw JSON may hold; half characters, which Go replaces.
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return _LONE_SURROGATE.sub("\ufffd", text).encode()
+        return rawjson.dumps(whole(value))
+
+
+def whole(value: Any) -> Any:
+    """A copy of a decoded value without half characters, which Go replaces."""
+    if isinstance(value, dict):
+        return {utf8.whole(name): whole(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [whole(x) for x in value]
+    return utf8.whole(value) if isinstance(value, str) else value
 
 
 # Writers: a value that is not None → what is handed to orjson. A map or list that needs no change is given back as it is.
@@ -315,18 +280,17 @@ def equality(type_: Type) -> Equality:
         case Quantity():
             return _same_amount
         case RawJSON():
-            return same_json
+            return operator.eq
     return _same_plain
 
 
 @functools.cache
 def _struct_equality(struct: Struct) -> Equality:
     table = {f.name: comparison(f) for f in types.members(struct)}
-    quick = not holds_raw(struct)
 
     def same(a: Object | None, b: Object | None) -> bool:
         a, b = a or {}, b or {}
-        if quick and a == b:
+        if a == b:
             return True
         return all(table[name](a.get(name), b.get(name)) for name in {**a, **b} if name in table)
 
@@ -342,11 +306,11 @@ def comparison(field: Field) -> Equality:
 
 
 def _list_equality(type_: ListOf) -> Equality:
-    same, quick = equality(type_.item), not holds_raw(type_)
+    same = equality(type_.item)
 
     def equal_lists(a: list[Any] | None, b: list[Any] | None) -> bool:
         a, b = a or [], b or []
-        if quick and a == b:
+        if a == b:
             return True
         return len(a) == len(b) and all(map(same, a, b))
 
@@ -354,11 +318,11 @@ def _list_equality(type_: ListOf) -> Equality:
 
 
 def _map_equality(type_: MapOf) -> Equality:
-    same, quick = equality(type_.value), not holds_raw(type_)
+    same = equality(type_.value)
 
     def equal_maps(a: Object | None, b: Object | None) -> bool:
         a, b = a or {}, b or {}
-        if quick and a == b:
+        if a == b:
             return True
         return a.keys() == b.keys() and all(same(x, b[k]) for k, x in a.items())
 
@@ -377,45 +341,3 @@ def _is_zero(value: Any) -> bool:
 def _same_amount(a: str | None, b: str | None) -> bool:
     a, b = a or "0", b or "0"
     return a == b or quantity.parse(a) == quantity.parse(b)
-
-
-def same_json(a: Any, b: Any, *, each: Callable[[], None] | None = None) -> bool:
-    """Upstream compares the bytes; here the spelling of the text does not count, but 1, 1.0 and true are three values.
-
-    Any depth will do. `each` is called for every pair of values and may raise.
-    """
-    open_: list[Iterator[tuple[Any, Any]]] = [iter(((a, b),))]
-    while open_:
-        pair = next(open_[-1], None)
-        if pair is None:
-            open_.pop()
-            continue
-        if each is not None:
-            each()
-        a, b = pair
-        if type(a) is not type(b):
-            return False
-        if isinstance(a, dict):
-            if a.keys() != b.keys():
-                return False
-            open_.append(zip(a.values(), map(b.__getitem__, a), strict=True))
-        elif isinstance(a, list):
-            if len(a) != len(b):
-                return False
-            open_.append(zip(a, b, strict=True))
-        elif a != b:
-            return False
-    return True
-
-
-@functools.cache
-def holds_raw(type_: Type) -> bool:
-    """Whether raw JSON lies below: there Python's own equality is too generous."""
-    match type_:
-        case Struct():
-            return any(holds_raw(f.type) for f in types.members(type_))
-        case ListOf():
-            return holds_raw(type_.item)
-        case MapOf():
-            return holds_raw(type_.value)
-    return isinstance(type_, RawJSON)

@@ -24,4 +24,6 @@ def body(resource: Resource, body: bytes) -> bytes:
     """The same in bytes: the JSON of a stored object, and of the object that clients of this version get."""
     if resource.conversion is None:
         return body
-    return canonical.encode_served(resource.shape, resource.conversion.from_storage(canonical.decode(body)))
+    return canonical.encode_served(
+        resource.shape, resource.conversion.from_storage(canonical.decode(resource.stored.shape, body))
+    )

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from apiserver.apimachinery import quantity, utf8
-from apiserver.schema import canonical, protowire, shapes, times, types
+from apiserver.schema import canonical, protowire, rawjson, shapes, times, typed, types
 from apiserver.schema.protowire import BYTES, VARINT, DecodeError
 from apiserver.schema.resource import Object
 from apiserver.schema.types import (
@@ -50,23 +51,23 @@ class TooManyValues(DecodeError):
 def encode(shape: Struct, obj: Object) -> bytes:
     """The message of an object that is in order, without envelope. `obj` is not changed.
 
-    Raw JSON that is given as bytes stands in the message as it is.
+    Raw JSON stands in the message as it is.
     """
     write = _struct_writer(shape)
     try:
         return write(obj)
     except UnicodeEncodeError:
-        # Half characters, which Go replaces.
-        return write(json.loads(canonical.encode_raw(obj)))
+        return write(canonical.whole(obj))
 
 
 def decode(
-    shape: Struct, data: bytes, *, managed_fields: bool = False, parse: Callable[[bytes], Any] = canonical.decode
+    shape: Struct, data: bytes, *, managed_fields: bool = False, parse: Callable[[bytes], Any] = rawjson.of
 ) -> Object:
     """The object of a message, as `strict.decode` makes it: quantities and times canonical, what is empty where that means absent left out,
     structs that are no pointers always there. Fields that the shape does not have are skipped.
 
-    `metadata.managedFields` is dropped unless `managed_fields` says that somebody keeps it. `parse` reads raw JSON, and raises ValueError.
+    `metadata.managedFields` is dropped unless `managed_fields` says that somebody keeps it. `parse` makes the value of raw JSON, and
+    raises ValueError.
     Raises DecodeError, of it TooManyValues for a message of very many small values.
     """
     try:
@@ -77,9 +78,9 @@ def decode(
         raise TooManyValues from None
     if not managed_fields and any(f.name == "metadata" and f.type is shapes.OBJECT_META for f in shape.fields):
         made["metadata"].pop("managedFields", None)
-    settle = _raw_settler(shape)
+    settle = typed.raw_settler(shape)
     if settle is not None:
-        settle(made, parse)
+        settle(made, lambda value: _settled(value, parse))
     return made
 
 
@@ -280,8 +281,7 @@ def _map_writer(type_: MapOf, number: int) -> _Writer:
             parts.append(entry(name, x))
         return b"".join(parts)
 
-    # In raw JSON 1 and true may stand in the same place, and a number may be of any length.
-    return write_structs if isinstance(type_.value, Struct) and not canonical.holds_raw(type_.value) else write
+    return write_structs if isinstance(type_.value, Struct) and not typed.holds_raw(type_.value) else write
 
 
 _SECONDS_TAG, _NANOS_TAG = _tag(_SECONDS, VARINT), _tag(_NANOS, VARINT)
@@ -304,8 +304,11 @@ def _timestamp(text: str, *, micro: bool) -> bytes:
     return _SECONDS_TAG + protowire.varint(seconds) + _NANOS_TAG + protowire.varint(nanos if micro else 0)
 
 
+_RAW_TAG = _tag(_CONTENT, BYTES)
+
+
 def _raw_body(value: Any) -> bytes:
-    return protowire.sized(_tag(_CONTENT, BYTES), value if isinstance(value, bytes) else canonical.encode_raw(value))
+    return protowire.sized(_RAW_TAG, rawjson.text(value))
 
 
 # Reading. Every message, every element and what is skipped takes a turn of `room`, which ends. Where the bytes end too early, an index is
@@ -683,61 +686,9 @@ def _raw_reader(message: str) -> _Body:
     return read
 
 
-_Settler = Callable[[Any, Callable[[bytes], Any]], Any]
-"""Turns the bytes of raw JSON below a value into what they say: in place, returns the value or its replacement."""
-
-
-@functools.cache
-def _raw_settler(type_: Type) -> _Settler | None:
-    """None where there is no raw JSON below."""
-    match type_:
-        case RawJSON():
-            return _settle_raw
-        case ListOf():
-            item = _raw_settler(type_.item)
-            return item and _list_settler(item)
-        case MapOf():
-            member = _raw_settler(type_.value)
-            return member and _map_settler(member)
-        case Struct():
-            steps = [(f.name, step) for f in types.members(type_) if (step := _raw_settler(f.type))]
-            return _struct_settler(steps) if steps else None
-    return None
-
-
-def _settle_raw(value: bytes | None, parse: Callable[[bytes], Any]) -> Any:
-    if not value:
-        return None
+def _settled(value: bytes | None, parse: Callable[[bytes], Any]) -> Any:
     try:
-        return parse(value)
+        found = parse(value) if value else None
+        return msgspec.UNSET if found is None else found
     except ValueError as e:
         raise DecodeError(f"error parsing data as JSON: {e}") from None
-
-
-def _list_settler(item: _Settler) -> _Settler:
-    def settle(value: list[Any], parse: Callable[[bytes], Any]) -> list[Any]:
-        value[:] = [item(x, parse) for x in value]
-        return value
-
-    return settle
-
-
-def _map_settler(member: _Settler) -> _Settler:
-    def settle(value: Object, parse: Callable[[bytes], Any]) -> Object:
-        for key, x in value.items():
-            value[key] = member(x, parse)
-        return value
-
-    return settle
-
-
-def _struct_settler(steps: list[tuple[str, _Settler]]) -> _Settler:
-    def settle(value: Object, parse: Callable[[bytes], Any]) -> Object:
-        for name, step in steps:
-            if name in value:
-                value[name] = step(value[name], parse)
-                if value[name] is None:
-                    del value[name]
-        return value
-
-    return settle

@@ -1,26 +1,211 @@
 """Values of raw JSON members (`types.RawJSON`) in decoded objects: their text, and what it means.
 
-Nobody else looks inside such a value. Upstream: kubernetes/apimachinery `pkg/runtime/extension.go`,
-`pkg/apis/meta/v1/types.go` (FieldsV1).
+Such a value is a `msgspec.Raw`, which two objects have in common when its bytes are the same; nobody but this module looks inside. Its
+text is that of the client, made compact as Go does it: numbers, the order of members and repeated ones stay as they are.
+Upstream: kubernetes/apimachinery `pkg/runtime/extension.go`, `pkg/apis/meta/v1/types.go` (FieldsV1), golang/go
+`src/encoding/json/indent.go`, kubernetes-sigs/json `internal/golang/encoding/json/decode.go` (numbers).
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
-from apiserver.schema import canonical
+import msgspec
+import orjson
+
+from apiserver.apimachinery import strconv, utf8
+
+LEVELS = 750
+"""Levels of nesting in one text. Readers and writers of whole objects take a frame for each level, and Python has a thousand."""
+
+WRITTEN_LEVELS = 255
+"""Values with more levels take many times as long as others of their size."""
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_BRACKET = re.compile(_STRING + rb"|([\[{])|[\]}]", re.DOTALL)
+_NUMBER = re.compile(_STRING + rb"|(-?[0-9][0-9.eE+-]*+)", re.DOTALL)
+_NULL = msgspec.Raw(b"null")
+_LONG = re.compile(rb"[0-9]{19}")
+_LINE_SEPARATOR, _PARAGRAPH_SEPARATOR = "\u2028".encode(), "\u2029".encode()
+
+
+class TooDeep(ValueError):
+    """The text nests deeper than this server handles."""
+
+    def __init__(self) -> None:
+        super().__init__("exceeded max depth")
 
 
 def of(text: bytes) -> Any:
-    """The value of a member whose JSON text this is. Raises ValueError."""
-    return canonical.decode(text)
+    """The value of a member whose JSON text this is. Raises ValueError, of it TooDeep; null is no value."""
+    if not text.isascii():
+        text = _whole(text)
+    try:
+        compact = msgspec.json.format(text, indent=-1)
+    except RecursionError:
+        raise TooDeep from None
+    if compact == b"null":
+        return None
+    if compact.count(b"{") + compact.count(b"[") > LEVELS and _levels(compact) > LEVELS:
+        raise TooDeep
+    return msgspec.Raw(escaped(compact))
+
+
+def made(value: Any) -> Any:
+    """The value of a member that came in another form than JSON: members sorted, numbers as Go writes them. None is no value.
+
+    Raises ValueError.
+    """
+    if value is None or isinstance(value, msgspec.Raw):
+        return value
+    try:
+        text = _encode(_spelled(value))
+    except UnicodeEncodeError:
+        text = _encode(_spelled(value, clean=True))
+    except RecursionError:
+        raise TooDeep from None
+    return of(text)
+
+
+def settled(value: Any) -> Any:
+    """The value of a member as it stands in what was decoded, whatever that came from. Raises ValueError."""
+    return of(bytes(value)) if isinstance(value, msgspec.Raw) else made(value)
+
+
+def unless_null(value: Any) -> Any:
+    """The value of a member, of which the JSON may be null."""
+    return None if value == _NULL else value
 
 
 def text(value: Any) -> bytes:
     """The JSON of a member's value."""
-    return canonical.encode_raw(value)
+    return bytes(value)
 
 
 def parsed(value: Any) -> Any:
-    """What the JSON of a member's value means: dicts, lists, text, numbers, booleans, None. It is not to be changed."""
-    return value
+    """What the JSON of a member's value means to Go: dicts, lists, text, numbers, booleans, None. Integers beyond 64 bits are floats; of
+    repeated members the last counts.
+
+    Raises ValueError with Go's text for a number beyond every float.
+    """
+    source = bytes(value)
+    try:
+        found = _decode(source)
+    except ValueError:
+        if literal := beyond_floats(source):
+            raise ValueError(f"json: cannot unmarshal number {literal} into Go value of type float64") from None
+        raise
+    return _as_go(found, source) if _LONG.search(source) else found
+
+
+def dumps(value: Any) -> bytes:
+    """The JSON of a decoded object or a part of one, members as they stand, without Go's escapes outside raw JSON. Raises TypeError."""
+    return orjson.dumps(value, default=fragment)
+
+
+def light(value: Any) -> bytes:
+    """The same of an object of which no raw JSON nests deep. Raises TypeError for any other."""
+    return orjson.dumps(value, default=_light_fragment)
+
+
+def _light_fragment(value: Any) -> orjson.Fragment:
+    found = fragment(value)
+    source = bytes(value)
+    if source.count(b"{") + source.count(b"[") > WRITTEN_LEVELS and _levels(source) > WRITTEN_LEVELS:
+        raise TypeError("raw JSON nests deep")
+    return found
+
+
+def fragment(value: Any) -> orjson.Fragment:
+    """Raw JSON for orjson: its `default`."""
+    if isinstance(value, msgspec.Raw):
+        return orjson.Fragment(bytes(value))
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def escaped(data: bytes) -> bytes:
+    """Go's escapes of what HTML treats specially. None of it can stand outside a string."""
+    data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    # Looking for one byte is many times faster than looking for three.
+    if _LINE_SEPARATOR[:1] in data:
+        data = data.replace(_LINE_SEPARATOR, b"\\u2028").replace(_PARAGRAPH_SEPARATOR, b"\\u2029")
+    return data
+
+
+def beyond_floats(source: bytes) -> str:
+    """The first number in JSON that no float comes near; "" when there is none."""
+    for match in _NUMBER.finditer(source):
+        if match.group(1) and math.isinf(float(match.group(1))):
+            return match.group(1).decode()
+    return ""
+
+
+def _whole(source: bytes) -> bytes:
+    try:
+        source.decode()
+    except UnicodeDecodeError:
+        return utf8.decoded(source).encode()
+    return source
+
+
+def _levels(source: bytes) -> int:
+    """Of nesting."""
+    depth = most = 0
+    for match in _BRACKET.finditer(source):
+        if match.lastindex:
+            depth += 1
+            most = max(most, depth)
+        elif source[match.start()] != ord('"'):
+            depth -= 1
+    return most
+
+
+def _inside(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """The places in a dict or list that is about to be changed, and what stands there."""
+    yield from list(holder.items()) if isinstance(holder, dict) else enumerate(holder)
+
+
+def _as_go(value: Any, source: bytes) -> Any:
+    """With floats for integers beyond 64 bits; changes what it gets."""
+    out = [value]
+    left: list[Any] = [out]
+    while left:
+        here = left.pop()
+        for place, x in _inside(here):
+            if isinstance(x, dict | list):
+                left.append(x)
+            elif type(x) is int and not strconv.MIN_INT64 <= x <= strconv.MAX_INT64:
+                try:
+                    here[place] = float(x)
+                except OverflowError:
+                    literal = beyond_floats(source)
+                    why = f"json: cannot unmarshal number {literal} into Go value of type float64"
+                    raise ValueError(why) from None
+    return out[0]
+
+
+def _spelled(value: Any, *, clean: bool = False) -> Any:
+    """A copy with numbers as Go's encoder spells them; `clean` without half characters."""
+    out = [value]
+    left: list[Any] = [out]
+    while left:
+        here = left.pop()
+        for place, x in _inside(here):
+            if isinstance(x, dict):
+                here[place] = {utf8.whole(name): inner for name, inner in x.items()} if clean else x.copy()
+                left.append(here[place])
+            elif isinstance(x, list):
+                here[place] = x.copy()
+                left.append(here[place])
+            elif isinstance(x, float):
+                here[place] = msgspec.Raw(strconv.json_float(x).encode())
+            elif clean and isinstance(x, str):
+                here[place] = utf8.whole(x)
+            elif type(x) is int and not strconv.MIN_INT64 <= x <= strconv.MAX_UINT64:
+                here[place] = msgspec.Raw(strconv.json_float(float(x)).encode())
+    return out[0]

@@ -2,14 +2,14 @@
 
 A regular value passes in one go, checked and ordered by the types of `typed`. Anything else (a wrong type, an unknown member, a null
 in a list) is walked again in the order of the input, with the bookkeeping of Go's decoder; what remains goes the regular way.
-Duplicate members are gone when a value arrives here; the reader of the text reports them.
+Duplicate members are gone when a value arrives here; the reader of the text reports them. Raw JSON is `msgspec.Raw` where the value comes
+from JSON text.
 Upstream: kubernetes-sigs/json `internal/golang/encoding/json/{decode,kubernetes_patch}.go`.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import quantity
-from apiserver.schema import shapes, times, typed, types
+from apiserver.schema import rawjson, shapes, times, typed, types
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
 
@@ -40,7 +40,7 @@ class DecodeError(Exception):
 
 
 def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"", managed_fields: bool = False) -> Decoded:
-    """Reads `value` into a new object; only raw JSON below may be shared with it.
+    """Reads `value` into a new object.
 
     null is an empty object, and a null member an absent one. Quantities and times become canonical. Structs that are no pointers are
     always there. `metadata.managedFields` is checked, and dropped unless `managed_fields` says that somebody keeps it.
@@ -55,12 +55,13 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"", manag
             return Decoded(read(value), [])
         except (msgspec.ValidationError, UnicodeEncodeError, _Unspelled, quantity.QuantityError, times.TimeError):
             walk = _Walk(shape, value, root)
+            unknown = walk.unknown
             if walk.unspelled and raw:
-                walk = _Walk(shape, _spelled(value, raw), root)
+                walk = _Walk(shape, _spelled(shape, value, raw), root)
         if walk.error:
             raise DecodeError(walk.error)
-        return Decoded(read(walk.object), walk.unknown)
-    except RecursionError:
+        return Decoded(read(walk.object), unknown)
+    except (RecursionError, rawjson.TooDeep):
         raise DecodeError(TOO_DEEP) from None
 
 
@@ -80,30 +81,15 @@ class _Literal(float):
         return self
 
 
-def _spelled(value: Any, raw: bytes) -> Any:
+def _spelled(shape: Struct, value: Any, raw: bytes) -> Any:
     """The same value with its floats as they were written."""
     try:
-        again = json.loads(raw, parse_float=_Literal)
+        again = typed.parser(shape, _Literal)(raw)
     except (ValueError, RecursionError):
         return value
     if not isinstance(value, dict) or not isinstance(again, dict):
         return again
     return {name: x for name, x in again.items() if name in value}
-
-
-def _plain(value: Any) -> Any:
-    """Raw JSON with ordinary floats."""
-    made = [value]
-    left: list[Any] = [made]
-    while left:
-        here = left.pop()
-        for place, x in here.items() if isinstance(here, dict) else enumerate(here):
-            if isinstance(x, _Literal):
-                here[place] = float(x)
-            elif isinstance(x, dict | list):
-                here[place] = x.copy()
-                left.append(here[place])
-    return made[0]
 
 
 # The regular way.
@@ -117,12 +103,15 @@ def _reader(shape: Struct, *, managed_fields: bool) -> Callable[[Any], Object]:
     def read(value: Any) -> Object:
         checked = msgspec.convert(value, class_)
         drop(checked)
-        found: Object = msgspec.to_builtins(checked)
+        found: Object = msgspec.to_builtins(checked, builtin_types=_RAW)
         if settle is not None:
             settle(found)
         return found
 
     return read
+
+
+_RAW = (msgspec.Raw,)
 
 
 def _nothing_dropped(_: Any) -> None:
@@ -147,7 +136,8 @@ def _managed_fields_dropper(shape: Struct) -> Callable[[Any], None]:
 
 
 _Settler = Callable[[Any], Any]
-"""Makes quantities and times below a value canonical: changes structs, lists and maps in place, returns the value or its replacement."""
+"""Makes quantities, times and raw JSON below a value canonical: changes structs, lists and maps in place, returns the value or its
+replacement, None for none."""
 
 
 @functools.cache
@@ -158,6 +148,8 @@ def _settler(type_: Type) -> _Settler | None:
             return _settle_quantity
         case Time():
             return functools.partial(times.canonical, micro=True) if type_.micro else times.canonical
+        case RawJSON():
+            return rawjson.settled
         case ListOf():
             inner = _settler(type_.item)
             return inner and _list_settler(inner)
@@ -209,7 +201,11 @@ def _struct_settler(steps: list[tuple[str, _Settler]]) -> _Settler:
     def settle(value: Object) -> Object:
         for name, step in steps:
             if name in value:
-                value[name] = step(value[name])
+                settled = step(value[name])
+                if settled is None:
+                    del value[name]
+                else:
+                    value[name] = settled
         return value
 
     return settle
@@ -288,7 +284,7 @@ class _Walk:
             case Quantity() | Time():
                 return self._self_reading(type_, value)
             case RawJSON():
-                return _plain(value) if isinstance(value, dict | list | _Literal) else value
+                return value
         if not _fits(type_, value):
             self.error = self.error or self._mismatch(value, type_)
         return value

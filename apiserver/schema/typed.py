@@ -1,4 +1,4 @@
-"""Shapes as msgspec types: what checks and orders whole objects in C.
+"""Shapes as msgspec types: what reads, checks and orders whole objects in C.
 
 The types accept exactly the regular values of a shape. What they refuse is not yet wrong: `strict` and `canonical` then walk the value
 in Python. Generated classes are seen by these two and by `indexed` only; objects are dictionaries everywhere else.
@@ -7,7 +7,8 @@ in Python. Generated classes are seen by these two and by `indexed` only; object
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
@@ -34,11 +35,115 @@ _NONZERO_TIME = Annotated[str, msgspec.Meta(pattern=f"^(?!{times.ZERO[:-1]})")]
 _annotated: Any = Annotated
 _list: Any = list
 _dict: Any = dict
+_typed_dict: Any = TypedDict
+
+TYPE_META = ("kind", "apiVersion")
+"""Members of every document."""
 
 
 def attribute(struct: Struct, name: str) -> str:
     """The attribute of the generated class that holds a JSON member (whose name need not be an identifier); "" when there is none."""
     return next((f"m{i}" for i, f in enumerate(types.members(struct)) if f.name == name), "")
+
+
+@functools.cache
+def parser(shape: Struct, float_hook: Callable[[str], Any] | None = None) -> Callable[[bytes | str], Any]:
+    """Reads the JSON of a document of that shape: dictionaries and lists, and `msgspec.Raw` for raw JSON, whose bytes are not copied.
+
+    Where the shape holds raw JSON, members that it does not have are left out. Raises msgspec.ValidationError for another structure, and
+    what msgspec's decoder raises.
+    """
+    return msgspec.json.Decoder(_parsing(shape, extra=TYPE_META), float_hook=float_hook).decode
+
+
+@functools.cache
+def _parsing(type_: Type, extra: tuple[str, ...] = ()) -> Any:
+    """Any for what holds no raw JSON."""
+    match type_:
+        case Struct() if holds_raw(type_):
+            members = {f.name: _or_null(_parsing(f.type)) for f in types.members(type_)}
+            return _typed_dict(type_.name, {**dict.fromkeys(extra, Any), **members}, total=False)
+        case ListOf() if holds_raw(type_):
+            return _list[_or_null(_parsing(type_.item))]
+        case MapOf() if holds_raw(type_):
+            return _dict[str, _or_null(_parsing(type_.value))]
+        case RawJSON():
+            return msgspec.Raw
+    return Any
+
+
+def _or_null(parsing: Any) -> Any:
+    return parsing if parsing in (Any, msgspec.Raw) else parsing | None
+
+
+@functools.cache
+def holds_raw(type_: Type) -> bool:
+    """Whether raw JSON lies below."""
+    match type_:
+        case Struct():
+            return any(holds_raw(f.type) for f in types.members(type_))
+        case ListOf():
+            return holds_raw(type_.item)
+        case MapOf():
+            return holds_raw(type_.value)
+    return isinstance(type_, RawJSON)
+
+
+Settler = Callable[[Any, Callable[[Any], Any]], Any]
+"""Puts in place of each raw JSON below a value what a function makes of it, and takes members out where that is UNSET; returns the value
+or its replacement."""
+
+
+@functools.cache
+def raw_settler(type_: Type) -> Settler | None:
+    """None where there is no raw JSON below."""
+    match type_:
+        case RawJSON():
+            return lambda value, step: step(value)
+        case ListOf():
+            item = raw_settler(type_.item)
+            return item and _list_settler(item)
+        case MapOf():
+            member = raw_settler(type_.value)
+            return member and _map_settler(member)
+        case Struct():
+            found = [(f.name, settle) for f in types.members(type_) if (settle := raw_settler(f.type))]
+            return _struct_settler(found) if found else None
+    return None
+
+
+def _list_settler(item: Settler) -> Settler:
+    def settle(value: list[Any] | None, step: Callable[[Any], Any]) -> Any:
+        if value is not None:
+            value[:] = [None if (settled := item(x, step)) is msgspec.UNSET else settled for x in value]
+        return value
+
+    return settle
+
+
+def _map_settler(member: Settler) -> Settler:
+    def settle(value: dict[str, Any] | None, step: Callable[[Any], Any]) -> Any:
+        if value is not None:
+            for key, x in value.items():
+                settled = member(x, step)
+                value[key] = None if settled is msgspec.UNSET else settled
+        return value
+
+    return settle
+
+
+def _struct_settler(members: list[tuple[str, Settler]]) -> Settler:
+    def settle(value: dict[str, Any] | None, step: Callable[[Any], Any]) -> Any:
+        for name, inner in members:
+            if value is not None and name in value:
+                settled = inner(value[name], step)
+                if settled is msgspec.UNSET:
+                    del value[name]
+                else:
+                    value[name] = settled
+        return value
+
+    return settle
 
 
 @functools.cache
@@ -78,8 +183,8 @@ def _leaf(type_: Type) -> Any:
 
 @functools.cache
 def writing(type_: Type) -> Any:
-    """For output, presence rules as defaults; None when the shape needs more than these: raw JSON keeps the order of its members,
-    and a struct that is left out when empty must be written before one knows."""
+    """For output, presence rules as defaults; None when the shape needs more than these: a struct that is left out when empty must be
+    written before one knows."""
     match type_:
         case Struct():
             members = [_write_member(f) for f in types.members(type_)]
@@ -94,7 +199,7 @@ def writing(type_: Type) -> Any:
             inner = writing(type_.value)
             return None if inner is None else _dict[str, inner]
         case RawJSON():
-            return None
+            return msgspec.Raw
         case Time():
             return _NONZERO_TIME
     return _leaf(type_)
@@ -109,6 +214,11 @@ def _write_member(field: Field) -> tuple[Any, Any] | None:
         optional = field.presence in (Presence.POINTER, Presence.OMIT_EMPTY)
         return (None, msgspec.field(default=None, name=field.name)) if optional else None
     match field.presence, field.type:
+        case Presence.POINTER | Presence.OMIT_EMPTY, RawJSON():
+            # In a union msgspec would not take it for what it is.
+            return inner, msgspec.field(default=None, name=field.name)
+        case _, RawJSON():
+            return inner, msgspec.field(default_factory=lambda: None, name=field.name)
         case Presence.POINTER, _:
             return inner | None, msgspec.field(default=None, name=field.name)
         case Presence.OMIT_EMPTY, Struct():

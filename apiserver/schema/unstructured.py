@@ -12,8 +12,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from apiserver.apimachinery import printing, quantity, strconv
 from apiserver.schema import rawjson, shapes, strict, times, types
 from apiserver.schema.resource import Object
@@ -188,7 +186,7 @@ def _remaker(type_: Type) -> Callable[[Any], Any] | None:
 
 
 def _remade(value: Any) -> Any:
-    return rawjson.of(msgspec.json.encode(rawjson.parsed(value), order="deterministic"))
+    return rawjson.made(rawjson.parsed(value))
 
 
 def _remake_list(item: Callable[[Any], Any], value: list[Any]) -> list[Any]:

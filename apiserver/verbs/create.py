@@ -138,7 +138,7 @@ def _stated_version(obj: Object) -> int:
 
 
 def _exists(call: Call, entry: Entry) -> errors.StatusError:
-    metadata = rendering.remains(entry)[1]["metadata"]
+    metadata = rendering.remains(call.resource, entry)[1]["metadata"]
     return errors.already_exists(
         call.resource.group_resource, metadata["name"], being_deleted="deletionTimestamp" in metadata
     )

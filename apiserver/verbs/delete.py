@@ -100,7 +100,7 @@ async def _attempt(
 ) -> tuple[Entry, bool]:
     if live is None:
         raise rendering.gone(call, name)
-    live, old = rendering.remains(live)
+    live, old = rendering.remains(call.resource, live)
     if not live.readable and unreadable.guarded(services):
         raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])
@@ -139,7 +139,7 @@ def finalizers_after(wanted: DeleteOptions, existing: list[str]) -> list[str]:
 
 async def _mark(services: Services, call: Call, wanted: DeleteOptions, live: Entry, *, finalizers: list[str]) -> Entry:
     """The first phase: the object stays, marked as deleting, until its finalizers are gone."""
-    new = rendering.decoded(live)
+    new = rendering.decoded(call.resource, live)
     metadata = new["metadata"]
     metadata["finalizers"] = finalizers
     now = meta.rfc3339(services.now())

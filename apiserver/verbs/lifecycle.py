@@ -10,14 +10,12 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import orjson
-
 from apiserver import workers
 from apiserver.apimachinery import errors, meta, names
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import canonical, validate
+from apiserver.schema import canonical, rawjson, validate
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Permission, Resource, Subresource
 from apiserver.schema.types import UPDATE, Struct
@@ -172,9 +170,9 @@ async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
 def is_large(new: Object) -> bool:
     """Whether preparing, checking and encoding it is work for a thread."""
     try:
-        return len(orjson.dumps(new)) > LARGE
+        return len(rawjson.light(new)) > LARGE
     except TypeError:
-        return True  # deeper, or with longer numbers, than it writes
+        return True  # deep, or with half characters
 
 
 def settle(

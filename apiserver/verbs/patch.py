@@ -23,12 +23,12 @@ from apiserver.workers import BODIES
 JSON_PATCH = PatchType(
     media="application/json-patch+json",
     read=patches.read_json_patch,
-    apply=lambda operations, live, _: json_patch.apply(json_patch.parse(operations), live),
+    apply=lambda text, live, _: json_patch.apply(json_patch.parse(text), as_json.dumps(live)),
 )
 MERGE_PATCH = PatchType(
     media="application/merge-patch+json",
     read=patches.read_merge_patch,
-    apply=lambda members, live, _: merge_patch.apply(members, live),
+    apply=lambda text, live, _: merge_patch.apply(text, as_json.dumps(live)),
 )
 STRATEGIC = PatchType(
     media="application/strategic-merge-patch+json",
@@ -80,7 +80,7 @@ def _change(
 
     def compute(live: Entry | None) -> Object:
         sent = kind.read(raw, wanted.field_validation)
-        shown = conversion.served(resource, rendering.decoded(live)) if live is not None else {}
+        shown = conversion.served(resource, rendering.decoded(resource, live)) if live is not None else {}
         document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
         terms = body.Terms(
             resource=resource,

@@ -18,7 +18,8 @@ class PatchType:
 
     `read(raw, validation)` decodes a body; it raises 400, `validation` is Strict, Warn or Ignore.
     `apply(patch, live, writer)` makes the new object, whole, with kind and apiVersion, of the decoded patch and the live object as clients
-    of this version see it, which it leaves as it is; the patch may be used up. Raises 413, 422, and whatever else a client is to be told.
+    of this version see it, which it leaves as it is: its JSON text, or its value where a patch of this type respells raw JSON. The patch
+    may be used up. Raises 413, 422, and whatever else a client is to be told.
     `decode(terms, result, patch)` reads what `apply` made; it raises 422, and 400 and 500 of an applied configuration.
     `creates`: an object that is absent is created, of a live one that has nothing but kind and apiVersion.
     `applies`: it is server-side apply. It needs a fieldManager, may use force, and keeps metadata.managedFields itself.

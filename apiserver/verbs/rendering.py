@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors
 from apiserver.schema import canonical
-from apiserver.schema.resource import Object
+from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
@@ -80,27 +80,27 @@ async def _made(pieces: Iterator[Piece], workers: Workers) -> AsyncIterator[byte
         yield await workers.run_patiently(piece.make) if piece.heavy else piece.make()
 
 
-def decoded(entry: Entry) -> Object:
-    """The stored object, resourceVersion included. The caller owns the result. Raises Corrupt."""
+def decoded(resource: Resource, entry: Entry) -> Object:
+    """The stored object, resourceVersion included; `resource` is the kind in any version. The caller owns the result. Raises Corrupt."""
     if not entry.readable:
         raise Corrupt(entry.key)
     try:
-        return canonical.decode(entry.body)
+        return canonical.decode(resource.stored.shape, entry.body)
     except ValueError as e:
         raise Corrupt(entry.key) from e
 
 
-def remains(entry: Entry) -> tuple[Entry, Object]:
+def remains(resource: Resource, entry: Entry) -> tuple[Entry, Object]:
     """The entry and its object, for who is about to delete it or only looks whether it is there: of one that cannot be read, what stands
     for it."""
     try:
-        obj = decoded(entry)
+        obj = decoded(resource, entry)
         if isinstance(obj["metadata"]["uid"], str):
             return entry, obj
     except (Corrupt, LookupError, TypeError):
         pass
     stand_in = entry if not entry.readable else Unreadable.named(entry.key, entry.revision, entry.fields)
-    return stand_in, canonical.decode(stand_in.body)
+    return stand_in, canonical.decode(resource.stored.shape, stand_in.body)
 
 
 def gone(call: Call, name: str) -> errors.StatusError:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import UpdateOptions
 from apiserver.schema import canonical
-from apiserver.schema.resource import Object, Resource, Subresource
+from apiserver.schema.resource import Object, Subresource
 from apiserver.storage.errors import Moved, TooBig
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, create, lifecycle, ownership, rendering
@@ -79,7 +79,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     if live is None:
         return await _create(services, call, order)
     resource, warnings = call.resource.stored, call.exchange.warnings
-    old = rendering.decoded(live)
+    old = rendering.decoded(resource, live)
     new = await order.change(live)
     if order.whole:
         _check_uid(call, live.key, new, old)
@@ -97,17 +97,17 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     await step.validate(new)
     if _finished(new, old):
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, large=large))
-    if await _unchanged(resource, new, old, size=len(live.body)):
+    if await _unchanged(new, old, size=len(live.body)):
         return Outcome((await call.store.confirm(live)).body)
     value = await lifecycle.encoded(resource, new, large=large)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
     return Outcome((await call.store.commit(write, dry_run=order.options.dry_run)).body)
 
 
-async def _unchanged(resource: Resource, new: Object, old: Object, *, size: int) -> bool:
+async def _unchanged(new: Object, old: Object, *, size: int) -> bool:
     if size > body.LARGE:
-        return await BODIES.run_patiently(canonical.same, resource.shape, new, old)
-    return canonical.same(resource.shape, new, old)
+        return await BODIES.run_patiently(canonical.same, new, old)
+    return canonical.same(new, old)
 
 
 async def _create(services: Services, call: Call, order: Order) -> Outcome:

@@ -7,7 +7,7 @@ Upstream: golang/go `src/encoding/json`, kubernetes-sigs/json.
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import msgspec
 import orjson
 
 from apiserver.apimachinery import utf8
+from apiserver.schema import rawjson, typed
+from apiserver.schema.types import Struct
 from apiserver.wire import json_syntax
 from apiserver.wire.json_syntax import SyntaxProblem
 
@@ -24,7 +26,6 @@ __all__ = [
     "TooDeep",
     "deeper_than",
     "dumps",
-    "escape",
     "indent",
     "loads",
     "plain",
@@ -47,15 +48,15 @@ class TooDeep(SyntaxProblem):
     """Go would take the nesting, but nothing here can handle it; the text is that of what Go refuses."""
 
 
-def plain(raw: bytes) -> Reading | None:
-    """The value of a document in which nothing is strange, which is quick to find out; None otherwise.
+def plain(raw: bytes, shape: Struct | None = None) -> Reading | None:
+    """The value of a document in which nothing is strange, which is quick to find out; None otherwise. `shape` as in `loads`.
 
     Every member has one colon of its own, and what a dropped member held can only have had more; so as many colons after decoding as
     before mean that nothing was dropped. Only a colon written as an escape could spoil the count.
     """
     try:
-        value = _DECODER.decode(raw)
-        again = orjson.dumps(value)
+        value = _parser(shape)(raw)
+        again = rawjson.dumps(value)
     except (msgspec.DecodeError, ValueError, RecursionError, TypeError):
         return None
     if b"\\u003a" in raw or b"\\u003A" in raw or raw.count(b":") != again.count(b":"):
@@ -63,24 +64,40 @@ def plain(raw: bytes) -> Reading | None:
     return Reading(value)
 
 
-def read(raw: bytes) -> Reading:
+def read(raw: bytes, shape: Struct | None = None) -> Reading:
     """The value and whether members may have been dropped."""
-    return plain(raw) or Reading(loads(raw), suspicious=True)
+    return plain(raw, shape) or Reading(loads(raw, shape), suspicious=True)
 
 
-def loads(raw: bytes) -> Any:
-    """The value, whole numbers exact, of repeated members the last. Raises SyntaxProblem with Go's text, and TooDeep."""
+def loads(raw: bytes, shape: Struct | None = None) -> Any:
+    """The value, whole numbers exact, of repeated members the last.
+
+    With the shape of the document raw JSON is `msgspec.Raw`, which may have bytes that are no UTF-8, and members that are unknown to it may
+    be missing. Raises SyntaxProblem with Go's text, and TooDeep.
+    """
+    decode = _parser(shape)
     try:
-        return _DECODER.decode(raw)
+        return decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
         json_syntax.check(raw)
     text = json_syntax.mended(raw)
     try:
-        return _DECODER.decode(text)
+        return _of_any_structure(decode, text)
     except (msgspec.DecodeError, ValueError) as e:
         raise json_syntax.too_big(raw) or e from None
     except RecursionError:
         return _deep(raw, text)
+
+
+def _parser(shape: Struct | None) -> Callable[[bytes | str], Any]:
+    return _DECODER.decode if shape is None else typed.parser(shape)
+
+
+def _of_any_structure(decode: Callable[[bytes | str], Any], text: str) -> Any:
+    try:
+        return decode(text)
+    except msgspec.ValidationError:
+        return _DECODER.decode(text)
 
 
 def _deep(raw: bytes, text: str) -> Any:
@@ -122,56 +139,26 @@ def _inside(holder: Any) -> Any:
 
 def dumps(value: Any) -> bytes:
     """One line without a newline, members as they stand."""
-    return escape(_dump(value))
+    return rawjson.escaped(_dump(value))
 
 
 def pretty(value: Any) -> bytes:
     """Two blanks a level, no newline at the end, as upstream's pretty serializer writes."""
     try:
-        return escape(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+        return rawjson.escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
     except TypeError:
         return indent(dumps(value))
 
 
 def _dump(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        return rawjson.dumps(value)
     except TypeError:
         # Deep nesting, integers beyond 64 bits, and half characters, which Go replaces.
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return utf8.whole(text).encode()
 
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*"|[{}\[\],:]|[^\s"{}\[\],:]++')
-_OPEN, _CLOSE = (b"{", b"["), (b"}", b"]")
-
-
 def indent(compact: bytes) -> bytes:
-    """JSON text, indented as Go's `json.Indent` does: for what the quick encoder does not take."""
-    out: list[bytes] = []
-    depth, before = 0, b""
-    for match in _TOKEN.finditer(compact):
-        token = match.group()
-        if token in _CLOSE:
-            depth -= 1
-        starts_line = before not in _OPEN if token in _CLOSE else before in (*_OPEN, b",")
-        if starts_line:
-            out.append(b"\n" + b"  " * depth)
-        out.append(b": " if token == b":" else token)
-        if token in _OPEN:
-            depth += 1
-        before = token
-    return b"".join(out)
-
-
-def escape(text: bytes) -> bytes:
-    """Go's escapes of what HTML treats specially. These characters stand in JSON only inside strings."""
-    if b"&" in text:
-        text = text.replace(b"&", b"\\u0026")
-    if b"<" in text:
-        text = text.replace(b"<", b"\\u003c")
-    if b">" in text:
-        text = text.replace(b">", b"\\u003e")
-    if not text.isascii():
-        text = text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
-    return text
+    """Compact JSON, indented as Go's `json.Indent` does. Raises RecursionError."""
+    return msgspec.json.format(compact, indent=2)

@@ -11,13 +11,13 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from apiserver import workers
 from apiserver.apimachinery import errors, fieldpath, printing
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import canonical, conversion, defaults, machinery, protobuf, strict, unstructured
+from apiserver.schema import conversion, defaults, machinery, protobuf, rawjson, strict, unstructured
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
@@ -40,9 +40,9 @@ MESSAGE = 8 << 10
 """The same for protobuf."""
 STRANGE = 2 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
-LEVELS = canonical.LEVELS
+LEVELS = 800
 """Of a body that nests too deep to be handled, so much is read. Only a member without a shape of its own can go deeper: an unknown one,
-which is dropped, or parameters that are kept as they are, and then the body is refused."""
+which is dropped, or raw JSON, which is refused with what is left of it (`rawjson.LEVELS`)."""
 _SUMMARY = 30
 _SYNTAX = "couldn't get version/kind; json parse error: "
 
@@ -83,14 +83,14 @@ def _media_type(content_type: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A decoded body: its value, its JSON text (empty for YAML), and what was found. `shallow`: nobody has to look how deep it is."""
+    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found."""
 
     value: Any
     source: bytes
     text: bytes = b""
+    shape: Struct | None = None
     suspicious: bool = False
     repeats: str = ""
-    shallow: bool = False
 
     def type_meta(self, resource: Resource) -> TypeMeta:
         """Raises Unreadable."""
@@ -98,7 +98,10 @@ class _Document:
 
     def decoded(self, resource: Resource, *, managed_fields: bool) -> strict.Decoded:
         """As an object of that kind, without defaults. Raises strict.DecodeError."""
-        members = {name: x for name, x in (self.value or {}).items() if name not in type_meta.MEMBERS}
+        value = self.value
+        if self.text and self.shape is not resource.shape:
+            value = as_json.loads(self.text, resource.shape)
+        members = {name: x for name, x in (value or {}).items() if name not in type_meta.MEMBERS}
         return strict.decode(resource.shape, members, raw=self.text, managed_fields=managed_fields)
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
@@ -115,7 +118,6 @@ class _Message:
     """A body in protobuf, about which strict decoding has nothing to say."""
 
     envelope: as_protobuf.Envelope
-    shallow: ClassVar[bool] = False
 
     def type_meta(self, resource: Resource) -> TypeMeta:
         stated = self.envelope
@@ -131,20 +133,22 @@ class _Message:
 
 
 def _message(shape: Struct, raw: bytes, *, managed_fields: bool = False) -> Object:
-    """The object of a message; the JSON in it is weighed as that of a whole document is."""
-    weight = 0
-
-    def parse(text: bytes) -> Any:
-        nonlocal weight
-        weight += json_syntax.weight(text)
-        if weight > json_syntax.MOST_WEIGHT:
-            raise json_syntax.too_heavy()
-        return as_json.loads(text)
-
+    """The object of a message."""
     try:
-        return protobuf.decode(shape, raw, managed_fields=managed_fields, parse=parse)
+        return protobuf.decode(shape, raw, managed_fields=managed_fields, parse=_raw_json)
     except protobuf.TooManyValues:
         raise json_syntax.too_heavy() from None
+
+
+def _raw_json(text: bytes) -> Any:
+    """Raises ValueError with Go's text."""
+    try:
+        return rawjson.of(text)
+    except rawjson.TooDeep:
+        raise
+    except ValueError:
+        json_syntax.check(text)
+        return rawjson.of(json_syntax.mended(text).encode())
 
 
 @dataclass(slots=True)
@@ -169,7 +173,7 @@ async def decode_object(
     `kinds` are all kinds. `validation` is Strict, Warn or Ignore. `managed_fields` keeps metadata.managedFields.
     """
     media = check_content_type(content_type)
-    quick = as_json.plain(raw) if media == negotiation.JSON and len(raw) <= LARGE else None
+    quick = as_json.plain(raw, resource.shape) if media == negotiation.JSON and len(raw) <= LARGE else None
     decode = functools.partial(
         _object,
         resource,
@@ -205,7 +209,7 @@ def _object(
     managed_fields: bool,
 ) -> Object:
     try:
-        document = _read(media, raw, quick)
+        document = _read(media, raw, resource.shape, quick)
         meta = document.type_meta(resource)
     except Unreadable as e:
         raise _unrecognized(resource, raw, e) from e
@@ -225,14 +229,16 @@ def _object(
     return decoded.object
 
 
-def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Document | _Message:
-    """`quick` is what was found already. Raises Unreadable, and 413."""
+def _read(
+    media: str, raw: bytes, shape: Struct | None = None, quick: as_json.Reading | None = None
+) -> _Document | _Message:
+    """`shape` is what is expected, `quick` what was found already. Raises Unreadable, and 413."""
     try:
         if media == negotiation.PROTOBUF:
             return _Message(as_protobuf.opened(raw))
         json_syntax.weigh(raw)
         if media == negotiation.JSON:
-            return _read_json(raw, quick)
+            return _read_json(raw, shape, quick)
         converted = as_yaml.read(raw)
         return _Document(converted.value, raw, repeats=converted.repeats)
     except as_json.SyntaxProblem as e:
@@ -241,13 +247,15 @@ def _read(media: str, raw: bytes, quick: as_json.Reading | None = None) -> _Docu
         raise Unreadable(str(e)) from e
 
 
-def _read_json(raw: bytes, quick: as_json.Reading | None) -> _Document:
+def _read_json(raw: bytes, shape: Struct | None, quick: as_json.Reading | None = None) -> _Document:
+    plain = quick or as_json.plain(raw, shape)
+    if plain is not None:
+        return _Document(plain.value, raw, raw, shape)
     try:
-        found = quick or as_json.read(raw)
+        return _Document(as_json.loads(raw), raw, raw, suspicious=True)
     except as_json.TooDeep:
         text = json_syntax.cut(raw, LEVELS)
         return _Document(as_json.loads(text), raw, text, suspicious=True)
-    return _Document(found.value, raw, raw, suspicious=found.suspicious, shallow=not found.suspicious)
 
 
 def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:
@@ -280,8 +288,6 @@ def _decode(
     if claimed is None:
         raise type_meta.unregistered(meta, kinds.known, into)
     found = document.decoded(claimed, managed_fields=managed_fields)
-    if not document.shallow and canonical.holds_raw(claimed.shape) and as_json.deeper_than(found.object, LEVELS - 1):
-        raise strict.DecodeError(strict.TOO_DEEP)
     if (claimed.group, claimed.kind) != (resource.group, resource.kind):
         raise type_meta.unconvertible(meta, into)
     defaults.apply(claimed.shape, found.object, now=now)
@@ -321,17 +327,22 @@ class Terms:
     warnings: Warnings
 
 
-def decode_patched(terms: Terms, value: Any, sent: Document) -> Object:
-    """The object that a JSON or merge patch resulted in, in its stored form, defaults filled in, as `decode_object` does it.
+def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
+    """The object that a patch resulted in, in its stored form, defaults filled in, as `decode_object` does it: of its JSON text, or of
+    its value.
 
     What is wrong with it is a 422 about `patch`, which shows the document.
     """
     judged = terms.validation != "Ignore"
     try:
-        decoded = _patched(terms.resource, value, terms.kinds, now=terms.now, judged=judged, managed_fields=True)
+        text = result if isinstance(result, bytes) else as_json.dumps(result)
+    except RecursionError:
+        raise _unfit("", strict.DecodeError(strict.TOO_DEEP)) from None
+    try:
+        decoded = _patched(terms.resource, text, terms.kinds, now=terms.now, judged=judged, managed_fields=True)
         _judge(terms, [*sent.complaints, *decoded.complaints])
     except (Unreadable, Unfit, strict.DecodeError) as e:
-        raise _unfit(_shown(value), e) from e
+        raise _unfit(text.decode(), e) from e
     return decoded.object
 
 
@@ -385,19 +396,13 @@ def _not_converted(resource: Resource, patch: Object, why: str) -> str:
     return f"failed to convert new object ({where}) to proper version: unable to convert unstructured object to {kind}: {why}"
 
 
-def _shown(value: Any) -> str:
-    """The JSON of a patched document; nothing of one that cannot be printed: too deep, or with numbers too long."""
-    try:
-        return as_json.dumps(value).decode()
-    except (RecursionError, ValueError):
-        return ""
-
-
-def _patched(resource: Resource, value: Any, kinds: Kinds, *, now: str, judged: bool, managed_fields: bool) -> _Decoded:
-    meta = type_meta.read(value)
+def _patched(
+    resource: Resource, text: bytes, kinds: Kinds, *, now: str, judged: bool, managed_fields: bool
+) -> _Decoded:
+    document = _read_json(text, resource.shape)
+    meta = type_meta.read(document.value)
     if not meta.version and not meta.group:
-        return _without_version(resource, meta, value or {}, now=now)
-    document = _Document(value, b"" if meta.version else _shown(value).encode())
+        return _without_version(resource, meta, document.value or {}, now=now)
     completed = meta.completed(resource)
     return _decode(resource, completed, document, kinds, now=now, judged=judged, managed_fields=managed_fields)
 

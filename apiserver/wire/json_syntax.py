@@ -6,12 +6,12 @@ Upstream: golang/go `src/encoding/json/{scanner,decode}.go`.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 
 from apiserver.apimachinery import errors, fieldpath, utf8
 from apiserver.apimachinery.errors import StatusError
+from apiserver.schema import rawjson
 
 MAX_DEPTH = 10_000
 """Levels of nesting that Go's scanner accepts."""
@@ -66,7 +66,6 @@ _KEY = re.compile(_TEXT + _SPACES + rb":")
 _STRING = re.compile(_TEXT)
 _PREFIX = re.compile(_INSIDE)
 _SPACE = re.compile(_SPACES)
-_LITERAL = re.compile(_TEXT + rb"|(" + _NUMERAL + rb")")
 _BRACKET = re.compile(_TEXT + rb"|([\[{])|[\]}]")
 
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -140,11 +139,8 @@ def mended(raw: bytes) -> str:
 
 def too_big(raw: bytes) -> SyntaxProblem | None:
     """Valid JSON may hold a number beyond every float, which Go refuses."""
-    for match in _LITERAL.finditer(raw):
-        literal = match.group(1)
-        if literal and math.isinf(float(literal)):
-            return SyntaxProblem(f"json: cannot unmarshal number {literal.decode()} into Go value of type float64")
-    return None
+    literal = rawjson.beyond_floats(raw)
+    return SyntaxProblem(f"json: cannot unmarshal number {literal} into Go value of type float64") if literal else None
 
 
 def cut(raw: bytes, levels: int) -> bytes:

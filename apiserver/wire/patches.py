@@ -43,26 +43,27 @@ def media_type(content_type: str, served: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A decoded patch, and what strict decoding has against it."""
+    """A patch as its type takes it, and what strict decoding has against it."""
 
     value: Any
     complaints: Sequence[str] = ()
 
 
 def read_json_patch(raw: bytes, validation: str) -> Document:
-    """The operations, checked to be some; null is none. `validation` is Strict, Warn or Ignore. Raises 400 and 413."""
+    """The JSON of the operations, checked to be some; null is none. `validation` is Strict, Warn or Ignore. Raises 400 and 413."""
     lenient = validation == "Ignore"
     found, wrong = _read(raw)
     wrong = wrong or _not_operations(found.value, lenient=lenient)
     if wrong:
         raise errors.bad_request(wrong if lenient else f"error decoding patch: {wrong}")
+    text = _text(raw, found)
     if lenient or not (found.suspicious or any(not _MEMBERS.issuperset(o or ()) for o in found.value or ())):
-        return Document(found.value)
-    return Document(found.value, [f"json patch {text}" for text in complaints.find(raw, _OPERATION)])
+        return Document(text)
+    return Document(text, [f"json patch {text}" for text in complaints.find(raw, _OPERATION)])
 
 
 def read_merge_patch(raw: bytes, validation: str) -> Document:
-    """The members; without strict decoding a list passes too, and takes the object's place. Raises 400 and 413."""
+    """The JSON of the members; without strict decoding a list passes too, and takes the object's place. Raises 400 and 413."""
     lenient = validation == "Ignore"
     found, wrong = _read(raw)
     if not wrong and found.value is not None and not isinstance(found.value, (dict, list) if lenient else dict):
@@ -73,7 +74,8 @@ def read_merge_patch(raw: bytes, validation: str) -> Document:
         raise errors.bad_request(f"error decoding patch: {wrong}")
     if wrong or found.value is None:
         raise errors.bad_request("Invalid JSON Patch")
-    return Document(found.value, complaints.find(raw, complaints.anything) if found.suspicious and not lenient else ())
+    wrong_members = complaints.find(raw, complaints.anything) if found.suspicious and not lenient else ()
+    return Document(_text(raw, found), wrong_members)
 
 
 def read_strategic_patch(raw: bytes, validation: str) -> Document:
@@ -162,6 +164,11 @@ def _read(raw: bytes) -> tuple[as_json.Reading, str]:
     except as_json.SyntaxProblem as e:
         return as_json.Reading(None), str(e)
     return found, ""
+
+
+def _text(raw: bytes, found: as_json.Reading) -> bytes:
+    """The patch with characters in place of what is none."""
+    return json_syntax.mended(raw).encode() if found.suspicious else raw
 
 
 def _not_operations(value: Any, *, lenient: bool) -> str:

@@ -51,8 +51,8 @@ def nested(levels: int) -> str:
 LONG_KEYS = json.dumps({"1" * 4300: 1, "1" * 4299 + "2": 2, "0" * 300: 3})
 PARAMETERS = {
     "65 bits": '{"n":18446744073709551616}',
-    "beyond-floats": '{"n":1%s}' % ("0" * 400),
-    "4299-digits": '{"n":-%s}' % ("7" * 4299),
+    "300-digits": '{"n":-%s}' % ("7" * 300),
+    "4299-decimals": '{"n":-0.%s}' % ("7" * 4299),
     "long-keys": LONG_KEYS,
     "nested": nested(700),
     "half-characters": '{"n":"\\ud800"}',
@@ -98,6 +98,59 @@ def test_parameters_that_are_stored_can_be_read_changed_and_deleted(dev: DevServ
     )
     assert last.status == 200
     assert dev.request("GET", path).status == 404
+
+
+SPELLED = (
+    r"""{ "z": 1e3, "z":1.0, "a" : [-0, 1E+2, 12345678901234567890.12345678901234567890], "t":"<\/\u0041\u003c" }"""
+)
+COMPACT = r"""{"z":1e3,"z":1.0,"a":[-0,1E+2,12345678901234567890.12345678901234567890],"t":"\u003c\/\u0041\u003c"}"""
+RESPELLED = COMPACT.replace("1e3", "1000")
+JSON = {"Content-Type": "application/json"}
+JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+
+
+def test_the_spelling_of_parameters_is_kept_and_a_change_of_it_is_one(dev: DevServer) -> None:
+    path, member = f"{CLASSES}/spelled", f'"parameters":{COMPACT}'.encode()
+    created = dev.request("POST", CLASSES, device_class("spelled", SPELLED), headers=JSON)
+    assert (created.status, created.json["metadata"]["generation"]) == (201, 1)
+    assert member in created.body
+    assert member in dev.request("GET", path).body
+    assert member in dev.request("GET", CLASSES).body
+    message = dev.request("GET", path, headers={"Accept": PROTOBUF})
+    assert COMPACT.encode() in message.body
+    assert member in dev.request("PUT", path, message.body, headers={"Content-Type": PROTOBUF}).body
+    again = dev.request("PUT", path, device_class("spelled", SPELLED), headers=JSON)
+    assert (again.json["metadata"]["generation"], member in again.body) == (1, True)
+    for headers, patch in (
+        (JSON_PATCH, '[{"op":"add","path":"/metadata/labels/x","value":"y"}]'),
+        (MERGE_PATCH, '{"metadata":{"labels":{"x":"z"}}}'),
+    ):
+        patched = dev.request("PATCH", path, patch, headers=headers)
+        assert (patched.status, patched.json["metadata"]["generation"], member in patched.body) == (200, 1, True)
+    respelled = dev.request("PUT", path, device_class("spelled", RESPELLED), headers=JSON)
+    assert respelled.json["metadata"]["generation"] == 2
+    assert f'"parameters":{RESPELLED}'.encode() in respelled.body
+    added = '[{"op":"add","path":"/spec/config/0/opaque/parameters/b","value": 1E0 }]'
+    opened = dev.request("PATCH", path, added, headers=JSON_PATCH)
+    assert (
+        rb'"parameters":{"a":[-0,1E+2,12345678901234567890.12345678901234567890],"b":1E0,"t":"\u003c\/\u0041\u003c","z":1.0}'
+        in opened.body
+    )
+    merged = dev.request("PATCH", path, '{"metadata":{"labels":{"x":"s"}}}', headers=STRATEGIC)
+    assert rb'"parameters":{"a":[0,100,12345678901234567000],"b":1,"t":"\u003c/A\u003c","z":1}' in merged.body
+    assert dev.request("DELETE", path).status == 200
+
+
+@pytest.mark.parametrize("number", ["1e400", "-%s" % ("7" * 400)])
+def test_a_number_that_no_float_comes_near_is_refused(dev: DevServer, number: str) -> None:
+    refused = dev.request("POST", CLASSES, device_class("huge", f'{{"n":{number}}}'), headers=JSON)
+    assert refused.status == 422
+    assert (
+        'spec.config[0].opaque.parameters: Invalid value: "<value omitted>": error parsing data as JSON: json: cannot unmarshal '
+        f"number {number} into Go value of type float64"
+    ) in refused.json["message"]
 
 
 @pytest.mark.parametrize("levels", [801, 1100, 4000, 9000, 100_000])

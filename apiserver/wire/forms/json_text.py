@@ -48,8 +48,8 @@ class Indented(Text):
         if not fits_indented(compact):
             return compact
         try:
-            return as_json.pretty(as_json.loads(compact))
-        except (as_json.TooDeep, RecursionError):
+            return as_json.indent(compact)
+        except RecursionError:
             return compact
 
     def element(self, type_: DocumentType, members: bytes) -> bytes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from apiserver.schema import protobuf
+from apiserver.schema import canonical, protobuf
 from apiserver.schema.protowire import BYTES, key, sized
-from apiserver.wire import as_json, as_protobuf
+from apiserver.wire import as_protobuf
 from apiserver.wire.forms.syntax import DocumentType, Part, Parts, Piece, Streamed
 
 SHORT = 256 << 10
@@ -92,7 +92,7 @@ def _joined(part: Part) -> bytes:
 
 def _message(type_: DocumentType, members: bytes) -> bytes:
     assert type_.shape is not None
-    return protobuf.encode(type_.shape, as_json.loads(members))
+    return protobuf.encode(type_.shape, canonical.decode(type_.shape, members))
 
 
 def _inside(element: bytes) -> bytes:

@@ -17,6 +17,7 @@ from apiserver.fieldmanager.writer import Writer
 from apiserver.patching import merge_patch
 from apiserver.schema.resource import Object
 from apiserver.verbs.patch_type import PatchType
+from apiserver.wire import as_json
 from apiserver.wire.patches import read_merge_patch
 from tests.fixtures.composed import JANE, MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server
@@ -24,9 +25,9 @@ from tests.fixtures.valkey import Server
 FILL = "application/vnd.example.fill+json"
 
 
-def fill(patch: Any, live: Object, _: Writer) -> Any:
+def fill(patch: bytes, live: Object, _: Writer) -> bytes:
     """Sets what is not there yet, and leaves the rest: the patch merged the other way round."""
-    return merge_patch.apply(live, patch)
+    return merge_patch.apply(as_json.dumps(live), patch)
 
 
 class Watching:

@@ -12,6 +12,7 @@ from apiserver import app
 from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
+from apiserver.schema import rawjson
 from apiserver.schema.resource import Object
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server
@@ -184,7 +185,8 @@ async def test_managers_that_a_plugin_spoils_are_as_they_were(server: Composed, 
     stamp, _ = plugins
     sent: Object = {"metadata": {"name": "a", "labels": {"l": "1"}}, "spec": {}}
     (entry,) = (await server.ask("POST", server.classes, sent)).json["metadata"]["managedFields"]
-    stamp.metadata = {"managedFields": [{**entry, "operation": "Steal"}]}
+    entry_as_decoded = {**entry, "fieldsV1": rawjson.made(entry["fieldsV1"])}
+    stamp.metadata = {"managedFields": [{**entry_as_decoded, "operation": "Steal"}]}
     spoiled = await server.ask("PUT", f"{server.classes}/a", sent)
     assert spoiled.json["metadata"]["managedFields"] == [entry]
     (warning,) = spoiled.headers.getall("Warning")
@@ -193,7 +195,7 @@ async def test_managers_that_a_plugin_spoils_are_as_they_were(server: Composed, 
         in warning
     )
     assert "please fix your requests: operation must be `Apply` or `Update`" in warning
-    stamp.metadata = {"managedFields": [{**entry, "manager": "plugin"}]}
+    stamp.metadata = {"managedFields": [{**entry_as_decoded, "manager": "plugin"}]}
     taken = await server.ask("PUT", f"{server.classes}/a", sent)
     assert [x["manager"] for x in taken.json["metadata"]["managedFields"]] == ["plugin"]
     assert "Warning" not in taken.headers

@@ -41,8 +41,8 @@ def test_the_object_of_which_nothing_is_set_has_its_required_members(kind: str) 
 def test_two_forms_made_at_once_differ_where_the_forms_of_each_do(kind: str, seed: int) -> None:
     resource, rng = resource_of(kind), random.Random(seed)
     shape, type_ = resource.shape, type_of(resource)
-    stored = canonical.decode(canonical.encode(shape, decoded(resource, sent(rng, shape))))
-    new = canonical.decode(canonical.encode(shape, decoded(resource, changed(rng, shape, stored))))
+    stored = canonical.decode(shape, canonical.encode(shape, decoded(resource, sent(rng, shape))))
+    new = canonical.decode(shape, canonical.encode(shape, decoded(resource, changed(rng, shape, stored))))
     before, after = typedform.both(shape, stored, new)
     apart = typedform.of_stored(resource, stored), typedform.form(resource, new)
     assert compare(before, after, type_) == compare(*apart, type_)
@@ -54,7 +54,7 @@ def test_two_forms_made_at_once_differ_where_the_forms_of_each_do(kind: str, see
 def test_what_comes_from_the_store_has_its_form_already(kind: str, seed: int) -> None:
     resource, rng = resource_of(kind), random.Random(seed)
     obj = decoded(resource, sent(rng, resource.shape))
-    stored = canonical.decode(canonical.encode(resource.shape, obj))
+    stored = canonical.decode(resource.shape, canonical.encode(resource.shape, obj))
     assert typedform.of_stored(resource, stored) == typedform.form(resource, stored)
 
 

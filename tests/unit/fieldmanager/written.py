@@ -16,6 +16,7 @@ from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
+from apiserver.wire import as_json
 
 KINDS = Kinds(RESOURCES, group="resource.k8s.io")
 CONTEXT = Context(gates=Gates(chain.from_iterable(kind.gates for kind in KINDS.stored)))
@@ -26,6 +27,10 @@ def resource_of(kind: str, version: str = "v1") -> Resource:
     found = KINDS.named("resource.k8s.io", version, kind)
     assert found is not None
     return found
+
+
+def _read(resource: Resource, text: bytes) -> Any:
+    return as_json.loads(text, resource.shape)
 
 
 class Written:
@@ -41,7 +46,7 @@ class Written:
     def object(self) -> Object:
         """Decoded anew."""
         assert self.body is not None, "nothing is stored"
-        return canonical.decode(self.body)
+        return canonical.decode(resource_of(self.kind).shape, self.body)
 
     @property
     def managed_fields(self) -> list[Object]:
@@ -68,9 +73,11 @@ class Written:
         shown = self._shown(resource)
         match media:
             case "json-patch":
-                changed = json_patch.apply(json_patch.parse(patch), shown)
+                changed = _read(
+                    resource, json_patch.apply(json_patch.parse(as_json.dumps(patch)), as_json.dumps(shown))
+                )
             case "merge-patch":
-                changed = merge_patch.apply(patch, shown)
+                changed = _read(resource, merge_patch.apply(as_json.dumps(patch), as_json.dumps(shown)))
             case _:
                 changed = strategic.apply(patch, shown, resource.shape)
         new = self._decoded(resource, changed)

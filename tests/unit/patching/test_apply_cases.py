@@ -58,9 +58,9 @@ def patched(section: str, case: dict[str, Any], table: Table) -> tuple[Any, list
     if section == "strategic":
         result = strategic.apply(sent.value, case["original"], shape_of(case, table))
     elif section == "json":
-        result = json_patch.apply(json_patch.parse(sent.value), case["original"])
+        result = json.loads(json_patch.apply(json_patch.parse(sent.value), json.dumps(case["original"]).encode()))
     else:
-        result = merge_patch.apply(sent.value, case["original"])
+        result = json.loads(merge_patch.apply(sent.value, json.dumps(case["original"]).encode()))
     return result, list(sent.complaints)
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
@@ -19,17 +18,17 @@ VALUES = st.recursive(
 DOCUMENTS = st.dictionaries(st.text(max_size=2), VALUES, max_size=4)
 
 
+def text(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def merged(patch: Any, document: Any) -> Any:
+    return json.loads(merge_patch.apply(text(patch), text(document)))
+
+
 @pytest.mark.parametrize("case", recorded.cases("go_merge_patch.jsonl"), ids=lambda c: json.dumps(c["patch"]))
 def test_documents_merge_as_upstream_merges_them(case: dict[str, Any]) -> None:
-    found = merge_patch.apply(case["patch"], case["document"])
-    assert json.dumps(found, separators=(",", ":")) == case["result"]
-
-
-@given(DOCUMENTS, DOCUMENTS)
-def test_neither_the_patch_nor_the_document_changes(patch: dict[str, Any], document: dict[str, Any]) -> None:
-    before = copy.deepcopy((patch, document))
-    merge_patch.apply(patch, document)
-    assert (patch, document) == before
+    assert merge_patch.apply(text(case["patch"]), text(case["document"])).decode() == case["result"]
 
 
 FULL = st.recursive(
@@ -41,26 +40,25 @@ FULL = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=2), FULL, max_size=4), DOCUMENTS)
 def test_merging_twice_is_merging_once(patch: dict[str, Any], document: dict[str, Any]) -> None:
-    once = merge_patch.apply(patch, document)
-    assert merge_patch.apply(patch, once) == once
+    once = merged(patch, document)
+    assert merged(patch, once) == once
 
 
 def test_null_deletes_and_is_nothing_where_nothing_is() -> None:
-    assert merge_patch.apply({"a": None, "b": {"c": None, "d": None}, "x": None}, {"a": 1, "b": {"c": 1, "e": 2}}) == {
+    assert merged({"a": None, "b": {"c": None, "d": None}, "x": None}, {"a": 1, "b": {"c": 1, "e": 2}}) == {
         "b": {"e": 2}
     }
-    assert merge_patch.apply({"new": {"a": None, "b": [{"c": None}]}}, {}) == {"new": {"b": [{}]}}
+    assert merged({"new": {"a": None, "b": [{"c": None}]}}, {}) == {"new": {"b": [{}]}}
 
 
 def test_lists_replace_lists() -> None:
-    assert merge_patch.apply({"a": [1]}, {"a": [2, 3]}) == {"a": [1]}
+    assert merged({"a": [1]}, {"a": [2, 3]}) == {"a": [1]}
 
 
-def test_untouched_parts_are_shared_and_keep_their_order() -> None:
-    document = {"z": {"b": 1, "a": 2}, "a": {"q": 1}}
-    found = merge_patch.apply({"a": {"p": 2}}, document)
-    assert found["z"] is document["z"]
-    assert json.dumps(found) == '{"a": {"p": 2, "q": 1}, "z": {"b": 1, "a": 2}}'
+def test_untouched_parts_keep_their_order_and_their_spelling() -> None:
+    document = b'{"z":{"b": 1e3,"a":1.0,"a":-0},"a":{"q":"\\/<"}}'
+    found = merge_patch.apply(b'{"a":{"p":[1e400,{"z":1,"a":null}]}}', document)
+    assert found == b'{"a":{"p":[1e400,{"z":1}],"q":"\\/\\u003c"},"z":{"b":1e3,"a":1.0,"a":-0}}'
 
 
 def nested(levels: int, inmost: Any) -> Any:
@@ -69,16 +67,16 @@ def nested(levels: int, inmost: Any) -> Any:
     return inmost
 
 
-def test_no_depth_fails() -> None:
-    found = merge_patch.apply({"x": nested(5000, {"gone": None, "b": 1}), "y": {"k": 2}}, {"y": {"z": 1}})
+def test_what_may_nest_can_be_merged() -> None:
+    found = merged({"x": nested(300, {"gone": None, "b": 1}), "y": {"k": 2}}, {"y": {"z": 1}})
     assert found["y"] == {"k": 2, "z": 1}
     found = found["x"]
-    for _ in range(5000):
+    for _ in range(300):
         found = found["a"][0]["a"]
     assert found == {"b": 1}
 
 
 def test_members_come_out_sorted_however_many_they_are() -> None:
     names = [f"{i * 7919 % 20_011:05}" for i in range(20_000)]
-    found = merge_patch.apply({"m": dict.fromkeys(names, 1)}, {"m": {"x": 0}})
+    found = merged({"m": dict.fromkeys(names, 1)}, {"m": {"x": 0}})
     assert list(found["m"]) == [*sorted(names), "x"]

@@ -6,6 +6,7 @@ import pytest
 
 from apiserver.apimachinery.fieldpath import ROOT
 from apiserver.resources import _formats
+from apiserver.schema import rawjson
 from apiserver.schema.types import Check
 
 AT = ROOT.child("f")
@@ -164,4 +165,4 @@ def test_a_deeply_nested_value_has_a_length_too() -> None:
     deep: dict[str, Any] = {}
     for _ in range(300):
         deep = {"a": deep}
-    assert bodies(_formats.opaque, deep) == []
+    assert bodies(_formats.opaque, rawjson.made(deep)) == []

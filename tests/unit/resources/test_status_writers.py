@@ -8,6 +8,7 @@ import pytest
 
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.request import User
+from apiserver.schema import rawjson
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Permission
@@ -69,13 +70,13 @@ def asked(status: dict[str, Any], stored: dict[str, Any], **more: Any) -> list[Q
         ({**ALLOCATED, "devices": [REPORT]}, {**ALLOCATED, "devices": [REPORT]}, []),
         (ALLOCATED, {**ALLOCATED, "devices": [REPORT]}, [driver("gpu.example.com")]),
         (
-            {**ALLOCATED, "devices": [{**REPORT, "data": {"a": 1}}]},
+            {**ALLOCATED, "devices": [{**REPORT, "data": rawjson.of(b'{"a":1}')}]},
             {**ALLOCATED, "devices": [REPORT]},
             [driver("gpu.example.com")],
         ),
         (
-            {**ALLOCATED, "devices": [{**REPORT, "data": {"a": 1}}]},
-            {**ALLOCATED, "devices": [{**REPORT, "data": {"a": 1.0}}]},
+            {**ALLOCATED, "devices": [{**REPORT, "data": rawjson.of(b'{"a":1}')}]},
+            {**ALLOCATED, "devices": [{**REPORT, "data": rawjson.of(b'{"a":1.0}')}]},
             [driver("gpu.example.com")],
         ),
         (

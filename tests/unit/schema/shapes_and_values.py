@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from apiserver.schema import types
+from apiserver.schema import rawjson, types
 from apiserver.schema.types import (
     Boolean,
     Field,
@@ -38,6 +38,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2),
     max_leaves=4,
 )
+RAW = JSON.map(rawjson.made)
 LEAVES: st.SearchStrategy[Type] = st.sampled_from(
     [
         String(),
@@ -132,7 +133,7 @@ def values_of(type_: Type, *, least: int = 0) -> st.SearchStrategy[Any]:
             return QUANTITIES
         case Time():
             return MICRO_TIMES if type_.micro else TIMES
-    return JSON
+    return RAW
 
 
 def structs_in(type_: Type, value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,13 +5,12 @@ import json
 import random
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver import resources
-from apiserver.schema import canonical, shapes, strict, times
+from apiserver.schema import canonical, rawjson, shapes, strict, times
 from apiserver.schema.resource import Object
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.gadget import GADGET, PART, SPEC
@@ -68,12 +67,13 @@ def stored_spec(spec: dict[str, Any]) -> Any:
     return json.loads(canonical.encode(GADGET, {"spec": spec}))["spec"]
 
 
+EMPTY = rawjson.of(b"{}")
 NOTHING = {"owner": "", "pool": {"rank": 0}, "raw": None, "extra": None}
 
 
 def test_members_are_written_as_their_presence_says() -> None:
     assert stored_spec({}) == NOTHING
-    empty = {"node": "", "solid": False, "mode": "", "parts": [], "limits": {}, "grams": 0, "extra": [], "raw": {}}
+    empty = {"node": "", "solid": False, "mode": "", "parts": [], "limits": {}, "grams": 0, "extra": [], "raw": EMPTY}
     assert stored_spec(empty) == NOTHING | {"node": "", "solid": False, "raw": {}}
     assert stored_spec({"parts": [{}]})["parts"] == [{"name": "", "size": "0", "least": None}]
 
@@ -92,7 +92,7 @@ def test_a_struct_that_may_be_left_out_goes_when_it_has_nothing_to_say() -> None
 
 
 def test_maps_are_sorted_and_raw_json_is_not() -> None:
-    spec = {"labels": {"b": "", "\U0001f600": "", "\uffff": "", "B": "", "": ""}, "raw": {"b": 1, "a": 2}}
+    spec = {"labels": {"b": "", "\U0001f600": "", "\uffff": "", "B": "", "": ""}, "raw": rawjson.of(b'{"b":1,"a":2}')}
     assert list(stored_spec(spec)["labels"]) == ["", "B", "b", "\uffff", "\U0001f600"]
     assert list(stored_spec(spec)["raw"]) == ["b", "a"]
 
@@ -115,21 +115,20 @@ def test_raw_json_may_be_deep_and_hold_huge_integers() -> None:
     deep: list[Any] = [10**40]
     for _ in range(300):
         deep = [deep]
-    assert stored_spec({"raw": deep})["raw"] == deep
+    assert stored_spec({"raw": rawjson.of(json.dumps(deep).encode())})["raw"] == deep
 
 
 @given(shapes_and_values.samples(), st.randoms(use_true_random=False))
 def test_encoding_is_idempotent_and_the_order_of_members_does_not_matter(sample: Sample, order: random.Random) -> None:
     stored = canonical.encode(sample.shape, sample.value)
-    assert canonical.encode(sample.shape, orjson.loads(stored)) == stored
-    if not canonical.holds_raw(sample.shape):
-        assert canonical.encode(sample.shape, shapes_and_values.shuffled(sample.value, order)) == stored
+    assert canonical.encode(sample.shape, canonical.decode(sample.shape, stored)) == stored
+    assert canonical.encode(sample.shape, shapes_and_values.shuffled(sample.value, order)) == stored
 
 
 @given(shapes_and_values.samples())
 def test_both_ways_of_writing_give_the_same_bytes(sample: Sample) -> None:
     slow = canonical._dump(canonical._struct_writer(sample.shape)(sample.value))
-    assert canonical.encode(sample.shape, sample.value) == canonical._escaped(slow)
+    assert canonical.encode(sample.shape, sample.value) == rawjson.escaped(slow)
 
 
 @pytest.mark.parametrize(
@@ -147,10 +146,11 @@ def test_both_ways_of_writing_give_the_same_bytes(sample: Sample) -> None:
         ({"parts": [{}]}, {"parts": [{}, {}]}, False),
         ({"limits": {"a": {"top": "1"}}}, {"limits": {"a": {"top": "1000m"}}}, True),
         ({"limits": {"a": {}}}, {"limits": {"b": {}}}, False),
-        ({"raw": {"a": 1, "b": [None]}}, {"raw": {"b": [None], "a": 1}}, True),
-        ({"raw": {"a": 1}}, {"raw": {"a": True}}, False),
-        ({"raw": {"a": 1}}, {"raw": {"a": 1.0}}, False),
-        ({"raw": [1, 2]}, {"raw": [2, 1]}, False),
+        ({"raw": rawjson.of(b'{"a":1}')}, {"raw": rawjson.of(b'{"a":1}')}, True),
+        ({"raw": rawjson.of(b'{"a":1,"b":2}')}, {"raw": rawjson.of(b'{"b":2,"a":1}')}, False),
+        ({"raw": rawjson.of(b'{"a":1}')}, {"raw": rawjson.of(b'{"a":1.0}')}, False),
+        ({"raw": rawjson.of(b'{"a":1}')}, {"raw": rawjson.of(b'{"a":1,"a":1}')}, False),
+        ({"raw": rawjson.of(b"0")}, {}, False),
         ({"owner": "a"}, {"owner": "b"}, False),
     ],
 )
@@ -166,40 +166,37 @@ def test_zero_and_absent_times_are_equal_unless_they_are_pointers() -> None:
 
 @given(shapes_and_values.samples())
 def test_an_object_equals_what_is_stored_of_it(sample: Sample) -> None:
-    stored = strict.decode(sample.shape, json.loads(canonical.encode(sample.shape, sample.value))).object
+    stored = strict.decode(
+        sample.shape, canonical.decode(sample.shape, canonical.encode(sample.shape, sample.value))
+    ).object
     assert canonical.equal(sample.shape, sample.value, stored)
 
 
 @pytest.mark.parametrize(
     ("a", "b", "same"),
     [
-        ({"spec": {"raw": {"a": 1, "b": [1.0]}}}, {"spec": {"raw": {"a": 1, "b": [1.0]}}}, True),
+        ({"spec": {"raw": rawjson.of(b'{"a":1e3}')}}, {"spec": {"raw": rawjson.of(b'{"a":1e3}')}}, True),
         ({"metadata": {"name": "a", "uid": "u"}}, {"metadata": {"uid": "u", "name": "a"}}, True),
         ({"spec": {"labels": {"b": "1", "a": "2"}}}, {"spec": {"labels": {"a": "2", "b": "1"}}}, True),
-        ({"spec": {"raw": {"a": 1}}}, {"spec": {"raw": {"a": 1.0}}}, False),
-        ({"spec": {"raw": {"a": 1}}}, {"spec": {"raw": {"a": True}}}, False),
-        ({"spec": {"raw": {"a": 1, "b": 2}}}, {"spec": {"raw": {"b": 2, "a": 1}}}, False),
-        ({"spec": {"raw": {"a": 1 << 70}}}, {"spec": {"raw": {"a": 1 << 70}}}, False),
+        ({"spec": {"raw": rawjson.of(b'{"a":1}')}}, {"spec": {"raw": rawjson.of(b'{"a":1.0}')}}, False),
+        ({"spec": {"raw": rawjson.of(b'{"a":1,"b":2}')}}, {"spec": {"raw": rawjson.of(b'{"b":2,"a":1}')}}, False),
         ({"spec": {}}, {"spec": {"own": 1}}, False),
-        ({"metadata": {"managedFields": [{"fieldsV1": {"x": 1}}]}}, {"metadata": {"managedFields": [{"fieldsV1": {"x": 1.0}}]}}, False),
     ],
 )  # fmt: skip
 def test_what_is_the_same_for_certain_is_known_without_encoding(a: Object, b: Object, same: bool) -> None:
-    assert canonical.same(GADGET, a, b) is same
+    assert canonical.same(a, b) is same
     if same:
         assert canonical.encode(GADGET, a) == canonical.encode(GADGET, b)
 
 
-@pytest.mark.parametrize("number", ["9223372036854775808", "1" + "0" * 400, "-" + "7" * 4299])
-def test_integers_of_any_length_survive_decoding_and_encoding(number: str) -> None:
-    stored = b'{"metadata":{"name":"a"},"spec":{"raw":{"n":%b}}}' % number.encode()
-
-    found = canonical.decode(stored)
-    assert found["spec"]["raw"]["n"] == int(number)
-    assert json.loads(canonical.encode(GADGET, found))["spec"]["raw"] == {"n": int(number)}
+@pytest.mark.parametrize("raw", [b"1e400", b"[1.0,-0,1e3]", b"1" + b"0" * 5000, b'{"a":1,"a":2}', b'"\\u0041\\/"'])
+def test_raw_json_survives_decoding_and_encoding_as_it_is_spelled(raw: bytes) -> None:
+    found = canonical.decode(GADGET, b'{"metadata":{"name":"a"},"spec":{"raw":%b}}' % raw)
+    assert rawjson.text(found["spec"]["raw"]) == raw
+    assert b'"raw":%b' % raw in canonical.encode(GADGET, found)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b'{"metadata":"\xff"}'])
 def test_bytes_that_are_no_object_are_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        canonical.decode(data)
+        canonical.decode(GADGET, data)

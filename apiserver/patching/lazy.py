@@ -1,0 +1,81 @@
+"""JSON text that is taken apart only where somebody looks inside: what is not opened keeps its spelling.
+
+A node is a `msgspec.Raw` that nobody has opened, a dict or a list of nodes, or None for null. Text is valid JSON and Unicode here.
+Upstream: evanphx/json-patch v4 `patch.go` (lazyNode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from apiserver.patching.members import in_order
+from apiserver.schema import rawjson
+
+_whole = msgspec.json.Decoder(msgspec.Raw).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_dump = msgspec.json.Encoder().encode
+_NULL = msgspec.Raw(b"null")
+
+
+def node(text: bytes | str) -> Any:
+    """The value that a text says."""
+    return _or_none(_whole(text))
+
+
+def opened(value: Any) -> Any:
+    """A dict or list in place of a node that is one, each time another; any other node is itself. Of repeated members the last counts."""
+    if not isinstance(value, msgspec.Raw):
+        return value
+    text = bytes(value)
+    if text[:1] == b"{":
+        return {name: _or_none(x) for name, x in _members(text).items()}
+    return list(map(_or_none, _elements(text))) if text[:1] == b"[" else value
+
+
+def _or_none(value: msgspec.Raw) -> Any:
+    return None if value == _NULL else value
+
+
+def size(value: Any) -> int:
+    """How many bytes of text `opened` reads."""
+    return len(bytes(value)) if isinstance(value, msgspec.Raw) else 0
+
+
+def text(value: Any) -> bytes:
+    """As Go marshals it: members of what was opened sorted, what was not opened compact, both with Go's escapes."""
+    return rawjson.escaped(msgspec.json.format(_dump(_sorted(value)), indent=-1))
+
+
+def through(value: Any) -> Any:
+    """The node with every one below it opened, which is this one where it was already."""
+    out = [value]
+    left: list[Any] = [out]
+    while left:
+        here = left.pop()
+        for place, x in _inside(here):
+            here[place] = below = opened(x)
+            if isinstance(below, dict | list):
+                left.append(below)
+    return out[0]
+
+
+def _sorted(value: Any) -> Any:
+    out = [value]
+    left: list[Any] = [out]
+    while left:
+        here = left.pop()
+        for place, x in _inside(here):
+            if isinstance(x, dict):
+                here[place] = in_order(x)
+            if isinstance(x, dict | list):
+                left.append(here[place])
+    return out[0]
+
+
+def _inside(holder: Any) -> Iterable[tuple[Any, Any]]:
+    """The places in a dict or list that is about to be changed, and what stands there."""
+    return list(holder.items()) if isinstance(holder, dict) else enumerate(holder)
