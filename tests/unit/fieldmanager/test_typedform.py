@@ -10,9 +10,10 @@ from hypothesis import given, settings
 
 from apiserver.fieldmanager import typedform
 from apiserver.fieldmanager.typedefs import type_of
-from apiserver.schema import canonical, defaults, strict
+from apiserver.schema import canonical, defaults, rawjson, strict
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
+from apiserver.structuredmerge import paths
 from apiserver.structuredmerge.comparison import compare
 from tests.unit.fieldmanager.objects import SEEDS, sent
 from tests.unit.fieldmanager.written import NOW, resource_of
@@ -94,6 +95,24 @@ def test_below_an_atomic_list_an_empty_part_is_not_an_absent_one(device: Object,
     stored = {"metadata": {}, "spec": {"driver": "d", "devices": [device]}}
     before, after = typedform.both(shape, stored, {"metadata": {}, "spec": {"driver": "e", "devices": [other]}})
     assert (before["spec"]["devices"] is after["spec"]["devices"]) == same
+
+
+def test_raw_json_counts_by_its_text_below_an_atomic_list_and_by_its_meaning_elsewhere() -> None:
+    shape = resource_of("ResourceClaim").shape
+
+    def claim(text: bytes) -> Object:
+        config = [{"opaque": {"driver": "d", "parameters": rawjson.of(text)}}]
+        devices = [{"driver": "d", "pool": "p", "device": "x", "conditions": None, "data": rawjson.of(text)}]
+        spec = {"devices": {"requests": None, "config": config}}
+        return {"metadata": {}, "spec": spec, "status": {"devices": devices}}
+
+    found = compare(
+        *typedform.both(shape, claim(b'{"a":1,"b":2}'), claim(b'{"b":2,"a":1.0}')),
+        type_of(resource_of("ResourceClaim")),
+    )
+    assert list(map(paths.text, found.modified.paths())) == [".spec.devices.config"]
+    assert not found.added
+    assert not found.removed
 
 
 def test_parts_that_stay_are_shared_and_managers_are_no_part() -> None:
