@@ -6,6 +6,7 @@ Upstream: kubernetes/kubernetes `pkg/apis/resource/types.go`, `pkg/apis/core/typ
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -39,7 +40,7 @@ def as_go(kind: Type, value: Any) -> Any:
     if isinstance(kind, MapOf):
         return None if value is None else {key: as_go(kind.value, value[key]) for key in sorted(value)}
     if isinstance(kind, RawJSON):
-        return None if value is None else rawjson.parsed(value)
+        return None if value is None else json.loads(rawjson.text(value))
     if value is not None:
         return None if isinstance(kind, Time) and value == times.ZERO else value
     return _ZERO.get(type(kind))

@@ -24,11 +24,11 @@ import yaml
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.schema import conversion, machinery, protobuf, strict
+from apiserver.schema import conversion, machinery, protobuf, rawjson, strict
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Struct
-from apiserver.wire import as_protobuf
+from apiserver.wire import as_json, as_protobuf
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import Reply
@@ -122,7 +122,7 @@ class Question:
 
     def _message(self, known: Object, group: str) -> bytes:
         kind = VERSIONS[self.plural, self.version]
-        decoded = strict.decode(kind.shape, json.loads(self.body(known)))
+        decoded = strict.decode(kind.shape, as_json.loads(self.body(known).encode(), kind.shape))
         message = protobuf.encode(kind.shape, decoded.object)
         return as_protobuf.envelope(f"{group}/{self.version}", kind.kind, message)
 
@@ -194,7 +194,7 @@ def _shown(message: bytes) -> bytes:
     again = as_protobuf.envelope(envelope.api_version, envelope.kind, protobuf.encode(shape, obj))
     assert again == message, (message, again)
     obj = protobuf.decode(shape, envelope.raw, managed_fields=True)
-    return json.dumps({"kind": envelope.kind, "apiVersion": envelope.api_version, **obj}, ensure_ascii=False).encode()
+    return rawjson.dumps({"kind": envelope.kind, "apiVersion": envelope.api_version, **obj})
 
 
 @dataclass(frozen=True, slots=True)
