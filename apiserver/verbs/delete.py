@@ -108,7 +108,7 @@ async def _attempt(
     await step.delete()
     finalizers = finalizers_after(wanted, old["metadata"].get("finalizers", []))
     if finalizers and live.readable:
-        return await _mark(services, call, wanted, live, finalizers=finalizers), False
+        return await _mark(services, call, wanted, live, old=old, finalizers=finalizers), False
     write = Write(live.key, None, live.revision, old["metadata"]["uid"])
     return await call.store.commit(write, dry_run=wanted.dry_run), True
 
@@ -137,11 +137,12 @@ def finalizers_after(wanted: DeleteOptions, existing: list[str]) -> list[str]:
     return existing if set(result) == set(existing) else result
 
 
-async def _mark(services: Services, call: Call, wanted: DeleteOptions, live: Entry, *, finalizers: list[str]) -> Entry:
+async def _mark(
+    services: Services, call: Call, wanted: DeleteOptions, live: Entry, *, old: Object, finalizers: list[str]
+) -> Entry:
     """The first phase: the object stays, marked as deleting, until its finalizers are gone."""
-    new = rendering.decoded(call.resource, live)
-    metadata = new["metadata"]
-    metadata["finalizers"] = finalizers
+    metadata = {**old["metadata"], "finalizers": finalizers}
+    new = {**old, "metadata": metadata}
     now = meta.rfc3339(services.now())
     if metadata.get("deletionTimestamp", "") == "":
         if metadata.get("generation", 0) > 0:
@@ -149,7 +150,7 @@ async def _mark(services: Services, call: Call, wanted: DeleteOptions, live: Ent
         metadata["deletionTimestamp"] = now
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
-    value = await lifecycle.encoded(call.resource.stored, new, large=lifecycle.is_large(new))
+    value = await lifecycle.encoded(call.resource.stored, new, large=len(live.body) > lifecycle.LARGE)
     if splice(value, live.revision) == live.body:
         return live
     return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

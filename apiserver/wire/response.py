@@ -296,6 +296,8 @@ class _Outlet:
             if not self._request.protocol.writing_paused:
                 return
             self._draining = asyncio.ensure_future(self._writer.drain())
+            # Who waits is cancelled when the client goes: then nobody is left to hear how it ended.
+            self._draining.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         left = self.backlog
         while True:
             done, _ = await asyncio.wait((self._draining,), timeout=STALL_SECONDS)

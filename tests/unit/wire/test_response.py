@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import io
 import ssl
@@ -449,6 +450,34 @@ def test_a_client_that_reads_slowly_is_waited_for_and_loses_nothing(tls: bool, r
             writer.close()
 
     run(story())
+
+
+def test_a_client_that_goes_while_it_is_waited_for_leaves_no_trace(run: Callable[[Any], None]) -> None:
+    told: list[dict[str, Any]] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        full, ended = asyncio.Event(), asyncio.Event()
+
+        async def handler(exchange: Exchange) -> web.StreamResponse:
+            stream = await exchange.open_watch(JSON)
+            await _fill(stream, frames.chunk(b"x" * 60_000))
+            full.set()
+            try:
+                await stream.send(frames.chunk(frame(1)))
+            finally:
+                ended.set()
+            return await stream.finish()
+
+        async with serving(handler) as port:
+            _, writer = await _silent_client(port, tls=False)
+            await full.wait()
+            writer.transport.abort()
+            await ended.wait()
+
+    run(story())
+    gc.collect()
+    assert told == []
 
 
 def test_a_client_that_takes_nothing_is_cut_off(run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
