@@ -78,7 +78,9 @@ async def insert(
         if base:
             metadata["name"] = names.generate_name(base, services.choose)
         try:
-            return await _fitting(services, call, obj, step, dry_run=wanted.dry_run, owned=owned, allowed=allowed)
+            return await _fitting(
+                services, call, obj, step, size=size, dry_run=wanted.dry_run, owned=owned, allowed=allowed
+            )
         except KeyExists as e:
             if not base:
                 raise
@@ -92,6 +94,7 @@ async def _fitting(
     obj: Object,
     step: admit.Step,
     *,
+    size: int,
     dry_run: bool,
     owned: bool,
     allowed: Callable[[], Awaitable[None]] | None,
@@ -99,11 +102,11 @@ async def _fitting(
     """What is too large for the store is tried once more without managedFields, which are worth less than the object."""
     with failures.translated(call.info):
         try:
-            return await _commit(services, call, obj, step, dry_run=dry_run, allowed=allowed)
+            return await _commit(services, call, obj, step, size=size, dry_run=dry_run, allowed=allowed)
         except TooBig:
             if owned or obj["metadata"].pop("managedFields", None) is None:
                 raise
-            return await _commit(services, call, obj, step, dry_run=dry_run, allowed=allowed)
+            return await _commit(services, call, obj, step, size=size, dry_run=dry_run, allowed=allowed)
 
 
 async def _commit(
@@ -112,10 +115,11 @@ async def _commit(
     obj: Object,
     step: admit.Step,
     *,
+    size: int,
     dry_run: bool,
     allowed: Callable[[], Awaitable[None]] | None,
 ) -> bytes:
-    large = await lifecycle.check(services, call, obj, None)
+    large = await lifecycle.check(services, call, obj, None, size=size)
     if allowed is not None:
         await allowed()
     await step.validate(obj)

@@ -130,11 +130,12 @@ class Judgement(NamedTuple):
 
 
 async def check(
-    services: Services, call: Call, new: Object, old: Object | None, *, sub: Subresource | None = None
+    services: Services, call: Call, new: Object, old: Object | None, *, size: int, sub: Subresource | None = None
 ) -> bool:
     """Makes `new` what may be stored: system fields, the kind's own preparation, then every check. Whether it is large.
 
-    Of a change of `old`: of all of it, or of the part that `sub` owns. Raises 422; what the kind warns of goes into the answer.
+    Of a change of `old`: of all of it, or of the part that `sub` owns. `size` is about how many bytes both have. Raises 422; what the
+    kind warns of goes into the answer.
     """
     resource, labels = call.resource.stored, NamespaceLabels(services, call.info.namespace)
     context = Context(
@@ -145,7 +146,7 @@ async def check(
         cel=services.cel,
         checkpoint=workers.checkpoint,
     )
-    large = is_large(new)
+    large = size > 2 * LARGE or is_large(new)
     settling = functools.partial(settle, context, resource, new, old, sub=sub)
     quick = context.cel is None or context.cel.is_quick(resource.expressions(new))
     pool = workers.BODIES if quick else workers.EXPRESSIONS
@@ -168,7 +169,7 @@ async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
 
 
 def is_large(new: Object) -> bool:
-    """Whether preparing, checking and encoding it is work for a thread."""
+    """Whether preparing, checking and encoding it is work for a thread, of one that is not known to be: to find out is work too."""
     try:
         return len(rawjson.light(new)) > LARGE
     except TypeError:

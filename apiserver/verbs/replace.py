@@ -92,7 +92,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         new["metadata"].pop("managedFields", None)
     await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
-    large = await lifecycle.check(services, call, new, old, sub=order.sub)
+    large = await lifecycle.check(services, call, new, old, size=size, sub=order.sub)
     await ownership.keep_times(resource, new, old, size=size)
     await step.validate(new)
     if _finished(new, old):
