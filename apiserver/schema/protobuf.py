@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import quantity, utf8
-from apiserver.schema import canonical, protowire, rawjson, shapes, times, typed, types
+from apiserver.schema import canonical, protowire, rawjson, times, typed, types
 from apiserver.schema.protowire import BYTES, VARINT, DecodeError
 from apiserver.schema.resource import Object
 from apiserver.schema.types import (
@@ -60,14 +60,11 @@ def encode(shape: Struct, obj: Object) -> bytes:
         return write(canonical.whole(obj))
 
 
-def decode(
-    shape: Struct, data: bytes, *, managed_fields: bool = False, parse: Callable[[bytes], Any] = rawjson.of
-) -> Object:
+def decode(shape: Struct, data: bytes, *, parse: Callable[[bytes], Any] = rawjson.of) -> Object:
     """The object of a message, as `strict.decode` makes it: quantities and times canonical, what is empty where that means absent left out,
     structs that are no pointers always there. Fields that the shape does not have are skipped.
 
-    `metadata.managedFields` is dropped unless `managed_fields` says that somebody keeps it. `parse` makes the value of raw JSON, and
-    raises ValueError.
+    `parse` makes the value of raw JSON, and raises ValueError.
     Raises DecodeError, of it TooManyValues for a message of very many small values.
     """
     try:
@@ -76,8 +73,6 @@ def decode(
         raise DecodeError(protowire.EOF) from None
     except StopIteration:
         raise TooManyValues from None
-    if not managed_fields and any(f.name == "metadata" and f.type is shapes.OBJECT_META for f in shape.fields):
-        made["metadata"].pop("managedFields", None)
     settle = typed.raw_settler(shape)
     if settle is not None:
         settle(made, lambda value: _settled(value, parse))

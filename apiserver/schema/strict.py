@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import quantity
-from apiserver.schema import rawjson, shapes, times, typed, types
+from apiserver.schema import rawjson, times, typed, types
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
 
@@ -39,16 +39,16 @@ class DecodeError(Exception):
     """The value does not fit the shape; the text is Go's."""
 
 
-def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"", managed_fields: bool = False) -> Decoded:
+def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> Decoded:
     """Reads `value` into a new object.
 
     null is an empty object, and a null member an absent one. Quantities and times become canonical. Structs that are no pointers are
-    always there. `metadata.managedFields` is checked, and dropped unless `managed_fields` says that somebody keeps it.
+    always there.
     `root` is the Go type that errors name for the outermost struct, if it is not the shape's own name. `raw`, the JSON text of the
     value, keeps the spelling of numbers (`1e3`, integers beyond 64 bits) where it shows; it is read again only in that case.
     Raises DecodeError.
     """
-    read = _reader(shape, managed_fields=managed_fields)
+    read = _reader(shape)
     value = {} if value is None else value
     try:
         try:
@@ -96,14 +96,11 @@ def _spelled(shape: Struct, value: Any, raw: bytes) -> Any:
 
 
 @functools.cache
-def _reader(shape: Struct, *, managed_fields: bool) -> Callable[[Any], Object]:
+def _reader(shape: Struct) -> Callable[[Any], Object]:
     class_, settle = typed.reading(shape), _settler(shape)
-    drop = _nothing_dropped if managed_fields else _managed_fields_dropper(shape)
 
     def read(value: Any) -> Object:
-        checked = msgspec.convert(value, class_)
-        drop(checked)
-        found: Object = msgspec.to_builtins(checked, builtin_types=_RAW)
+        found: Object = msgspec.to_builtins(msgspec.convert(value, class_), builtin_types=_RAW)
         if settle is not None:
             settle(found)
         return found
@@ -112,27 +109,6 @@ def _reader(shape: Struct, *, managed_fields: bool) -> Callable[[Any], Object]:
 
 
 _RAW = (msgspec.Raw,)
-
-
-def _nothing_dropped(_: Any) -> None:
-    return None
-
-
-def _managed_fields_dropper(shape: Struct) -> Callable[[Any], None]:
-    """Takes metadata.managedFields out of a checked object before its field sets are copied; their times are checked here."""
-    metadata = typed.attribute(shape, "metadata")
-    entries = typed.attribute(shapes.OBJECT_META, "managedFields")
-    time = typed.attribute(shapes.MANAGED_FIELDS_ENTRY, "time")
-
-    def drop(checked: Any) -> None:
-        holder = getattr(checked, metadata)
-        for entry in getattr(holder, entries) or ():
-            if (at := getattr(entry, time)) is not None:
-                times.canonical(at)
-        setattr(holder, entries, None)
-
-    has_metadata = any(f.name == "metadata" and f.type is shapes.OBJECT_META for f in types.members(shape))
-    return drop if has_metadata else _nothing_dropped
 
 
 _Settler = Callable[[Any], Any]

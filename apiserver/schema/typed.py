@@ -41,11 +41,6 @@ TYPE_META = ("kind", "apiVersion")
 """Members of every document."""
 
 
-def attribute(struct: Struct, name: str) -> str:
-    """The attribute of the generated class that holds a JSON member (whose name need not be an identifier); "" when there is none."""
-    return next((f"m{i}" for i, f in enumerate(types.members(struct)) if f.name == name), "")
-
-
 @functools.cache
 def parser(shape: Struct, float_hook: Callable[[str], Any] | None = None) -> Callable[[bytes | str], Any]:
     """Reads the JSON of a document of that shape: dictionaries and lists, and `msgspec.Raw` for raw JSON, whose bytes are not copied.

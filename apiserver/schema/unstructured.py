@@ -36,7 +36,7 @@ def decode(shape: Struct, value: Object) -> Decoded:
     if found is None:
         walk = _Walk()
         made = walk.struct(shape, members, "")
-        found = Decoded(strict.decode(shape, made, managed_fields=True).object, sorted(walk.unknown))
+        found = Decoded(strict.decode(shape, made).object, sorted(walk.unknown))
     remake = _remaker(shape)
     if remake is not None:
         remake(found.object)
@@ -46,7 +46,7 @@ def decode(shape: Struct, value: Object) -> Decoded:
 def _regular(shape: Struct, members: Object) -> Decoded | None:
     """None when something is strange."""
     try:
-        found = strict.decode(shape, members, managed_fields=True)
+        found = strict.decode(shape, members)
     except DecodeError:
         return None
     return None if found.unknown else found

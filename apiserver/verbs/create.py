@@ -37,7 +37,6 @@ async def create(services: Services, call: Call) -> Any:
         now=meta.rfc3339(services.now()),
         validation=wanted.field_validation,
         warnings=exchange.warnings,
-        managed_fields=True,
     )
     lifecycle.settle_namespace(call, obj)
     lifecycle.wipe_system_metadata(obj)

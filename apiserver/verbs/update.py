@@ -30,7 +30,6 @@ async def update(services: Services, call: Call) -> Any:
         now=meta.rfc3339(services.now()),
         validation=wanted.field_validation,
         warnings=exchange.warnings,
-        managed_fields=True,
     )
     lifecycle.settle_namespace(call, sent)
     lifecycle.check_name(call, sent)

@@ -96,13 +96,13 @@ class _Document:
         """Raises Unreadable."""
         return type_meta.read(self.value).completed(resource)
 
-    def decoded(self, resource: Resource, *, managed_fields: bool) -> strict.Decoded:
+    def decoded(self, resource: Resource) -> strict.Decoded:
         """As an object of that kind, without defaults. Raises strict.DecodeError."""
         value = self.value
         if self.text and self.shape is not resource.shape:
             value = as_json.loads(self.text, resource.shape)
         members = {name: x for name, x in (value or {}).items() if name not in type_meta.MEMBERS}
-        return strict.decode(resource.shape, members, raw=self.text, managed_fields=managed_fields)
+        return strict.decode(resource.shape, members, raw=self.text)
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
         """What strict decoding has against the document, in its order; a text about repeated YAML keys comes first, as one."""
@@ -124,18 +124,18 @@ class _Message:
         kind = stated.kind or resource.kind
         return type_meta.of_message(stated.api_version, kind, group=resource.group, version=resource.version)
 
-    def decoded(self, resource: Resource, *, managed_fields: bool) -> strict.Decoded:
+    def decoded(self, resource: Resource) -> strict.Decoded:
         """Raises protobuf.DecodeError, and 413."""
-        return strict.Decoded(_message(resource.shape, self.envelope.raw, managed_fields=managed_fields), [])
+        return strict.Decoded(_message(resource.shape, self.envelope.raw), [])
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
         return []
 
 
-def _message(shape: Struct, raw: bytes, *, managed_fields: bool = False) -> Object:
+def _message(shape: Struct, raw: bytes) -> Object:
     """The object of a message."""
     try:
-        return protobuf.decode(shape, raw, managed_fields=managed_fields, parse=_raw_json)
+        return protobuf.decode(shape, raw, parse=_raw_json)
     except protobuf.TooManyValues:
         raise json_syntax.too_heavy() from None
 
@@ -166,11 +166,10 @@ async def decode_object(
     now: str,
     validation: str,
     warnings: Warnings,
-    managed_fields: bool = False,
 ) -> Object:
     """The object of a POST or PUT in its stored form, defaults filled in, without kind and apiVersion. Raises 415 and 400.
 
-    `kinds` are all kinds. `validation` is Strict, Warn or Ignore. `managed_fields` keeps metadata.managedFields.
+    `kinds` are all kinds. `validation` is Strict, Warn or Ignore.
     """
     media = check_content_type(content_type)
     quick = as_json.plain(raw, resource.shape) if media == negotiation.JSON and len(raw) <= LARGE else None
@@ -184,7 +183,6 @@ async def decode_object(
         now=now,
         validation=validation,
         warnings=warnings,
-        managed_fields=managed_fields,
     )
     if quick is not None or len(raw) <= _at_once(media):
         return decode()
@@ -206,7 +204,6 @@ def _object(
     now: str,
     validation: str,
     warnings: Warnings,
-    managed_fields: bool,
 ) -> Object:
     try:
         document = _read(media, raw, resource.shape, quick)
@@ -214,9 +211,7 @@ def _object(
     except Unreadable as e:
         raise _unrecognized(resource, raw, e) from e
     try:
-        decoded = _decode(
-            resource, meta, document, kinds, now=now, judged=validation != "Ignore", managed_fields=managed_fields
-        )
+        decoded = _decode(resource, meta, document, kinds, now=now, judged=validation != "Ignore")
         if decoded.complaints and validation == "Strict":
             raise Unfit(_strict_text(decoded.complaints))
     except (Unfit, strict.DecodeError, protobuf.DecodeError) as e:
@@ -275,7 +270,6 @@ def _decode(
     *,
     now: str,
     judged: bool,
-    managed_fields: bool,
 ) -> _Decoded:
     """The document as an object of the endpoint's kind. Raises Unfit and strict.DecodeError.
 
@@ -287,7 +281,7 @@ def _decode(
     into = type_meta.hub_type(resource)
     if claimed is None:
         raise type_meta.unregistered(meta, kinds.known, into)
-    found = document.decoded(claimed, managed_fields=managed_fields)
+    found = document.decoded(claimed)
     if (claimed.group, claimed.kind) != (resource.group, resource.kind):
         raise type_meta.unconvertible(meta, into)
     defaults.apply(claimed.shape, found.object, now=now)
@@ -339,7 +333,7 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
     except RecursionError:
         raise _unfit("", strict.DecodeError(strict.TOO_DEEP)) from None
     try:
-        decoded = _patched(terms.resource, text, terms.kinds, now=terms.now, judged=judged, managed_fields=True)
+        decoded = _patched(terms.resource, text, terms.kinds, now=terms.now, judged=judged)
         _judge(terms, [*sent.complaints, *decoded.complaints])
     except (Unreadable, Unfit, strict.DecodeError) as e:
         raise _unfit(text.decode(), e) from e
@@ -396,15 +390,13 @@ def _not_converted(resource: Resource, patch: Object, why: str) -> str:
     return f"failed to convert new object ({where}) to proper version: unable to convert unstructured object to {kind}: {why}"
 
 
-def _patched(
-    resource: Resource, text: bytes, kinds: Kinds, *, now: str, judged: bool, managed_fields: bool
-) -> _Decoded:
+def _patched(resource: Resource, text: bytes, kinds: Kinds, *, now: str, judged: bool) -> _Decoded:
     document = _read_json(text, resource.shape)
     meta = type_meta.read(document.value)
     if not meta.version and not meta.group:
         return _without_version(resource, meta, document.value or {}, now=now)
     completed = meta.completed(resource)
-    return _decode(resource, completed, document, kinds, now=now, judged=judged, managed_fields=managed_fields)
+    return _decode(resource, completed, document, kinds, now=now, judged=judged)
 
 
 def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: str) -> _Decoded:

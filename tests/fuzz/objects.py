@@ -190,10 +190,10 @@ def _shown(message: bytes) -> bytes:
     envelope = as_protobuf.opened(message)
     shapes = {(kind.kind, kind.version): kind.shape for kind in VERSIONS.values()}
     shape = shapes.get((envelope.kind, envelope.api_version.rpartition("/")[2]), machinery.STATUS)
-    obj = protobuf.decode(shape, envelope.raw, managed_fields=True, parse=bytes)
+    obj = protobuf.decode(shape, envelope.raw, parse=bytes)
     again = as_protobuf.envelope(envelope.api_version, envelope.kind, protobuf.encode(shape, obj))
     assert again == message, (message, again)
-    obj = protobuf.decode(shape, envelope.raw, managed_fields=True)
+    obj = protobuf.decode(shape, envelope.raw)
     return rawjson.dumps({"kind": envelope.kind, "apiVersion": envelope.api_version, **obj})
 
 

@@ -68,7 +68,7 @@ def changed(rng: random.Random, shape: Struct, obj: Object) -> Object:
 
 
 def decoded(resource: Resource, value: Any) -> Object:
-    obj = strict.decode(resource.shape, value, managed_fields=True).object
+    obj = strict.decode(resource.shape, value).object
     obj["metadata"].pop("managedFields", None)
     obj["metadata"].pop("resourceVersion", None)
     defaults.apply(resource.shape, obj, now=NOW)

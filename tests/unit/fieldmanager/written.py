@@ -106,7 +106,7 @@ class Written:
 
     def _decoded(self, resource: Resource, obj: Object) -> Object:
         members = {name: x for name, x in obj.items() if name not in ("kind", "apiVersion")}
-        decoded = strict.decode(resource.shape, members, managed_fields=True)
+        decoded = strict.decode(resource.shape, members)
         assert not decoded.unknown
         defaults.apply(resource.shape, decoded.object, now=self.now)
         return conversion.stored(resource, decoded.object)

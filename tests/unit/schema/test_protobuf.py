@@ -39,17 +39,17 @@ def recorded(name: str) -> list[dict[str, Any]]:
 def test_an_object_with_every_field_has_the_bytes_of_the_published_one(case: dict[str, Any]) -> None:
     shape, published = KINDS[case["kind"]], base64.b64decode(case["protobuf"])
     members = {name: x for name, x in case["json"].items() if name not in ("kind", "apiVersion")}
-    obj = strict.decode(shape, members, managed_fields=True).object
+    obj = strict.decode(shape, members).object
     assert as_protobuf.envelope("resource.k8s.io/v1", case["kind"], protobuf.encode(shape, obj)) == published
     envelope = as_protobuf.opened(published)
     assert (envelope.api_version, envelope.kind) == ("resource.k8s.io/v1", case["kind"])
-    assert protobuf.decode(shape, envelope.raw, managed_fields=True) == obj
+    assert protobuf.decode(shape, envelope.raw) == obj
 
 
 @pytest.mark.parametrize("case", recorded("go_protobuf_writes.jsonl"), ids=lambda case: case["kind"])
 def test_any_object_has_the_bytes_that_go_writes(case: dict[str, Any]) -> None:
     shape = MESSAGES[case["kind"]]
-    obj = strict.decode(shape, case["json"], managed_fields=True).object
+    obj = strict.decode(shape, case["json"]).object
     assert protobuf.encode(shape, obj) == base64.b64decode(case["protobuf"])
 
 
@@ -61,7 +61,7 @@ def test_any_bytes_are_read_or_refused_as_go_does(case: dict[str, str]) -> None:
             protobuf.decode(shape, data)
         assert str(refused.value) == case["error"]
     else:
-        obj = protobuf.decode(shape, data, managed_fields=True)
+        obj = protobuf.decode(shape, data)
         assert canonical.encode_served(shape, obj).decode() == case["json"].replace("\\ufffd", "\ufffd")
 
 
@@ -79,7 +79,7 @@ def test_what_is_written_is_read_again(sample: Sample) -> None:
 def test_objects_of_the_kinds_go_to_protobuf_and_back(kind: str, data: st.DataObject) -> None:
     obj = data.draw(shapes_and_values.struct_values(KINDS[kind]))
     message = protobuf.encode(KINDS[kind], obj)
-    again = protobuf.decode(KINDS[kind], message, managed_fields=True)
+    again = protobuf.decode(KINDS[kind], message)
     assert canonical.equal(KINDS[kind], again, obj)
     stored = canonical.decode(KINDS[kind], canonical.encode_served(KINDS[kind], again))
     assert protobuf.encode(KINDS[kind], stored) == message
@@ -115,16 +115,6 @@ def test_raw_json_in_a_map_is_written_as_it_is_each_time() -> None:
     written = [protobuf.encode(shape, {"m": {"k": {"x": rawjson.of(x)}}}) for x in (b"true", b"1", b"1.0", b"true")]
     # Beside the value there are three keys and lengths, and the name.
     assert [message[11:] for message in written] == [b"true", b"1", b"1.0", b"true"]
-
-
-def test_managed_fields_that_nobody_keeps_are_dropped() -> None:
-    obj = {
-        "metadata": {"name": "n", "managedFields": [{"manager": "m", "fieldsV1": rawjson.of(b'{"f:a":{}}')}]},
-        "spec": {},
-    }
-    message = protobuf.encode(KINDS["DeviceClass"], obj)
-    assert protobuf.decode(KINDS["DeviceClass"], message) == {"metadata": {"name": "n"}, "spec": {}}
-    assert protobuf.decode(KINDS["DeviceClass"], message, managed_fields=True) == obj
 
 
 def test_half_characters_become_what_go_makes_of_them() -> None:

@@ -174,11 +174,9 @@ def test_nothing_is_unknown_inside_raw_json() -> None:
     assert strict.decode(SPEC, {"raw": {"anything": {"goes": 1}}}).unknown == []
 
 
-def test_managed_fields_are_checked_and_dropped_unless_somebody_keeps_them() -> None:
+def test_managed_fields_are_checked() -> None:
     entry = {"manager": "m", "operation": "Update", "time": "2024-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}}}
-    decoded = strict.decode(GADGET, {"metadata": {"name": "n", "managedFields": [entry]}})
-    assert decoded.object["metadata"] == {"name": "n"}
-    kept = strict.decode(GADGET, {"metadata": {"name": "n", "managedFields": [entry]}}, managed_fields=True)
+    kept = strict.decode(GADGET, {"metadata": {"name": "n", "managedFields": [entry]}})
     fields = rawjson.of(b'{"f:spec":{}}')
     assert kept.object["metadata"] == {"name": "n", "managedFields": [{**entry, "fieldsV1": fields}]}
     for wrong in ({**entry, "manager": 1}, {**entry, "time": ""}):

@@ -21,7 +21,7 @@ CASES = [case for line in RECORDED.read_text().splitlines() if "error" not in (c
 def merged(case: dict[str, Any]) -> tuple[Struct, Any]:
     shape = KINDS[case["kind"]]
     live = {name: x for name, x in case["live"].items() if name not in unstructured.TYPE_META}
-    decoded = strict.decode(shape, live, managed_fields=True).object
+    decoded = strict.decode(shape, live).object
     served = canonical.decode(shape, canonical.encode_served(shape, decoded))
     stated = {name: case["live"][name] for name in unstructured.TYPE_META}
     return shape, strategic.apply(case["patch"], stated | served, shape)
