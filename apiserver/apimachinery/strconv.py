@@ -1,10 +1,11 @@
-"""Go's reading of whole numbers and of truth values, with Go's error texts, which clients see; and how it writes floats.
+"""Go's reading of numbers and of truth values, with Go's error texts, which clients see; and how it writes floats.
 
-Upstream: golang/go `src/strconv/atoi.go`, `atob.go`, `src/encoding/json/encode.go` (floatEncoder).
+Upstream: golang/go `src/strconv/atoi.go`, `atof.go`, `atob.go`, `src/encoding/json/encode.go` (floatEncoder).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 
@@ -44,6 +45,18 @@ def parse_bool(text: str) -> bool:
     if text not in (*_TRUE, *_FALSE):
         raise ValueError(f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax")
     return text in _TRUE
+
+
+def parse_float(text: str) -> float:
+    """A JSON number that is no integer; raises ValueError when it is beyond every float.
+
+    This is for `float_hook` of decoders: theirs takes microseconds for each number near the ends of the range, and nobody gets a turn
+    before all are read.
+    """
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"strconv.ParseFloat: parsing {go_quote(text)}: value out of range")
+    return value
 
 
 _LEAST_PLAIN, _EXPONENT_FROM = 1e-6, 1e21

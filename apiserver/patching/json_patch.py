@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from apiserver.apimachinery import errors
+from apiserver.apimachinery import errors, strconv
 from apiserver.patching import lazy
 
 MOST_OPERATIONS = 10_000
@@ -43,7 +43,7 @@ _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 _Members = TypedDict("_Members", {"op": Any, "path": Any, "from": Any, "value": msgspec.Raw}, total=False)
-_read = msgspec.json.Decoder(list[_Members | None] | None).decode
+_read = msgspec.json.Decoder(list[_Members | None] | None, float_hook=strconv.parse_float).decode
 
 
 @dataclass(frozen=True, slots=True)

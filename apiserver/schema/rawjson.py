@@ -24,7 +24,7 @@ LEVELS = 750
 WRITTEN_LEVELS = 255
 """Values with more levels take many times as long as others of their size."""
 
-_decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder(float_hook=strconv.parse_float).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _BRACKET = re.compile(_STRING + rb"|([\[{])|[\]}]", re.DOTALL)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from apiserver.apimachinery import utf8
+from apiserver.apimachinery import strconv, utf8
 from apiserver.schema import rawjson, typed
 from apiserver.schema.types import Struct
 from apiserver.wire import json_syntax
@@ -33,7 +33,7 @@ __all__ = [
     "read",
 ]
 
-_DECODER = msgspec.json.Decoder()
+_DECODER = msgspec.json.Decoder(float_hook=strconv.parse_float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def loads(raw: bytes, shape: Struct | None = None) -> Any:
 
 
 def _parser(shape: Struct | None) -> Callable[[bytes | str], Any]:
-    return _DECODER.decode if shape is None else typed.parser(shape)
+    return _DECODER.decode if shape is None else typed.parser(shape, strconv.parse_float)
 
 
 def _of_any_structure(decode: Callable[[bytes | str], Any], text: str) -> Any:

@@ -85,3 +85,14 @@ def test_truth_values_are_read_in_the_spellings_of_go_and_in_no_other() -> None:
         with pytest.raises(ValueError, match="ParseBool") as caught:
             strconv.parse_bool(text)
         assert str(caught.value) == f"strconv.ParseBool: parsing {json.dumps(text)}: invalid syntax"
+
+
+def test_floats_are_read_to_their_ends() -> None:
+    texts = ("1.5", "-0.0", "1E5", "1e-400", "1.7976931348623158e308")
+    assert [strconv.parse_float(text) for text in texts] == [1.5, 0.0, 1e5, 0.0, 1.7976931348623157e308]
+
+
+@pytest.mark.parametrize("text", ["1e309", "-1e309", "1e999999999", "0.1e99999"])
+def test_no_number_is_infinite(text: str) -> None:
+    with pytest.raises(ValueError, match=f'^strconv.ParseFloat: parsing "{text}": value out of range$'):
+        strconv.parse_float(text)
