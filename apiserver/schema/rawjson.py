@@ -108,17 +108,23 @@ def dumps(value: Any) -> bytes:
     return orjson.dumps(value, default=fragment)
 
 
-def light(value: Any) -> bytes:
-    """The same of an object of which no raw JSON nests deep. Raises TypeError for any other."""
-    return orjson.dumps(value, default=_light_fragment)
+def light(value: Any, most: int) -> bytes:
+    """The same of an object whose raw JSON has at most so many bytes in all and nests nowhere deep. Raises TypeError for any other, after
+    work that grows with `most` and not with the raw JSON."""
+    left = most
 
+    def light_fragment(value: Any) -> orjson.Fragment:
+        nonlocal left
+        found = fragment(value)
+        source = bytes(value)
+        left -= len(source)
+        if left < 0:
+            raise TypeError("raw JSON is long")
+        if source.count(b"{") + source.count(b"[") > WRITTEN_LEVELS and _levels(source) > WRITTEN_LEVELS:
+            raise TypeError("raw JSON nests deep")
+        return found
 
-def _light_fragment(value: Any) -> orjson.Fragment:
-    found = fragment(value)
-    source = bytes(value)
-    if source.count(b"{") + source.count(b"[") > WRITTEN_LEVELS and _levels(source) > WRITTEN_LEVELS:
-        raise TypeError("raw JSON nests deep")
-    return found
+    return orjson.dumps(value, default=light_fragment)
 
 
 def fragment(value: Any) -> orjson.Fragment:

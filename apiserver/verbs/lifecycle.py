@@ -171,9 +171,9 @@ async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
 def is_large(new: Object) -> bool:
     """Whether preparing, checking and encoding it is work for a thread, of one that is not known to be: to find out is work too."""
     try:
-        return len(rawjson.light(new)) > LARGE
+        return len(rawjson.light(new, LARGE)) > LARGE
     except TypeError:
-        return True  # deep, or with half characters
+        return True  # deep, with half characters, or long
 
 
 def settle(

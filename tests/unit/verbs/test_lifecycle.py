@@ -1,0 +1,45 @@
+"""What is large is told without a look at all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.schema import rawjson
+from apiserver.verbs import lifecycle
+from tests.fixtures.cpu import Spent
+
+
+def configured(*parameters: bytes) -> dict[str, Any]:
+    return {"spec": {"config": [{"opaque": {"parameters": rawjson.of(text)}} for text in parameters]}}
+
+
+def many(element: bytes, size: int) -> bytes:
+    return b"[%b]" % b",".join([element] * (size // (len(element) + 1)))
+
+
+@pytest.mark.parametrize(
+    ("obj", "large"),
+    [
+        (configured(b"{}"), False),
+        (configured(many(b"{}", 15_000)), False),
+        (configured(many(b"{}", 17_000)), True),
+        (configured(*[many(b"{}", 1_000)] * 10), False),
+        (configured(*[many(b"{}", 1_000)] * 20), True),
+        (configured(b"[" * 200 + b"]" * 200), False),
+        (configured(b"[" * 300 + b"]" * 300), True),
+        ({"metadata": {"labels": {"a": "x" * 17_000}}}, True),
+        ({"metadata": {"labels": {"a": "\ud800"}}}, True),
+    ],
+)
+def test_an_object_is_large_when_it_has_many_bytes_or_levels(obj: Any, large: bool) -> None:
+    assert lifecycle.is_large(obj) is large
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_raw_json_of_many_brackets_is_not_looked_through_to_tell_that_it_is_large(count: int) -> None:
+    obj = configured(*[many(b"[]", (3 << 20) // count)] * count)
+    with Spent() as spent:
+        assert all(lifecycle.is_large(obj) for _ in range(10))
+    assert spent.below(0.3)
