@@ -226,10 +226,12 @@ def _move(run: _Run, operation: Operation) -> None:
 
 
 def _copy(run: _Run, operation: Operation) -> None:
-    container, step = run.open(operation.source)
-    value = get(container, step)
-    value = None if value is _MISSING else value
+    source, name = run.open(operation.source)
+    get(source, name)
     container, step = run.open(operation.path)
+    # Again: what is copied into itself was opened just now.
+    value = get(source, name)
+    value = None if value is _MISSING else value
     text = b"" if value is None else lazy.text(value)
     run.copied += len(text)
     if run.copied > MOST_COPIED:

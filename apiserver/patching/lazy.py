@@ -64,14 +64,14 @@ def through(value: Any) -> Any:
 
 
 def _sorted(value: Any) -> Any:
+    """A copy of what is open, with its members in order."""
     out = [value]
     left: list[Any] = [out]
     while left:
         here = left.pop()
         for place, x in _inside(here):
-            if isinstance(x, dict):
-                here[place] = in_order(x)
             if isinstance(x, dict | list):
+                here[place] = in_order(x) if isinstance(x, dict) else x.copy()
                 left.append(here[place])
     return out[0]
 

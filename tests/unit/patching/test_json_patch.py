@@ -108,6 +108,18 @@ def test_the_whole_document_can_be_replaced_and_tested() -> None:
     assert applied([{"op": "replace", "path": "", "value": [1]}, {"op": "add", "path": "/-", "value": 2}], {}) == [1, 2]
 
 
+def test_what_is_copied_into_itself_is_copied_as_it_was_opened_on_the_way() -> None:
+    document = {"a": {"z": {"y": 1, "x": 2}, "b": {"d": 1, "c": 2}}}
+    steps = [{"op": "copy", "from": "/a", "path": "/a/z/new"}]
+    opened = b'{"b":{"d":1,"c":2},"z":{"x":2,"y":1}}'
+    assert result(steps, document) == b'{"a":{"b":{"d":1,"c":2},"z":{"new":%s,"x":2,"y":1}}}' % opened
+
+
+def test_a_list_can_be_copied_into_its_own_element() -> None:
+    steps = [{"op": "add", "path": "/a/0/z", "value": 1}, {"op": "copy", "from": "/a", "path": "/a/0/copy"}]
+    assert applied(steps, {"a": [{"b": 2}]}) == {"a": [{"b": 2, "copy": [{"b": 2, "z": 1}], "z": 1}]}
+
+
 def test_a_copy_is_a_copy() -> None:
     steps = [
         {"op": "add", "path": "/a/x", "value": 1},
