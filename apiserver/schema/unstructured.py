@@ -22,9 +22,10 @@ TYPE_META = ("kind", "apiVersion")
 _TEXT = String()
 
 
-def decode(shape: Struct, value: Object) -> Decoded:
+def decode(shape: Struct, value: Object, *, anew: bool = True) -> Decoded:
     """Reads an object with its kind and apiVersion into a new one without them; metadata.managedFields stays.
 
+    Raw JSON whose text is at hand is written anew as well, unless not `anew`.
     `unknown` are the paths of all members that the shape does not have, sorted; the keys of maps are not part of a path.
     Raises DecodeError.
     """
@@ -37,7 +38,7 @@ def decode(shape: Struct, value: Object) -> Decoded:
         walk = _Walk()
         made = walk.struct(shape, members, "")
         found = Decoded(strict.decode(shape, made).object, sorted(walk.unknown))
-    remake = _remaker(shape)
+    remake = _remaker(shape) if anew else None
     if remake is not None:
         remake(found.object)
     return found

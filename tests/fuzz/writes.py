@@ -60,7 +60,7 @@ CLAIM_SPECS: Sequence[Object] = (
     {
         "devices": {
             "requests": [{"name": "gpu", "exactly": {**EXACTLY, "tolerations": [{"key": "a"}]}}],
-            "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"a": None, "b": 1}}}],
+            "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"b": 1, "a": None}}}],
         }
     },
     {"devices": {}},
@@ -72,7 +72,7 @@ REPORTED: Sequence[Object] = (
     {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-1"},
     {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-1", "shareID": SHARE},
 )
-DATA: Sequence[Any] = ({"a": None, "b": 1}, {"a": [1, {}]}, {}, {"a": 2})
+DATA: Sequence[Any] = ({"b": 1, "a": None}, {"a": [1, {}]}, {}, {"a": 2}, {"b": {"d": 1.0, "c": "ü"}, "a": 1e21})
 DEFAULTED = frozenset(("allocationMode", "count", "operator"))
 KEYS = frozenset(("uid", "driver", "pool", "device", "shareID", "type"))
 """Of items of lists that are merged."""

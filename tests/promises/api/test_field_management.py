@@ -313,6 +313,18 @@ def test_the_same_apply_twice_is_one(api: Client, path: str, mine: str) -> None:
     assert [("time" in entry) for entry in other["metadata"]["managedFields"]] == [False, True]
 
 
+def test_an_apply_that_changes_nothing_leaves_raw_json_as_it_was_sent(api: Client, mine: str) -> None:
+    path, obj = f"{api.claims(mine)}/one", claim("one")
+    parameters = {"b": 1.0, "a": None}
+    obj["spec"]["devices"]["config"] = [{"opaque": {"driver": "d.example.com", "parameters": parameters}}]
+    made = api.ask("POST", api.claims(mine), json.dumps(obj, separators=(",", ":"))).json
+
+    left = apply(api, path, applied(api, {"metadata": {"name": "one"}}, "ResourceClaim"))
+
+    assert version(left) == version(made)
+    assert '"parameters":{"b":1.0,"a":null}' in api.ask("GET", path).text
+
+
 def test_an_apply_of_the_status_creates_nothing_and_manages_nothing_else(api: Client, mine: str) -> None:
     path = f"{api.claims(mine)}/one"
     configuration = applied(api, {**claim("one", labels={"a": "1"}), "status": ALLOCATED}, "ResourceClaim")
