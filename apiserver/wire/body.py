@@ -395,19 +395,19 @@ def _patched(resource: Resource, text: bytes, kinds: Kinds, *, now: str, judged:
     document = _read_json(text, resource.shape)
     meta = type_meta.read(document.value)
     if not meta.version and not meta.group:
-        return _without_version(resource, meta, document.value or {}, now=now)
+        return _without_version(resource, meta, document.value or {}, now=now, judged=judged)
     completed = meta.completed(resource)
     return _decode(resource, completed, document, kinds, now=now, judged=judged)
 
 
-def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: str) -> _Decoded:
+def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: str, judged: bool) -> _Decoded:
     """Upstream reads a document without apiVersion into its version-independent type, which shares no member name with any version."""
     if meta.kind not in ("", resource.kind):
         raise type_meta.not_registered_internally(meta.kind, resource.group)
     shape = resource.stored.shape
     empty = strict.decode(shape, {}).object
     defaults.apply(shape, empty, now=now)
-    unknown = [name for name in value if name not in type_meta.MEMBERS]
+    unknown = [name for name in value if name not in type_meta.MEMBERS] if judged else []
     return _Decoded(empty, [f"unknown field {fieldpath.go_quote(name)}" for name in unknown])
 
 

@@ -344,6 +344,12 @@ def test_a_result_without_version_is_an_object_without_anything() -> None:
     )
 
 
+def test_nobody_complains_of_a_result_without_version_that_is_not_judged() -> None:
+    warnings = Warnings()
+    patched({"metadata": {}, "spec": {}}, validation="Ignore", warnings=warnings)
+    assert warnings.headers() == []
+
+
 def test_complaints_about_the_patch_and_about_its_result_go_together() -> None:
     value = {**OBJECT, "spec": {"foo": 5}}
     found = ('json patch unknown field "[0].foo"',)
