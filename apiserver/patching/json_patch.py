@@ -73,6 +73,11 @@ def parse(patch: bytes) -> Patch:
     return Patch([_operation(o or {}) for o in operations])
 
 
+def growth(patch: bytes) -> int:
+    """By how many bytes the result of a patch may be longer than what it is applied to and the patch together."""
+    return MOST_COPIED if b"copy" in patch or b"\\u" in patch else 0
+
+
 def _operation(members: dict[str, Any]) -> Operation:
     value = members.get("value")
     return Operation(

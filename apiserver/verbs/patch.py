@@ -24,6 +24,7 @@ JSON_PATCH = PatchType(
     media="application/json-patch+json",
     read=patches.read_json_patch,
     apply=lambda text, live, _: json_patch.apply(json_patch.parse(text), as_json.dumps(live)),
+    growth=json_patch.growth,
 )
 MERGE_PATCH = PatchType(
     media="application/merge-patch+json",
@@ -64,7 +65,7 @@ async def patch(services: Services, call: Call) -> Any:
         sub=sub,
         options=wanted.as_update(),
         whole=False,
-        size=len(raw),
+        size=len(raw) + kind.growth(raw),
         creates=kind.creates and sub is None,
         owned=kind.applies,
     )
@@ -97,7 +98,7 @@ def _change(
         return new
 
     async def change(live: Entry | None) -> Object:
-        size = len(raw) + (len(live.body) if live is not None else 0)
+        size = len(raw) + kind.growth(raw) + (len(live.body) if live is not None else 0)
         large = size > (ownership.LARGE if kind.applies else body.LARGE) or (
             len(raw) > body.STRANGE and as_json.plain(raw) is None
         )

@@ -32,8 +32,8 @@ result. A PUT does not look at what is stored."""
 class Order:
     """What one PUT or PATCH wants done.
 
-    `whole`: the new object is what was sent, as in PUT, and a foreign uid in it is a 409. `size` is about how many bytes the request has.
-    `creates`: an object that is absent is made. `owned`: the change says itself who owns which field.
+    `whole`: the new object is what was sent, as in PUT, and a foreign uid in it is a 409. `size` is about how many bytes the change
+    brings. `creates`: an object that is absent is made. `owned`: the change says itself who owns which field.
     """
 
     name: str

@@ -278,3 +278,19 @@ def test_work_that_has_no_end_is_refused_before_it_takes_long(operations: Any) -
 def test_ten_thousand_inserts_at_the_head_of_a_long_list_are_done() -> None:
     steps = [{"op": "add", "path": "/l/0", "value": 1}] * 10_000
     assert applied(steps, {"l": [0] * 50_000})["l"] == [1] * 10_000 + [0] * 50_000
+
+
+@pytest.mark.parametrize("op", ["copy", "\\u0063opy", "c\\u006fpy"])
+def test_a_patch_that_copies_says_that_its_result_may_be_long(op: str) -> None:
+    document = text({"a": "x" * 10_000})
+    patch = f'[{",".join(f"""{{"op":"{op}","from":"/a","path":"/a{i}"}}""" for i in range(200))}]'.encode()
+    result = json_patch.apply(json_patch.parse(patch), document)
+    added = len(result) - len(document) - len(patch)
+    assert 0 < added <= json_patch.growth(patch)
+
+
+def test_no_other_patch_makes_more_than_it_brings() -> None:
+    assert (
+        json_patch.growth(text([{"op": "add", "path": "/a", "value": "x"}, {"op": "move", "from": "/a", "path": "/b"}]))
+        == 0
+    )

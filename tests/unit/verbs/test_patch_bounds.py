@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from apiserver.wire import body
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server
 
@@ -88,3 +89,14 @@ async def test_a_patch_of_many_operations_is_done(server: Composed) -> None:
         "PATCH", f"{server.classes}/a", operations(*steps, move, {"op": "remove", "path": "/y"}), kind=JSON_PATCH
     )
     assert (answer.status, "finalizers" in answer.json["metadata"]) == (200, False)
+
+
+async def test_copies_that_make_a_small_patch_large_are_made_in_a_thread(server: Composed) -> None:
+    await server.ask("POST", server.classes, {"metadata": {"name": "a"}, "spec": {}})
+    value = [1] * 7_000
+    opened = [{"op": "add", "path": "/x", "value": value}, {"op": "test", "path": "/x", "value": value}]
+    copies = [{"op": "copy", "from": "/x", "path": f"/y{i}"} for i in range(200)]
+    raw = operations(*opened, *copies)
+    assert len(raw) < body.LARGE
+    answer = await server.ask("PATCH", f"{server.classes}/a", raw, kind=JSON_PATCH)
+    assert answer.status == 200
