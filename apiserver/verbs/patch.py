@@ -17,13 +17,22 @@ from apiserver.verbs import lifecycle, ownership, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import as_json, body, patches
+from apiserver.wire import as_json, body, json_syntax, patches
 from apiserver.workers import BODIES
+
+
+def _json_patched(patch: bytes, live: Object) -> bytes:
+    """What copies made has not been weighed yet. Raises 413 and 422."""
+    result = json_patch.apply(json_patch.parse(patch), as_json.dumps(live))
+    if json_patch.growth(patch):
+        json_syntax.weigh(result)
+    return result
+
 
 JSON_PATCH = PatchType(
     media="application/json-patch+json",
     read=patches.read_json_patch,
-    apply=lambda text, live, _: json_patch.apply(json_patch.parse(text), as_json.dumps(live)),
+    apply=lambda text, live, _: _json_patched(text, live),
     growth=json_patch.growth,
 )
 MERGE_PATCH = PatchType(

@@ -95,8 +95,19 @@ async def test_copies_that_make_a_small_patch_large_are_made_in_a_thread(server:
     await server.ask("POST", server.classes, {"metadata": {"name": "a"}, "spec": {}})
     value = [1] * 7_000
     opened = [{"op": "add", "path": "/x", "value": value}, {"op": "test", "path": "/x", "value": value}]
-    copies = [{"op": "copy", "from": "/x", "path": f"/y{i}"} for i in range(200)]
+    copies = [{"op": "copy", "from": "/x", "path": f"/y{i}"} for i in range(35)]
     raw = operations(*opened, *copies)
     assert len(raw) < body.LARGE
     answer = await server.ask("PATCH", f"{server.classes}/a", raw, kind=JSON_PATCH)
+    assert answer.status == 200
+
+
+async def test_copies_of_too_many_values_are_refused(server: Composed) -> None:
+    await server.ask("POST", server.classes, {"metadata": {"name": "a"}, "spec": {}})
+    values = {"op": "add", "path": "/x", "value": [{"": 1}] * 4_000}
+    copies = [{"op": "copy", "from": "/x", "path": f"/y{i}"} for i in range(80)]
+    refusal = (await server.ask("PATCH", f"{server.classes}/a", operations(values, *copies), kind=JSON_PATCH)).json
+    assert (refusal["code"], refusal["reason"]) == (413, "RequestEntityTooLarge")
+    assert "more values than" in refusal["message"]
+    answer = await server.ask("PATCH", f"{server.classes}/a", operations(values, *copies[:3]), kind=JSON_PATCH)
     assert answer.status == 200
