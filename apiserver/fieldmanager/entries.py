@@ -20,6 +20,9 @@ from apiserver.structuredmerge.update import Managers, Owned
 APPLY, UPDATE = "Apply", "Update"
 FIELDS_V1 = "FieldsV1"
 
+MOST_BYTES = 3 << 20
+"""Of a text of fields, which is twice what the store takes. Go's escapes make six times as much of what one request may bring."""
+
 EPOCH = "1970-01-01T00:00:00Z"
 """Where an entry without time stands among those that have one."""
 
@@ -93,6 +96,8 @@ def decode(entries: Entries | None, sets: FieldSets) -> Managed:
     for i, entry in enumerate(entries or ()):
         identity, version = _identity(entry, i)
         fields = entry.get("fieldsV1")
+        if fields is not None and len(rawjson.text(fields)) > MOST_BYTES:
+            raise EntriesError(f"fieldsV1 of managed fields entry {i} is longer than {MOST_BYTES} bytes")
         try:
             found = sets.read(fields)
         except FieldsError as e:

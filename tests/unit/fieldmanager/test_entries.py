@@ -201,3 +201,12 @@ def test_the_changes_of_two_versions_are_not_those_of_one() -> None:
         entries.decode([entry(apiVersion=f"x/v{i}", fieldsV1=rawjson.of(FIELDS[1])) for i in range(12)], known)
     )
     assert len(found.managers) == 12
+
+
+def test_fields_that_no_store_takes_are_not_read() -> None:
+    longest = rawjson.of(b'{"f:%b":{}}' % (b"a" * (entries.MOST_BYTES - len(b'{"f:":{}}'))))
+    assert entries.decode([entry(fieldsV1=longest)], FieldSets()).managers
+    longer = rawjson.of(b'"%b"' % (b"<" * entries.MOST_BYTES))
+    with pytest.raises(EntriesError) as raised:
+        entries.decode([entry(fieldsV1=longest), entry(fieldsV1=longer)], FieldSets())
+    assert str(raised.value) == f"fieldsV1 of managed fields entry 1 is longer than {entries.MOST_BYTES} bytes"
