@@ -182,6 +182,7 @@ class FieldManagers:
                 manager=identity.text,
                 versions=self._versions_of(writer),
                 force=force,
+                spelled=lambda: typedform.spelled(resource, live),
             )
             changed = value is not UNCHANGED
             return value if changed else live, _applied(left, managed, identity, time=writer.now if changed else None)

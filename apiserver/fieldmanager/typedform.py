@@ -28,6 +28,13 @@ def of_stored(resource: Resource, obj: Object) -> Object:
     return _headed(resource, _read(resource.shape, untracked(obj)))
 
 
+def spelled(resource: Resource, obj: Object) -> Object:
+    """The form of a decoded object of this version, for the comparison with one that comes from another version: upstream compares the Go
+    values of their atomic lists then. Raw JSON in these that Go would write in another way is its text, which nothing is equal to.
+    """
+    return _headed(resource, _read(resource.shape, written(resource, untracked(obj)), spelled=True))
+
+
 def written(resource: Resource, obj: Object) -> Object:
     """An object of this version as if it had been decoded from the store."""
     made: Object = canonical.writer(resource.shape)(obj)
@@ -69,26 +76,32 @@ def untracked(obj: Object) -> Object:
 _Reader = Callable[[Any], Any]
 
 
-def _read(type_: Type, value: Any) -> Any:
-    reader = _reader(type_)
+def _read(type_: Type, value: Any, *, spelled: bool = False) -> Any:
+    reader = _reader(type_, spelled=spelled)
     return value if reader is None or value is None else reader(value)
 
 
 @functools.cache
-def _reader(type_: Type) -> _Reader | None:
-    """None for types without raw JSON."""
+def _reader(type_: Type, *, spelled: bool = False, atomic: bool = False) -> _Reader | None:
+    """None for types without raw JSON. `spelled`: that in lists that are `atomic` may stay text."""
+    below = functools.partial(_reader, spelled=spelled, atomic=atomic)
     match type_:
         case RawJSON():
-            return rawjson.parsed
-        case ListOf(item=inner):
-            item = _reader(inner)
+            return _spelling if spelled and atomic else rawjson.parsed
+        case ListOf(item=inner, list_type=list_type):
+            item = _reader(inner, spelled=spelled, atomic=atomic or list_type is ListType.ATOMIC)
             return item and _list_reader(item)
         case MapOf(value=inner):
-            member = _reader(inner)
+            member = below(inner)
             return member and _map_reader(member)
         case Struct():
-            return _struct_reader(type_)
+            return _struct_reader(type_, below)
     return None
+
+
+def _spelling(raw: Any) -> Any:
+    meaning, text = rawjson.parsed(raw), rawjson.text(raw)
+    return meaning if rawjson.text(rawjson.made(meaning)) == text else text.decode()
 
 
 def _list_reader(item: _Reader) -> _Reader:
@@ -99,8 +112,8 @@ def _map_reader(member: _Reader) -> _Reader:
     return lambda value: {name: x if x is None else member(x) for name, x in value.items()}
 
 
-def _struct_reader(struct: Struct) -> _Reader | None:
-    readers = {field.name: read for field in types.members(struct) if (read := _reader(field.type)) is not None}
+def _struct_reader(struct: Struct, reader: Callable[[Type], _Reader | None]) -> _Reader | None:
+    readers = {field.name: read for field in types.members(struct) if (read := reader(field.type)) is not None}
     if not readers:
         return None
 

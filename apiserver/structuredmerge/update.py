@@ -5,7 +5,7 @@ Upstream: kubernetes-sigs/structured-merge-diff `merge/{update,conflict}.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
@@ -77,9 +77,20 @@ class Versions(Protocol):
 
 
 def apply(
-    live: Any, patch: Any, *, version: str, managers: Managers, manager: str, versions: Versions, force: bool
+    live: Any,
+    patch: Any,
+    *,
+    version: str,
+    managers: Managers,
+    manager: str,
+    versions: Versions,
+    force: bool,
+    spelled: Callable[[], Any] | None = None,
 ) -> tuple[Any, Managers]:
     """The live object with the patch applied, or UNCHANGED, and what everybody owns of it. Both objects are of `version`, and valid.
+
+    Where the manager applied in another version before, what was merged has been there and back. It is compared with the live object as
+    it is `spelled`, if that is given.
 
     Laws: who applies the same twice changes nothing the second time, nulls and containers without anything excepted, of which one may
     take the place of another; the applier owns the paths of the patch, no more and no fewer; with `force` there are no conflicts, and
@@ -98,6 +109,8 @@ def apply(
     if last is not None and last.set:
         with _telling("failed to prune fields"):
             new = _pruned(new, last, managers=known, applier=manager, versions=versions)
+        if last.version != version and spelled is not None:
+            seen[version] = spelled()
     comparisons = _Comparisons(seen, new, version, versions)
     left = _left(comparisons, known, manager, force=force)
     return UNCHANGED if comparisons.nothing_changed() else new, left

@@ -451,6 +451,25 @@ def test_raw_json_is_compared_by_what_it_means() -> None:
     assert [cause["field"] for cause in (error.details or {})["causes"]] == [path, path]
 
 
+def configured(parameters: bytes, version: str) -> Written:
+    """A claim of which somebody who sent it in v1 applied everything empty."""
+    obj = a_claim(version)
+    obj["spec"]["devices"]["config"] = [{"opaque": {"driver": "d.io", "parameters": rawjson.of(parameters)}}]
+    written = Written("ResourceClaim")
+    written.create(obj, manager="c", version=version)
+    written.apply(a_claim(spec={"devices": {}}), manager="m")
+    return written
+
+
+def test_raw_json_of_an_atomic_list_counts_by_its_text_for_who_applied_in_another_version_before() -> None:
+    patch = a_claim("v1beta2", spec={})
+    written = configured(b'{"b":1,"a":null}', "v1beta2")
+    error = refused(written, patch, manager="m", version="v1beta2")
+    assert [cause["field"] for cause in (error.details or {})["causes"]] == [".spec.devices.config"]
+    for alike in (configured(b'{"a":null,"b":1}', "v1beta2"), configured(b'{"b":1,"a":null}', "v1")):
+        alike.apply(patch, manager="m", version="v1beta2")
+
+
 def test_the_patch_and_the_stored_object_stay_as_they_are() -> None:
     written = Written("ResourceSlice")
     written.apply(a_slice(metadata={"labels": {"a": "1"}, "annotations": {CONFIGURATION: "{}"}}), manager="kubectl")
