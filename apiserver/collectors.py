@@ -1,4 +1,4 @@
-"""What a metric is: families of counters, gauges and histograms, their children, and the text that scrapers get. Knows no metric.
+"""What a metric is: families of counters, gauges, histograms, summaries; their children; the text that scrapers get. Knows no metric.
 
 Metrics belong to the process, so the registry is module-level state. prometheus_client's own classes take a lock and about 1-2 µs for
 each count; these do not, so count on the event loop's thread only (scraping may happen elsewhere).
@@ -6,7 +6,10 @@ each count; these do not, so count on the event loop's thread only (scraping may
 
 from __future__ import annotations
 
+import math
+import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -90,6 +93,61 @@ class Total(Distribution):
         return super().buckets()
 
 
+class Quantiles:
+    """One child of a `Summary`: how many, how much, and which values a share of the recent ones stayed below.
+
+    Values are counted in classes of which each is 2 % wider than the one before, so that a quantile is right to 1 %. They are forgotten
+    by fifths of `age` seconds.
+    """
+
+    QUANTILES = (0.5, 0.9, 0.99)
+    AGES = 5
+    WIDTH = math.log(1.02)
+    LEAST = 1e-9
+    __slots__ = ("_ages", "_clock", "_each", "_newest", "_until", "count", "sum")
+
+    def __init__(self, age: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.count, self.sum = 0, 0.0
+        self._clock, self._each = clock, age / self.AGES
+        self._ages: deque[dict[int, int]] = deque(({} for _ in range(self.AGES)), maxlen=self.AGES)
+        self._newest = self._ages[-1]
+        self._until = clock() + self._each
+
+    def observe(self, amount: float) -> None:
+        if self._clock() > self._until:
+            self._grow_older()
+        kind = int(math.log(max(amount, self.LEAST)) // self.WIDTH)
+        self._newest[kind] = self._newest.get(kind, 0) + 1
+        self.count += 1
+        self.sum += amount
+
+    def quantiles(self) -> list[tuple[float, float]]:
+        """Each quantile with its value, NaN where nothing was observed of late."""
+        counts: dict[int, int] = {}
+        for age in list(self._ages)[self._passed(self._clock()) :]:
+            for kind, count in list(age.items()):
+                counts[kind] = counts.get(kind, 0) + count
+        ordered, total = sorted(counts), sum(counts.values())
+        found, below, at = [], 0, 0
+        for quantile in self.QUANTILES:
+            while at < len(ordered) and below + counts[ordered[at]] < quantile * total:
+                below += counts[ordered[at]]
+                at += 1
+            found.append((quantile, math.exp((ordered[at] + 0.5) * self.WIDTH) if ordered else math.nan))
+        return found
+
+    def _passed(self, now: float) -> int:
+        """How many ages began since the newest that is known, at most all."""
+        return min(self.AGES, max(0, math.ceil((now - self._until) / self._each)))
+
+    def _grow_older(self) -> None:
+        now = self._clock()
+        passed = self._passed(now)
+        self._ages.extend({} for _ in range(passed))
+        self._newest = self._ages[-1]
+        self._until = now + self._each if passed == self.AGES else self._until + passed * self._each
+
+
 _Child = TypeVar("_Child")
 
 
@@ -160,6 +218,23 @@ class Histogram(_Family[Distribution]):
         for values, child in self.children():
             buckets = child.buckets()
             family.add_metric(values, buckets, child.sum)
+        yield family
+
+
+class Summary(_Family[Quantiles]):
+    """Its quantiles are those of the last `age` seconds."""
+
+    def __init__(self, name: str, text: str, age: float, *labels: str) -> None:
+        super().__init__(name, text, labels=labels, child=lambda: Quantiles(age))
+
+    def collect(self) -> Iterable[Metric]:
+        family = Metric(self.name, self.text, "summary")
+        for values, child in self.children():
+            labels = dict(zip(self.label_names, values, strict=True))
+            for quantile, value in child.quantiles():
+                family.add_sample(self.name, {**labels, "quantile": f"{quantile:g}"}, value)
+            family.add_sample(f"{self.name}_sum", labels, child.sum)
+            family.add_sample(f"{self.name}_count", labels, child.count)
         yield family
 
 

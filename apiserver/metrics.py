@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from apiserver import __version__
-from apiserver.collectors import Counter, Gauge, Histogram, Value
+from apiserver.collectors import Counter, Gauge, Histogram, Summary, Value
 
 COMPONENT = "apiserver"
 
@@ -147,6 +147,95 @@ AUTHORIZATION_ATTEMPTS = Counter("authorization_attempts_total", "Authorizations
 AUTHORIZATION_SECONDS = Histogram(
     "authorization_duration_seconds", "Latency of authorization.", _AUTH_SECONDS, "result"
 )
+
+# ---------------------------------------------------------------------------------------------------------------- admission
+# kubernetes/apiserver `pkg/admission/metrics/metrics.go`, `pkg/admission/plugin/policy/{validating,mutating}/metrics/metrics.go`.
+# `type` is admit or validate for steps, controllers and match conditions, admit or validating for webhooks. Codes above 600 count as 600.
+
+_ADMISSION_SECONDS = (0.005, 0.025, 0.1, 0.5, 1, 2.5)
+_WEBHOOK_SECONDS = (*_ADMISSION_SECONDS, 10, 25)
+_CONDITION_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
+_POLICY_SECONDS = (0.0000005, 0.001, 0.01, 0.1, 1)
+_CONDITION = ("name", "kind", "type", "operation")
+
+ADMISSION_STEP_SECONDS = Histogram(
+    "apiserver_admission_step_admission_duration_seconds",
+    "Latency of all plugins of a step (validate or admit) together.",
+    _ADMISSION_SECONDS,
+    "type", "operation", "rejected",
+)  # fmt: skip
+ADMISSION_STEP_SUMMARY = Summary(
+    "apiserver_admission_step_admission_duration_seconds_summary",
+    "Latency of all plugins of a step (validate or admit) together, of the last five hours.",
+    5 * 3600,
+    "type", "operation", "rejected",
+)  # fmt: skip
+ADMISSION_CONTROLLER_SECONDS = Histogram(
+    "apiserver_admission_controller_admission_duration_seconds",
+    "Latency of one admission plugin in a step (validate or admit).",
+    _ADMISSION_SECONDS,
+    "name", "type", "operation", "rejected",
+)  # fmt: skip
+WEBHOOK_SECONDS = Histogram(
+    "apiserver_admission_webhook_admission_duration_seconds",
+    "Latency of calls of one admission webhook.",
+    _WEBHOOK_SECONDS,
+    "name", "type", "operation", "rejected",
+)  # fmt: skip
+WEBHOOK_REQUESTS = Counter(
+    "apiserver_admission_webhook_request_total",
+    "Calls of one admission webhook by the HTTP status of what became of them.",
+    "name", "type", "operation", "code", "rejected",
+)  # fmt: skip
+WEBHOOK_REJECTIONS = Counter(
+    "apiserver_admission_webhook_rejection_count",
+    "Requests refused on account of a webhook: calling_webhook_error, apiserver_internal_error or no_error, and the status it gave.",
+    "name", "type", "operation", "error_type", "rejection_code",
+)  # fmt: skip
+WEBHOOK_FAIL_OPEN = Counter(
+    "apiserver_admission_webhook_fail_open_count",
+    "Calls of a webhook that failed and were ignored, as its failurePolicy says.",
+    "name",
+    "type",
+)
+MATCH_CONDITION_ERRORS = Counter(
+    "apiserver_admission_match_condition_evaluation_errors_total",
+    "Match conditions of a webhook or policy (kind) that could not be evaluated.",
+    *_CONDITION,
+)
+MATCH_CONDITION_EXCLUSIONS = Counter(
+    "apiserver_admission_match_condition_exclusions_total",
+    "Requests that match conditions kept from a webhook or policy (kind).",
+    *_CONDITION,
+)
+MATCH_CONDITION_SECONDS = Histogram(
+    "apiserver_admission_match_condition_evaluation_seconds",
+    "Time for all match conditions of a webhook or policy (kind).",
+    _CONDITION_SECONDS,
+    *_CONDITION,
+)
+VALIDATING_POLICY_CHECKS = Counter(
+    "apiserver_validating_admission_policy_check_total",
+    "Validations of a policy by error_type (compile_error, invalid_error, out_of_budget, no_error) and action (allow, deny, audit, warn).",
+    "policy", "policy_binding", "error_type", "enforcement_action",
+)  # fmt: skip
+VALIDATING_POLICY_SECONDS = Histogram(
+    "apiserver_validating_admission_policy_check_duration_seconds",
+    "Time for one validation of a policy.",
+    _POLICY_SECONDS,
+    "policy", "policy_binding", "error_type", "enforcement_action",
+)  # fmt: skip
+MUTATING_POLICY_CHECKS = Counter(
+    "apiserver_mutating_admission_policy_check_total",
+    "Mutations of a policy by error_type (compile_error, invalid_error, out_of_budget, no_error).",
+    "policy", "policy_binding", "error_type",
+)  # fmt: skip
+MUTATING_POLICY_SECONDS = Histogram(
+    "apiserver_mutating_admission_policy_check_duration_seconds",
+    "Time for one mutation of a policy.",
+    _POLICY_SECONDS,
+    "policy", "policy_binding", "error_type",
+)  # fmt: skip
 
 # ---------------------------------------------------------------------------------------------------------------- delegation
 # What is asked of kube-apiserver. `code` is an HTTP status, or "<error>" when there was no answer.

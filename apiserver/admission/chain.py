@@ -1,14 +1,16 @@
 """The order of admission: every mutating plugin, then (after validation of the object) every validating one.
 
-Upstream: kubernetes/apiserver `pkg/admission/{chain,reinvocation}.go`.
+Upstream: kubernetes/apiserver `pkg/admission/{chain,reinvocation}.go`, `pkg/admission/metrics/metrics.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from apiserver.admission.attributes import Attributes
+from apiserver import metrics
+from apiserver.admission.attributes import Attributes, Operation
 from apiserver.schema.resource import Object
 
 
@@ -30,29 +32,106 @@ class ValidatingPlugin(Protocol):
 
 Plugin = MutatingPlugin | ValidatingPlugin
 """A plugin may be of both sorts."""
+_Plugin = TypeVar("_Plugin", bound=Plugin)
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A plugin that is asked about some operations only."""
+
+    operations: Collection[Operation]
 
 
 class Chain:
-    """The plugins in the order in which they are asked."""
+    """The plugins in the order in which they are asked.
 
-    def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
+    Each is timed, and so is each step as a whole, where there is a plugin for it.
+    """
+
+    def __init__(self, plugins: Sequence[Plugin] = (), *, clock: Callable[[], float] = time.perf_counter) -> None:
         self.mutating = tuple(plugin for plugin in plugins if isinstance(plugin, MutatingPlugin))
         self.validating = tuple(plugin for plugin in plugins if isinstance(plugin, ValidatingPlugin))
+        self._clock = clock
+        self._admitting: dict[Operation, _Step[MutatingPlugin]] = {}
+        self._judging: dict[Operation, _Step[ValidatingPlugin]] = {}
 
     async def admit(self, attributes: Attributes) -> None:
         """Leaves in `attributes.object` what the plugins made of it."""
-        await self._admit(attributes)
-        reinvocation = attributes.reinvocation
-        if reinvocation.wanted:
-            reinvocation.again = True
-            await self._admit(attributes)
+        step = self._admitting.get(attributes.operation)
+        if step is None:
+            step = self._admitting[attributes.operation] = _Step("admit", attributes.operation, self.mutating)
+        began = self._clock()
+        try:
+            now = await self._admit(attributes, step, began)
+            reinvocation = attributes.reinvocation
+            if reinvocation.wanted:
+                reinvocation.again = True
+                now = await self._admit(attributes, step, now)
+        except Exception:
+            step.rejected(self._clock() - began)
+            raise
+        step.admitted(now - began)
 
-    async def _admit(self, attributes: Attributes) -> None:
-        for plugin in self.mutating:
-            replaced = await plugin.admit(attributes)
+    async def _admit(self, attributes: Attributes, step: _Step[MutatingPlugin], now: float) -> float:
+        """When it was done, having begun `now`."""
+        for plugin, observe in step.asked:
+            before = now
+            try:
+                replaced = await plugin.admit(attributes)
+            except Exception:
+                step.rejected_by(plugin, self._clock() - before)
+                raise
+            now = self._clock()
+            observe(now - before)
             if replaced is not None:
                 attributes.object = replaced
+        return now
 
     async def validate(self, attributes: Attributes) -> None:
-        for plugin in self.validating:
-            await plugin.validate(attributes)
+        """Raises what the first plugin that refuses says."""
+        step = self._judging.get(attributes.operation)
+        if step is None:
+            step = self._judging[attributes.operation] = _Step("validate", attributes.operation, self.validating)
+        began = now = self._clock()
+        for plugin, observe in step.asked:
+            before = now
+            try:
+                await plugin.validate(attributes)
+            except Exception:
+                now = self._clock()
+                step.rejected_by(plugin, now - before)
+                step.rejected(now - began)
+                raise
+            now = self._clock()
+            observe(now - before)
+        step.admitted(now - began)
+
+
+class _Step(Generic[_Plugin]):
+    """One step of one operation: whom to ask, and the children of the metrics by which that is counted."""
+
+    def __init__(self, kind: str, operation: Operation, plugins: Sequence[_Plugin]) -> None:
+        self._labels = (kind, operation)
+        self.asked = [(plugin, self._observer(plugin)) for plugin in plugins if _handles(plugin, operation)]
+        labels = (*self._labels, "false")
+        self._histogram = metrics.ADMISSION_STEP_SECONDS.labels(*labels)
+        self._summary = metrics.ADMISSION_STEP_SUMMARY.labels(*labels)
+
+    def _observer(self, plugin: _Plugin) -> Callable[[float], None]:
+        return metrics.ADMISSION_CONTROLLER_SECONDS.labels(type(plugin).__name__, *self._labels, "false").observe
+
+    def admitted(self, seconds: float) -> None:
+        self._histogram.observe(seconds)
+        self._summary.observe(seconds)
+
+    def rejected(self, seconds: float) -> None:
+        labels = (*self._labels, "true")
+        metrics.ADMISSION_STEP_SECONDS.labels(*labels).observe(seconds)
+        metrics.ADMISSION_STEP_SUMMARY.labels(*labels).observe(seconds)
+
+    def rejected_by(self, plugin: _Plugin, seconds: float) -> None:
+        metrics.ADMISSION_CONTROLLER_SECONDS.labels(type(plugin).__name__, *self._labels, "true").observe(seconds)
+
+
+def _handles(plugin: Plugin, operation: Operation) -> bool:
+    return not isinstance(plugin, Selective) or operation in plugin.operations

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from apiserver.admission.attributes import Attributes, forbidden
+from apiserver.admission.sources import Followed, synced
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import GroupResource, StatusError
 from apiserver.cluster.errors import ClusterError
@@ -21,18 +22,12 @@ from apiserver.schema.resource import Object
 NAMESPACES = GroupResource("", "namespaces")
 MISSING_SECONDS = 0.05
 """How long a create waits for its namespace: whoever makes a namespace and then something in it must not be faster than our watch."""
-READY_SECONDS = 10.0
-"""How long a change waits for the first list of namespaces."""
 
 Namespace = Mapping[str, Any]
 
 
-class Namespaces(Protocol):
+class Namespaces(Followed, Protocol):
     """The cluster's namespaces as far as they are known here, and whom to ask about the others."""
-
-    @property
-    def ready(self) -> asyncio.Event:
-        """Set once all have been listed."""
 
     def lookup(self, name: str) -> Namespace | None:
         """The namespace as it is known here."""
@@ -61,7 +56,7 @@ class NamespaceLifecycle:
 
     async def _find(self, attributes: Attributes, name: str, *, creating: bool) -> Namespace:
         if not self.namespaces.ready.is_set():
-            await self._first_list(attributes)
+            await synced(attributes, self.namespaces)
         namespace = self.namespaces.lookup(name)
         if namespace is None and creating:
             await self.pause(MISSING_SECONDS)
@@ -74,13 +69,6 @@ class NamespaceLifecycle:
         if namespace is None:
             raise errors.not_found(NAMESPACES, name)
         return namespace
-
-    async def _first_list(self, attributes: Attributes) -> None:
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                await self.namespaces.ready.wait()
-        except TimeoutError:
-            raise forbidden(attributes, "not yet ready to handle request") from None
 
 
 def _terminating(attributes: Attributes, namespace: str) -> StatusError:

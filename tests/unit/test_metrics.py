@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from apiserver import collectors, metrics
@@ -51,6 +53,37 @@ def test_buckets_are_cumulative_and_inclusive() -> None:
         d.observe(amount)
     assert d.buckets() == [("1", 2), ("10", 3), ("+Inf", 4)]
     assert (d.count, d.sum) == (4, 17.5)
+
+
+def test_quantiles_are_right_to_one_percent_and_forget_what_is_old() -> None:
+    now = 0.0
+    d = collectors.Quantiles(50, clock=lambda: now)
+    assert all(math.isnan(value) for _, value in d.quantiles()), "NaN where nothing was observed"
+    for amount in range(1, 1001):
+        d.observe(amount / 1000)
+    assert dict(d.quantiles()) == pytest.approx({0.5: 0.5, 0.9: 0.9, 0.99: 0.99}, rel=0.011)
+    now = 41.0
+    d.observe(7)
+    assert dict(d.quantiles())[0.5] == pytest.approx(0.5, rel=0.011)
+    now = 51.0
+    assert dict(d.quantiles())[0.5] == pytest.approx(7, rel=0.011)
+    now = 500.0
+    d.observe(0)
+    assert dict(d.quantiles())[0.99] == pytest.approx(1e-9, rel=0.03)
+    assert (d.count, round(d.sum, 6)) == (1002, 507.5)
+
+
+def test_a_summary_looks_as_prometheus_has_them() -> None:
+    metrics.ADMISSION_STEP_SUMMARY.labels("admit", "SHOWN", "false").observe(0.25)
+    name = "apiserver_admission_step_admission_duration_seconds_summary"
+    shown = [line.rsplit(" ", 1) for line in lines(name) if "SHOWN" in line]
+    labels = 'operation="SHOWN",{}rejected="false",type="admit"'
+    assert [where for where, _ in shown] == [
+        *(name + "{" + labels.format(f'quantile="{value}",') + "}" for value in ("0.5", "0.9", "0.99")),
+        name + "_sum{" + labels.format("") + "}",
+        name + "_count{" + labels.format("") + "}",
+    ]
+    assert [value for _, value in shown[3:]] == ["0.25", "1.0"]
 
 
 def test_a_gauge_may_ask_when_it_is_read() -> None:

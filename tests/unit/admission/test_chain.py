@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from apiserver import resources
+from apiserver import metrics, resources
 from apiserver.admission.attributes import Attributes
 from apiserver.admission.chain import Chain
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions
 from apiserver.apimachinery.request import Annotations, Level, User, Warnings
+from apiserver.collectors import Histogram, Summary
 from apiserver.filters.request_info import parse
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
@@ -110,3 +113,67 @@ def test_a_note_has_a_prefix_and_a_name(key: str) -> None:
         change.annotate(key, "x")
     change.annotate("a.example.com/x", "y", Level.REQUEST)
     assert change.annotations == {"a.example.com/x": ("y", Level.REQUEST)}
+
+
+class Choosy(Silent):
+    """Is asked about creates only."""
+
+    operations = ("CREATE",)
+
+
+async def test_a_plugin_is_asked_about_its_operations_only() -> None:
+    choosy, change = Choosy(), attributes()
+    chain = Chain([choosy])
+    await chain.validate(change)
+    change.operation = "DELETE"
+    await chain.validate(change)
+    assert len(choosy.judged) == 1
+
+
+def counted(family: Histogram | Summary) -> Callable[[], dict[tuple[str, ...], tuple[int, float]]]:
+    """What was observed since, by labels: how often, and how many seconds."""
+
+    def read() -> dict[tuple[str, ...], tuple[int, float]]:
+        return {values: (child.count, child.sum) for values, child in family.children()}
+
+    before = read()
+    nothing = (0, 0.0)
+
+    def since() -> dict[tuple[str, ...], tuple[int, float]]:
+        found = {}
+        for values, (count, seconds) in read().items():
+            was = before.get(values, nothing)
+            if count > was[0]:
+                found[values] = (count - was[0], round(seconds - was[1], 3))
+        return found
+
+    return since
+
+
+async def test_steps_and_plugins_are_timed_refusals_apart() -> None:
+    now = 0.0
+
+    class Slow(Silent):
+        async def admit(self, attributes: Attributes) -> Object | None:
+            nonlocal now
+            now += 1
+            attributes.reinvocation.wanted = True
+            return None
+
+        async def validate(self, attributes: Attributes) -> None:
+            nonlocal now
+            now += 3
+
+    plugins, steps = counted(metrics.ADMISSION_CONTROLLER_SECONDS), counted(metrics.ADMISSION_STEP_SECONDS)
+    summary = counted(metrics.ADMISSION_STEP_SUMMARY)
+    chain = Chain([Slow(), Never()], clock=lambda: now)
+    await chain.admit(attributes())
+    with pytest.raises(StatusError, match="never"):
+        await chain.validate(attributes())
+    assert plugins() == {
+        ("Slow", "admit", "CREATE", "false"): (2, 2.0),
+        ("Slow", "validate", "CREATE", "false"): (1, 3.0),
+        ("Never", "validate", "CREATE", "true"): (1, 0.0),
+    }
+    assert steps() == {("admit", "CREATE", "false"): (1, 2.0), ("validate", "CREATE", "true"): (1, 3.0)}
+    assert summary() == steps()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apiserver import resources
-from apiserver.admission import namespace_lifecycle
+from apiserver.admission import sources
 from apiserver.admission.attributes import Attributes, Operation
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apimachinery.errors import StatusError
@@ -229,7 +229,7 @@ async def test_before_the_first_list_a_change_waits_for_it() -> None:
 
 
 async def test_a_first_list_that_does_not_come_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespace_lifecycle, "READY_SECONDS", 0)
+    monkeypatch.setattr(sources, "READY_SECONDS", 0)
     namespaces = Namespaces({"ns": ACTIVE})
     namespaces.ready.clear()
     error = await Rig(namespaces).refused("UPDATE")

@@ -1,0 +1,120 @@
+"""Where plugins get their configurations from, and what is made of these once.
+
+Who follows them stands elsewhere: a cluster (`delegation.py`) or files (`files.py`). Upstream: kubernetes/apiserver
+`pkg/admission/{handler,initializer/interfaces}.go`, `pkg/admission/plugin/webhook/generic/interfaces.go`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from apiserver.admission.attributes import Attributes, forbidden
+
+READY_SECONDS = 10.0
+"""How long a change waits for the first list of what is followed (upstream's timeToWaitForReady)."""
+
+Object = Mapping[str, Any]
+
+
+class Followed(Protocol):
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once all of it has been listed."""
+
+
+class Source(Followed, Protocol):
+    """Objects of one kind of configuration, as they are known here."""
+
+    @property
+    def items(self) -> Mapping[str, Object]:
+        """By name; of a namespaced kind by "namespace/name"."""
+
+    @property
+    def version(self) -> int:
+        """Another number after each change of `items`."""
+
+
+class NoSuchKind(Exception):
+    """A paramKind that the cluster does not serve. The text is upstream's."""
+
+
+class ParamKind(Protocol):
+    """All objects of one kind that policies may take as parameters."""
+
+    namespaced: bool
+
+    async def synced(self) -> None:
+        """Waits for the first list, not for long. Raises ClusterError."""
+
+    def get(self, namespace: str, name: str) -> Object | None: ...
+
+    def all(self, namespace: str) -> Iterable[Object]:
+        """Those of one namespace, or all of a kind that is cluster-scoped."""
+
+
+class Params(Protocol):
+    """The kinds that policies name in their paramKind."""
+
+    async def kind(self, api_version: str, kind: str) -> ParamKind:
+        """Raises NoSuchKind, ClusterError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """All that admission follows beside namespaces: the kinds of admissionregistration.k8s.io/v1, and ResourceQuotas."""
+
+    mutating_webhooks: Source
+    validating_webhooks: Source
+    mutating_policies: Source
+    mutating_bindings: Source
+    validating_policies: Source
+    validating_bindings: Source
+    quotas: Source
+    params: Params
+
+
+Made = TypeVar("Made")
+
+
+class Derived(Generic[Made]):
+    """What is made of the items of some sources, once for each of their versions.
+
+    `make` gets the items of each source, in the order of the sources. It is called by the first request after a change, so what costs
+    much it leaves to be done when it is needed.
+    """
+
+    __slots__ = ("_made", "_make", "_sources", "_versions")
+
+    def __init__(self, make: Callable[..., Made], *sources: Source) -> None:
+        self._make = make
+        self._sources = sources
+        self._versions: list[int] = []
+        self._made: Made | None = None
+
+    def current(self) -> Made:
+        versions = [source.version for source in self._sources]
+        made = self._made
+        if made is None or versions != self._versions:
+            made = self._made = self._make(*(source.items for source in self._sources))
+            self._versions = versions
+        return made
+
+
+def are_synced(*sources: Followed) -> bool:
+    """Whether all of them are usable: what a plugin asks before it waits."""
+    return all(source.ready.is_set() for source in sources)
+
+
+async def synced(attributes: Attributes, *sources: Followed) -> None:
+    """Returns when all have been listed. Raises 403 when that takes too long: nothing is admitted unseen."""
+    if are_synced(*sources):
+        return
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            for source in sources:
+                await source.ready.wait()
+    except TimeoutError:
+        raise forbidden(attributes, "not yet ready to handle request") from None
