@@ -25,3 +25,7 @@ class Refused(ClusterError):
 
 class Unreadable(ClusterError):
     """There was an answer that makes no sense: to ask the same again would give the same."""
+
+
+class NoSuchKind(Exception):
+    """A kind that the cluster does not serve, as far as it can be told. The text is upstream's."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from apiserver.cluster.client import Client
@@ -30,18 +30,31 @@ Object = Mapping[str, Any]
 
 
 class Reflector:
-    """Of one collection: objects by name, without their managedFields. `run` is a task of whoever wants the copy."""
+    """Of one collection: objects by name (of a namespaced kind by "namespace/name"), without their managedFields.
+
+    `run` is a task of whoever wants the copy.
+    """
 
     def __init__(
-        self, client: Client, path: str, *, field_selector: str = "", on_change: Callable[[], None] = lambda: None
+        self,
+        client: Client,
+        path: str,
+        *,
+        field_selector: str = "",
+        page: int = PAGE,
+        collection: Callable[[], MutableMapping[str, Object]] = dict,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called after each list and each event that the copy has taken in."""
+        """`page` is how many objects are asked for at once, `collection` what the copy is kept in, and `on_change` is called after each
+        list and each event that the copy has taken in."""
         self.ready = asyncio.Event()
         self._client = client
         self._path = path
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
         self._on_change = on_change
-        self._items: dict[str, Object] = {}
+        self._page = page
+        self._collection = collection
+        self._items = collection()
         self._version = ""
         """Where to watch from; empty while a list is needed."""
         self._heard = 0
@@ -80,8 +93,8 @@ class Reflector:
             await self._client.sleep(seconds)
 
     async def _list(self) -> None:
-        found: dict[str, Object] = {}
-        query = {"limit": str(PAGE), **self._selector}
+        found = self._collection()
+        query = {"limit": str(self._page), **self._selector}
         while True:
             page = await self._client.ask("GET", self._path, query=query, seconds=LIST_SECONDS, within=LIST_SECONDS)
             items, metadata = page.get("items") or [], _metadata(page)
@@ -173,4 +186,5 @@ def _named(found: Object) -> tuple[str, Object]:
     name = metadata.get("name")
     if not isinstance(name, str):
         raise Unreadable("an object without a name")
-    return name, found
+    namespace = metadata.get("namespace")
+    return (f"{namespace}/{name}" if namespace else name), found

@@ -1,0 +1,213 @@
+"""The objects that policies take as parameters: of each kind that a policy names, a copy that is kept up to date.
+
+Rights: whoever runs this must be able to `get` (discovery needs none), `list` and `watch` every kind that a policy's paramKind names, in
+all namespaces. Which these are only the cluster's administrators know, so the manifests bind an aggregated ClusterRole, and a ClusterRole
+with its label adds a kind to it. Without the right, requests that such a policy judges are told that its params are not synced yet.
+
+Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/generic/policy_{source,dispatcher}.go`. What differs: there the copies of a kind
+end with the last policy that names it and may not begin again with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+from apiserver import tasks
+from apiserver.cluster.client import Client
+from apiserver.cluster.errors import ClusterError, NoSuchKind
+from apiserver.cluster.mapper import Mapper
+from apiserver.cluster.reflector import Reflector
+
+logger = logging.getLogger(__name__)
+
+SYNC_SECONDS = 1.0
+"""How long a request waits for the first list of a kind."""
+LOOK_SECONDS = 1.0
+"""How often it is looked which kinds are named (upstream's policyRefreshInterval)."""
+KINDS = 200
+"""How many kinds are followed at once."""
+PAGE = 50
+"""A ConfigMap may have a megabyte, and a page is decoded in one step."""
+
+_TYPED = frozenset(
+    (
+        "",
+        "admissionregistration.k8s.io",
+        "apps",
+        "autoscaling",
+        "batch",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "extensions",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    )
+)
+"""Groups that client-go has types for. Their objects have neither kind nor apiVersion in upstream's copies, all others have both."""
+
+Object = Mapping[str, Any]
+NamedKind = tuple[str, str]
+"""apiVersion and kind."""
+
+
+class ParamKind:
+    """All objects of one kind, for as long as a policy names it."""
+
+    def __init__(self, client: Client, named: NamedKind, path: str, *, namespaced: bool) -> None:
+        self.namespaced = namespaced
+        self._named = named
+        typed = named[0].rpartition("/")[0] in _TYPED
+        self._reflector = Reflector(client, path, page=PAGE, collection=lambda: _ByNamespace(None if typed else named))
+        self._task = asyncio.create_task(tasks.supervised(self._reflector.run, name="params"))
+
+    @property
+    def ready(self) -> bool:
+        return self._reflector.ready.is_set()
+
+    async def synced(self) -> None:
+        """Waits for the first list. Raises ClusterError with upstream's text."""
+        if self.ready:
+            return
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                await self._reflector.ready.wait()
+        except TimeoutError:
+            api_version, kind = self._named
+            shown = f"&ParamKind{{APIVersion:{api_version},Kind:{kind},}}"
+            raise ClusterError(f"paramKind kind `{shown}` not yet synced to use for admission") from None
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """`namespace` is empty for a cluster-scoped kind."""
+        return self._of(namespace).get(name)
+
+    def all(self, namespace: str) -> Iterable[Object]:
+        """Those of one namespace, or all of a cluster-scoped kind."""
+        return self._of(namespace).values()
+
+    def _of(self, namespace: str) -> Mapping[str, Object]:
+        items = self._reflector.items
+        assert isinstance(items, _ByNamespace)
+        return items.of(namespace if self.namespaced else "")
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+class Params:
+    """A copy of each kind that is named, begun when it is first seen or asked for, and let go when no policy names it any more."""
+
+    def __init__(self, client: Client, named: Callable[[], Collection[NamedKind]]) -> None:
+        """`named` says which kinds the policies name that have bindings."""
+        self._client = client
+        self._named = named
+        self._mapper = Mapper(client)
+        self._kinds: dict[NamedKind, ParamKind] = {}
+
+    async def kind(self, api_version: str, kind: str) -> ParamKind:
+        """The copy of a kind. Raises NoSuchKind with upstream's text, also when nobody can tell."""
+        wanted = (api_version, kind)
+        found = self._kinds.get(wanted)
+        if found is not None:
+            return found
+        if len(self._kinds) >= KINDS:
+            raise ClusterError(f"more than {KINDS} kinds of params")
+        try:
+            collection = await self._mapper.collection(api_version, kind)
+        except (NoSuchKind, ClusterError) as error:
+            if isinstance(error, ClusterError):
+                logger.warning(
+                    "a paramKind is not found", extra={"kind": f"{api_version} {kind}"[:300], "error": str(error)}
+                )
+            raise NoSuchKind(f"failed to find resource referenced by paramKind: '{_go_kind(wanted)}'") from error
+        if wanted not in self._kinds:
+            made = ParamKind(self._client, wanted, collection.path, namespaced=collection.namespaced)
+            self._kinds[wanted] = made
+        return self._kinds[wanted]
+
+    async def run(self) -> None:
+        """Follows what is named, until it is cancelled; then all copies are let go."""
+        try:
+            while True:
+                await self._look()
+                await self._client.sleep(LOOK_SECONDS)
+        finally:
+            await self._release(list(self._kinds))
+
+    async def _look(self) -> None:
+        named = self._named()
+        await self._release([kind for kind in self._kinds if kind not in named])
+        for api_version, kind in named:
+            if (api_version, kind) not in self._kinds:
+                try:
+                    await self.kind(api_version, kind)
+                except (NoSuchKind, ClusterError) as error:
+                    logger.warning("params are not followed", extra={"reason": str(error)[:300]})
+
+    async def _release(self, kinds: Iterable[NamedKind]) -> None:
+        for kind in kinds:
+            await self._kinds.pop(kind).close()
+
+
+def _go_kind(named: NamedKind) -> str:
+    group, _, version = named[0].rpartition("/")
+    return f"{group}/{version}, Kind={named[1]}"
+
+
+class _ByNamespace(MutableMapping[str, Object]):
+    """Objects by "namespace/name", and those of one namespace at hand."""
+
+    def __init__(self, shown_as: NamedKind | None) -> None:
+        """`shown_as`: the apiVersion and kind that each object has, None where it has none."""
+        self._shown_as = shown_as
+        self._namespaces: dict[str, dict[str, Object]] = {}
+        self._count = 0
+
+    def of(self, namespace: str) -> Mapping[str, Object]:
+        return self._namespaces.get(namespace, {})
+
+    def __getitem__(self, key: str) -> Object:
+        namespace, _, name = key.rpartition("/")
+        return self._namespaces[namespace][name]
+
+    def __setitem__(self, key: str, found: Object) -> None:
+        namespace, _, name = key.rpartition("/")
+        objects = self._namespaces.setdefault(namespace, {})
+        self._count += name not in objects
+        objects[name] = self._shown(found)
+
+    def __delitem__(self, key: str) -> None:
+        namespace, _, name = key.rpartition("/")
+        objects = self._namespaces[namespace]
+        del objects[name]
+        self._count -= 1
+        if not objects:
+            del self._namespaces[namespace]
+
+    def __iter__(self) -> Iterator[str]:
+        for namespace, objects in self._namespaces.items():
+            for name in objects:
+                yield f"{namespace}/{name}" if namespace else name
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _shown(self, found: Object) -> Object:
+        rest = {name: value for name, value in found.items() if name not in ("kind", "apiVersion")}
+        if self._shown_as is None:
+            return rest
+        api_version, kind = self._shown_as
+        return {"apiVersion": api_version, "kind": kind, **rest}
