@@ -21,12 +21,15 @@ SHARE_IT = re.compile(
 MEANWHILE = ("tests/e2e/test_outages.py", "tests/e2e/test_replicas.py", "tests/e2e/test_cluster_command.py")
 """While the shared cluster's idle watch is silent for three minutes and its controllers, which look for kinds every 30 s, find ours."""
 WAIT_FOR_IT = ("tests/e2e/test_controllers.py", "tests/e2e/test_watch_survival.py")
+ADMISSION = "admission"
+"""Of the promises that share the cluster of tests/promises/admission."""
 TARGETS = re.compile(r"tests/promises/api/\w+\.py::\w+\[(aggregated|upstream|dev)\b")
 LONG = (
     CLUSTER,
     "aggregated",
     "upstream",
     "dev",
+    ADMISSION,
     "tests/faults/test_storage_faults.py",
     "tests/faults/test_lineage_faults.py",
     "tests/e2e/test_serve.py",
@@ -41,6 +44,8 @@ def group(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if SHARE_IT.match(nodeid) or file in MEANWHILE:
         return CLUSTER
+    if file.startswith("tests/promises/admission/"):
+        return ADMISSION
     target = TARGETS.match(nodeid)
     return target[1] if target else file
 
