@@ -5,9 +5,11 @@ Upstream: kubernetes/apiserver `pkg/admission/{interfaces,attributes,audit}.go`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from apiserver.admission.views import Views
 from apiserver.apimachinery import errors, names
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
@@ -36,7 +38,9 @@ class Attributes:
     `object` is the new object and `old` the stored one, complete with kind, apiVersion and defaults, in the version in which it is stored:
     None where there is none (`old` on CREATE, `object` on DELETE). Nobody changes them in place. `options` are those of the operation: a
     PATCH has UpdateOptions, or CreateOptions where it creates. `name` is empty while a name is still to be generated, and for the objects
-    of a deletecollection. `user` is who acts, after impersonation. `warnings` and `annotations` are the request's.
+    of a deletecollection. `user` is who acts, after impersonation. `warnings` and `annotations` are the request's. `resource` is the
+    version that the request named. `until` is when the request is over, by the event loop's clock. `views` show `object` and `old` in
+    other forms.
     """
 
     operation: Operation
@@ -49,7 +53,9 @@ class Attributes:
     old: Object | None
     warnings: Warnings
     annotations: Annotations
+    until: float = math.inf
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
+    views: Views = field(default_factory=Views)
 
     @property
     def dry_run(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from apiserver.apimachinery import fieldpath, names, strconv
 from apiserver.apimachinery.errors import StatusError, bad_request
@@ -198,6 +198,24 @@ def parse_labels(text: str) -> LabelSelector:
         return LabelSelector(_LabelParser(text).selector())
     except _SyntaxError as error:
         raise bad_request(str(error)) from None
+
+
+_JSON_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": DOES_NOT_EXIST}
+
+
+def of_json(selector: Mapping[str, Any]) -> LabelSelector:
+    """The selector that API objects spell as `matchLabels` and `matchExpressions`.
+
+    Keys and values are taken as they are: they were judged when the object was written. Raises ValueError for an operator that is none.
+    Upstream: kubernetes/apimachinery `pkg/apis/meta/v1/helpers.go` LabelSelectorAsSelector.
+    """
+    found = [Requirement(key, IN, (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    for term in selector.get("matchExpressions") or ():
+        operator = _JSON_OPERATORS.get(term.get("operator", ""))
+        if operator is None:
+            raise ValueError(f"{fieldpath.go_quote(term.get('operator', ''))} is not a valid label selector operator")
+        found.append(Requirement(term.get("key", ""), operator, tuple(sorted(term.get("values") or ()))))
+    return LabelSelector(found) if found else EVERYTHING
 
 
 class _SyntaxError(Exception):

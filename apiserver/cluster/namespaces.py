@@ -15,18 +15,32 @@ from apiserver.cluster.errors import Refused
 from apiserver.cluster.reflector import Reflector
 
 COLLECTION = "/api/v1/namespaces"
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""What API servers label every namespace with."""
 
 Namespace = Mapping[str, Any]
 
 
 class EveryNamespace:
-    """Stands for namespaces where there is no cluster: each exists, without labels."""
+    """Stands for namespaces where there is no cluster: each exists, with no label but its name, which all have."""
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        self.ready.set()
+
+    def lookup(self, name: str) -> Namespace | None:
+        metadata = {"name": name, "labels": {NAME_LABEL: name}}
+        status = {"phase": "Active"}
+        return {"kind": "Namespace", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": status}
+
+    async def ask(self, name: str) -> Namespace | None:
+        return self.lookup(name)
 
     def labels(self, name: str) -> Mapping[str, str] | None:
-        return {}
+        return {NAME_LABEL: name}
 
     async def newest_labels(self, name: str) -> Mapping[str, str] | None:
-        return {}
+        return self.labels(name)
 
 
 class Namespaces:

@@ -107,8 +107,8 @@ class FieldManagers:
         """The managers once the writer has put `new` in the place of `live`."""
         resource = writer.resource
         if resource.conversion is not None:
-            new = conversion.served(resource, _copied(new))
-            live = live and typedform.written(resource, conversion.served(resource, _copied(live)))
+            new = conversion.served(resource, conversion.copied(new))
+            live = live and typedform.written(resource, conversion.served(resource, conversion.copied(live)))
         before, after = typedform.both(resource.shape, live, new)
         return self._replaced(before, after, managed, writer)
 
@@ -224,12 +224,6 @@ def _is_reset(sent: Sequence[Object]) -> bool:
     if len(sent) == 1:
         return not any(x is not None if name in ("time", "fieldsV1") else x for name, x in sent[0].items())
     return not sent
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _copied(x) for name, x in value.items()}
-    return [_copied(x) for x in value] if isinstance(value, list) else value
 
 
 def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str | None) -> Managed:

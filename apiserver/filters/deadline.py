@@ -89,8 +89,10 @@ class Sweep:
         assert task is not None
         mine = _Bounded(task, self._now)
         self._running[mine] = None
+        loop = task.get_loop()
+        request.exchange.until = loop.time() + self.seconds
         if self._timer is None:
-            self._tick_later(task.get_loop())
+            self._tick_later(loop)
         try:
             return await handler(request)
         except asyncio.CancelledError:

@@ -6,6 +6,8 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/versioning/versioning.
 
 from __future__ import annotations
 
+from typing import Any
+
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Resource
 
@@ -27,3 +29,10 @@ def body(resource: Resource, body: bytes) -> bytes:
     return canonical.encode_served(
         resource.shape, resource.conversion.from_storage(canonical.decode(resource.stored.shape, body))
     )
+
+
+def copied(value: Any) -> Any:
+    """A copy of an object that shares no container with it: one that a conversion may change."""
+    if isinstance(value, dict):
+        return {name: copied(x) for name, x in value.items()}
+    return [copied(x) for x in value] if isinstance(value, list) else value

@@ -7,6 +7,7 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,delete}.go` (Ad
 from __future__ import annotations
 
 from apiserver.admission.attributes import Attributes, Operation
+from apiserver.admission.views import Views
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle
@@ -25,7 +26,9 @@ class Step:
         options: CreateOptions | UpdateOptions | DeleteOptions,
         name: str,
         old: Object | None,
+        size: int,
     ) -> None:
+        """`size` is about how many bytes the object has."""
         self._chain = services.admission
         self._managers = services.managers
         self._call = call
@@ -33,6 +36,8 @@ class Step:
         self._options = options
         self._name = name
         self._old = old
+        self._size = size
+        self._now = services.now
         self._attributes: Attributes | None = None
 
     async def mutate(self, obj: Object) -> Object:
@@ -78,6 +83,8 @@ class Step:
                 old=self._shown(self._old),
                 warnings=call.exchange.warnings,
                 annotations=call.exchange.annotations,
+                until=call.exchange.until,
+                views=Views(size=self._size, clock=self._now),
             )
         attributes.object = shown
         attributes.name = self._name or ("" if obj is None else obj["metadata"].get("name", ""))

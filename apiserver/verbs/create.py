@@ -66,7 +66,7 @@ async def insert(
     if not owned:
         obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager, size=size)
     given = obj["metadata"].get("name", "")
-    step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None)
+    step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None, size=size)
     obj = await step.mutate(obj)
     await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=True)
     metadata = obj["metadata"]

@@ -104,7 +104,9 @@ async def _attempt(
     if not live.readable and unreadable.guarded(services):
         raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])
-    step = admit.Step(services, call, operation="DELETE", options=wanted, name=admitted_as, old=old)
+    step = admit.Step(
+        services, call, operation="DELETE", options=wanted, name=admitted_as, old=old, size=len(live.body)
+    )
     await step.delete()
     finalizers = finalizers_after(wanted, old["metadata"].get("finalizers", []))
     if finalizers and live.readable:

@@ -86,7 +86,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     size = order.size + len(live.body)
     if tracked and not order.owned:
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)
-    step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old)
+    step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old, size=size)
     new = await step.mutate(new)
     if not tracked:
         new["metadata"].pop("managedFields", None)

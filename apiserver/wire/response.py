@@ -7,6 +7,7 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/responsewriters/writers.g
 from __future__ import annotations
 
 import asyncio
+import math
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
@@ -46,14 +47,18 @@ class Tap(Protocol):
 
 
 class Exchange:
-    """What a handler needs of a request, and how it answers."""
+    """What a handler needs of a request, and how it answers.
 
-    __slots__ = ("_accept", "_query", "_taps", "annotations", "request", "warnings")
+    `until` is when, by the event loop's clock, somebody else answers that its time is over.
+    """
+
+    __slots__ = ("_accept", "_query", "_taps", "annotations", "request", "until", "warnings")
 
     def __init__(self, request: web.Request) -> None:
         self.request = request
         self.warnings = Warnings()
         self.annotations = Annotations()
+        self.until = math.inf
         self._taps: tuple[Tap, ...] = ()
         self._query: Query | None = None
         self._accept: str | None = None

@@ -8,42 +8,15 @@ from typing import Any
 
 import pytest
 
-from apiserver import resources
 from apiserver.admission import sources
-from apiserver.admission.attributes import Attributes, Operation
+from apiserver.admission.attributes import Operation
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
-from apiserver.apimachinery.request import Annotations, User, Warnings
 from apiserver.cluster.errors import ClusterError
-from apiserver.filters.request_info import parse
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
+from tests.unit.admission.changes import GROUP, Namespaces, change
 
-GROUP = "things.example.com"
-KINDS = {kind.plural: kind for kind in Kinds(resources.RESOURCES, group=GROUP)}
 ACTIVE, TERMINATING = {"status": {"phase": "Active"}}, {"status": {"phase": "Terminating"}}
-
-
-class Namespaces:
-    """What the watch has shown, what kube-apiserver would say, and how often it was asked."""
-
-    def __init__(self, known: Mapping[str, Any] | None = None, live: Mapping[str, Any] | None = None) -> None:
-        self.known = dict(known or {})
-        self.live = dict(live or {})
-        self.ready = asyncio.Event()
-        self.ready.set()
-        self.asked: list[str] = []
-        self.error: ClusterError | None = None
-
-    def lookup(self, name: str) -> Mapping[str, Any] | None:
-        return self.known.get(name)
-
-    async def ask(self, name: str) -> Mapping[str, Any] | None:
-        self.asked.append(name)
-        if self.error is not None:
-            raise self.error
-        return self.live.get(name)
 
 
 class Rig:
@@ -68,24 +41,9 @@ class Rig:
         metadata: Object | None = None,
         name: str = "c",
     ) -> None:
-        method = {"CREATE": "POST", "UPDATE": "PUT", "DELETE": "DELETE"}[operation]
-        inside = f"/namespaces/{namespace}" if namespace else ""
-        path = f"/apis/{GROUP}/v1{inside}/{plural}" + ("" if operation == "CREATE" else f"/{name}")
         obj: Object = {"metadata": {"name": name} if metadata is None else metadata}
-        options = {"CREATE": CreateOptions, "UPDATE": UpdateOptions, "DELETE": DeleteOptions}[operation]()
-        change = Attributes(
-            operation=operation,
-            info=parse(method, path),
-            user=User("jane"),
-            resource=KINDS[plural],
-            name=name,
-            object=None if operation == "DELETE" else obj,
-            old=None if operation == "CREATE" else obj,
-            options=options,
-            warnings=Warnings(),
-            annotations=Annotations(),
-        )
-        assert await self._plugin.admit(change) is None
+        proposed = change(operation, plural=plural, namespace=namespace, name=name, new=obj, old=obj)
+        assert await self._plugin.admit(proposed) is None
 
     async def refused(self, operation: Operation = "CREATE", **how: Any) -> StatusError:
         with pytest.raises(StatusError) as caught:

@@ -1,0 +1,139 @@
+"""A change in a version of its kind: as JSON text for webhooks, as plain values for expressions, and back to the stored form.
+
+Upstream: kubernetes/apiserver `pkg/admission/conversion.go`, `pkg/admission/plugin/cel/condition.go` (objectToResolveVal).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apiserver.apimachinery import meta, strconv
+from apiserver.schema import canonical, conversion, defaults, rawjson, strict, typed
+from apiserver.schema.resource import Object, Resource
+from apiserver.workers import BODIES
+
+if TYPE_CHECKING:
+    from apiserver.admission.attributes import Attributes
+
+LARGE = 64 << 10
+"""Objects of about so many bytes are written and read in a thread."""
+REMEMBERED = 4
+"""How many objects are remembered in other forms: the stored one, and what the last plugins made of the new one."""
+TYPE_META = ("kind", "apiVersion")
+
+
+class Views:
+    """The objects of one change in other forms, each made once. An object is remembered by what it is, not by what it says: nobody
+    changes one in place.
+
+    `size` is about how many bytes an object has. `clock`, in seconds since the epoch, says which time defaults are filled in with.
+    """
+
+    __slots__ = ("_known", "clock", "size")
+
+    def __init__(self, *, size: int = 0, clock: Callable[[], float] = time.time) -> None:
+        self.size = size
+        self.clock = clock
+        self._known: dict[int, tuple[Object, dict[tuple[str, str], Any]]] = {}
+
+    @property
+    def large(self) -> bool:
+        """Whether reading and writing these objects holds the event loop for too long."""
+        return self.size > LARGE
+
+    def text(self, obj: Object, resource: Resource) -> bytes:
+        """Go's JSON of a stored object in that version of its kind, kind and apiVersion first. For objects that are not large."""
+        known, key = self._of(obj), ("text", resource.api_version)
+        made: bytes | None = known.get(key)
+        if made is None:
+            made = known[key] = written(obj, resource)
+        return made
+
+    def plain(self, obj: Object, resource: Resource) -> dict[str, Any]:
+        """The same as dicts, lists, text, integers, floats, booleans and None. Nobody changes it."""
+        known, key = self._of(obj), ("plain", resource.api_version)
+        made: dict[str, Any] | None = known.get(key)
+        if made is None:
+            made = known[key] = rawjson.parsed(self.text(obj, resource))
+        return made
+
+    async def atext(self, obj: Object, resource: Resource) -> bytes:
+        """As `text`, for objects of any size."""
+        made: bytes = await self._made(self.text, obj, resource)
+        return made
+
+    async def aplain(self, obj: Object, resource: Resource) -> dict[str, Any]:
+        """As `plain`, for objects of any size."""
+        made: dict[str, Any] = await self._made(self.plain, obj, resource)
+        return made
+
+    def know(self, obj: Object, resource: Resource, text: bytes) -> None:
+        """Remembers the JSON of an object that came from it."""
+        self._of(obj)["text", resource.api_version] = text
+
+    async def _made(self, make: Callable[[Object, Resource], Any], obj: Object, resource: Resource) -> Any:
+        return await BODIES.run_patiently(make, obj, resource) if self.large else make(obj, resource)
+
+    def _of(self, obj: Object) -> dict[tuple[str, str], Any]:
+        found = self._known.get(id(obj))
+        if found is None:
+            while len(self._known) >= REMEMBERED:
+                del self._known[next(iter(self._known))]
+            found = self._known[id(obj)] = (obj, {})
+        return found[1]
+
+
+def written(obj: Object, resource: Resource) -> bytes:
+    """Go's JSON of an object of the stored form, in a version of its kind."""
+    members = {name: value for name, value in obj.items() if name not in TYPE_META}
+    if resource.conversion is not None:
+        members = conversion.served(resource, conversion.copied(members))
+    return resource.head + canonical.encode_served(resource.shape, members)[1:]
+
+
+def taken_back(
+    resource: Resource, data: bytes | Mapping[str, Any], attributes: Attributes, *, unknown: list[str] | None = None
+) -> Object:
+    """JSON of that version, as text or as values, as an object of the stored form: defaulted, with kind and apiVersion. Members that the
+    version does not have are dropped, and of values their paths are added to `unknown`.
+
+    Raises ValueError with Go's text of what does not fit. Large ones are for a thread.
+    """
+    raw = data if isinstance(data, bytes) else b""
+    try:
+        value: Any = _read(resource, raw) if raw else data
+        members = {name: x for name, x in value.items() if name not in TYPE_META}
+        found = strict.decode(resource.shape, members, raw=raw)
+    except strict.DecodeError as e:
+        raise ValueError(str(e)) from e
+    except RecursionError:
+        raise ValueError(strict.TOO_DEEP) from None
+    if unknown is not None:
+        unknown += found.unknown
+    return headed(resource, defaulted(resource, found.object, attributes))
+
+
+_decode = msgspec.json.Decoder(float_hook=strconv.parse_float).decode
+
+
+def _read(resource: Resource, raw: bytes) -> Any:
+    try:
+        return typed.parser(resource.shape, strconv.parse_float)(raw)
+    except msgspec.ValidationError:
+        return _decode(raw)
+
+
+def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object:
+    """A decoded object of that version, which becomes part of the result, in the stored form."""
+    defaults.apply(resource.shape, obj, now=meta.rfc3339(attributes.views.clock()))
+    return conversion.stored(resource, obj)
+
+
+def headed(resource: Resource, obj: Object) -> Object:
+    """An object of the stored form with its kind and apiVersion."""
+    stored = resource.stored
+    return {"kind": stored.kind, "apiVersion": stored.api_version, **obj}
