@@ -160,8 +160,8 @@ def build(
     workers, encodings, managers = RENDERING, EncodingCache(), FieldManagers(served)
     switched = gates(config.serving, served)
     _tell(switched)
-    namespaces, disabled = delegates.namespaces or EveryNamespace(), config.admission.disabled
-    if NodeRestriction.__name__ not in disabled:
+    namespaces, asked = delegates.namespaces or EveryNamespace(), config.admission.asks
+    if asked(NodeRestriction.__name__):
         delegates = replace(delegates, authorizer=NodeAuthorizer(delegates.authorizer, served, stores))
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
@@ -174,7 +174,7 @@ def build(
         workers=workers,
         encodings=encodings,
         forms=Forms(clock=time.time, cache=encodings),
-        admission=Chain([plugin for plugin in admission(delegates) if type(plugin).__name__ not in disabled]),
+        admission=Chain([plugin for plugin in admission(delegates) if asked(type(plugin).__name__)]),
         managers=managers,
         patch_types={kind.media: kind for kind in patch_types(managers)},
         allowed=partial(authorize.require, delegates.authorizer),
@@ -268,7 +268,7 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
     """What is served at one path each."""
     ping = Check("ping", lambda: None)
     caches = Check("caches", app.stores.why_not_ready)
-    synced = Check("informer-sync", delegates.missing)
+    synced = Check("informer-sync", delegates.missing, told=True)
     store = Check("store", app.stores.store_state, counted=False)
     shutdown = Check("shutdown", lambda: "process is shutting down" if app.stopping else None)
     openapi = published(served)

@@ -39,6 +39,7 @@ DEV, SERVE, STORE, ROLES = "dev", "serve", "store", "roles"
 STORE_ACTIONS = ("init", "check", "info")
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES), (DEV, SERVE)
 FEATURE_GATES = "feature-gates"
+ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
 
 # ---------------------------------------------------------------------------------------------------------------- values
@@ -176,7 +177,21 @@ def _paths(text: str) -> tuple[str, ...]:
     return paths
 
 
-PLUGINS = ("NamespaceLifecycle", "NodeRestriction")
+PLUGINS: Mapping[str, bool] = {
+    "NamespaceLifecycle": True,
+    "NodeRestriction": True,
+    "OwnerReferencesPermissionEnforcement": False,
+    "MutatingAdmissionPolicy": True,
+    "MutatingAdmissionWebhook": True,
+    "ValidatingAdmissionPolicy": True,
+    "ValidatingAdmissionWebhook": True,
+    "ResourceQuota": True,
+}
+"""The admission plugins in the order in which they are asked, and whether they are without a flag.
+
+Upstream: kubernetes/kubernetes `pkg/kubeapiserver/options/plugins.go`, where NodeRestriction is off until somebody enables it, as every
+installer does."""
+_ASKED = ", ".join(name for name, asked in PLUGINS.items() if asked)
 
 
 def _plugins(text: str) -> tuple[str, ...]:
@@ -309,10 +324,17 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """`disabled` are plugins that are not asked. What NodeRestriction asks of reads goes with it."""
+    """What NodeRestriction asks of reads goes with it. Upstream: kubernetes/apiserver `pkg/server/options/admission.go`."""
 
-    disabled: tuple[str, ...] = flag("disable-admission-plugins", SERVERS, _plugins, "",
-        text=f"admission plugins that are not asked, of {', '.join(PLUGINS)}; may be given several times", value="PLUGINS", many=True)
+    enabled: tuple[str, ...] = flag(ENABLE_PLUGINS, SERVERS, _plugins, "",
+        text=f"admission plugins that are asked beside {_ASKED}, of {', '.join(PLUGINS)}; may be given several times",
+        value="PLUGINS", many=True)
+    disabled: tuple[str, ...] = flag(DISABLE_PLUGINS, SERVERS, _plugins, "",
+        text="admission plugins that are not asked; may be given several times", value="PLUGINS", many=True)
+
+    def asks(self, plugin: str) -> bool:
+        """Whether a plugin is asked. One that follows something in the cluster does so only then."""
+        return plugin in self.enabled or (PLUGINS.get(plugin, True) and plugin not in self.disabled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,6 +441,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[st
     words, unknown = _parser(gates).parse_known_args(asked)
     mistakes = [f"unknown argument {word}" for word in unknown]
     values = flags.values(FLAGS, words.command, words, environ, mistakes=mistakes)
+    mistakes += _overlaps(values)
     if words.command == SERVE:
         mistakes += _contradictions(values, environ)
     if mistakes:
@@ -440,6 +463,13 @@ def _settled(config: Config) -> Config:
             authorization_kubeconfig=asked.authorization_kubeconfig or asked.authentication_kubeconfig,
         ),
     )
+
+
+def _overlaps(v: Mapping[str, Any]) -> Iterator[str]:
+    """Admission plugins that are wanted and not wanted."""
+    both = sorted({*v.get(ENABLE_PLUGINS, ())} & {*v.get(DISABLE_PLUGINS, ())})
+    if both:
+        yield f"[{' '.join(both)}] in {ENABLE_PLUGINS} and {DISABLE_PLUGINS} overlapped"
 
 
 IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")

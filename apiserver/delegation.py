@@ -15,10 +15,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from apiserver import tasks
+from apiserver.admission.sources import Nothing, Source, Sources, param_kinds
+from apiserver.cluster import configurations
 from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
+from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.namespaces import Namespaces
+from apiserver.cluster.params import Params
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
 from apiserver.cluster.tokens import Tokens
 from apiserver.config import Config, Delegation
@@ -40,11 +44,12 @@ async def _at_once() -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
-    returns when that is nothing. `namespaces` is None where every namespace exists."""
+    returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
     namespaces: Namespaces | None = None
+    sources: Sources | None = None
     bundles: Callable[[], ClusterTrust] | None = None
     missing: Callable[[], str | None] = lambda: None
     ready: Callable[[], Awaitable[None]] = _at_once
@@ -66,14 +71,18 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
         authentication, authorization = await _clients(delegation, environ, stack)
         source = TrustSource(authentication) if _looks_up(config) else None
         namespaces = Namespaces(authorization)
+        followed = configurations.reflectors(authorization, config.admission.asks)
+        params, sources = _sources(authorization, followed)
         start = Start(
             source,
-            namespaces,
+            {"*v1.Namespace": namespaces} | {COLLECTIONS[name].go_type: made for name, made in followed.items()},
             tolerant=delegation.tolerate_lookup_failure,
             clock=time.monotonic,
             sleep=asyncio.sleep,
         )
-        following = {"namespaces": namespaces.run} | ({"trust": source.run} if source is not None else {})
+        following = {"namespaces": namespaces.run, "params": params.run}
+        following |= {name: made.run for name, made in followed.items()}
+        following |= {"trust": source.run} if source is not None else {}
         await stack.enter_async_context(_running(following, after=start.answered))
         access = Access(
             authorization,
@@ -85,10 +94,20 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             authorizer=Delegated(access, always_allowed=delegation.always_allowed),
             tokens=Tokens(authentication, ttl=delegation.token_seconds, clock=time.monotonic),
             namespaces=namespaces,
+            sources=sources,
             bundles=(lambda: source.current) if source is not None else None,
             missing=start.missing,
             ready=start.ready,
         )
+
+
+def _sources(client: Client, followed: Mapping[str, Source]) -> tuple[Params, Sources]:
+    """What admission follows, and the copies of what policies take as parameters. What no plugin reads is empty."""
+    known: dict[str, Source] = {name: followed.get(name, Nothing()) for name in COLLECTIONS}
+    validating = known["validating_policies"], known["validating_bindings"]
+    mutating = known["mutating_policies"], known["mutating_bindings"]
+    params = Params(client, param_kinds(validating, mutating))
+    return params, Sources(**known, params=params)
 
 
 def _looks_up(config: Config) -> bool:
@@ -129,30 +148,33 @@ async def _running(works: Mapping[str, Callable[[], Awaitable[None]]], *, after:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class Source(Protocol):
+class First(Protocol):
     async def first(self, seconds: float) -> None: ...
 
 
 class Synced(Protocol):
     @property
     def ready(self) -> asyncio.Event: ...
+    @property
+    def problem(self) -> str:
+        """Why it is not followed at the moment, empty while it is."""
 
 
 class Start:
-    """What has to be read before this replica may be asked: the cluster's CAs, if they are looked up, and the namespaces."""
+    """What has to be read before this replica may be asked: the cluster's CAs, if they are looked up, and all that admission follows."""
 
     def __init__(
         self,
-        source: Source | None,
-        namespaces: Synced,
+        source: First | None,
+        followed: Mapping[str, Synced],
         *,
         tolerant: bool,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        """`tolerant`: CAs that cannot be read are none, until they can."""
+        """`followed` is by the Go type of its objects. `tolerant`: CAs that cannot be read are none, until they can."""
         self._source = source
-        self._namespaces = namespaces
+        self._followed = followed
         self._tolerant = tolerant
         self._clock, self._sleep = clock, sleep
         self._trusting = source is None
@@ -162,10 +184,13 @@ class Start:
             self.answered.set()
 
     def missing(self) -> str | None:
-        """In the words of upstream's health check (kubernetes/apiserver `pkg/server/healthz/healthz.go`)."""
-        synced = {"*v1.ConfigMap": self._trusting, "*v1.Namespace": self._namespaces.ready.is_set()}
-        names = [name for name, done in synced.items() if not done]
-        return f"{len(names)} informers not started yet: [{' '.join(names)}]" if names else None
+        """In the words of upstream's health check (kubernetes/apiserver `pkg/server/healthz/healthz.go`), and why."""
+        waiting = {name: found.problem for name, found in self._followed.items() if not found.ready.is_set()}
+        names = [*([] if self._trusting else ["*v1.ConfigMap"]), *waiting]
+        if not names:
+            return None
+        why = "".join(f"; {name}: {problem}" for name, problem in waiting.items() if problem)
+        return f"{len(names)} informers not started yet: [{' '.join(names)}]{why}"
 
     async def ready(self) -> None:
         """A kube-apiserver that is not there yet is waited for. Raises ClusterError when it refuses."""
@@ -173,9 +198,10 @@ class Start:
             await self._read(self._source)
             self._trusting = True
             self.answered.set()
-        await self._namespaces.ready.wait()
+        for followed in self._followed.values():
+            await followed.ready.wait()
 
-    async def _read(self, source: Source) -> None:
+    async def _read(self, source: First) -> None:
         refused: float | None = None
         while True:
             try:

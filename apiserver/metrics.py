@@ -281,6 +281,12 @@ CLIENT_SECONDS = Histogram(
     "rest_client_request_duration_seconds", "Latency of requests to kube-apiserver.", _CLIENT_SECONDS, "verb", "host"
 )
 
+COPY_AGE_SECONDS = Gauge(
+    "sluice_cluster_copy_age_seconds",
+    "Time since kube-apiserver last confirmed the copy of a collection that decisions are made from; bookmarks come once a minute.",
+    "collection",
+)
+
 # ---------------------------------------------------------------------------------------------------------------- health
 
 HEALTHCHECK = Gauge("kubernetes_healthcheck", "Result of one health check: 1 passes, 0 fails.", "name", "type")

@@ -7,11 +7,15 @@ Who follows them stands elsewhere: a cluster (`delegation.py`) or files (`files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from apiserver.admission.attributes import Attributes, forbidden
+from apiserver.cluster.errors import NoSuchKind
+
+__all__ = ["Derived", "Followed", "NoSuchKind", "Nothing", "Object", "ParamKind", "Params", "Source", "Sources"]
+__all__ += ["are_synced", "param_kinds", "synced"]
 
 READY_SECONDS = 10.0
 """How long a change waits for the first list of what is followed (upstream's timeToWaitForReady)."""
@@ -37,10 +41,6 @@ class Source(Followed, Protocol):
         """Another number after each change of `items`."""
 
 
-class NoSuchKind(Exception):
-    """A paramKind that the cluster does not serve. The text is upstream's."""
-
-
 class ParamKind(Protocol):
     """All objects of one kind that policies may take as parameters."""
 
@@ -60,6 +60,16 @@ class Params(Protocol):
 
     async def kind(self, api_version: str, kind: str) -> ParamKind:
         """Raises NoSuchKind, ClusterError."""
+
+
+class Nothing:
+    """The source of what nobody reads."""
+
+    def __init__(self) -> None:
+        self.items: Mapping[str, Object] = {}
+        self.version = 0
+        self.ready = asyncio.Event()
+        self.ready.set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +111,27 @@ class Derived(Generic[Made]):
             made = self._made = self._make(*(source.items for source in self._sources))
             self._versions = versions
         return made
+
+
+def param_kinds(*policies_and_bindings: tuple[Source, Source]) -> Callable[[], Collection[tuple[str, str]]]:
+    """A function that says which kinds policies name as their parameters, by apiVersion and kind. Each pair is a kind of policy and that
+    of its bindings; a policy without a binding judges nothing."""
+
+    def named(*items: Mapping[str, Object]) -> Collection[tuple[str, str]]:
+        found: dict[tuple[str, str], None] = {}
+        for policies, bindings in zip(items[::2], items[1::2], strict=True):
+            bound = {_spec(binding).get("policyName") for binding in bindings.values()}
+            for name, policy in policies.items():
+                kind = _spec(policy).get("paramKind")
+                if name in bound and kind is not None:
+                    found[kind.get("apiVersion", ""), kind.get("kind", "")] = None
+        return found.keys()
+
+    return Derived(named, *(source for pair in policies_and_bindings for source in pair)).current
+
+
+def _spec(found: Object) -> Object:
+    return found.get("spec") or {}
 
 
 def are_synced(*sources: Followed) -> bool:

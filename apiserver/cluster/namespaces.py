@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from apiserver import metrics
 from apiserver.apimachinery import names
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
@@ -49,10 +50,16 @@ class Namespaces:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._reflector = Reflector(client, COLLECTION)
+        metrics.COPY_AGE_SECONDS.labels(COLLECTION).set_function(lambda: self._reflector.age)
 
     @property
     def ready(self) -> asyncio.Event:
         return self._reflector.ready
+
+    @property
+    def problem(self) -> str:
+        """Why they are not followed at the moment, empty while they are."""
+        return self._reflector.problem
 
     async def run(self) -> None:
         """Until it is cancelled."""

@@ -23,6 +23,8 @@ WATCH_SECONDS = 300.0
 GRACE_SECONDS = 30.0
 FIRST_PAUSE, LAST_PAUSE = 0.8, 15.0
 """Seconds, doubling; a random part makes each up to twice as long, so that replicas do not come back all at once."""
+OLD_SECONDS = 60.0
+"""From when on a copy that nobody confirms is told of."""
 SHORT_SECONDS = 1.0
 """A watch that ends sooner than this, and silently, is a failure."""
 
@@ -55,24 +57,43 @@ class Reflector:
         self._page = page
         self._collection = collection
         self._items = collection()
-        self._version = ""
-        """Where to watch from; empty while a list is needed."""
+        self._at = ""
+        """The resourceVersion to watch from; empty while a list is needed."""
         self._heard = 0
+        self._changes = 0
+        self._confirmed = client.clock()
+        self._problem = ""
+        self._is_old = False
 
     @property
     def items(self) -> Mapping[str, Object]:
         return self._items
+
+    @property
+    def version(self) -> int:
+        """Another number after each change of `items`."""
+        return self._changes
+
+    @property
+    def age(self) -> float:
+        """Seconds since the server last confirmed the copy: by a list, an event, a bookmark, or by taking up a watch."""
+        return self._client.clock() - self._confirmed
+
+    @property
+    def problem(self) -> str:
+        """Why it is not followed at the moment, empty while it is."""
+        return self._problem
 
     def get(self, name: str) -> Object | None:
         return self._items.get(name)
 
     async def run(self) -> None:
         """Until it is cancelled. Begun again, it lists: what was watched last may be what it could not take in."""
-        self._version, pause = "", FIRST_PAUSE
+        self._at, pause = "", FIRST_PAUSE
         while True:
             heard, least = self._heard, 0.0
             try:
-                if not self._version:
+                if not self._at:
                     await self._list()
                 if await self._watch():
                     pause = FIRST_PAUSE
@@ -81,11 +102,16 @@ class Reflector:
             except ClusterError as error:
                 problem = str(error)
                 if not _resumable(error):
-                    self._version = ""
+                    self._at = ""
                 if isinstance(error, Refused) and error.retry_after:
                     least = error.retry_after
+            self._problem = problem
             if self._heard > heard:
                 pause = FIRST_PAUSE
+            elif self.age >= OLD_SECONDS and self.ready.is_set() and not self._is_old:
+                self._is_old = True
+                about = {"path": self._path, "seconds": round(self.age), "reason": problem}
+                logger.error("not confirmed for long: what is known goes on to count", extra=about)
             seconds = max(least, pause * (1 + self._client.random()))
             pause = min(pause * 2, LAST_PAUSE)
             about = {"path": self._path, "seconds": round(seconds, 1), "reason": problem}
@@ -104,9 +130,10 @@ class Reflector:
             if not metadata.get("continue"):
                 break
             query["continue"] = metadata["continue"]
-        self._version = _version(metadata)
+        self._at = _version(metadata)
         self._items = found
-        self._heard += 1
+        self._changes += 1
+        self._was_heard()
         self.ready.set()
         self._on_change()
 
@@ -114,7 +141,7 @@ class Reflector:
         """Whether it went as it should until the server ended it."""
         seconds = WATCH_SECONDS * (1 + self._client.random())
         query = {
-            "resourceVersion": self._version,
+            "resourceVersion": self._at,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(int(seconds)),
             **self._selector,
@@ -122,6 +149,7 @@ class Reflector:
         began, heard = self._client.clock(), self._heard
         try:
             async with asyncio.timeout(seconds + GRACE_SECONDS), self._client.watch(self._path, query) as events:
+                self._confirm()
                 async for kind, found in events:
                     self._apply(kind, found)
         except TimeoutError:
@@ -132,8 +160,8 @@ class Reflector:
         if kind == "ERROR":
             raise _told(found)
         if kind == "BOOKMARK":
-            self._version = _version(_metadata(found))
-            self._heard += 1
+            self._at = _version(_metadata(found))
+            self._was_heard()
             return
         name, kept = _named(found)
         if kind in ("ADDED", "MODIFIED"):
@@ -142,9 +170,20 @@ class Reflector:
             self._items.pop(name, None)
         else:
             raise Unreadable(f"{self._path}: an event of the unknown type {kind!r}")
-        self._version = _version(_metadata(found))
-        self._heard += 1
+        self._at = _version(_metadata(found))
+        self._changes += 1
+        self._was_heard()
         self._on_change()
+
+    def _was_heard(self) -> None:
+        self._heard += 1
+        self._confirm()
+
+    def _confirm(self) -> None:
+        self._confirmed, self._problem = self._client.clock(), ""
+        if self._is_old:
+            self._is_old = False
+            logger.info("confirmed again", extra={"path": self._path})
 
 
 def _resumable(error: ClusterError) -> bool:

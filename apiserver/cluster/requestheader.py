@@ -82,8 +82,7 @@ class TrustSource:
         await self._reflector.run()
 
     def _changed(self) -> None:
-        found = self._reflector.get(NAME)
-        if found is not None:
+        for found in self._reflector.items.values():  # the one that the field selector leaves
             self._use(found)
 
     def _use(self, found: Mapping[str, Any]) -> None:

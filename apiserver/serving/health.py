@@ -29,11 +29,13 @@ SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`failure` says what is wrong, None while nothing is. One that is not `counted` is shown but fails no endpoint."""
+    """`failure` says what is wrong, None while nothing is. One that is not `counted` is shown but fails no endpoint; the reason of one
+    that is `told` is for everybody who asks with `?verbose`, where upstream withholds all reasons."""
 
     name: str
     failure: Callable[[], str | None]
     counted: bool = True
+    told: bool = False
 
 
 Document = Callable[[Request], Awaitable[web.Response]]
@@ -68,16 +70,17 @@ def _all(name: str, checks: Sequence[Check], query: Query) -> web.Response:
         if reason is None:
             lines.append(f"[+]{check.name} ok")
         elif check.counted:
-            lines.append(f"[-]{check.name} failed: reason withheld")
+            shown = reason if check.told and "verbose" in query else "reason withheld"
+            lines.append(f"[-]{check.name} failed: {shown}")
             failed.append(f"{check.name}: {reason}")
         else:
             lines.append(f"[-]{check.name} failed, not counted: reason withheld")
     unknown = excluded - {check.name for check in checks}
     if unknown:
-        shown = ",".join(map(go_quote, nsmallest(SHOWN, unknown)))
+        listed = ",".join(map(go_quote, nsmallest(SHOWN, unknown)))
         if len(unknown) > SHOWN:
-            shown += f",… {len(unknown) - SHOWN} more"
-        lines.append(f"warn: some health checks cannot be excluded: no matches for {shown}")
+            listed += f",… {len(unknown) - SHOWN} more"
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
     if failed:
         logger.warning("health check failed", extra={"endpoint": name, "failed": failed})
         raise TextError(500, "\n".join([*lines, f"{name} check failed"]) + "\n")

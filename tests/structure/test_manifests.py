@@ -22,7 +22,7 @@ from cryptography import x509
 
 from apiserver import config, server
 from apiserver.apimachinery.request import RequestInfo, User
-from apiserver.cluster import access, client, namespaces, requestheader, tokens
+from apiserver.cluster import access, client, configurations, namespaces, requestheader, tokens
 from apiserver.filters import request_info
 from apiserver.storage import rights
 from apiserver.storage.options import StoreOptions
@@ -547,7 +547,8 @@ async def _everything_that_is_asked() -> set[Right]:
     await trust.first(1)
     known = namespaces.Namespaces(asking)
     await known.ask("any")
-    for following in (trust.run(), known.run()):
+    followed = configurations.reflectors(asking, config.PLUGINS.__contains__)
+    for following in (trust.run(), known.run(), *(copy.run() for copy in followed.values())):
         recorder.watched.clear()
         task = asyncio.create_task(following)
         await recorder.watched.wait()
@@ -570,6 +571,15 @@ async def test_the_service_account_may_do_exactly_what_the_program_asks(rendered
     }
     assert [request for request, by in allowed.items() if not by] == []
     assert rights - set().union(*allowed.values()) == set()
+
+
+def test_kinds_of_params_are_added_by_a_label_and_are_none_at_first(rendered: list[Object]) -> None:
+    role = _one(rendered, "ClusterRole", "sluice-params")
+    assert role["rules"] == []
+    [selector] = role["aggregationRule"]["clusterRoleSelectors"]
+    [(label, value)] = selector["matchLabels"].items()
+    assert f"{label}={value}" in (MANIFESTS / "README.md").read_text()
+    assert [item for item in _of(rendered, "ClusterRole") if label in item["metadata"]["labels"]] == []
 
 
 def test_the_default_roles_of_a_namespace_get_what_upstreams_give_for_the_real_group(deployed: list[Object]) -> None:

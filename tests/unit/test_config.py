@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from apiserver import config
-from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from apiserver.admission.node_restriction import NodeRestriction
 
 
 def mistakes(*argv: str, **environ: str) -> list[str]:
@@ -86,13 +84,26 @@ def test_all_mistakes_are_told_at_once() -> None:
     ]
 
 
-def test_admission_plugins_are_disabled_by_the_names_of_their_classes() -> None:
-    assert config.parse(["dev"], {}).admission.disabled == ()
-    flag = "--disable-admission-plugins"
-    disabled = config.parse(["dev", flag, "NodeRestriction", flag, "NamespaceLifecycle"], {}).admission.disabled
-    assert disabled == ("NodeRestriction", "NamespaceLifecycle")
-    assert mistakes("dev", flag, "NodeRestriction,Nothing") == [f'{flag}: plugin "Nothing" is unknown']
-    assert set(config.PLUGINS) == {NamespaceLifecycle.__name__, NodeRestriction.__name__}
+def test_admission_plugins_are_enabled_and_disabled_by_the_names_of_their_classes() -> None:
+    enable, disable = "--enable-admission-plugins", "--disable-admission-plugins"
+
+    def asked(*flags: str) -> list[str]:
+        admission = config.parse(["dev", *flags], {}).admission
+        return [name for name in config.PLUGINS if admission.asks(name)]
+
+    off = "OwnerReferencesPermissionEnforcement"
+    assert asked() == [name for name in config.PLUGINS if name != off]
+    assert asked(enable, off) == list(config.PLUGINS)
+    assert asked(enable, "NodeRestriction") == asked(disable, off) == asked()
+    both = asked(disable, "NodeRestriction", disable, "NamespaceLifecycle")
+    assert both == [name for name in asked() if name not in ("NodeRestriction", "NamespaceLifecycle")]
+    assert mistakes("dev", disable, "NodeRestriction,Nothing", enable, "no") == [
+        f'{enable}: plugin "no" is unknown',
+        f'{disable}: plugin "Nothing" is unknown',
+    ]
+    assert mistakes("dev", disable, "ResourceQuota,NodeRestriction", enable, "NodeRestriction,ResourceQuota") == [
+        "[NodeRestriction ResourceQuota] in enable-admission-plugins and disable-admission-plugins overlapped"
+    ]
 
 
 def test_a_mistake_in_the_store_url_does_not_show_the_password() -> None:

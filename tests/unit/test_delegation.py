@@ -14,6 +14,7 @@ import pytest_asyncio
 from apiserver import app, config, delegation
 from apiserver.apimachinery.request import User
 from apiserver.cluster import namespaces
+from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
 from apiserver.filters.request_info import parse
@@ -47,13 +48,18 @@ class Synced:
     def __init__(self) -> None:
         self.ready = asyncio.Event()
         self.ready.set()
+        self.problem = ""
 
 
 class Rig:
     def __init__(self, source: Source | None, *, tolerant: bool = False) -> None:
         self.clock, self.namespaces = source.clock if source is not None else Clock(), Synced()
         self.start = delegation.Start(
-            source, self.namespaces, tolerant=tolerant, clock=self.clock, sleep=self.clock.sleep
+            source,
+            {"*v1.Namespace": self.namespaces},
+            tolerant=tolerant,
+            clock=self.clock,
+            sleep=self.clock.sleep,
         )
 
 
@@ -64,6 +70,8 @@ async def test_a_replica_may_be_asked_once_cas_and_namespaces_were_read() -> Non
     waiting = asyncio.ensure_future(rig.start.ready())
     await until(lambda: "ConfigMap" not in (rig.start.missing() or ""))
     assert rig.start.missing() == "1 informers not started yet: [*v1.Namespace]"
+    rig.namespaces.problem = "namespaces is forbidden"
+    assert rig.start.missing() == "1 informers not started yet: [*v1.Namespace]; *v1.Namespace: namespaces is forbidden"
     assert not waiting.done()
     rig.namespaces.ready.set()
     await waiting
@@ -120,7 +128,10 @@ CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 CONFIG_MAP = f"{CONFIG_MAPS}/extension-apiserver-authentication"
 NAMESPACES = "/api/v1/namespaces"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+CONFIGURATIONS = {name: collection.path for name, collection in COLLECTIONS.items()}
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+PARAMS = {"configmaps": "ConfigMap", "secrets": "Secret"}
 
 
 def listed(*items: dict[str, Any]) -> dict[str, Any]:
@@ -140,6 +151,8 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     made.on(CONFIG_MAP, answer(trust))
     made.on(CONFIG_MAPS, answer(listed(trust)), hang)
     made.on(NAMESPACES, answer(listed(named("ns", status={"phase": "Active"}))), hang)
+    for path in CONFIGURATIONS.values():
+        made.on(path, answer(listed()), hang)
     made.on(ACCESS_REVIEWS, answer({"status": {"allowed": True}}, 201))
     made.on(TOKEN_REVIEWS, answer({"status": {"authenticated": True, "user": {"username": "joe"}}}, 201))
     await made.start()
@@ -175,6 +188,64 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
     assert {seen.headers["Authorization"] for seen in plane.seen} == {"Bearer ours"}
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - {asyncio.current_task()}}  # type: ignore[union-attr]
     assert {name for name in left if not name.startswith("RequestHandler.")} == set()
+
+
+@pytest.mark.parametrize(
+    ("flags", "unread"),
+    [
+        ((), ()),
+        (("--disable-admission-plugins=ResourceQuota",), ("quotas",)),
+        (
+            ("--disable-admission-plugins=MutatingAdmissionPolicy,ValidatingAdmissionWebhook",),
+            ("mutating_policies", "mutating_bindings", "validating_webhooks"),
+        ),
+    ],
+)
+async def test_what_an_admission_plugin_reads_is_followed_while_the_plugin_is_asked(
+    plane: Plane, tmp_path: Path, flags: tuple[str, ...], unread: tuple[str, ...]
+) -> None:
+    for name, path in CONFIGURATIONS.items():
+        found = listed() if name in unread else listed(named(f"my-{name}"))
+        plane.on(path, answer(found), hang)
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}), *flags)
+    async with delegation.opened(asked, {}) as delegates:
+        await delegates.ready()
+        assert delegates.sources is not None
+        for name, path in CONFIGURATIONS.items():
+            source = getattr(delegates.sources, name)
+            assert source.ready.is_set()
+            assert list(source.items) == ([] if name in unread else [f"my-{name}"])
+            assert bool(plane.asked(path)) == (name not in unread)
+
+
+async def test_a_missing_right_keeps_it_unready_and_is_told(plane: Plane, tmp_path: Path) -> None:
+    text = 'resourcequotas is forbidden: User "sluice" cannot list resource "resourcequotas"'
+    plane.on(CONFIGURATIONS["quotas"], status(403, text))
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
+    expected = f"1 informers not started yet: [*v1.ResourceQuota]; *v1.ResourceQuota: {text}"
+    async with delegation.opened(asked, {}) as delegates:
+        waiting = asyncio.ensure_future(delegates.ready())
+        await until(lambda: delegates.missing() == expected)
+        assert not waiting.done()
+        waiting.cancel()
+
+
+async def test_kinds_of_params_are_followed_while_a_policy_with_a_binding_names_them(
+    plane: Plane, tmp_path: Path
+) -> None:
+    policy = named("p", spec={"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}})
+    unbound = named("q", spec={"paramKind": {"apiVersion": "v1", "kind": "Secret"}})
+    plane.on(CONFIGURATIONS["mutating_policies"], answer(listed(policy, unbound)), hang)
+    plane.on(CONFIGURATIONS["mutating_bindings"], answer(listed(named("b", spec={"policyName": "p"}))), hang)
+    kinds = [{"name": name, "kind": kind, "namespaced": True} for name, kind in PARAMS.items()]
+    plane.on("/api/v1", answer({"resources": kinds}))
+    for name in PARAMS:
+        plane.on(f"/api/v1/{name}", answer(listed(named("x"))), hang)
+    asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
+    async with delegation.opened(asked, {}) as delegates:
+        await delegates.ready()
+        await until(lambda: len(plane.asked("/api/v1/configmaps")) == 2)
+        assert not plane.asked("/api/v1/secrets")
 
 
 async def test_masters_and_health_are_allowed_without_asking(plane: Plane, tmp_path: Path) -> None:

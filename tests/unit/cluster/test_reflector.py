@@ -314,3 +314,46 @@ async def test_begun_again_after_a_bug_it_lists(story: Story, monkeypatch: pytes
     await story.follows(feeds[1])
     assert story.asked == ["list", "watch 7", "list", "watch 20"]
     assert story.names == ["b"]
+
+
+async def test_objects_of_namespaces_are_known_by_both_names(story: Story) -> None:
+    both = [thing("a", 1), thing("a", 2)]
+    for item, namespace in zip(both, ("one", "two"), strict=True):
+        item["metadata"]["namespace"] = namespace
+    story.start(things(7, *both))
+    await story.reflector.ready.wait()
+    assert story.names == ["one/a", "two/a"]
+
+
+async def test_its_version_is_another_one_after_each_change(story: Story) -> None:
+    feed = Feed()
+    before = story.reflector.version
+    story.start(things(7, thing("a", 1)), feed)
+    await story.follows(feed)
+    listed = story.reflector.version
+    assert listed != before
+    feed.event("BOOKMARK", {"kind": "Namespace", "metadata": {"resourceVersion": "30"}})
+    feed.event("MODIFIED", thing("a", 31))
+    await until(lambda: len(story.changes) == 2)
+    assert story.reflector.version == listed + 1
+
+
+async def test_a_copy_that_nobody_confirms_grows_old_is_told_of_and_stays(
+    story: Story, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="apiserver.cluster.reflector")
+    feed = Feed()
+    refusals = [status(503, "away")] * 12
+    story.start(things(7, thing("a", 1)), *refusals, feed)
+    await story.follows(feed)
+    await until(lambda: story.reflector.problem == "")
+    assert story.names == ["a"]
+    told = [record.message for record in caplog.records if record.message != "not followed for a while"]
+    assert told == ["not confirmed for long: what is known goes on to count", "confirmed again"]
+    assert story.reflector.age == 0
+
+
+async def test_it_says_why_it_does_not_follow(story: Story) -> None:
+    story.start(status(403, "namespaces is forbidden"))
+    await until(lambda: story.reflector.problem == "namespaces is forbidden")
+    assert not story.reflector.ready.is_set()

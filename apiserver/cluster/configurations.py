@@ -1,0 +1,63 @@
+"""Which collections admission follows beside namespaces, and for which plugin each is. Knows nothing of what stands in them.
+
+Upstream: kubernetes/apiserver `pkg/admission/configuration/`, `pkg/admission/plugin/policy/{validating,mutating}/plugin.go`,
+`pkg/admission/plugin/resourcequota/resource_access.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from apiserver import metrics
+from apiserver.cluster.client import Client
+from apiserver.cluster.reflector import Reflector
+
+_REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+
+
+class Collection(NamedTuple):
+    """`go_type` is how upstream's readiness names it."""
+
+    path: str
+    go_type: str
+    plugin: str
+
+
+COLLECTIONS: Mapping[str, Collection] = {
+    "mutating_webhooks": Collection(
+        f"{_REGISTRATION}/mutatingwebhookconfigurations", "*v1.MutatingWebhookConfiguration", "MutatingAdmissionWebhook"
+    ),
+    "validating_webhooks": Collection(
+        f"{_REGISTRATION}/validatingwebhookconfigurations",
+        "*v1.ValidatingWebhookConfiguration",
+        "ValidatingAdmissionWebhook",
+    ),
+    "mutating_policies": Collection(
+        f"{_REGISTRATION}/mutatingadmissionpolicies", "*v1.MutatingAdmissionPolicy", "MutatingAdmissionPolicy"
+    ),
+    "mutating_bindings": Collection(
+        f"{_REGISTRATION}/mutatingadmissionpolicybindings",
+        "*v1.MutatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy",
+    ),
+    "validating_policies": Collection(
+        f"{_REGISTRATION}/validatingadmissionpolicies", "*v1.ValidatingAdmissionPolicy", "ValidatingAdmissionPolicy"
+    ),
+    "validating_bindings": Collection(
+        f"{_REGISTRATION}/validatingadmissionpolicybindings",
+        "*v1.ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+    ),
+    "quotas": Collection("/api/v1/resourcequotas", "*v1.ResourceQuota", "ResourceQuota"),
+}
+"""By the names that `admission.sources.Sources` has for them."""
+
+
+def reflectors(client: Client, asked: Callable[[str], bool]) -> dict[str, Reflector]:
+    """A reflector for each collection whose plugin is asked. Whoever wants the copies runs them."""
+    made = {name: Reflector(client, found.path) for name, found in COLLECTIONS.items() if asked(found.plugin)}
+    for name, reflector in made.items():
+        metrics.COPY_AGE_SECONDS.labels(COLLECTIONS[name].path).set_function(partial(getattr, reflector, "age"))
+    return made
