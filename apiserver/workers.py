@@ -2,6 +2,7 @@
 
     BODIES       request bodies, patches, and objects made of them
     EXPRESSIONS  objects whose expressions take long to compile, and long shard selectors
+    POLICIES     expressions about a change that take long to evaluate
     RENDERING    answers that take longer than a step of the loop may
     COMPRESSION  answers on their way out
     DOCUMENTS    OpenAPI
@@ -147,6 +148,7 @@ def share_fairly() -> None:
 
 BODIES = Workers("bodies", waiting=62)
 EXPRESSIONS = Workers("expressions", waiting=62)
+POLICIES = Workers("policies", waiting=62)
 RENDERING = Workers("rendering", waiting=4094)
 COMPRESSION = Workers("compression", waiting=62)
 DOCUMENTS = Workers("documents", threads=1, waiting=63)

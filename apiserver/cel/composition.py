@@ -8,39 +8,81 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 
+from apiserver.cel.declarations import Shape
 from apiserver.cel.errors import Cancelled, CostExceeded, EvaluationError
 from apiserver.cel.frames import Failure
 from apiserver.cel.program import Program
 from apiserver.cel.schemas import unescape
+from apiserver.cel.types import (
+    ANY,
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    Kind,
+    Type,
+    list_of,
+    map_of,
+)
 from apiserver.cel.values import ABSENT, MapView, Value
+
+_UNBOUNDED = 2**64 - 1
+_KEPT = frozenset((ANY, BOOL, BYTES, DOUBLE, DURATION, INT, NULL, STRING, TIMESTAMP, UINT))
+
+
+def shape_of(of: Type | None) -> Shape:
+    """What expressions may know of a variable whose expression has this type, None where it does not compile: nothing of objects and of
+    what libraries add (convertCelTypeToDeclType)."""
+    if of is not None and of in _KEPT:
+        return Shape(type=of)
+    if of is not None and of.kind is Kind.LIST:
+        items = shape_of(of.parameters[0])
+        return Shape(type=list_of(items.type), items=items, max_elements=_UNBOUNDED)
+    if of is not None and of.kind is Kind.MAP:
+        keys, items = map(shape_of, of.parameters)
+        return Shape(type=map_of(keys.type, items.type), keys=keys, items=items, max_elements=_UNBOUNDED)
+    return Shape(type=DYN)
 
 
 class Composed(MapView):
-    """The value of `variables` for one set of variables: the results of named programs, which may ask for each other.
+    """The value of `variables` for one set of variables: the results of named programs, which may ask for each other. In the place of one
+    that does not compile stands why.
 
     `bindings` is the mapping that the programs are evaluated with, and has this as its `variables`. `cost` is what they cost so far: that
-    is not part of the cost of the expression that asks.
+    is not part of the cost of the expression that asks. An evaluation that `cancelled` breaks off by an exception of its own leaves no
+    trace: it is made again when it is asked for again.
     """
 
-    __slots__ = ("_bindings", "_cancelled", "_programs", "_results", "cost")
+    __slots__ = ("_bindings", "_programs", "_results", "cancelled", "cost")
 
     def __init__(
         self,
-        programs: Mapping[str, Program],
+        programs: Mapping[str, Program | str],
         variables: Mapping[str, Value],
         *,
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
         self._programs = programs
         self._bindings = {**variables, "variables": self}
-        self._cancelled = cancelled
         self._results: dict[str, Value] = {}
+        self.cancelled = cancelled
         self.cost = 0
 
     @property
     def bindings(self) -> Mapping[str, Value]:
         """The variables of an expression that may ask."""
         return self._bindings
+
+    def take_cost(self) -> int:
+        """What was not taken yet of the cost."""
+        cost, self.cost = self.cost, 0
+        return cost
 
     def find(self, key: Value) -> Value:
         if type(key) is not str:
@@ -49,25 +91,27 @@ class Composed(MapView):
         if name is None or name not in self._programs:
             return ABSENT
         if name not in self._results:
-            self._results[name] = self._evaluated(name)
+            self._results[name] = self._evaluated(name, self._programs[name])
         result = self._results[name]
         if type(result) is Failure:
             result = None
             raise self._results[name].error
         return result
 
-    def _evaluated(self, name: str) -> Value:
+    def _evaluated(self, name: str, program: Program | str) -> Value:
+        if isinstance(program, str):
+            return _failure(name, f"fails to compile: {program}")
         try:
-            outcome = self._programs[name].evaluate(self._bindings, cancelled=self._cancelled)
-        except EvaluationError as error:
+            outcome = program.evaluate(self._bindings, cancelled=self.cancelled)
+        except (EvaluationError, CostExceeded) as error:
             self.cost += error.cost
             problem = str(error)
-        except (CostExceeded, Cancelled) as error:
+        except Cancelled as error:
             problem = str(error)
         else:
             self.cost += outcome.cost
             return outcome.value
-        return Failure(EvaluationError(f"composited variable {json.dumps(name)} fails to evaluate: {problem}"))
+        return _failure(name, f"fails to evaluate: {problem}")
 
     def __len__(self) -> int:
         return len(self._programs)
@@ -79,3 +123,7 @@ class Composed(MapView):
         if not isinstance(other, Composed):
             raise EvaluationError("no such overload")
         return self is other
+
+
+def _failure(name: str, problem: str) -> Failure:
+    return Failure(EvaluationError(f"composited variable {json.dumps(name)} {problem}"))

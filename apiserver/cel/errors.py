@@ -14,10 +14,11 @@ class EvaluationError(Exception):
 
 
 class CostExceeded(Exception):
-    """The evaluation used up its budget. Nothing absorbs it."""
+    """The evaluation used up its budget. Nothing absorbs it. `cost` is what it cost until its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, cost: int = 0) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
+        self.cost = cost
 
 
 class Cancelled(Exception):

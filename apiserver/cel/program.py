@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from apiserver.cel.checker import Checked
 from apiserver.cel.environment import Environment
-from apiserver.cel.errors import EvaluationError, Panic
+from apiserver.cel.errors import CostExceeded, EvaluationError, Panic
 from apiserver.cel.frames import CANCELLED, COST, LIMIT, PAUSE, PRODUCED, Frame, pause
 from apiserver.cel.planner import Planner
 from apiserver.cel.recursion import SHALLOW, height, room
@@ -27,7 +27,8 @@ class Outcome(NamedTuple):
 class Program:
     """An expression that can be evaluated any number of times, by any number of threads.
 
-    `cost_limit` bounds one evaluation. Raises ProgramError when a constant of the expression is wrong.
+    `cost_limit` bounds one evaluation. `asks` are the names of the variables that it may ask for. Raises ProgramError when a constant of
+    the expression is wrong.
     """
 
     def __init__(self, checked: Checked, environment: Environment, *, cost_limit: int | None = None) -> None:
@@ -41,6 +42,7 @@ class Program:
             node = planner.plan(expr)
         limit = float("inf") if cost_limit is None else cost_limit
         self._run = node.run
+        self.asks = frozenset(planner.names)
         self._variables = tuple(planner.names.items())
         self._frame: Frame = [ABSENT] * planner.slots
         self._frame[COST] = node.cost
@@ -51,7 +53,7 @@ class Program:
     def evaluate(self, variables: Mapping[str, Value], *, cancelled: Callable[[], bool] | None = None) -> Outcome:
         """The value of the expression. A variable may be Lazy. `cancelled` is asked now and then.
 
-        Raises EvaluationError (with its `cost`), CostExceeded, Cancelled.
+        Raises EvaluationError or CostExceeded, each with its `cost`, and Cancelled.
         """
         if self._levels > SHALLOW:
             with room(self._levels):
@@ -71,8 +73,11 @@ class Program:
                 pause(frame)
             return Outcome(value, frame[COST])
         except EvaluationError as error:
+            error.cost = frame[COST]
             if frame[COST] > frame[LIMIT]:
-                pause(frame)
+                raise CostExceeded(frame[COST]) from None
+            raise
+        except CostExceeded as error:
             error.cost = frame[COST]
             raise
         except Panic as panic:
