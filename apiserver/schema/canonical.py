@@ -2,6 +2,14 @@
 
 Knows shapes, no kinds. The types of `typed` write regular objects; every other one goes through writers that put members into shape
 order, apply the presence rules and sort maps. Both give the same bytes.
+
+A value is one line of JSON, in which raw JSON is compact. Where some of it was sent in another spelling, a second line has the texts:
+
+    {"metadata":{…},"spec":{… "parameters":{"a":1} … "parameters":{"b":2} …}}
+    [null,"{\"b\": 2}"]
+
+It is an array with one item for each raw JSON in the order of the first line, null for what stands there as it was sent. JSON has no
+newline within compact text, so the first one ends the object.
 Upstream: golang/go `src/encoding/json/encode.go`, kubernetes/apimachinery `pkg/api/equality/semantic.go`.
 """
 
@@ -38,12 +46,12 @@ UNSTORED = frozenset(("resourceVersion",))
 
 def encode(shape: Struct, obj: Object) -> bytes:
     """The stored value of an object of a kind: no kind, apiVersion and resourceVersion. `obj` is not changed."""
-    return rawjson.escaped(_encoder(_stored(shape), stored=True)(obj))
+    return _encoder(shape, stored=True)(obj)
 
 
 def encode_served(shape: Struct, obj: Object) -> bytes:
     """The same for an object of a version that is not stored, as clients get it: with its resourceVersion. `obj` is not changed."""
-    return rawjson.escaped(_encoder(shape)(obj))
+    return _encoder(shape)(obj)
 
 
 def encode_value(value: Any) -> bytes:
@@ -52,18 +60,12 @@ def encode_value(value: Any) -> bytes:
 
 
 def decode(shape: Struct, data: bytes) -> Object:
-    """The object of stored bytes, or of a body made of them: raw JSON as it stands there. The caller owns the result.
+    """The object of a stored value, or of one made of it: raw JSON as it was sent, or where only the line of the object is given, as it
+    stands there. The caller owns the result.
 
     Raises ValueError for what this server has not written.
     """
-    try:
-        obj: Object = typed.parser(shape)(data)
-    except RecursionError as e:
-        raise ValueError("nested too deep") from e
-    settle = typed.raw_settler(shape) if b"null" in data else None
-    if settle is not None:
-        settle(obj, rawjson.unless_null)
-    return obj
+    return _decoder(shape)(data)
 
 
 def zero(shape: Struct) -> Object:
@@ -102,6 +104,63 @@ def same(a: Object, b: Object) -> bool:
 
 @functools.cache
 def _encoder(shape: Struct, *, stored: bool = False) -> Callable[[Object], bytes]:
+    to_line = _line_encoder(_stored(shape) if stored else shape, stored=stored)
+    mapper = typed.raw_mapper(shape, verbatim=True)
+
+    def encode_line(obj: Object) -> bytes:
+        return rawjson.escaped(to_line(obj))
+
+    return encode_line if mapper is None else functools.partial(_encode_with_texts, encode_line, mapper)
+
+
+def _encode_with_texts(encode_line: Callable[[Object], bytes], mapper: typed.Mapper, obj: Object) -> bytes:
+    texts: list[str | None] = []
+
+    def compact(value: Any) -> Any:
+        found = rawjson.compact(value)
+        texts.append(None if found is value else rawjson.text(value).decode())
+        return found
+
+    line = encode_line(mapper(obj, compact))
+    return b"%b\n%b" % (line, msgspec.json.encode(texts)) if any(texts) else line
+
+
+@functools.cache
+def _decoder(shape: Struct) -> Callable[[bytes], Object]:
+    parse, settle = typed.parser(shape), typed.raw_settler(shape)
+    mapper = typed.raw_mapper(shape, verbatim=True)
+
+    def decode_line(line: bytes) -> Object:
+        try:
+            obj: Object = parse(line)
+        except RecursionError as e:
+            raise ValueError("nested too deep") from e
+        if settle is not None and b"null" in line:
+            settle(obj, rawjson.unless_null)
+        return obj
+
+    return decode_line if mapper is None else functools.partial(_decode_with_texts, decode_line, mapper)
+
+
+_texts = msgspec.json.Decoder(list[str | None]).decode
+
+
+def _decode_with_texts(decode_line: Callable[[bytes], Object], mapper: typed.Mapper, data: bytes) -> Object:
+    end = data.find(b"\n")
+    if end < 0:
+        return decode_line(data)
+    obj, texts = decode_line(data[:end]), iter(_texts(data[end:]))
+    try:
+        made: Object = mapper(obj, lambda value: value if (text := next(texts)) is None else msgspec.Raw(text.encode()))
+    except StopIteration:
+        raise ValueError("raw JSON without its text") from None
+    if next(texts, texts) is not texts:
+        raise ValueError("texts without their raw JSON")
+    return made
+
+
+@functools.cache
+def _line_encoder(shape: Struct, *, stored: bool) -> Callable[[Object], bytes]:
     class_, write = typed.writing(shape), _struct_writer(shape, stored=stored)
     to_json = msgspec.json.Encoder(order="deterministic").encode
 

@@ -22,12 +22,13 @@ def served(resource: Resource, obj: Object) -> Object:
     return obj if resource.conversion is None else resource.conversion.from_storage(obj)
 
 
-def body(resource: Resource, body: bytes) -> bytes:
-    """The same in bytes: the JSON of a stored object, and of the object that clients of this version get."""
+def value(resource: Resource, value: bytes) -> bytes:
+    """The same in bytes, those of a stored object and of the object that clients of this version get; with the texts of raw JSON behind
+    it (`canonical.encode`) where what is given has them."""
     if resource.conversion is None:
-        return body
+        return value
     return canonical.encode_served(
-        resource.shape, resource.conversion.from_storage(canonical.decode(resource.stored.shape, body))
+        resource.shape, resource.conversion.from_storage(canonical.decode(resource.stored.shape, value))
     )
 
 

@@ -51,7 +51,7 @@ class TooManyValues(DecodeError):
 def encode(shape: Struct, obj: Object) -> bytes:
     """The message of an object that is in order, without envelope. `obj` is not changed.
 
-    Raw JSON stands in the message as it is.
+    Raw JSON stands in the message as it was sent.
     """
     write = _struct_writer(shape)
     try:
@@ -76,7 +76,8 @@ def decode(shape: Struct, data: bytes, *, parse: Callable[[bytes], Any] = rawjso
     settle = typed.raw_settler(shape)
     if settle is not None:
         settle(made, lambda value: _settled(value, parse))
-    return made
+    compacted = typed.raw_mapper(shape, verbatim=False)
+    return made if compacted is None else compacted(made, rawjson.compact)
 
 
 def go_name(field: Field) -> str:

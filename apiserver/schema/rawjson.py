@@ -1,7 +1,8 @@
 """Values of raw JSON members (`types.RawJSON`) in decoded objects: their text, and what it means.
 
 Such a value is a `msgspec.Raw`, which two objects have in common when its bytes are the same; nobody but this module looks inside. Its
-text is that of the client, made compact as Go does it: numbers, the order of members and repeated ones stay as they are.
+text is that of the client, byte by byte. What is written as JSON is its `compact` form: numbers, the order of members and repeated ones
+stay as they are, blanks go, and what HTML treats specially is escaped.
 Upstream: kubernetes/apimachinery `pkg/runtime/extension.go`, `pkg/apis/meta/v1/types.go` (FieldsV1), golang/go
 `src/encoding/json/indent.go`, kubernetes-sigs/json `internal/golang/encoding/json/decode.go` (numbers).
 """
@@ -42,22 +43,32 @@ class TooDeep(ValueError):
 
 
 def of(text: bytes) -> Any:
-    """The value of a member whose JSON text this is. Raises ValueError, of it TooDeep; null is no value."""
+    """The value of a member whose JSON text this is, kept as it stands. Raises ValueError, of it TooDeep; null is no value."""
     if not text.isascii():
         text = _whole(text)
     try:
-        compact = msgspec.json.format(text, indent=-1)
+        without_blanks = msgspec.json.format(text, indent=-1)
     except RecursionError:
         raise TooDeep from None
-    if compact == b"null":
+    if without_blanks == b"null":
         return None
-    if compact.count(b"{") + compact.count(b"[") > LEVELS and _levels(compact) > LEVELS:
+    if without_blanks.count(b"{") + without_blanks.count(b"[") > LEVELS and _levels(without_blanks) > LEVELS:
         raise TooDeep
-    return msgspec.Raw(escaped(compact))
+    return msgspec.Raw(text)
+
+
+def compact(value: Any) -> Any:
+    """The value in the one spelling that Go gives raw JSON in JSON: no blanks, and its escapes. The value itself where that is its own, or
+    where it is no text yet."""
+    if not isinstance(value, msgspec.Raw):
+        return value
+    source = bytes(value)
+    found = escaped(msgspec.json.format(source, indent=-1))
+    return value if found == source else msgspec.Raw(found)
 
 
 def made(value: Any) -> Any:
-    """The value of a member that came in another form than JSON: members sorted, numbers as Go writes them. None is no value.
+    """The value of a member that came in another form than JSON: compact, members sorted, numbers as Go writes them. None is no value.
 
     Raises ValueError.
     """
@@ -69,12 +80,17 @@ def made(value: Any) -> Any:
         text = _encode(_spelled(value, clean=True))
     except RecursionError:
         raise TooDeep from None
-    return of(text)
+    return of(escaped(text))
 
 
 def settled(value: Any) -> Any:
     """The value of a member as it stands in what was decoded, whatever that came from. Raises ValueError."""
     return of(bytes(value)) if isinstance(value, msgspec.Raw) else made(value)
+
+
+def settled_compact(value: Any) -> Any:
+    """The same of a member that is not kept verbatim."""
+    return compact(settled(value))
 
 
 def unless_null(value: Any) -> Any:
@@ -83,7 +99,7 @@ def unless_null(value: Any) -> Any:
 
 
 def text(value: Any) -> bytes:
-    """The JSON of a member's value."""
+    """The JSON of a member's value, as it was sent."""
     return bytes(value)
 
 
@@ -104,8 +120,13 @@ def parsed(value: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """The JSON of a decoded object or a part of one, members as they stand, without Go's escapes outside raw JSON. Raises TypeError."""
-    return orjson.dumps(value, default=fragment)
+    """The JSON of a decoded object or a part of one, members and raw JSON as they stand, without Go's escapes. Raises TypeError."""
+    return orjson.dumps(value, default=_fragment)
+
+
+def shown(value: Any) -> bytes:
+    """The same with raw JSON in its compact form. Raises TypeError."""
+    return orjson.dumps(value, default=_compact_fragment)
 
 
 def light(value: Any, most: int) -> bytes:
@@ -115,7 +136,7 @@ def light(value: Any, most: int) -> bytes:
 
     def light_fragment(value: Any) -> orjson.Fragment:
         nonlocal left
-        found = fragment(value)
+        found = _fragment(value)
         source = bytes(value)
         left -= len(source)
         if left < 0:
@@ -127,11 +148,15 @@ def light(value: Any, most: int) -> bytes:
     return orjson.dumps(value, default=light_fragment)
 
 
-def fragment(value: Any) -> orjson.Fragment:
+def _fragment(value: Any) -> orjson.Fragment:
     """Raw JSON for orjson: its `default`."""
     if isinstance(value, msgspec.Raw):
         return orjson.Fragment(bytes(value))
     raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _compact_fragment(value: Any) -> orjson.Fragment:
+    return _fragment(compact(value))
 
 
 def escaped(data: bytes) -> bytes:

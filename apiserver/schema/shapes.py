@@ -62,7 +62,7 @@ OWNER_REFERENCE = Struct(
     ],
 )
 
-FIELDS_V1 = RawJSON(go="v1.FieldsV1", model=f"{META}.FieldsV1")
+FIELDS_V1 = RawJSON(verbatim=False, go="v1.FieldsV1", model=f"{META}.FieldsV1")
 """A set of field paths as a trie of JSON objects."""
 
 MANAGED_FIELDS_ENTRY = Struct(

@@ -84,12 +84,23 @@ class _Literal(float):
 def _spelled(shape: Struct, value: Any, raw: bytes) -> Any:
     """The same value with its floats as they were written."""
     try:
-        again = typed.parser(shape, _Literal)(raw)
+        again = _literally(shape, raw)
     except (ValueError, RecursionError):
         return value
     if not isinstance(value, dict) or not isinstance(again, dict):
         return again
     return {name: x for name, x in again.items() if name in value}
+
+
+_anything_literally = msgspec.json.Decoder(float_hook=_Literal).decode
+
+
+def _literally(shape: Struct, raw: bytes) -> Any:
+    try:
+        return typed.parser(shape, _Literal)(raw)
+    except msgspec.ValidationError:
+        # It has another structure, for which it is refused: whatever raw JSON in it becomes, nobody will see it.
+        return _anything_literally(raw)
 
 
 # The regular way.
@@ -125,7 +136,7 @@ def _settler(type_: Type) -> _Settler | None:
         case Time():
             return functools.partial(times.canonical, micro=True) if type_.micro else times.canonical
         case RawJSON():
-            return rawjson.settled
+            return rawjson.settled if type_.verbatim else rawjson.settled_compact
         case ListOf():
             inner = _settler(type_.item)
             return inner and _list_settler(inner)

@@ -7,11 +7,13 @@ in Python. Generated classes are seen by these two and by `indexed` only; object
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import msgspec
 
+from apiserver.apimachinery import utf8
 from apiserver.schema import times, types
 from apiserver.schema.types import (
     Boolean,
@@ -139,6 +141,60 @@ def _struct_settler(members: list[tuple[str, Settler]]) -> Settler:
         return value
 
     return settle
+
+
+Mapper = Callable[[Any, Callable[[Any], Any]], Any]
+"""The value with each raw JSON below it replaced by what a function makes of it, in the order in which they are written; where all stay
+the same, the value itself. What it was given is not changed."""
+
+
+@functools.cache
+def raw_mapper(type_: Type, *, verbatim: bool) -> Mapper | None:
+    """Of the raw JSON that is kept verbatim, or of the other; None where there is none below."""
+    match type_:
+        case RawJSON() if type_.verbatim is verbatim:
+            return lambda value, step: step(value)
+        case ListOf():
+            item = raw_mapper(type_.item, verbatim=verbatim)
+            return item and _list_mapper(item)
+        case MapOf():
+            member = raw_mapper(type_.value, verbatim=verbatim)
+            return member and _map_mapper(member)
+        case Struct():
+            mappers = [(f.name, raw_mapper(f.type, verbatim=verbatim)) for f in types.members(type_)]
+            found = [(name, mapper) for name, mapper in mappers if mapper is not None]
+            return _struct_mapper(found) if found else None
+    return None
+
+
+def _list_mapper(item: Mapper) -> Mapper:
+    def mapped(value: list[Any], step: Callable[[Any], Any]) -> list[Any]:
+        made = [x if x is None else item(x, step) for x in value]
+        return value if all(map(operator.is_, made, value)) else made
+
+    return mapped
+
+
+def _map_mapper(member: Mapper) -> Mapper:
+    def mapped(value: dict[str, Any], step: Callable[[Any], Any]) -> dict[str, Any]:
+        # Of keys that are written alike, one is written.
+        whole = {utf8.whole(name): x for name, x in value.items()}
+        made = {name: x if (x := whole[name]) is None else member(x, step) for name in sorted(whole)}
+        return value if made.keys() == value.keys() and all(x is value[name] for name, x in made.items()) else made
+
+    return mapped
+
+
+def _struct_mapper(members: list[tuple[str, Mapper]]) -> Mapper:
+    def mapped(value: dict[str, Any], step: Callable[[Any], Any]) -> dict[str, Any]:
+        changed = {}
+        for name, inner in members:
+            x = value.get(name)
+            if x is not None and (made := inner(x, step)) is not x:
+                changed[name] = made
+        return {**value, **changed} if changed else value
+
+    return mapped
 
 
 @functools.cache

@@ -102,8 +102,9 @@ class Time:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RawJSON:
-    """Any JSON value, kept as it is (runtime.RawExtension, FieldsV1)."""
+    """Any JSON value (runtime.RawExtension, FieldsV1). Its text is kept byte by byte, unless not `verbatim`: then it is kept compact."""
 
+    verbatim: bool = True
     go: str = "runtime.RawExtension"
     model: str = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 

@@ -131,7 +131,7 @@ class _Filling:
 
     def _put(self, entry: Entry, before: Entry | None) -> None:
         self._state.put(entry)
-        self._size += len(entry.body) - (0 if before is None else len(before.body))
+        self._size += entry.size - (0 if before is None else before.size)
 
     # The log
 
@@ -185,7 +185,7 @@ class _Filling:
             entry = before.at(revision)
         if record.value is None and held is not None:
             self._state.remove(key)
-            self._size -= len(held.body)
+            self._size -= held.size
         if entry is None or (before is None and record.kind != log.CREATE):
             # The old value was too long for the log and nobody else knows it: history begins behind this entry.
             self._filled.events.clear()

@@ -20,7 +20,18 @@ from apiserver.storage.functions import Commands, Head
 from apiserver.storage.log import RawEntry, Record
 from apiserver.storage.options import StoreOptions
 from apiserver.watchcache import keys
-from apiserver.watchcache.entry import Entry, Event, EventType, IndexFunc, Key, Revision, Unreadable, is_whole, splice
+from apiserver.watchcache.entry import (
+    Entry,
+    Event,
+    EventType,
+    IndexFunc,
+    Key,
+    Revision,
+    Unreadable,
+    is_whole,
+    splice,
+    split,
+)
 from apiserver.watchcache.hub import Hub, Watcher
 from apiserver.watchcache.mvcc import Diverged, Index
 from apiserver.watchcache.ring import Budget
@@ -131,8 +142,9 @@ class Replica:
     def entry(self, key: Key, revision: Revision, value: bytes) -> Entry:
         try:
             if is_whole(value):
-                labels, fields = self._index_func(value)
-                return Entry(key, revision, splice(value, revision), labels, fields)
+                line, verbatim = split(value)
+                labels, fields = self._index_func(line)
+                return Entry(key, revision, splice(line, revision), labels, fields, verbatim=verbatim)
             why = "it does not begin as an object does, or is no text"
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = str(error)[:1024]
@@ -356,9 +368,9 @@ class _Meter:
 
     def changed(self, event: Event) -> None:
         if event.type is not EventType.DELETED:
-            self.bytes_held += len(event.entry.body)
+            self.bytes_held += event.entry.size
         if event.previous is not None:
-            self.bytes_held -= len(event.previous.body)
+            self.bytes_held -= event.previous.size
 
     def rebuilt(self, reason: str) -> None:
         metrics.REBUILDS.labels(self._name, reason).inc()

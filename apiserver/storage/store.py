@@ -29,7 +29,7 @@ from apiserver.storage.pipeline import Disconnected, Rejected
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
 from apiserver.turnstile import Turnstile
-from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice
+from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice, split
 from apiserver.watchcache.errors import Future, StorageError
 from apiserver.watchcache.hub import Sink, Watcher
 from apiserver.watchcache.mvcc import Diverged, View
@@ -182,7 +182,7 @@ class Store:
         if write.value is None or not write.expected:
             return False
         held = self._replica.current(write.key)
-        return held is not None and held.revision == write.expected and splice(write.value, held.revision) == held.body
+        return held is not None and held.revision == write.expected and splice(write.value, held.revision) == held.value
 
     async def _rehearse(self, write: Write) -> Entry:
         await self.barrier()
@@ -190,7 +190,7 @@ class Store:
         if write.expected:
             if held is None or held.revision != write.expected:
                 raise Moved(write.key, held)
-            if write.value is None or splice(write.value, held.revision) == held.body:
+            if write.value is None or splice(write.value, held.revision) == held.value:
                 return held
             return self._replica.entry(write.key, held.revision, write.value)
         if held is not None:
@@ -198,7 +198,7 @@ class Store:
         if write.value is None:
             raise Moved(write.key, None)
         entry = self._replica.entry(write.key, Revision(0), write.value)
-        entry.body = write.value
+        entry.body, _ = split(write.value)
         return entry
 
 

@@ -58,7 +58,8 @@ async def insert(
     owned: bool = False,
     allowed: Callable[[], Awaitable[None]] | None = None,
 ) -> bytes:
-    """Commits `obj` under its own name or a generated one; its body. Raises StatusError, and KeyExists when its own name is taken.
+    """Commits `obj` under its own name or a generated one; its value with its resourceVersion. Raises StatusError, and KeyExists when its
+    own name is taken.
 
     `size` is about how many bytes it has. `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where
     nobody asked yet.
@@ -129,7 +130,7 @@ async def _commit(
     value = await lifecycle.encoded(call.resource.stored, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)
-    return splice(value, stated) if stated else entry.body
+    return splice(value, stated) if stated else entry.value
 
 
 def _stated_version(obj: Object) -> int:

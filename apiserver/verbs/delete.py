@@ -41,7 +41,7 @@ async def delete(services: Services, call: Call) -> Any:
         return await answer.success(call.info.name)
     entry, removed = await delete_one(services, call, call.info.name, wanted, admitted_as=call.info.name)
     code = 202 if not removed and wanted.orphan_dependents is False else 200
-    return await answer.single(entry.body, code=code)
+    return await answer.single(entry.value, code=code)
 
 
 async def delete_collection(services: Services, call: Call) -> Any:
@@ -152,7 +152,7 @@ async def _mark(
         metadata["deletionTimestamp"] = now
     metadata["deletionTimestamp"] = min(metadata["deletionTimestamp"], now)
     metadata["deletionGracePeriodSeconds"] = 0
-    value = await lifecycle.encoded(call.resource.stored, new, large=len(live.body) > lifecycle.LARGE)
-    if splice(value, live.revision) == live.body:
+    value = await lifecycle.encoded(call.resource.stored, new, large=live.size > lifecycle.LARGE)
+    if splice(value, live.revision) == live.value:
         return live
     return await call.store.commit(Write(live.key, value, live.revision, metadata["uid"]), dry_run=wanted.dry_run)

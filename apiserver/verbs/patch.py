@@ -79,7 +79,7 @@ async def patch(services: Services, call: Call) -> Any:
         owned=kind.applies,
     )
     outcome = await replace.replace(services, call, order)
-    return await answer.single(outcome.body, code=201 if outcome.created else 200)
+    return await answer.single(outcome.value, code=201 if outcome.created else 200)
 
 
 def _change(
@@ -107,7 +107,7 @@ def _change(
         return new
 
     async def change(live: Entry | None) -> Object:
-        size = len(raw) + kind.growth(raw) + (len(live.body) if live is not None else 0)
+        size = len(raw) + kind.growth(raw) + (live.size if live is not None else 0)
         large = size > (ownership.LARGE if kind.applies else body.LARGE) or (
             len(raw) > body.STRANGE and as_json.plain(raw) is None
         )

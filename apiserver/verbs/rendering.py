@@ -30,13 +30,17 @@ class Answer(NamedTuple):
         """One object as it is in memory."""
         form = form_of(self.services, self.call, self.representation)
         data = form.remembered(entry)
-        return await (self.single(entry.body) if data is None else self.call.exchange.respond(200, form.media, data))
+        return await (self.single(entry.value) if data is None else self.call.exchange.respond(200, form.media, data))
 
-    async def single(self, body: bytes, *, code: int = 200) -> Any:
-        """One object."""
+    async def single(self, value: bytes, *, code: int = 200) -> Any:
+        """One object, of its stored value with a resourceVersion."""
         form = form_of(self.services, self.call, self.representation)
         # Patiently: what was written is answered. How many wait is bounded by the requests in flight.
-        data = await self.services.workers.run_patiently(form.single, body) if form.heavy(body) else form.single(body)
+        data = (
+            await self.services.workers.run_patiently(form.single, value)
+            if form.heavy(len(value))
+            else form.single(value)
+        )
         return await self.call.exchange.respond(code, form.media, data)
 
     async def success(self, name: str) -> Any:
@@ -85,7 +89,7 @@ def decoded(resource: Resource, entry: Entry) -> Object:
     if not entry.readable:
         raise Corrupt(entry.key)
     try:
-        return canonical.decode(resource.stored.shape, entry.body)
+        return canonical.decode(resource.stored.shape, entry.value)
     except ValueError as e:
         raise Corrupt(entry.key) from e
 
@@ -100,7 +104,7 @@ def remains(resource: Resource, entry: Entry) -> tuple[Entry, Object]:
     except (Corrupt, LookupError, TypeError):
         pass
     stand_in = entry if not entry.readable else Unreadable.named(entry.key, entry.revision, entry.fields)
-    return stand_in, canonical.decode(resource.stored.shape, stand_in.body)
+    return stand_in, canonical.decode(resource.stored.shape, stand_in.value)
 
 
 def gone(call: Call, name: str) -> errors.StatusError:

@@ -48,9 +48,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The body of the object as it is then (or would be), and whether it is new."""
+    """The value of the object as it is then (or would be), with its resourceVersion, and whether it is new."""
 
-    body: bytes
+    value: bytes
     created: bool = False
 
 
@@ -83,7 +83,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     new = await order.change(live)
     if order.whole:
         _check_uid(call, live.key, new, old)
-    size = order.size + len(live.body)
+    size = order.size + live.size
     if tracked and not order.owned:
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old, size=size)
@@ -97,11 +97,11 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     await step.validate(new)
     if _finished(new, old):
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, large=large))
-    if await _unchanged(new, old, size=len(live.body)):
-        return Outcome((await call.store.confirm(live)).body)
+    if await _unchanged(new, old, size=live.size):
+        return Outcome((await call.store.confirm(live)).value)
     value = await lifecycle.encoded(resource, new, large=large)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
-    return Outcome((await call.store.commit(write, dry_run=order.options.dry_run)).body)
+    return Outcome((await call.store.commit(write, dry_run=order.options.dry_run)).value)
 
 
 async def _unchanged(new: Object, old: Object, *, size: int) -> bool:

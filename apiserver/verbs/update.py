@@ -47,7 +47,7 @@ async def update(services: Services, call: Call) -> Any:
         size=len(raw),
     )
     outcome = await replace.replace(services, call, order)
-    return await answer.single(outcome.body)
+    return await answer.single(outcome.value)
 
 
 def _private(sent: Object) -> Object:

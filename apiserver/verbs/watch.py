@@ -141,11 +141,11 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     async for entry in read.each(view, sink.chosen):
         if not entry.readable:
             continue
-        if batch and (len(batch) == BATCH_EVENTS or size + len(entry.body) > most):
+        if batch and (len(batch) == BATCH_EVENTS or size + entry.size > most):
             await _write(sink, batch)
             batch, size = [], 0
         batch.append(await sink.encoder.initial(entry))
-        size += len(entry.body)
+        size += entry.size
     sink.meter.initial.inc(len(batch))
     if marker:
         batch.append(sink.encoder.bookmark(view.revision, marker=True))
@@ -166,10 +166,10 @@ async def _follow(watcher: Watcher, sink: Sink) -> None:
             while events := watcher.pull(BATCH_EVENTS):
                 size = 0
                 for event in events:
-                    size += len(event.entry.body)
+                    size += event.entry.size
                     if size > sink.encoder.most:
                         await asyncio.sleep(0)
-                        size = len(event.entry.body)
+                        size = event.entry.size
                     chunk = await sink.made(event)
                     if chunk is not None:
                         await sink.stream.send(chunk)
@@ -247,7 +247,7 @@ class Encoder:
         """A synthetic ADDED event as a line, which will be sent."""
         frame, first = self._form.frame, self.first
         self.sent()
-        if self._form.heavy(entry.body):
+        if self._form.heavy(entry.size):
             return await self._workers.run_patiently(frame, "ADDED", entry, first=first)
         return frame("ADDED", entry, first=first)
 
@@ -257,7 +257,7 @@ class Encoder:
         chunk: bytes | None = held.get(key) if held is not None else None
         if chunk is not None:
             return chunk
-        if self._form.heavy(entry.body):
+        if self._form.heavy(entry.size):
             raise NotMade
         return self._made(key, event, event_type, entry, first=self.first)
 

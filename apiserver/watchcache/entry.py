@@ -27,6 +27,15 @@ _BEGINNING = b'{"metadata":{'
 _UID = b',"uid":"'
 
 
+_END = b"\n"
+
+
+def split(value: bytes) -> tuple[bytes, bytes]:
+    """A stored value as the line that is the object's JSON, and what stands behind it, nothing in most: how raw JSON was sent."""
+    at = value.find(_END)
+    return (value, b"") if at < 0 else (value[:at], value[at:])
+
+
 def splice(value: bytes, revision: int) -> bytes:
     """A stored value with its resourceVersion put where clients expect it: right behind `metadata.uid`.
 
@@ -43,7 +52,8 @@ def splice(value: bytes, revision: int) -> bytes:
 class Entry(msgspec.Struct, gc=False, eq=False):
     """An object at a revision.
 
-    `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed.
+    `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed. `verbatim` is what
+    stands behind it in the stored value, for who decodes that.
     `fields` holds the values of the resource's indexed fields in its own order. `encodings` remembers how it looks in
     other forms, filled by whoever needed one first; it is None until then. `uid_hash` is kept for whoever selects by it, -1 until then.
 
@@ -57,8 +67,19 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     fields: tuple[str, ...]
     encodings: Encodings | None = None
     uid_hash: int = -1
+    verbatim: bytes = b""
 
     readable: ClassVar[bool] = True
+
+    @property
+    def value(self) -> bytes:
+        """The stored value with its resourceVersion."""
+        return self.body + self.verbatim
+
+    @property
+    def size(self) -> int:
+        """Of the value, in bytes."""
+        return len(self.body) + len(self.verbatim)
 
     @property
     def namespace(self) -> str:
@@ -80,9 +101,8 @@ class Entry(msgspec.Struct, gc=False, eq=False):
             return self
         old = b',"resourceVersion":"%d"' % self.revision
         new = b',"resourceVersion":"%d"' % revision
-        return Entry(
-            self.key, revision, self.body.replace(old, new, 1), self.labels, self.fields, uid_hash=self.uid_hash
-        )
+        body = self.body.replace(old, new, 1)
+        return Entry(self.key, revision, body, self.labels, self.fields, uid_hash=self.uid_hash, verbatim=self.verbatim)
 
 
 class Unreadable(Entry, gc=False, eq=False):

@@ -206,7 +206,7 @@ class Ring:
             stop = segment.behind(end)
             for event in self._of_scope(segment, scope, slice(at, min(stop, at + limit) if scope is None else stop)):
                 found.append(event)
-                room -= len(event.entry.body)
+                room -= event.entry.size
                 if room <= 0 or len(found) == limit:
                     return Stretch(found, event.revision)
             looked += stop - at
@@ -262,5 +262,5 @@ def _forget(holder: Holder) -> None:
 
 def _cost(event: Event) -> int:
     """The current state pays for current entries, so an event pays for what it superseded, and a deletion for its own copy."""
-    own = len(event.entry.body) if event.type is EventType.DELETED else 0
-    return EVENT_BYTES + own + (len(event.previous.body) if event.previous is not None else 0)
+    own = event.entry.size if event.type is EventType.DELETED else 0
+    return EVENT_BYTES + own + (event.previous.size if event.previous is not None else 0)

@@ -138,7 +138,7 @@ def _inside(holder: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """One line without a newline, members as they stand."""
+    """One line without a newline, members as they stand, raw JSON compact."""
     return rawjson.escaped(_dump(value))
 
 
@@ -152,7 +152,7 @@ def pretty(value: Any) -> bytes:
 
 def _dump(value: Any) -> bytes:
     try:
-        return rawjson.dumps(value)
+        return rawjson.shown(value)
     except TypeError:
         # Deep nesting, integers beyond 64 bits, and half characters, which Go replaces.
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

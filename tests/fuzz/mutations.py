@@ -94,9 +94,10 @@ def spelled(number: str) -> str:
     return f"\ue000{number}\ue001"
 
 
-def text(obj: Any) -> str:
-    """The JSON of an object that was mutated."""
-    return _SPELLED.sub(r"\1", json.dumps(obj, ensure_ascii=False, separators=(",", ":")))
+def text(obj: Any, *, loose: bool = False) -> str:
+    """The JSON of an object that was mutated, with or without blanks."""
+    separators = (", ", " : ") if loose else (",", ":")
+    return _SPELLED.sub(r"\1", json.dumps(obj, ensure_ascii=False, separators=separators))
 
 
 def repeats(obj: Any) -> bool:

@@ -60,7 +60,7 @@ CLAIM_SPECS: Sequence[Object] = (
     {
         "devices": {
             "requests": [{"name": "gpu", "exactly": {**EXACTLY, "tolerations": [{"key": "a"}]}}],
-            "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"b": 1, "a": None}}}],
+            "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"b": 1, "a": "<&>"}}}],
         }
     },
     {"devices": {}},
@@ -72,7 +72,7 @@ REPORTED: Sequence[Object] = (
     {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-1"},
     {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-1", "shareID": SHARE},
 )
-DATA: Sequence[Any] = ({"b": 1, "a": None}, {"a": [1, {}]}, {}, {"a": 2}, {"b": {"d": 1.0, "c": "ü"}, "a": 1e21})
+DATA: Sequence[Any] = ({"b": 1, "a": None}, {"a": [1, {}]}, {}, {"a": 2}, {"b": {"d": 1.0, "c": "ü<"}, "a": 1e21})
 DEFAULTED = frozenset(("allocationMode", "count", "operator"))
 KEYS = frozenset(("uid", "driver", "pool", "device", "shareID", "type"))
 """Of items of lists that are merged."""
@@ -242,7 +242,7 @@ class Draw:
         obj["metadata"]["name"] = self._name
         if self._chance(0.15):
             obj["metadata"]["managedFields"] = self._managers([])
-        return self._request("POST", _text(obj), query=self._updater(), named=False)
+        return self._request("POST", self._text(obj), query=self._updater(), named=False)
 
     def _put(self) -> Write:
         obj = self._fragment() if self._live is None else copy.deepcopy(self._live)
@@ -257,21 +257,26 @@ class Draw:
             obj["metadata"]["managedFields"] = self._managers(obj["metadata"].get("managedFields") or [])
         if self._chance(0.15):
             obj["metadata"].pop("managedFields", None)
-        return self._request("PUT", _text(obj), query=self._updater())
+        return self._request("PUT", self._text(obj), query=self._updater())
 
     def _merge(self) -> Write:
         patch = self._patch()
-        return self._request("PATCH", _text(patch), MERGE, self._updater())
+        return self._request("PATCH", self._text(patch), MERGE, self._updater())
 
     def _strategic(self) -> Write:
         patch = self._patch()
         for _ in range(self._random.choice((0, 1, 1, 2))):
             self._direct(patch)
-        return self._request("PATCH", _text(patch), STRATEGIC, self._updater())
+        return self._request("PATCH", self._text(patch), STRATEGIC, self._updater())
 
     def _json_patch(self) -> Write:
         operations = [self._operation() for _ in range(self._random.randint(1, 3))]
-        return self._request("PATCH", _text(operations), JSON_PATCH, self._updater())
+        return self._request("PATCH", self._text(operations), JSON_PATCH, self._updater())
+
+    def _text(self, value: Any) -> str:
+        """With the blanks that clients in Python write, or without any as those in Go: raw JSON is stored with them."""
+        separators = (", ", ": ") if self._chance(0.2) else (",", ":")
+        return json.dumps(value, ensure_ascii=False, separators=separators)
 
     def _delete(self) -> Write:
         return Write("DELETE", "", {}, {}, "")
@@ -496,13 +501,6 @@ class Draw:
             return {"op": "test", "path": "/metadata/labels/a", "value": self._one("123")}
         path = self._one(_pointers(made))
         return {"op": self._one(("add", "replace")), "path": path, "value": _at(made, path)}
-
-
-def _text(value: Any) -> str:
-    """As clients in Go write JSON. Upstream stores raw JSON with the spaces that were sent, and takes an object whose spaces a patch took
-    away for another one.
-    """
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _undefaulted(value: Any) -> Any:

@@ -23,7 +23,7 @@ from apiserver.schema import canonical, conversion, machinery
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import EncodingCache
-from apiserver.watchcache.entry import NO_LABELS, Entry
+from apiserver.watchcache.entry import NO_LABELS, Entry, split
 from apiserver.wire import as_json, type_meta
 from apiserver.wire.forms import media
 from apiserver.wire.forms.syntax import DocumentType, Part, Piece, Streamed, document_type
@@ -74,7 +74,7 @@ class Listing(NamedTuple):
 
 
 class Form(ABC):
-    """The answers to one request. Bodies are stored bytes of `resource`; all methods but `listing` take their time at once.
+    """The answers to one request. Values are stored bytes of `resource`; all methods but `listing` take their time at once.
 
     `step`: as `Syntax.step`, for finding out what is shown. Raises 400 when it is made, for a query that does not fit.
     """
@@ -113,21 +113,29 @@ class Form(ABC):
         """What else tells two forms apart."""
         return ""
 
-    def served(self, body: bytes) -> bytes:
-        """A stored object in the version that is asked for."""
-        return conversion.body(self.resource, body)
+    def source(self, entry: Entry) -> bytes:
+        """What of a stored value this form is made of: the JSON of the object."""
+        return entry.body
 
-    def heavy(self, body: bytes) -> bool:
-        """Whether this object takes too long for a step of the event loop."""
-        return len(body) > self.reach
+    def source_of(self, value: bytes) -> bytes:
+        """The same of a value that is no entry's."""
+        return split(value)[0]
+
+    def served(self, source: bytes) -> bytes:
+        """A stored object in the version that is asked for."""
+        return conversion.value(self.resource, source)
+
+    def heavy(self, size: int) -> bool:
+        """Whether an object whose value has so many bytes takes too long for a step of the event loop."""
+        return size > self.reach
 
     @abstractmethod
-    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+    def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         """The type and the JSON members of what one object is shown as; `first` of its stream."""
 
-    def single(self, body: bytes) -> bytes:
+    def single(self, value: bytes) -> bytes:
         """One object. Raises 406 for a form that only lists have."""
-        return self.syntax.document(*self.shown(body))
+        return self.syntax.document(*self.shown(self.source_of(value)))
 
     def remembered(self, entry: Entry) -> bytes | None:
         """A stored object as `single` would write it; None when that has to be made."""
@@ -149,13 +157,13 @@ class Form(ABC):
     def _event(self, event_type: str, entry: Entry, *, first: bool) -> bytes:
         """From what is remembered where writing is costly: watchers begin with the same objects."""
         if not self.syntax.costly:
-            return self._frame(event_type, entry.body, first=first)
+            return self._frame(event_type, self.source(entry), first=first)
         assert isinstance(self.syntax, Streamed)
         return self.syntax.event_of(event_type, self._type, self.element(entry))
 
-    def _frame(self, event_type: str, body: bytes, *, first: bool) -> bytes:
+    def _frame(self, event_type: str, source: bytes, *, first: bool) -> bytes:
         assert isinstance(self.syntax, Streamed)
-        return self.syntax.event(event_type, *self.shown(body, first=first))
+        return self.syntax.event(event_type, *self.shown(source, first=first))
 
     def bookmark(self, revision: int, *, marker: bool, first: bool = False) -> bytes:
         """The zero object of the kind at `revision`. `marker` tells that the initial events are complete."""
@@ -219,11 +227,11 @@ class Form(ABC):
             return [self._readable(entry, self.element) for entry in entries]
 
         alone = len(entries) == 1 and self._remembered(entries[0]) is None
-        return Part(make, alone and self.heavy(entries[0].body))
+        return Part(make, alone and self.heavy(entries[0].size))
 
     def _cost(self, entry: Entry) -> int:
         """Of an element, in bytes to be written."""
-        size = len(entry.body)
+        size = entry.size
         return size if self._remembered(entry) is None else size // COPIED
 
 

@@ -62,7 +62,7 @@ class _OfMetadata(Form):
     def element(self, entry: Entry) -> bytes:
         element: bytes | None = self._remembered(entry)
         if element is None:
-            element = self.syntax.element(self._type, _members(self.served(entry.body)))
+            element = self.syntax.element(self._type, _members(self.served(self.source(entry))))
             self.cache.remember(entry, self.key, element, size=len(element), in_turn=True)
         return element
 
@@ -70,8 +70,8 @@ class _OfMetadata(Form):
 class Partial(_OfMetadata):
     """One object's metadata."""
 
-    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
-        return self._type, _members(self.served(body))
+    def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+        return self._type, _members(self.served(source))
 
     def remembered(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
@@ -84,14 +84,14 @@ class Partial(_OfMetadata):
 class PartialList(_OfMetadata):
     """The metadata of a list's objects."""
 
-    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+    def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         what = f"you requested {PARTIAL_LIST}, but the requested object is not a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(self.resource)})")
 
     def _event(self, event_type: str, entry: Entry, *, first: bool) -> bytes:
         raise NoFrame
 
-    def _frame(self, event_type: str, body: bytes, *, first: bool) -> bytes:
+    def _frame(self, event_type: str, source: bytes, *, first: bool) -> bytes:
         raise NoFrame
 
     def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:

@@ -29,6 +29,7 @@ class Protobuf(Streamed):
 
     step = 64 << 10
     costly = True
+    verbatim = True
 
     def document(self, type_: DocumentType, members: bytes) -> bytes:
         return as_protobuf.envelope(type_.api_version, type_.kind, _message(type_, members))

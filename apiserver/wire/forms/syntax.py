@@ -83,11 +83,13 @@ class Syntax(ABC):
     """One way to write. Stateless, each exists once.
 
     A document's members come as one JSON object without kind and apiVersion. Within `step` bytes of JSON, whatever they say, writing
-    takes some milliseconds. `costly`: it takes so much longer than reading that every element of a list is remembered.
+    takes some milliseconds. `costly`: it takes so much longer than reading that every element of a list is remembered. `verbatim`: raw
+    JSON is written as it was sent, so members may come with its texts behind them (`schema.canonical`).
     """
 
     step: int
     costly: bool
+    verbatim: bool = False
 
     @abstractmethod
     def document(self, type_: DocumentType, members: bytes) -> bytes:

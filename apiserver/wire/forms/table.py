@@ -112,9 +112,9 @@ class Table(Form):
         """Columns are named in the first frame of a stream only."""
         return True
 
-    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+    def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         """One object as a Table at the object's version (an object that was only tried out has none)."""
-        body = self.served(body)
+        body = self.served(source)
         obj: Object = as_json.loads(body)
         version = obj["metadata"].get("resourceVersion")
         metadata = as_json.dumps({"resourceVersion": version} if version else {})
@@ -135,7 +135,7 @@ class Table(Form):
     def _row_of(self, entry: Entry) -> _Row:
         row: _Row | None = self._remembered(entry) if self._include != OBJECT else None
         if row is None:
-            body = self.served(entry.body)
+            body = self.served(self.source(entry))
             row = self._row(body, as_json.loads(body))
             if self._include != OBJECT:
                 self.cache.remember(entry, self.key, row, size=row.size, in_turn=True)

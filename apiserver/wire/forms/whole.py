@@ -17,24 +17,27 @@ PIECE = 256 << 10
 
 
 class Whole(Form):
-    """Every member of the object. `_verbatim`: answers are made of the stored bytes themselves."""
+    """Every member of the object. `_plain`: answers are made of the stored bytes themselves."""
 
     step = 1 << 62
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._verbatim = self.syntax is json_text.COMPACT and self.resource.conversion is None
-        if self._verbatim:
+        self._plain = self.syntax is json_text.COMPACT and self.resource.conversion is None
+        if self._plain:
             self.reach = self.step
         resource = self.resource
         self._type = document_type(resource.kind, resource.api_version, resource.shape)
         self._element_type = document_type("", "", resource.shape)
 
-    def single(self, body: bytes) -> bytes:
-        return self.syntax.document(self._type, body if self._verbatim else self.served(body))
+    def source(self, entry: Entry) -> bytes:
+        return entry.value if self.syntax.verbatim else entry.body
 
-    def shown(self, body: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
-        return self._type, self.served(body)
+    def source_of(self, value: bytes) -> bytes:
+        return value if self.syntax.verbatim else super().source_of(value)
+
+    def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+        return self._type, self.served(source)
 
     def remembered(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
@@ -42,7 +45,7 @@ class Whole(Form):
     def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
         members = b'{"metadata":%b}' % meta.json(shard=True)
         type_ = document_type(self.resource.list_kind, self.resource.api_version, machinery.LIST)
-        if not self._verbatim:
+        if not self._plain:
             return self._collection(type_, members, "items", entries)
         around = json_text.COMPACT.brackets(type_, members, "items")
         bodies = [entry.body for entry in entries]
@@ -54,7 +57,7 @@ class Whole(Form):
             return self.syntax.element(self._element_type, entry.body)
         element: bytes | None = self._remembered(entry)
         if element is None:
-            element = self.syntax.element(self._element_type, self.served(entry.body))
+            element = self.syntax.element(self._element_type, self.served(self.source(entry)))
             self.cache.remember(entry, self.key, element, size=len(element), in_turn=True)
         return element
 

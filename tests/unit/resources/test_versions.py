@@ -52,7 +52,7 @@ def served(version: str, plural: str, value: Any) -> Any:
     """How a stored object looks in this version."""
     asked = at(version, plural)
     body = canonical.encode(asked.stored.shape, read(asked.stored, value))
-    return json.loads(conversion.body(asked, body))
+    return json.loads(conversion.value(asked, body))
 
 
 def test_only_what_looks_different_is_converted() -> None:
@@ -80,7 +80,7 @@ def test_an_object_of_v1beta1_survives_being_stored(plural: str, data: st.DataOb
     obj = settled(beta, data.draw(sent(beta.shape)))
     before = written(beta, obj)
     inside = canonical.encode(beta.stored.shape, conversion.stored(beta, obj))
-    assert json.loads(conversion.body(beta, inside)) == with_content(plural, before)
+    assert json.loads(conversion.value(beta, inside)) == with_content(plural, before)
 
 
 def settled(resource: Resource, value: Any) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=2),
     max_leaves=4,
 )
-RAW = JSON.map(rawjson.made)
+LOOSE = st.builds(
+    lambda value, indent: rawjson.of(json.dumps(value, indent=indent).encode()), JSON, st.sampled_from((None, 1))
+)
+"""As clients send it."""
+WRITTEN = JSON.map(rawjson.made)
+RAW = WRITTEN | LOOSE
 LEAVES: st.SearchStrategy[Type] = st.sampled_from(
     [
         String(),
@@ -133,7 +139,7 @@ def values_of(type_: Type, *, least: int = 0) -> st.SearchStrategy[Any]:
             return QUANTITIES
         case Time():
             return MICRO_TIMES if type_.micro else TIMES
-    return RAW
+    return RAW if type_.verbatim else WRITTEN
 
 
 def structs_in(type_: Type, value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

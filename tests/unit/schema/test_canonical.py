@@ -5,6 +5,7 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from apiserver import resources
 from apiserver.schema import canonical, rawjson, shapes, strict, times
 from apiserver.schema.resource import Object
+from apiserver.schema.types import Field, ListOf, MapOf, RawJSON, Struct
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.gadget import GADGET, PART, SPEC
 from tests.unit.schema.shapes_and_values import Sample
@@ -127,8 +129,37 @@ def test_encoding_is_idempotent_and_the_order_of_members_does_not_matter(sample:
 
 @given(shapes_and_values.samples())
 def test_both_ways_of_writing_give_the_same_bytes(sample: Sample) -> None:
-    slow = canonical._dump(canonical._struct_writer(sample.shape)(sample.value))
-    assert canonical.encode(sample.shape, sample.value) == rawjson.escaped(slow)
+    slow = rawjson.shown(canonical._struct_writer(sample.shape)(sample.value))
+    assert canonical.encode(sample.shape, sample.value).partition(b"\n")[0] == rawjson.escaped(slow)
+
+
+@given(shapes_and_values.samples())
+def test_raw_json_comes_back_as_it_was_sent_and_is_shown_compact(sample: Sample) -> None:
+    stored = canonical.encode(sample.shape, sample.value)
+    assert canonical.equal(sample.shape, canonical.decode(sample.shape, stored), sample.value)
+    line, _, texts = stored.partition(b"\n")
+    assert msgspec.json.format(line, indent=-1) == line
+    shown = canonical.decode(sample.shape, line)
+    assert canonical.encode(sample.shape, shown) == line
+    assert canonical.equal(sample.shape, shown, sample.value) is not bool(texts)
+
+
+def test_texts_stand_behind_the_object_in_the_order_of_its_raw_json() -> None:
+    part = Struct(name="P", fields=(Field(name="raws", number=1, type=MapOf(RawJSON())),))
+    shape = Struct(name="S", fields=(Field(name="parts", number=1, type=ListOf(part)),))
+    half = chr(0xD800)
+    loose, compact = rawjson.of(b"[ 1,\n2]"), rawjson.of(b"[1]")
+    obj: Object = {
+        "parts": [{"raws": {half: loose, "a": compact, "\ufffd": compact, "b": None}}, {"raws": {"a": loose}}]
+    }
+    stored = canonical.encode(shape, obj)
+    assert stored.decode() == (
+        '{"parts":[{"raws":{"a":[1],"b":null,"\ufffd":[1]}},{"raws":{"a":[1,2]}}]}\n[null,null,"[ 1,\\n2]"]'
+    )
+    assert canonical.decode(shape, stored)["parts"][1] == {"raws": {"a": loose}}
+    for wrong in (b"\n", b"\n{}", b"\n[]", b"\n[null,null]", b"\n[null,null,null,null]", b"\n[1,2,3]"):
+        with pytest.raises(ValueError, match=r"text|Expected|JSON|truncated"):
+            canonical.decode(shape, stored.partition(b"\n")[0] + wrong)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,15 @@ def test_times_are_canonical() -> None:
 def test_raw_json_is_kept_as_it_is() -> None:
     raw = b'{"z": [null, 1, 1e3, {"b":null, "a":true}], "a":"<", "a":""}'
     found = spec(typed.parser(SPEC)(b'{"raw": %b }' % raw))["raw"]
-    assert rawjson.text(found) == raw.replace(b" ", b"").replace(b"<", b"\\u003c")
+    assert rawjson.text(found) == raw
+    assert rawjson.text(rawjson.compact(found)) == raw.replace(b" ", b"").replace(b"<", b"\\u003c")
+    assert rawjson.text(spec(typed.parser(SPEC)(b'{"raw": "\xff < \xc3\xbc" }'))["raw"]) == '"\ufffd < ü"'.encode()
+
+
+def test_a_number_is_told_as_it_was_written_where_something_else_is_wrong_too() -> None:
+    raw = b'{"spec": {"grams": 1000e-3, "parts": {"a": {}}}}'
+    with pytest.raises(strict.DecodeError, match="cannot unmarshal number 1000e-3 into Go struct field"):
+        strict.decode(GADGET, json.loads(raw), raw=raw)
 
 
 def test_raw_json_of_another_form_is_spelled_as_go_does() -> None:
@@ -232,4 +240,4 @@ def test_the_order_of_members_in_the_text_does_not_matter(sample: Sample, order:
 @given(shapes_and_values.samples())
 def test_decoding_what_was_stored_gives_the_object(sample: Sample) -> None:
     stored = canonical.encode(sample.shape, sample.value)
-    assert strict.decode(sample.shape, json.loads(stored)).object == sample.value
+    assert strict.decode(sample.shape, canonical.decode(sample.shape, stored)).object == sample.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -133,6 +134,30 @@ async def test_a_value_that_is_the_present_one_is_not_written(store: Store, shar
     length = log_length(shared_server, store)
     assert await update(store, "a", "one", first) == first
     assert (store.applied, log_length(shared_server, store)) == (first, length)
+
+
+async def test_a_value_is_another_one_when_what_stands_behind_its_object_is(
+    store: Store, shared_server: Server, resource: str, opening: Open
+) -> None:
+    spelled = [value("a") + tail for tail in (b"", b'\n["{ }"]', b'\n["{  }"]')]
+    tried = await store.commit(Write(Key("a"), spelled[1], Revision(0)), dry_run=True)
+    assert (tried.body, tried.value) == (value("a"), spelled[1])
+    entry = await store.commit(Write(Key("a"), spelled[0], Revision(0)), dry_run=False)
+    for last, text in itertools.pairwise(spelled):
+        for dry_run in (True, False):
+            assert (await store.commit(Write(Key("a"), last, entry.revision), dry_run=dry_run)) is entry
+            made = await store.commit(Write(Key("a"), text, entry.revision), dry_run=dry_run)
+            assert made.value == splice(text, made.revision)
+            assert made.body == splice(value("a"), made.revision)
+        entry = made
+    gone = await store.commit(Write(Key("a"), None, entry.revision), dry_run=False)
+    assert gone.value == splice(spelled[2], gone.revision)
+    await store.commit(Write(Key("a"), spelled[1], Revision(0)), dry_run=False)
+    later = (await opening(shared_server, resource))[resource]
+    held = later.view().get("a")
+    assert held is not None
+    assert held.value == splice(spelled[1], store.applied)
+    assert later._replica.meter.bytes_held == store._replica.meter.bytes_held == held.size
 
 
 async def test_a_value_that_was_the_present_one_is_not_taken_for_it(

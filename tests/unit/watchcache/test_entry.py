@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, Unreadable, splice
+from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, Unreadable, splice, split
 
 
 def test_the_garbage_collector_has_nothing_to_do_with_entries_and_events() -> None:
@@ -35,6 +35,16 @@ def test_the_uid_is_read_from_the_body_whatever_else_stands_in_it() -> None:
     assert uid(b'{"metadata":{"name":"a","uid":"u-1","labels":{"uid":"x"}},"spec":{"uid":"y"}}') == b"u-1"
     assert uid(b'{"metadata":{"name":"a"},"spec":{}}') == b""
     assert Unreadable.named(Key("a"), Revision(1), ()).uid == b""
+
+
+def test_how_raw_json_was_sent_stands_behind_the_body_at_every_version() -> None:
+    value = b'{"metadata":{"name":"a","uid":"u-1"}}\n["{ }"]'
+    body, verbatim = split(value)
+    entry = Entry(Key("a"), Revision(1), splice(body, 1), NO_LABELS, (), verbatim=verbatim)
+    assert entry.value == splice(value, 1)
+    assert entry.size == len(entry.value)
+    assert entry.at(Revision(2)).value == splice(value, 2)
+    assert split(body) == (body, b"")
 
 
 def test_what_was_worked_out_of_the_uid_stays_with_the_object() -> None:
