@@ -20,6 +20,7 @@ from apiserver import __version__, features, metrics
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.admission.node_restriction import NodeRestriction
+from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.apimachinery.errors import TextError
 from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
@@ -174,7 +175,9 @@ def build(
         workers=workers,
         encodings=encodings,
         forms=Forms(clock=time.time, cache=encodings),
-        admission=Chain([plugin for plugin in admission(delegates) if asked(type(plugin).__name__)]),
+        admission=Chain(
+            [plugin for plugin in admission(delegates, served, stores, gates=switched) if asked(type(plugin).__name__)]
+        ),
         managers=managers,
         patch_types={kind.media: kind for kind in patch_types(managers)},
         allowed=partial(authorize.require, delegates.authorizer),
@@ -200,10 +203,11 @@ def _tell(gates: Gates) -> None:
         logger.warning(text, extra={"featureGate": gate.name, "value": on})
 
 
-def admission(delegates: Delegates) -> list[Plugin]:
+def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gates) -> list[Plugin]:
     """The admission plugins, in the order in which they are asked. The name of a plugin's class is the one by which it is disabled."""
     lifecycle = [NamespaceLifecycle(delegates.namespaces)] if delegates.namespaces is not None else []
-    return [*lifecycle, NodeRestriction()]
+    quota = [ResourceQuota(delegates.quotas, served, stores, gates=gates)] if delegates.quotas is not None else []
+    return [*lifecycle, NodeRestriction(), *quota]
 
 
 def filters(

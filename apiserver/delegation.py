@@ -23,6 +23,7 @@ from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.namespaces import Namespaces
 from apiserver.cluster.params import Params
+from apiserver.cluster.quotas import Quotas
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
 from apiserver.cluster.tokens import Tokens
 from apiserver.config import Config, Delegation
@@ -44,12 +45,14 @@ async def _at_once() -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
-    returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission."""
+    returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission,
+    and `quotas` where nothing is limited."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
     namespaces: Namespaces | None = None
     sources: Sources | None = None
+    quotas: Quotas | None = None
     bundles: Callable[[], ClusterTrust] | None = None
     missing: Callable[[], str | None] = lambda: None
     ready: Callable[[], Awaitable[None]] = _at_once
@@ -95,6 +98,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             tokens=Tokens(authentication, ttl=delegation.token_seconds, clock=time.monotonic),
             namespaces=namespaces,
             sources=sources,
+            quotas=Quotas(authorization, followed["quotas"]) if "quotas" in followed else None,
             bundles=(lambda: source.current) if source is not None else None,
             missing=start.missing,
             ready=start.ready,

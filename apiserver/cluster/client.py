@@ -242,7 +242,10 @@ class Client:
         if not isinstance(text, str) or not text:
             text = f"{self._what(method, target)}: HTTP {response.status}: {raw[:200].decode('utf-8', 'replace')!r}"
         return Refused(
-            text, code=response.status, retry_after=_retry_after(response.headers.get("Retry-After"), status)
+            text,
+            code=response.status,
+            retry_after=_retry_after(response.headers.get("Retry-After"), status),
+            status=status,
         )
 
     def _what(self, method: str, target: str) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from apiserver import metrics
+from apiserver.cluster.by_namespace import ByNamespace
 from apiserver.cluster.client import Client
 from apiserver.cluster.reflector import Reflector
 
@@ -23,6 +24,7 @@ class Collection(NamedTuple):
     path: str
     go_type: str
     plugin: str
+    namespaced: bool = False
 
 
 COLLECTIONS: Mapping[str, Collection] = {
@@ -50,14 +52,18 @@ COLLECTIONS: Mapping[str, Collection] = {
         "*v1.ValidatingAdmissionPolicyBinding",
         "ValidatingAdmissionPolicy",
     ),
-    "quotas": Collection("/api/v1/resourcequotas", "*v1.ResourceQuota", "ResourceQuota"),
+    "quotas": Collection("/api/v1/resourcequotas", "*v1.ResourceQuota", "ResourceQuota", namespaced=True),
 }
 """By the names that `admission.sources.Sources` has for them."""
 
 
 def reflectors(client: Client, asked: Callable[[str], bool]) -> dict[str, Reflector]:
     """A reflector for each collection whose plugin is asked. Whoever wants the copies runs them."""
-    made = {name: Reflector(client, found.path) for name, found in COLLECTIONS.items() if asked(found.plugin)}
+    made = {name: _reflector(client, found) for name, found in COLLECTIONS.items() if asked(found.plugin)}
     for name, reflector in made.items():
         metrics.COPY_AGE_SECONDS.labels(COLLECTIONS[name].path).set_function(partial(getattr, reflector, "age"))
     return made
+
+
+def _reflector(client: Client, found: Collection) -> Reflector:
+    return Reflector(client, found.path, collection=ByNamespace if found.namespaced else dict)

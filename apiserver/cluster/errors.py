@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class ClusterError(Exception):
     """A request to kube-apiserver could not be made or was refused. The text is for the log and for the 500.
@@ -15,12 +18,16 @@ class ClusterError(Exception):
 
 
 class Refused(ClusterError):
-    """There was an answer, and it was no. `retry_after` is how many seconds the server wants to be left alone, if it said so."""
+    """There was an answer, and it was no. `retry_after` is how many seconds the server wants to be left alone, if it said so; `status` the
+    Status that it answered with, empty for anything else."""
 
-    def __init__(self, text: str, *, code: int, retry_after: float | None = None) -> None:
+    def __init__(
+        self, text: str, *, code: int, retry_after: float | None = None, status: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(text, transient=code in (429, 500, 504) or retry_after is not None)
         self.code = code
         self.retry_after = retry_after
+        self.status = status or {}
 
 
 class Unreadable(ClusterError):

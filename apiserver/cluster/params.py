@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from apiserver import tasks
+from apiserver.cluster.by_namespace import ByNamespace
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError, NoSuchKind
 from apiserver.cluster.mapper import Mapper
@@ -70,7 +72,8 @@ class ParamKind:
         self.namespaced = namespaced
         self._named = named
         typed = named[0].rpartition("/")[0] in _TYPED
-        self._reflector = Reflector(client, path, page=PAGE, collection=lambda: _ByNamespace(None if typed else named))
+        shown = partial(_shown, named=None if typed else named)
+        self._reflector = Reflector(client, path, page=PAGE, collection=partial(ByNamespace, shown))
         self._task = asyncio.create_task(tasks.supervised(self._reflector.run, name="params"))
 
     @property
@@ -99,7 +102,7 @@ class ParamKind:
 
     def _of(self, namespace: str) -> Mapping[str, Object]:
         items = self._reflector.items
-        assert isinstance(items, _ByNamespace)
+        assert isinstance(items, ByNamespace)
         return items.of(namespace if self.namespaced else "")
 
     async def close(self) -> None:
@@ -167,47 +170,10 @@ def _go_kind(named: NamedKind) -> str:
     return f"{group}/{version}, Kind={named[1]}"
 
 
-class _ByNamespace(MutableMapping[str, Object]):
-    """Objects by "namespace/name", and those of one namespace at hand."""
-
-    def __init__(self, shown_as: NamedKind | None) -> None:
-        """`shown_as`: the apiVersion and kind that each object has, None where it has none."""
-        self._shown_as = shown_as
-        self._namespaces: dict[str, dict[str, Object]] = {}
-        self._count = 0
-
-    def of(self, namespace: str) -> Mapping[str, Object]:
-        return self._namespaces.get(namespace, {})
-
-    def __getitem__(self, key: str) -> Object:
-        namespace, _, name = key.rpartition("/")
-        return self._namespaces[namespace][name]
-
-    def __setitem__(self, key: str, found: Object) -> None:
-        namespace, _, name = key.rpartition("/")
-        objects = self._namespaces.setdefault(namespace, {})
-        self._count += name not in objects
-        objects[name] = self._shown(found)
-
-    def __delitem__(self, key: str) -> None:
-        namespace, _, name = key.rpartition("/")
-        objects = self._namespaces[namespace]
-        del objects[name]
-        self._count -= 1
-        if not objects:
-            del self._namespaces[namespace]
-
-    def __iter__(self) -> Iterator[str]:
-        for namespace, objects in self._namespaces.items():
-            for name in objects:
-                yield f"{namespace}/{name}" if namespace else name
-
-    def __len__(self) -> int:
-        return self._count
-
-    def _shown(self, found: Object) -> Object:
-        rest = {name: value for name, value in found.items() if name not in ("kind", "apiVersion")}
-        if self._shown_as is None:
-            return rest
-        api_version, kind = self._shown_as
-        return {"apiVersion": api_version, "kind": kind, **rest}
+def _shown(found: Object, named: NamedKind | None) -> Object:
+    """With the apiVersion and kind that objects of the kind have, or with none."""
+    rest = {name: value for name, value in found.items() if name not in ("kind", "apiVersion")}
+    if named is None:
+        return rest
+    api_version, kind = named
+    return {"apiVersion": api_version, "kind": kind, **rest}

@@ -13,6 +13,7 @@ from apiserver.apimachinery import fieldpath, meta, names
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.resources import (
     _allocation,
+    _consumption,
     _device_requests,
     _features,
     _formats,
@@ -490,6 +491,7 @@ RESOURCE = Resource(
             subresource=_status_writers.DRIVER,
         ),
     ),
+    consumption=_consumption.CLAIMS,
     name_check=names.subdomain_name,
     validate_shape_on_update=False,
     gates=_features.gates_of((*FEATURES, *STATUS_FEATURES), *_features.SELECTOR_GATES, _features.GRANULAR_STATUS),

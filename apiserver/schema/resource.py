@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from apiserver.apimachinery.errors import GroupKind, GroupResource
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.apimachinery.quantity import Quantity
 from apiserver.schema.context import Context
-from apiserver.schema.featuregate import Gate
+from apiserver.schema.featuregate import Gate, Gates
 from apiserver.schema.types import Struct
 
 Object = dict[str, Any]
@@ -71,6 +72,43 @@ class Grant:
     role: str
     verbs: Sequence[str]
     subresource: str = ""
+
+
+class Owner(NamedTuple):
+    """A pod in the namespace of an object."""
+
+    name: str
+    uid: str
+
+
+class Around(NamedTuple):
+    """What usage depends on beyond the object: `facts` about each object of another kind, by its name, and what of all this a pod has
+    `taken` already, by the name in a quota."""
+
+    gates: Gates
+    facts: Mapping[str, str]
+    taken: Mapping[str, Quantity]
+
+
+def _no_owner(obj: Object) -> Owner | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """What objects of a kind use up of the ResourceQuotas of their namespace, besides their number.
+
+    It is measured in the group `home` alone: the quota controller of a cluster has to measure the same. `measures(name, around)` says
+    whether a name in a quota is about this kind, and `usage(obj, around)` how much the object uses, by name. Facts are what `reads` tells
+    of each object of the kind whose plural is `beside`, in the same group; the pod is the `owner` that asked for the object, if any.
+    """
+
+    home: str
+    beside: str
+    reads: Callable[[Object], str]
+    measures: Callable[[str, Around], bool]
+    usage: Callable[[Object, Around], Mapping[str, Quantity]]
+    owner: Callable[[Object], Owner | None] = _no_owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +207,7 @@ class Resource:
     its own set. `node_field` is the label of the one whose value is the node that an object belongs to: nodes see and change only their
     own. `tracks_generation`: generation is 1 on create and rises with every change of spec; with `counts_dropped` (slices) also when
     `prepare` takes back what would have changed. `grants` is what roles need beyond those of a namespace, which follow from the rest.
+    `consumption` is what quotas count besides the objects.
     """
 
     kind: str
@@ -186,6 +225,7 @@ class Resource:
     node_field: str = ""
     subresources: Sequence[Subresource] = ()
     grants: Sequence[Grant] = ()
+    consumption: Consumption | None = None
     has_status: bool = False
     tracks_generation: bool = False
     counts_dropped: bool = False

@@ -20,9 +20,9 @@ import pytest
 import yaml
 from cryptography import x509
 
-from apiserver import config, server
+from apiserver import config, resources, server
 from apiserver.apimachinery.request import RequestInfo, User
-from apiserver.cluster import access, client, configurations, namespaces, requestheader, tokens
+from apiserver.cluster import access, client, configurations, namespaces, quotas, requestheader, tokens
 from apiserver.filters import request_info
 from apiserver.storage import rights
 from apiserver.storage.options import StoreOptions
@@ -529,7 +529,8 @@ class Recorder:
         info = request_info.parse(method, target)
         # A namespace is cluster-scoped, although the parser says that it lies in itself.
         within = "" if info.resource == "namespaces" else info.namespace
-        self.asked.add((info.verb, info.group, info.resource, info.name, within))
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        self.asked.add((info.verb, info.group, resource, info.name, within))
 
 
 async def _silence() -> AsyncIterator[Any]:
@@ -537,7 +538,7 @@ async def _silence() -> AsyncIterator[Any]:
     yield
 
 
-async def _everything_that_is_asked() -> set[Right]:
+async def _everything_that_is_asked(group: str) -> set[Right]:
     recorder = Recorder()
     asking = cast("client.Client", recorder)
     with contextlib.suppress(tokens.BadToken):
@@ -548,6 +549,12 @@ async def _everything_that_is_asked() -> set[Right]:
     known = namespaces.Namespaces(asking)
     await known.ask("any")
     followed = configurations.reflectors(asking, config.PLUGINS.__contains__)
+    limits = quotas.Quotas(asking, followed["quotas"])
+    await limits.list("any")
+    await limits.get("any", "any")
+    await limits.update_status({"metadata": {"namespace": "any", "name": "any"}})
+    if group == _claims_measured_in():
+        await limits.pod("any", "any")
     for following in (trust.run(), known.run(), *(copy.run() for copy in followed.values())):
         recorder.watched.clear()
         task = asyncio.create_task(following)
@@ -558,8 +565,15 @@ async def _everything_that_is_asked() -> set[Right]:
     return recorder.asked
 
 
+def _claims_measured_in() -> str:
+    """The group in which claims count for quotas by what pods have counted."""
+    [home] = {kind.consumption.home for kind in resources.RESOURCES if kind.consumption is not None}
+    return home
+
+
 async def test_the_service_account_may_do_exactly_what_the_program_asks(rendered: list[Object]) -> None:
-    asked = await _everything_that_is_asked()
+    [apiservice] = _of(rendered, "APIService")
+    asked = await _everything_that_is_asked(apiservice["spec"]["group"])
     rights = _rights(rendered)
     allowed = {
         request: {

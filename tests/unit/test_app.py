@@ -188,7 +188,7 @@ class Closed:
 
 
 async def test_admission_is_asked_before_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "admission", lambda delegates: [Closed()])
+    monkeypatch.setattr(app, "admission", lambda *of, **more: [Closed()])
     rig = Rig()
     path, json = f"{V1}/namespaces/ns/resourceclaims", "application/json"
     for body in (b'{"metadata":{"name":"Not Valid"},"spec":{}}', b'{"metadata":{"name":"x"},"spec":{}}'):

@@ -6,21 +6,26 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import pytest_asyncio
 
-from apiserver import app, config, delegation
+from apiserver import app, config, delegation, resources
 from apiserver.apimachinery.request import User
 from apiserver.cluster import namespaces
 from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
 from apiserver.filters.request_info import parse
+from apiserver.schema.featuregate import Gates
+from apiserver.schema.kinds import Kinds
 from tests.fixtures.authorities import issue
 from tests.fixtures.failing import fail_once, failures
 from tests.unit.cluster.plane import Clock, Plane, answer, hang, status, until
+
+if TYPE_CHECKING:
+    from apiserver.storage.store import Stores
 
 POD = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
 JANE = User("jane", groups=("system:authenticated",))
@@ -170,6 +175,12 @@ def settings(folder: Path, kubeconfig: str, *flags: str, **more: str) -> config.
     return config.parse(words, {})
 
 
+def plugins(delegates: delegation.Delegates) -> list[str]:
+    """The names of those that are asked, in their order."""
+    kinds, nothing = Kinds(resources.RESOURCES), cast("Stores", {})
+    return [type(plugin).__name__ for plugin in app.admission(delegates, kinds, nothing, gates=Gates())]
+
+
 async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(plane: Plane, tmp_path: Path) -> None:
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
     async with delegation.opened(asked, {}) as delegates:
@@ -180,10 +191,7 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
         assert delegates.tokens is not None
         assert (await delegates.tokens.review("t")).name == "joe"
         assert (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
-        assert [type(plugin).__name__ for plugin in app.admission(delegates)] == [
-            "NamespaceLifecycle",
-            "NodeRestriction",
-        ]
+        assert plugins(delegates) == ["NamespaceLifecycle", "NodeRestriction", "ResourceQuota"]
     assert len(plane.asked(ACCESS_REVIEWS)) == len(plane.asked(TOKEN_REVIEWS)) == 1
     assert {seen.headers["Authorization"] for seen in plane.seen} == {"Bearer ours"}
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - {asyncio.current_task()}}  # type: ignore[union-attr]
@@ -330,7 +338,7 @@ async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
     async with delegation.opened(asked, POD) as delegates:
         await delegates.ready()
         assert (delegates.tokens, delegates.bundles, delegates.missing()) == (None, None, None)
-        assert [type(plugin).__name__ for plugin in app.admission(delegates)] == ["NodeRestriction"]
+        assert plugins(delegates) == ["NodeRestriction"]
         assert not (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
         assert (await delegates.authorizer.authorize(JANE, parse("POST", "/readyz"))).allowed
 

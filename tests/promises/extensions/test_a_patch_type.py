@@ -46,7 +46,7 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> Watching:
     watching = Watching()
     type_ = PatchType(media=FILL, read=read_merge_patch, apply=fill, creates=True)
     monkeypatch.setattr(app, "PATCH_TYPES", [*app.PATCH_TYPES, type_])
-    monkeypatch.setattr(app, "admission", lambda delegates: [watching])
+    monkeypatch.setattr(app, "admission", lambda *of, **more: [watching])
     return watching
 
 

@@ -56,7 +56,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> tuple[Stamp, Judge]:
     """In the list that `app` composes."""
     stamp, judge = Stamp(), Judge()
     as_it_is = app.admission
-    monkeypatch.setattr(app, "admission", lambda delegates: [*as_it_is(delegates), stamp, judge])
+    monkeypatch.setattr(app, "admission", lambda *of, **more: [*as_it_is(*of, **more), stamp, judge])
     return stamp, judge
 
 

@@ -1,0 +1,119 @@
+"""What a pod uses already of what an object that was made for it asks for: it must not count twice.
+
+The scheduler makes a claim for a pod that asked for extended resources, which a quota has counted when the pod was created.
+Upstream: kubernetes/kubernetes `pkg/quota/v1/evaluator/core/{resource_claims,pods}.go`, kubernetes/component-helpers `resource/helpers.go`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import Any, Protocol
+
+from apiserver.admission.attributes import Attributes
+from apiserver.admission.quota import resources
+from apiserver.admission.quota.resources import Amounts
+from apiserver.admission.quota.surroundings import Surroundings
+from apiserver.apimachinery.quantity import QuantityError
+from apiserver.schema.resource import Consumption, Object
+
+NOTHING: Amounts = {}
+
+
+class Cluster(Protocol):
+    async def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """As kube-apiserver has it. Raises ClusterError."""
+
+
+class Pods:
+    """`now` is in seconds since the epoch."""
+
+    def __init__(self, cluster: Cluster, surroundings: Surroundings, now: Callable[[], float]) -> None:
+        self._cluster = cluster
+        self._surroundings = surroundings
+        self._now = now
+
+    async def taken(self, attributes: Attributes, consumption: Consumption, obj: Object) -> Amounts:
+        """By the name in a quota; nothing for an object that is not the one made for its pod. Raises ClusterError."""
+        owner, namespace = consumption.owner(obj), attributes.namespace
+        if owner is None:
+            return NOTHING
+        pod = await self._cluster.pod(namespace, owner.name)
+        if pod is None or (pod.get("metadata") or {}).get("uid") != owner.uid:
+            return NOTHING
+        claimed = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+        if claimed is not None:
+            if claimed.get("resourceClaimName") != obj["metadata"].get("name"):
+                return NOTHING
+        else:
+            stored = attributes.resource.stored.storage_name
+            others = await self._surroundings.mentioning(stored, namespace, owner.uid)
+            if any(consumption.owner(other) == owner and _age(other) < _age(obj) for other in others):
+                return NOTHING  # the first one is what the pod has asked for
+        try:
+            return _usage(pod, self._now())
+        except QuantityError:
+            return NOTHING
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    metadata = obj["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata.get("name") or ""
+
+
+def _usage(pod: Mapping[str, Any], now: float) -> Amounts:
+    """Its extended resources, as quotas name them, while it is neither at its end nor overdue."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return NOTHING
+    deleted, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
+    if deleted and grace is not None and now > dt.datetime.fromisoformat(deleted).timestamp() + grace:
+        return NOTHING
+    return {f"requests.{name}": amount for name, amount in requests(pod).items() if "/" in name}
+
+
+def requests(pod: Mapping[str, Any]) -> Amounts:
+    """All that the pod asks for: the sum of its containers, those that restart included, or what its most demanding init container
+    needs together with those that restart and were started before it; and its overhead. Raises QuantityError."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    states = {
+        state["name"]: state
+        for state in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    }
+    infeasible = any(
+        condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+        for condition in status.get("conditions") or ()
+    )
+    total = _sum(_effective(item, states, infeasible=infeasible) for item in spec.get("containers") or ())
+    restarting, most = NOTHING, NOTHING
+    for item in spec.get("initContainers") or ():
+        if item.get("restartPolicy") == "Always":
+            amounts = _effective(item, states, infeasible=infeasible)
+            total, restarting = resources.added(total, amounts), resources.added(restarting, amounts)
+            amounts = restarting
+        else:
+            amounts = resources.added(_requests(item), restarting)
+        most = _larger(most, amounts)
+    return resources.added(_larger(total, most), resources.read(spec.get("overhead")))
+
+
+def _effective(container: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]], *, infeasible: bool) -> Amounts:
+    """What it asks for, or has got by now where that is more."""
+    asked, state = _requests(container), states.get(container["name"])
+    if state is None or state.get("resources") is None:
+        return asked
+    granted = _larger(_requests(state), resources.read(state.get("allocatedResources")))
+    return granted if infeasible else _larger(asked, granted)
+
+
+def _requests(holder: Mapping[str, Any]) -> Amounts:
+    return resources.read((holder.get("resources") or {}).get("requests"))
+
+
+def _sum(amounts: Iterable[Amounts]) -> Amounts:
+    return reduce(resources.added, amounts, NOTHING)
+
+
+def _larger(a: Amounts, b: Amounts) -> Amounts:
+    return {**b, **{name: max(amount, b.get(name, amount)) for name, amount in a.items()}}
