@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping
 from itertools import permutations
 from types import MappingProxyType
 
-from apiserver.cel import wellknown
+from apiserver.cel import mutation, wellknown
 from apiserver.cel.ast import descendants
 from apiserver.cel.checker import Candidates, Checked, Identifier, Reference, check
 from apiserver.cel.declarations import Estimate, Function, Library, Overload, Shape, Validator, Variable
 from apiserver.cel.language import RESERVED
 from apiserver.cel.macros import Macro, Macros
+from apiserver.cel.messages import message
 from apiserver.cel.parser import parse
 from apiserver.cel.source import CompileError, Source
 from apiserver.cel.types import (
@@ -39,6 +40,7 @@ from apiserver.cel.types import (
     struct,
     type_of,
 )
+from apiserver.cel.values import Value
 
 # In an environment with shapes the simple types are found by the names that Kubernetes gives them (findScalar).
 _SIMPLE = {
@@ -69,7 +71,7 @@ class Environment:
 
     `container` is the namespace in which names are looked up first. `cross_type_numeric_comparisons` lets `1 < 1.5` be,
     `optional_syntax` lets `a.?b` be, and with `reserved_fields` a declared field `__namespace__` may be written `namespace` too.
-    With `free_presence_tests` asking `has(a.b)` costs what `a` does.
+    With `free_presence_tests` asking `has(a.b)` costs what `a` does. With `mutations` the types of `mutation.py` are there.
     """
 
     def __init__(self) -> None:
@@ -78,6 +80,7 @@ class Environment:
         self.optional_syntax = False
         self.reserved_fields = False
         self.free_presence_tests = False
+        self.mutations = False
         self.libraries: frozenset[str] = frozenset()
         self.validators: tuple[Validator, ...] = ()
         self.exempt: frozenset[str] = frozenset()
@@ -108,6 +111,7 @@ class Environment:
         optional_syntax: bool | None = None,
         reserved_fields: bool | None = None,
         free_presence_tests: bool | None = None,
+        mutations: bool | None = None,
     ) -> Environment:
         """An environment with more in it; this one stays as it is.
 
@@ -129,6 +133,8 @@ class Environment:
             grown.reserved_fields = reserved_fields
         if free_presence_tests is not None:
             grown.free_presence_tests = free_presence_tests
+        if mutations is not None:
+            grown.mutations = mutations
         for library in libraries:
             if library.name not in grown.libraries:
                 grown._take_in(library)
@@ -176,7 +182,11 @@ class Environment:
 
     def identifier(self, name: str) -> Identifier | None:
         """What a full name means outside any macro."""
-        return self._identifiers.get(name)
+        found = self._identifiers.get(name)
+        if found is None and (constructor := self._constructor(name)) is not None:
+            # cel-go's provider knows such a type and no value for its name.
+            return Identifier(type_of(constructor.type), Reference(name))
+        return found
 
     def candidates(self, name: str) -> Candidates | None:
         """The overloads of a function."""
@@ -197,10 +207,14 @@ class Environment:
 
     def has_struct(self, name: str) -> bool:
         """Whether a type with fields has the name."""
-        return name in self._shapes or name in wellknown.FIELDS or (bool(self._shapes) and name in _SIMPLE)
+        if name in self._shapes or name in wellknown.FIELDS or (bool(self._shapes) and name in _SIMPLE):
+            return True
+        return self._constructor(name) is not None
 
     def field(self, name: str, field: str) -> Type | None:
         """The type of a field of a type."""
+        if (constructor := self._constructor(name)) is not None:
+            return constructor.field(field)
         shape = self._shapes.get(name)
         if shape is None and self._shapes and name in _SIMPLE:
             return ANY if name == "map" else None
@@ -213,6 +227,14 @@ class Environment:
         if found is None and shape.keys is not None:
             found = shape.items
         return found.type if found is not None else None
+
+    def make(self, name: str, fields: Mapping[str, Value]) -> Value:
+        """The value of a type with these fields. EvaluationError in cel-go's words when there is none."""
+        constructor = self._constructor(name)
+        return message(name, fields) if constructor is None else constructor.make(fields)
+
+    def _constructor(self, name: str) -> mutation.Constructor | None:
+        return mutation.constructor(name) if self.mutations else None
 
     # How an environment is grown: each of these replaces the table that it changes.
 
@@ -285,7 +307,9 @@ class Environment:
             for name, variable in self._variables.items()
         }
         dotted = (name for table in (self._identifiers, self._functions) for name in table if "." in name)
-        self._roots = frozenset(name.partition(".")[0] for name in dotted)
+        self._roots = frozenset(name.partition(".")[0] for name in dotted) | (
+            mutation.ROOTS if self.mutations else frozenset()
+        )
 
 
 def _type_identifier(name: str, of: Type) -> Identifier:

@@ -19,6 +19,7 @@ from apiserver.cel.libraries import (
     comprehensions,
     format,  # noqa: A004 - upstream's name
     ip,
+    jsonpatch,
     lists,
     optionals,
     quantity,
@@ -216,6 +217,10 @@ def admission(*, params: bool, authorizes: bool, variables: Shape | None = None)
     return base().extend(
         Addition(introduced=ALWAYS, extend=lambda e: e.extend(variables=declared, shapes=shapes, reserved_fields=True))
     )
+
+
+MUTATIONS = Addition(introduced=ALWAYS, extend=lambda e: e.extend(libraries=(jsonpatch.LIBRARY,), mutations=True))
+"""What mutating policies make their changes of: `Object{…}` and `JSONPatch{…}`."""
 
 
 def composed(types: dict[str, Shape]) -> Shape:

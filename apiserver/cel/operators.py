@@ -302,7 +302,7 @@ def optional_of_non_zero(value: Value) -> Value:
         return Optional(value) if value.nanoseconds else NONE
     if kind is Timestamp:
         return NONE if (value.seconds, value.nanos) == (-62135596800, 0) else Optional(value)
-    zero = value is None or (kind in _ZEROABLE and not value)
+    zero = value is None or (kind in _ZEROABLE and not value) or getattr(value, "cel_is_zero", False)
     return NONE if zero else Optional(value)
 
 

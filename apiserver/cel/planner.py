@@ -20,7 +20,6 @@ from apiserver.cel.declarations import Charge, Overload
 from apiserver.cel.environment import Environment
 from apiserver.cel.errors import EvaluationError, ProgramError
 from apiserver.cel.frames import FIRST, Frame, Node, Run, charged, constant, in_turn
-from apiserver.cel.messages import message
 from apiserver.cel.operators import BINARY, GUARDED, UNARY, no_such_overload
 from apiserver.cel.regexes import InvalidPattern, Pattern, compiled
 from apiserver.cel.types import Kind, Type
@@ -358,6 +357,7 @@ class Planner:
         name = expr.type_name
         if not self._environment.has_struct(name):
             raise ProgramError(f"unknown type: {name}")
+        make = self._environment.make
         runs, least = in_turn([self.plan(field.value) for field in expr.fields])
         fields = [(field.name, run, field.optional) for field, run in zip(expr.fields, runs, strict=True)]
 
@@ -369,7 +369,7 @@ class Planner:
                     made.append((field, value))
                 else:
                     _enter_optional(made, field, value)
-            return message(name, dict(made))
+            return make(name, dict(made))
 
         return Node(run, _STRUCT + least)
 

@@ -461,13 +461,18 @@ def find(of: Value, key: Value) -> Value:
     if isinstance(of, (list, tuple)):
         index = index_of(key)
         return of[index] if 0 <= index < len(of) else ABSENT
-    return ABSENT
+    # A class of a library may say what its fields are.
+    select = getattr(of, "cel_select", None)
+    return ABSENT if select is None else select(key)
 
 
 def lookup(of: Value, key: Value) -> Value:
     """An element of a list or a value of a map; EvaluationError when there is none."""
     found = find(of, key)
     if found is ABSENT:
+        missing = getattr(of, "cel_missing", None)
+        if missing is not None:
+            return missing(key)
         raise EvaluationError(f"{'index out of bounds' if is_list(of) else 'no such key'}: {text(key)}")
     return found
 

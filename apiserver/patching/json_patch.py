@@ -17,6 +17,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from apiserver.apimachinery import errors, strconv
+from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.patching import lazy
 
 MOST_OPERATIONS = 10_000
@@ -28,8 +29,22 @@ SHIFTED elements of a list that make room or close up, or bytes that are read, c
 SHIFTED = 1024
 
 
-class _Inapplicable(Exception):
-    """An operation does not fit the document. Clients are not told why."""
+class Inapplicable(Exception):
+    """An operation does not fit the document. The text is evanphx's."""
+
+
+class TestFailed(Inapplicable):
+    """The operation is a test."""
+
+    __test__ = False  # no test of pytest
+
+
+class _Unreachable(Exception):
+    """Something on the way to what a path names holds nothing."""
+
+
+class _Misfit(Exception):
+    """The last step of a path does not fit what holds it. The text is evanphx's."""
 
 
 class _Missing:
@@ -39,6 +54,7 @@ class _Missing:
 _MISSING = _Missing()
 
 Pointer = tuple[str, ...]
+_MISSING_VALUE = "missing value"
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -48,12 +64,15 @@ _read = msgspec.json.Decoder(list[_Members | None] | None, float_hook=strconv.pa
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step. A pointer is None when there is no usable one; `value` is a node, None when there is none."""
+    """One step. A pointer is None when there is no usable one; `value` is a node, None when there is none. `to` and `origin` are the texts
+    of the pointers, None where there are none."""
 
     op: Any
     path: Pointer | None
     source: Pointer | None
     value: Any
+    to: str | None
+    origin: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +98,14 @@ def growth(patch: bytes) -> int:
 
 
 def _operation(members: dict[str, Any]) -> Operation:
-    value = members.get("value")
+    value, to, origin = members.get("value"), members.get("path"), members.get("from")
     return Operation(
         members.get("op"),
-        _pointer(members.get("path")),
-        _pointer(members.get("from")),
+        _pointer(to),
+        _pointer(origin),
         None if value is None else lazy.node(bytes(value)),
+        to if isinstance(to, str) else None,
+        origin if isinstance(origin, str) else None,
     )
 
 
@@ -102,16 +123,25 @@ _ESCAPE = re.compile("~[01]")
 
 def apply(patch: Patch, document: bytes) -> bytes:
     """The patched document, which is an object. Raises the 422 that does not say why."""
+    try:
+        return applied(patch, document)
+    except Inapplicable as e:
+        raise errors.unprocessable_patch() from e
+
+
+def applied(patch: Patch, document: bytes) -> bytes:
+    """The same. Raises Inapplicable, and 413 when the patch asks for too much."""
     run = _Run(document)
     try:
         for operation in patch.operations:
-            step = _STEPS.get(operation.op) if isinstance(operation.op, str) else None
+            kind = operation.op if isinstance(operation.op, str) else "unknown"
+            step = _STEPS.get(kind)
             if step is None:
-                raise _Inapplicable
+                raise Inapplicable(f"Unexpected kind: {kind}")
             step(run, operation)
         return lazy.text(run.root)
-    except (_Inapplicable, RecursionError) as e:
-        raise errors.unprocessable_patch() from e
+    except RecursionError as e:
+        raise Inapplicable("the document is too deep") from e
 
 
 class _Run:
@@ -129,20 +159,45 @@ class _Run:
             raise errors.request_entity_too_large(f"The allowed maximum work of a JSON patch is {MOST_WORK} steps")
 
     def open(self, pointer: Pointer | None) -> tuple[Any, str]:
-        """The container that holds what `pointer` names, ready to be changed, and the last step."""
+        """The container that holds what `pointer` names, ready to be changed, and the last step. Raises _Unreachable."""
         if not pointer:
-            raise _Inapplicable
+            raise _Unreachable
         self.spend(len(pointer))
         container = self.root
         for step in pointer[:-1]:
-            found = get(container, step)
+            try:
+                found = get(container, step)
+            except _Misfit:
+                raise _Unreachable from None
             below = self.opened(found)
             if not isinstance(below, dict | list):
-                raise _Inapplicable
+                raise _Unreachable
             if below is not found:
                 _put(container, step, below)
             container = below
         return container, pointer[-1]
+
+    def target(self, operation: Operation, missing: str, undecoded: str = "") -> tuple[Any, str]:
+        """The same for the path of an operation. Raises Inapplicable: `missing` says what it is without the container."""
+        if operation.to is None:
+            reason = undecoded or f"operation missing path field: {_MISSING_VALUE}"
+            raise Inapplicable(f"{operation.op} operation failed to decode path: {reason}")
+        try:
+            return self.open(operation.path)
+        except _Unreachable:
+            where = missing.format(operation.to)
+            raise Inapplicable(f"{operation.op} operation does not apply: {where}: {_MISSING_VALUE}") from None
+
+    def source(self, operation: Operation) -> tuple[Any, str]:
+        """The same for where an operation takes its value from."""
+        if operation.origin is None:
+            reason = f"operation, missing from field: {_MISSING_VALUE}"
+            raise Inapplicable(f"{operation.op} operation failed to decode from: {reason}")
+        try:
+            return self.open(operation.source)
+        except _Unreachable:
+            where = f"doc is missing from path: {operation.origin}"
+            raise Inapplicable(f"{operation.op} operation does not apply: {where}: {_MISSING_VALUE}") from None
 
     def opened(self, value: Any) -> Any:
         self.spend(lazy.size(value) // SHIFTED)
@@ -150,19 +205,27 @@ class _Run:
 
 
 def get(container: Any, step: str) -> Any:
-    """The member or element; a missing member is _MISSING, a missing element refuses the patch."""
+    """The member or element; a missing member is _MISSING, a missing element raises _Misfit."""
     if isinstance(container, dict):
         return container.get(step, _MISSING)
     index = _index(step)
     if not -len(container) <= index < len(container):
-        raise _Inapplicable
+        raise _out_of_range(index)
     return container[index]
 
 
 def _index(step: str) -> int:
     if not _INDEX.fullmatch(step):
-        raise _Inapplicable
+        why = "value out of range" if _NUMBER.fullmatch(step) else "invalid syntax"
+        raise _Misfit(f"strconv.Atoi: parsing {go_quote(step)}: {why}")
     return int(step)
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+def _out_of_range(index: int) -> _Misfit:
+    return _Misfit(f"Unable to access invalid index: {index}: invalid index referenced")
 
 
 def _put(container: Any, step: str, value: Any) -> None:
@@ -180,9 +243,12 @@ def _insert(run: _Run, container: Any, step: str, value: Any) -> None:
     if step == "-":
         container.append(value)
         return
-    index, places = _index(step), len(container) + 1
+    try:
+        index, places = _index(step), len(container) + 1
+    except _Misfit as e:
+        raise _Misfit(f"value was not a proper array index: '{step}': {e}") from None
     if not -places <= index < places:
-        raise _Inapplicable
+        raise _out_of_range(index)
     index = index + places if index < 0 else index
     run.spend((len(container) - index) // SHIFTED)
     container.insert(index, value)
@@ -191,7 +257,7 @@ def _insert(run: _Run, container: Any, step: str, value: Any) -> None:
 def _take_out(run: _Run, container: Any, step: str) -> Any:
     value = get(container, step)
     if value is _MISSING:
-        raise _Inapplicable
+        raise _Misfit(f"Unable to remove nonexistent key: {step}: {_MISSING_VALUE}")
     if isinstance(container, dict):
         del container[step]
     else:
@@ -202,59 +268,88 @@ def _take_out(run: _Run, container: Any, step: str) -> Any:
 
 
 def _add(run: _Run, operation: Operation) -> None:
-    container, step = run.open(operation.path)
-    _insert(run, container, step, operation.value)
+    container, step = run.target(operation, 'doc is missing path: "{}"', _MISSING_VALUE)
+    try:
+        _insert(run, container, step, operation.value)
+    except _Misfit as e:
+        raise Inapplicable(f"error in add for path: '{operation.to}': {e}") from None
 
 
 def _remove(run: _Run, operation: Operation) -> None:
-    container, step = run.open(operation.path)
-    _take_out(run, container, step)
+    container, step = run.target(operation, 'doc is missing path: "{}"', _MISSING_VALUE)
+    try:
+        _take_out(run, container, step)
+    except _Misfit as e:
+        raise Inapplicable(f"error in remove for path: '{operation.to}': {e}") from None
 
 
 def _replace(run: _Run, operation: Operation) -> None:
     if operation.path == ():
         root = run.opened(operation.value)
         if not isinstance(root, dict | list):
-            raise _Inapplicable
+            raise Inapplicable("replace operation value must be object or array: %!w(<nil>)")
         run.root = root
         return
-    container, step = run.open(operation.path)
-    get(container, step)
+    container, step = run.target(operation, "doc is missing path: {}")
+    try:
+        get(container, step)
+    except _Misfit:
+        where = f"doc is missing key: {operation.to}"
+        raise Inapplicable(f"replace operation does not apply: {where}: {_MISSING_VALUE}") from None
     _put(container, step, operation.value)
 
 
 def _move(run: _Run, operation: Operation) -> None:
-    container, step = run.open(operation.source)
-    value = _take_out(run, container, step)
-    container, step = run.open(operation.path)
-    _insert(run, container, step, value)
+    container, step = run.source(operation)
+    try:
+        value = _take_out(run, container, step)
+    except _Misfit as e:
+        raise Inapplicable(f"error in move for path: '{step}': {e}") from None
+    container, step = run.target(operation, "doc is missing destination path: {}")
+    try:
+        _insert(run, container, step, value)
+    except _Misfit as e:
+        raise Inapplicable(f"error in move for path: '{operation.to}': {e}") from None
 
 
 def _copy(run: _Run, operation: Operation) -> None:
-    source, name = run.open(operation.source)
-    get(source, name)
-    container, step = run.open(operation.path)
+    source, name = run.source(operation)
+    try:
+        get(source, name)
+    except _Misfit as e:
+        raise Inapplicable(f"error in copy for from: '{operation.origin}': {e}") from None
+    container, step = run.target(operation, "doc is missing destination path: {}", _MISSING_VALUE)
     # Again: what is copied into itself was opened just now.
     value = get(source, name)
     value = None if value is _MISSING else value
     text = b"" if value is None else lazy.text(value)
     run.copied += len(text)
     if run.copied > MOST_COPIED:
-        raise _Inapplicable
-    _insert(run, container, step, lazy.node(text) if text else None)
+        raise Inapplicable(
+            "Unable to complete the copy, the accumulated size increase of copy is "
+            f"{run.copied}, exceeding the limit {MOST_COPIED}"
+        )
+    try:
+        _insert(run, container, step, lazy.node(text) if text else None)
+    except _Misfit as e:
+        raise Inapplicable(f"error while adding value during copy: {e}") from None
 
 
 def _test(run: _Run, operation: Operation) -> None:
     """What passes is opened by that, as upstream."""
+    failed = f"testing value {operation.to} failed: test failed"
     if operation.path == ():
         if not _same(run, run.root, operation.value):
-            raise _Inapplicable
+            raise TestFailed(failed)
         run.root = lazy.through(run.root)
         return
-    container, step = run.open(operation.path)
-    found = get(container, step)
+    container, step = run.target(operation, "is missing path: {}")
+    try:
+        found = get(container, step)
+    except _Misfit as e:
+        raise Inapplicable(f"error in test for path: '{operation.to}': {e}") from None
     if not _same(run, None if found is _MISSING else found, operation.value):
-        raise _Inapplicable
+        raise TestFailed(failed)
     if found is not _MISSING:
         _put(container, step, lazy.through(found))
 

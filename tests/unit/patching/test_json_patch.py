@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -41,6 +42,16 @@ def test_a_patch_does_what_it_does_upstream(case: dict[str, Any]) -> None:
         assert error.message == "the server rejected our request due to an error in our request"
     else:
         assert result(case["patch"], case["document"]).decode() == case["result"]
+
+
+def test_a_patch_that_does_not_fit_says_in_upstreams_words_why() -> None:
+    for case in CASES:
+        with contextlib.ExitStack() as stack:
+            caught = stack.enter_context(pytest.raises(json_patch.Inapplicable)) if "error" in case else None
+            json_patch.applied(json_patch.parse(text(case["patch"])), text(case["document"]))
+        if caught is not None:
+            assert str(caught.value) == case["error"]
+            assert isinstance(caught.value, json_patch.TestFailed) == case["error"].endswith(": test failed")
 
 
 def test_no_patch_is_no_change() -> None:
