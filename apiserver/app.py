@@ -18,8 +18,12 @@ from aiohttp import HttpVersion11, web
 
 from apiserver import __version__, features, metrics
 from apiserver.admission.chain import Chain, Plugin
+from apiserver.admission.expressions import Expressions
+from apiserver.admission.matching import Matcher
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.admission.node_restriction import NodeRestriction
+from apiserver.admission.owner_references import OwnerReferencesPermissionEnforcement
+from apiserver.admission.policy.validating import ValidatingAdmissionPolicy
 from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.apimachinery.errors import TextError
 from apiserver.cluster.namespaces import EveryNamespace
@@ -204,10 +208,28 @@ def _tell(gates: Gates) -> None:
 
 
 def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gates) -> list[Plugin]:
-    """The admission plugins, in the order in which they are asked. The name of a plugin's class is the one by which it is disabled."""
-    lifecycle = [NamespaceLifecycle(delegates.namespaces)] if delegates.namespaces is not None else []
-    quota = [ResourceQuota(delegates.quotas, served, stores, gates=gates)] if delegates.quotas is not None else []
-    return [*lifecycle, NodeRestriction(), *quota]
+    """The admission plugins, in the order in which they are asked. The name of a plugin's class is the one by which it is enabled and
+    disabled."""
+    decide, namespaces, quotas = delegates.authorizer.authorize, delegates.namespaces, delegates.quotas
+    return [
+        *([NamespaceLifecycle(namespaces)] if namespaces is not None else []),
+        NodeRestriction(),
+        OwnerReferencesPermissionEnforcement(decide, served, delegates.mapper),
+        *configured(delegates, served),
+        *([ResourceQuota(quotas, served, stores, gates=gates)] if quotas is not None else []),
+    ]
+
+
+def configured(delegates: Delegates, served: Kinds) -> list[Plugin]:
+    """Those that do what configurations say; none where there is nobody to configure them."""
+    sources = delegates.sources
+    if sources is None:
+        return []
+    matcher = Matcher(served, delegates.namespaces or EveryNamespace())
+    expressions = Expressions(delegates.authorizer.authorize)
+    return [
+        ValidatingAdmissionPolicy(sources, matcher, expressions),
+    ]
 
 
 def filters(

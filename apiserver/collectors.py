@@ -102,8 +102,9 @@ class Quantiles:
 
     QUANTILES = (0.5, 0.9, 0.99)
     AGES = 5
-    WIDTH = math.log(1.02)
-    LEAST = 1e-9
+    CLASSES = 1 / math.log(1.02)
+    LEAST, BELOW = 1e-9, 2000
+    """What is less counts as this, and how many classes are below 1: at least as many as that takes."""
     __slots__ = ("_ages", "_clock", "_each", "_newest", "_until", "count", "sum")
 
     def __init__(self, age: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -116,7 +117,7 @@ class Quantiles:
     def observe(self, amount: float) -> None:
         if self._clock() > self._until:
             self._grow_older()
-        kind = int(math.log(max(amount, self.LEAST)) // self.WIDTH)
+        kind = int(math.log(amount if amount > self.LEAST else self.LEAST) * self.CLASSES + self.BELOW)  # noqa: FURB136 - slow
         self._newest[kind] = self._newest.get(kind, 0) + 1
         self.count += 1
         self.sum += amount
@@ -133,7 +134,7 @@ class Quantiles:
             while at < len(ordered) and below + counts[ordered[at]] < quantile * total:
                 below += counts[ordered[at]]
                 at += 1
-            found.append((quantile, math.exp((ordered[at] + 0.5) * self.WIDTH) if ordered else math.nan))
+            found.append((quantile, math.exp((ordered[at] + 0.5 - self.BELOW) / self.CLASSES) if ordered else math.nan))
         return found
 
     def _passed(self, now: float) -> int:

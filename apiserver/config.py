@@ -119,6 +119,13 @@ def _file(text: str) -> str:
     return text
 
 
+def _existing(text: str) -> tuple[Path, ...]:
+    paths = tuple(map(Path, _names(text)))
+    if missing := [path for path in paths if not path.exists()]:
+        raise ValueError(*(f"there is no file or folder {path}" for path in missing))
+    return paths
+
+
 KUBE = "kube"
 """The component whose gates are meant when none is named (component-base `compatibility/registry.go`, DefaultKubeComponent)."""
 
@@ -235,6 +242,9 @@ class Dev:
         text="where the store, the certificates and the kubeconfig are kept", value="DIR")
     kubeconfig: Path = flag("kubeconfig", (DEV,), Path, "",
         text="where to write the kubeconfig (default: kubeconfig in the data directory)", value="FILE")
+    admission: tuple[Path, ...] = flag("admission", (DEV,), _existing, "",
+        text="file or folder of webhook configurations, policies, bindings and their parameters; read again when it changes; may be given "
+        "several times", value="FILE|DIR", many=True)
     samples: bool = flag("samples", (DEV,), _boolean, "true",
         text="put a few objects of each kind into an empty store", switch=True)
 

@@ -21,6 +21,7 @@ from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
 from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
+from apiserver.cluster.mapper import Mapper
 from apiserver.cluster.namespaces import Namespaces
 from apiserver.cluster.params import Params
 from apiserver.cluster.quotas import Quotas
@@ -46,21 +47,23 @@ async def _at_once() -> None:
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
     returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission,
-    and `quotas` where nothing is limited."""
+    `quotas` where nothing is limited, and `mapper` where there are no kinds but ours."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
     namespaces: Namespaces | None = None
     sources: Sources | None = None
     quotas: Quotas | None = None
+    mapper: Mapper | None = None
     bundles: Callable[[], ClusterTrust] | None = None
     missing: Callable[[], str | None] = lambda: None
     ready: Callable[[], Awaitable[None]] = _at_once
 
 
-def alone(config: Config) -> Delegates:
+def alone(config: Config, sources: Sources | None = None) -> Delegates:
     """Nobody is asked, and every namespace exists."""
-    return Delegates(authorizer=Delegated(Local(), always_allowed=config.delegation.always_allowed))
+    authorizer = Delegated(Local(), always_allowed=config.delegation.always_allowed)
+    return Delegates(authorizer=authorizer, sources=sources)
 
 
 @contextlib.asynccontextmanager
@@ -99,6 +102,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             namespaces=namespaces,
             sources=sources,
             quotas=Quotas(authorization, followed["quotas"]) if "quotas" in followed else None,
+            mapper=Mapper(authorization),
             bundles=(lambda: source.current) if source is not None else None,
             missing=start.missing,
             ready=start.ready,

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime as dt
 import http.client
@@ -15,6 +16,7 @@ import logging
 import socket
 import ssl
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -22,9 +24,11 @@ from typing import Any
 
 import yaml
 
-from apiserver import delegation, server, workers
+from apiserver import delegation, server, tasks, workers
+from apiserver.admission.files import Files
+from apiserver.apimachinery import meta
 from apiserver.apimachinery.request import MASTERS
-from apiserver.config import Config
+from apiserver.config import Config, ConfigError
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, pki
@@ -44,9 +48,10 @@ _SAMPLES = workers.Workers("samples", threads=1, waiting=0)
 
 
 async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
-    """Serves until told to stop; the store goes last. Raises EmbeddedError, BadCertificates."""
+    """Serves until told to stop; the store goes last. Raises EmbeddedError, BadCertificates, ConfigError."""
     stop = server.Stop()
     stop.install()
+    admission = _admission(config)
     folder = config.dev.data_dir
     _keep_private(folder)
     now = dt.datetime.now(dt.UTC)
@@ -60,6 +65,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             await _SAMPLES.run(_create_samples, config, kinds, kit, port)
         _announce(config.dev.kubeconfig)
 
+    following = asyncio.create_task(tasks.supervised(admission.run, name="admission"))
     try:
         await _initialise(store, kinds)
         await server.serve(
@@ -67,13 +73,23 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             kinds,
             options,
             dynamiccertificates.Certificates(kit.files),
-            delegates=delegation.alone(config),
+            delegates=delegation.alone(config, admission.sources),
             stop=stop,
             ready=ready,
             environ=environ,
         )
     finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
         await store.stop()
+
+
+def _admission(config: Config) -> Files:
+    """What the files say that configure admission. Raises ConfigError with all mistakes in them."""
+    files = Files(config.dev.admission, now=lambda: meta.rfc3339(time.time()))
+    if mistakes := files.load():
+        raise ConfigError([f"--admission: {mistake}" for mistake in mistakes])
+    return files
 
 
 async def _initialise(store: Embedded, kinds: Kinds) -> None:

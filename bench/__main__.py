@@ -20,7 +20,7 @@ from pathlib import Path
 
 import uvloop
 
-from bench import accounting, cel, client, protobuf, workloads
+from bench import accounting, admission, cel, client, protobuf, workloads
 from tests.e2e.controlplane.plane import ControlPlane
 
 READY_SECONDS = 60.0
@@ -155,6 +155,7 @@ def main() -> None:
             memory = accounting.resident_mb(pids_of(process, data))
             print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
             uvloop.run(large(bench_of(process, data, wanted.group), have))
+    admission.main()
     cel.main()
     protobuf.main()
 

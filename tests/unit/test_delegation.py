@@ -136,6 +136,14 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 CONFIGURATIONS = {name: collection.path for name, collection in COLLECTIONS.items()}
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
+KINDS = Kinds(resources.RESOURCES, group="resource.sluice.dev")
+MADE = (
+    "NamespaceLifecycle",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "ValidatingAdmissionPolicy",
+    "ResourceQuota",
+)
 PARAMS = {"configmaps": "ConfigMap", "secrets": "Secret"}
 
 
@@ -177,8 +185,8 @@ def settings(folder: Path, kubeconfig: str, *flags: str, **more: str) -> config.
 
 def plugins(delegates: delegation.Delegates) -> list[str]:
     """The names of those that are asked, in their order."""
-    kinds, nothing = Kinds(resources.RESOURCES), cast("Stores", {})
-    return [type(plugin).__name__ for plugin in app.admission(delegates, kinds, nothing, gates=Gates())]
+    nothing = cast("Stores", {})
+    return [type(plugin).__name__ for plugin in app.admission(delegates, KINDS, nothing, gates=Gates())]
 
 
 async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(plane: Plane, tmp_path: Path) -> None:
@@ -191,7 +199,7 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
         assert delegates.tokens is not None
         assert (await delegates.tokens.review("t")).name == "joe"
         assert (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
-        assert plugins(delegates) == ["NamespaceLifecycle", "NodeRestriction", "ResourceQuota"]
+        assert plugins(delegates) == [name for name in config.PLUGINS if name in MADE]
     assert len(plane.asked(ACCESS_REVIEWS)) == len(plane.asked(TOKEN_REVIEWS)) == 1
     assert {seen.headers["Authorization"] for seen in plane.seen} == {"Bearer ours"}
     left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - {asyncio.current_task()}}  # type: ignore[union-attr]
@@ -338,7 +346,7 @@ async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
     async with delegation.opened(asked, POD) as delegates:
         await delegates.ready()
         assert (delegates.tokens, delegates.bundles, delegates.missing()) == (None, None, None)
-        assert plugins(delegates) == ["NodeRestriction"]
+        assert plugins(delegates) == ["NodeRestriction", "OwnerReferencesPermissionEnforcement"]
         assert not (await delegates.authorizer.authorize(JANE, LIST_CLAIMS)).allowed
         assert (await delegates.authorizer.authorize(JANE, parse("POST", "/readyz"))).allowed
 

@@ -1,0 +1,146 @@
+"""`python -m bench.admission`: what admission costs a write, alone: all plugins together, as they stand in `app.admission`.
+
+CPU of this process per write, for the mutating and the validating step; what a webhook's own process takes is not in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import uvloop
+import yaml
+
+from apiserver import app, config, delegation, resources
+from apiserver.admission.attributes import Attributes
+from apiserver.admission.chain import Chain
+from apiserver.admission.files import Files
+from apiserver.admission.views import Views
+from apiserver.apimachinery.options import CreateOptions
+from apiserver.apimachinery.request import Annotations, User, Warnings
+from apiserver.filters.request_info import parse
+from apiserver.schema import defaults, strict
+from apiserver.schema.featuregate import Gates
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Object
+from bench.accounting import ROUNDS
+
+if TYPE_CHECKING:
+    from apiserver.storage.store import Stores
+
+GROUP = "resource.sluice.dev"
+KINDS = Kinds(resources.RESOURCES, group=GROUP)
+WRITES = 2000
+NOW = "2026-01-01T00:00:00Z"
+
+
+def registered(kind: str, name: str, **members: Any) -> dict[str, Any]:
+    metadata = {"name": name}
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, **members}
+
+
+def rules(*plurals: str) -> list[dict[str, Any]]:
+    return [{"apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["*"], "resources": list(plurals)}]
+
+
+def policies(*plurals: str) -> list[dict[str, Any]]:
+    """One of three expressions, with its binding."""
+    expressions = (
+        "size(object.spec.devices.requests) <= 8",
+        "object.spec.devices.requests.all(r, has(r.exactly) && r.exactly.deviceClassName.endsWith('.example.com'))",
+        "!has(object.metadata.labels) || object.metadata.labels.all(k, k.size() < 63)",
+    )
+    spec = {
+        "matchConstraints": {"resourceRules": rules(*plurals)},
+        "validations": [{"expression": expression} for expression in expressions],
+    }
+    binding = {"policyName": "three", "validationActions": ["Deny"]}
+    return [
+        registered("ValidatingAdmissionPolicy", "three", spec=spec),
+        registered("ValidatingAdmissionPolicyBinding", "three", spec=binding),
+    ]
+
+
+def claim() -> Object:
+    """A claim with two requests, as it is stored."""
+    kind = KINDS.at(GROUP, "v1", "resourceclaims")
+    assert kind is not None
+    requests = [
+        {"name": name, "exactly": {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}}
+        for name in ("a", "b")
+    ]
+    metadata = {"name": "c", "namespace": "default", "labels": {"app.example.com/a": "b"}}
+    obj = strict.decode(kind.shape, {"metadata": metadata, "spec": {"devices": {"requests": requests}}}).object
+    defaults.apply(kind.shape, obj, now=NOW)
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+
+
+def change(obj: Object) -> Attributes:
+    kind = KINDS.at(GROUP, "v1", "resourceclaims")
+    assert kind is not None
+    return Attributes(
+        operation="CREATE",
+        options=CreateOptions(),
+        info=parse("POST", f"/apis/{GROUP}/v1/namespaces/default/resourceclaims"),
+        user=User("jane", groups=("system:authenticated",)),
+        resource=kind,
+        name="c",
+        object=obj,
+        old=None,
+        warnings=Warnings(),
+        annotations=Annotations(),
+        views=Views(size=800),
+    )
+
+
+def chain(folder: Path, *documents: dict[str, Any]) -> Chain:
+    """The plugins of `sluice dev`, configured by these objects."""
+    file = folder / "rules.yaml"
+    file.write_text(yaml.safe_dump_all(documents))
+    settings = config.parse(["dev"], {})
+    files = Files([file], now=lambda: NOW)
+    assert files.load() == []
+    plugins = app.admission(delegation.alone(settings, files.sources), KINDS, cast("Stores", {}), gates=Gates())
+    return Chain([plugin for plugin in plugins if settings.admission.asks(type(plugin).__name__)])
+
+
+async def cost(write: Callable[[Attributes], Awaitable[None]]) -> float:
+    """Seconds of CPU of one write, of several rounds the best. What its attributes cost is made before."""
+    obj = claim()
+    best = float("inf")
+    for _ in range(ROUNDS):
+        changes = [change({**obj}) for _ in range(WRITES)]
+        began = time.process_time()
+        for each in changes:
+            await write(each)
+        best = min(best, time.process_time() - began)
+    return best / WRITES
+
+
+async def measure() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, documents in (
+            ("nothing is configured", []),
+            ("no configuration matches", policies("deviceclasses")),
+            ("a policy of three expressions", policies("resourceclaims")),
+        ):
+            asked = chain(Path(folder), *documents)
+
+            async def write(attributes: Attributes, asked: Chain = asked) -> None:
+                await asked.admit(attributes)
+                await asked.validate(attributes)
+
+            print(f"{'admission: ' + name:40} {await cost(write) * 1e6:8.2f} µs", flush=True)
+
+
+def main() -> None:
+    uvloop.run(measure())
+
+
+if __name__ == "__main__":
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    main()
