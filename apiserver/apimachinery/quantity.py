@@ -161,7 +161,7 @@ class Quantity:
 
 def parse(text: str | float) -> Quantity:
     """Reads a quantity from the text or the number that a client sent; raises QuantityError."""
-    source = text.strip(_GO_SPACE) if isinstance(text, str) else _number_text(text)
+    source = _source(text)
     if not source:
         raise QuantityError(FORMAT_WRONG)
     match = _SCAN.fullmatch(source)
@@ -178,11 +178,35 @@ def parse(text: str | float) -> Quantity:
     return _large(-mantissa if sign == "-" else mantissa, places=len(fraction), notation=notation, power=power)
 
 
+class Respelled(str):
+    """The canonical text of an amount that was `sent` in another spelling.
+
+    Upstream keeps an amount as it was parsed, and whoever compares lists as a whole (reflect.DeepEqual) sees that `0.5` is not `500m`.
+    """
+
+    __slots__ = ("sent",)
+    sent: str
+
+    def __new__(cls, text: str, sent: str) -> Respelled:
+        self = super().__new__(cls, text)
+        self.sent = sent
+        return self
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.sent
+
+
 def canonical(text: str | float) -> str:
-    """The canonical text of what a client sent; raises QuantityError."""
+    """The canonical text of what a client sent, Respelled if it was another one; raises QuantityError."""
     if isinstance(text, str) and _CANONICAL.fullmatch(text):
         return text
-    return parse(text).canonical()
+    found, source = parse(text).canonical(), _source(text)
+    return found if found == source else Respelled(found, source)
+
+
+def _source(text: str | float) -> str:
+    """What is parsed of what was sent."""
+    return text.strip(_GO_SPACE) if isinstance(text, str) else _number_text(text)
 
 
 def _number_text(number: float) -> str:

@@ -9,30 +9,31 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+from apiserver.apimachinery.quantity import Respelled
 from apiserver.schema import canonical, rawjson, types
 from apiserver.schema.resource import Object, Resource
-from apiserver.schema.types import Field, ListOf, ListType, MapOf, RawJSON, Struct, Type
+from apiserver.schema.types import Field, ListOf, ListType, MapOf, Quantity, RawJSON, Struct, Type
 from apiserver.structuredmerge import values
 
 
 def form(resource: Resource, obj: Object) -> Object:
     """The form of a decoded object of this version. It shares parts with `obj`, which is not changed."""
-    return _headed(resource, _read(resource.shape, written(resource, untracked(obj))))
+    return _headed(resource, _read(resource.shape, written(resource, untracked(obj)), _meant))
 
 
 def of_stored(resource: Resource, obj: Object) -> Object:
     """The same of an object decoded from the store, in a version that is stored as it looks."""
-    return _headed(resource, _read(resource.shape, untracked(obj)))
+    return _headed(resource, _read(resource.shape, untracked(obj), _meant_by_stored))
 
 
 def spelled(resource: Resource, obj: Object) -> Object:
     """The form of a decoded object of this version, for the comparison with one that comes from another version: upstream compares the Go
     values of their atomic lists then. Raw JSON in these that Go would write in another way is its text, which nothing is equal to.
     """
-    return _headed(resource, _read(resource.shape, written(resource, untracked(obj)), spelled=True))
+    return _headed(resource, _read(resource.shape, written(resource, untracked(obj)), _spelled))
 
 
 def written(resource: Resource, obj: Object) -> Object:
@@ -71,32 +72,63 @@ def untracked(obj: Object) -> Object:
     return {**obj, "metadata": {name: x for name, x in metadata.items() if name != "managedFields"}}
 
 
-# Raw JSON: value → the value with what the raw JSON below it means, the same object where there is none.
+# Readers: value → the value with something else for parts of it, the same object where there are none.
 
 _Reader = Callable[[Any], Any]
 
 
-def _read(type_: Type, value: Any, *, spelled: bool = False) -> Any:
-    reader = _reader(type_, spelled=spelled)
+class _Leaves(Protocol):
+    """What reads a value of a type without members, None for nothing. `listed`: it lies below an atomic list."""
+
+    def __call__(self, type_: Type, *, listed: bool) -> _Reader | None: ...
+
+    def __hash__(self) -> int: ...
+
+
+def _meant(type_: Type, *, listed: bool) -> _Reader | None:
+    """What raw JSON means, and amounts in the one spelling that they have."""
+    return _plain if isinstance(type_, Quantity) else _meant_by_stored(type_, listed=listed)
+
+
+def _meant_by_stored(type_: Type, *, listed: bool) -> _Reader | None:
+    return rawjson.parsed if isinstance(type_, RawJSON) else None
+
+
+def _spelled(type_: Type, *, listed: bool) -> _Reader | None:
+    return _spelling if isinstance(type_, RawJSON) and listed else _meant(type_, listed=listed)
+
+
+def _sent(type_: Type, *, listed: bool) -> _Reader | None:
+    """Amounts as they were sent."""
+    return _as_sent if isinstance(type_, Quantity) else None
+
+
+def _read(type_: Type, value: Any, leaves: _Leaves) -> Any:
+    reader = _reader(type_, leaves)
     return value if reader is None or value is None else reader(value)
 
 
 @functools.cache
-def _reader(type_: Type, *, spelled: bool = False, atomic: bool = False) -> _Reader | None:
-    """None for types without raw JSON. `spelled`: that in lists that are `atomic` may stay text."""
-    below = functools.partial(_reader, spelled=spelled, atomic=atomic)
+def _reader(type_: Type, leaves: _Leaves, *, listed: bool = False) -> _Reader | None:
+    """None for types in which nothing is read."""
     match type_:
-        case RawJSON():
-            return _spelling if spelled and atomic else rawjson.parsed
         case ListOf(item=inner, list_type=list_type):
-            item = _reader(inner, spelled=spelled, atomic=atomic or list_type is ListType.ATOMIC)
+            item = _reader(inner, leaves, listed=listed or list_type is ListType.ATOMIC)
             return item and _list_reader(item)
         case MapOf(value=inner):
-            member = below(inner)
+            member = _reader(inner, leaves, listed=listed)
             return member and _map_reader(member)
         case Struct():
-            return _struct_reader(type_, below)
-    return None
+            return _struct_reader(type_, functools.partial(_reader, leaves=leaves, listed=listed))
+    return leaves(type_, listed=listed)
+
+
+def _plain(amount: str) -> str:
+    return str(amount)
+
+
+def _as_sent(amount: str) -> str:
+    return amount.sent if isinstance(amount, Respelled) else amount
 
 
 def _spelling(raw: Any) -> Any:
@@ -179,35 +211,76 @@ def _struct_pairing(struct: Struct) -> _Pairing:
 
 def _granular_pairing(type_: Type) -> _Pairing:
     """What is looked into is written out, unless it is as it was."""
-    write, read = canonical.writer(type_), _reader(type_)
+    write, read_stored, read = canonical.writer(type_), _reader(type_, _meant_by_stored), _reader(type_, _meant)
 
     def pair(stored: Any, new: Any) -> tuple[Any, Any]:
         if new == stored:
             return stored, stored
         new = write(new)
-        if read is None:
-            return stored, new
-        return (None if stored is None else read(stored)), read(new)
+        if read_stored is not None and stored is not None:
+            stored = read_stored(stored)
+        return stored, new if read is None else read(new)
 
     return pair
 
 
 def _atomic_pairing(type_: Type) -> _Pairing:
     """Only whether the two are the same matters."""
-    same = _sameness(type_, listed=False)
+    same = _quick(type_, _sameness(type_, listed=False), listed=False)
 
     def pair(stored: Any, new: Any) -> tuple[Any, Any]:
-        if stored is not None and (new == stored or same(stored, new)):
+        if stored is not None and same(stored, new):
             return stored, stored
-        return stored, new
+        return stored, _read(type_, new, _sent) if new == stored else new
 
     return pair
 
 
 # Sameness of atomic parts: (stored, new) → whether a new value, None for absent, is what is stored. Upstream compares the Go values of
-# lists (reflect.DeepEqual): below one, an empty list or map is not an absent one, and raw JSON is its text.
+# lists (reflect.DeepEqual): below one, an empty list or map is not an absent one, raw JSON is its text, and an amount its spelling.
 
 _Sameness = Callable[[Any, Any], bool]
+
+
+def _quick(type_: Type, same: _Sameness, *, listed: bool) -> _Sameness:
+    """The same answer, for less where the two are equal."""
+    respelled = _respelled(type_, listed=listed)
+    if respelled is None:
+        return lambda stored, new: stored == new or same(stored, new)
+    return lambda stored, new: not respelled(new) if stored == new else same(stored, new)
+
+
+@functools.cache
+def _respelled(type_: Type, *, listed: bool) -> Callable[[Any], bool] | None:
+    """Whether an amount in a list below a value came in another spelling than it has; None where there is no such place."""
+    match type_:
+        case Quantity():
+            return _is_respelled if listed else None
+        case ListOf(item=inner):
+            item = _respelled(inner, listed=True)
+            return item and (lambda value: any(map(item, value)))
+        case MapOf(value=inner):
+            member = _respelled(inner, listed=listed)
+            return member and (lambda value: any(map(member, value.values())))
+        case Struct():
+            found = [(f.name, below) for f in types.members(type_) if (below := _respelled(f.type, listed=listed))]
+            return _any_respelled(found) if found else None
+    return None
+
+
+def _any_respelled(members: Sequence[tuple[str, Callable[[Any], bool]]]) -> Callable[[Any], bool]:
+    def respelled(value: Any) -> bool:
+        return any((x := value.get(name)) and below(x) for name, below in members)
+
+    return respelled
+
+
+def _is_respelled(value: Any) -> bool:
+    return type(value) is Respelled
+
+
+def _same_spelling(stored: Any, new: Any) -> bool:
+    return stored == new and not _is_respelled(new)
 
 
 @functools.cache
@@ -216,9 +289,11 @@ def _sameness(type_: Type, *, listed: bool) -> _Sameness:
         case Struct():
             return _struct_sameness(type_, listed=listed)
         case ListOf(item=inner):
-            return _list_sameness(_sameness(inner, listed=True))
+            return _list_sameness(_quick(inner, _sameness(inner, listed=True), listed=True))
         case MapOf(value=inner):
             return _map_sameness(_sameness(inner, listed=listed))
+        case Quantity() if listed:
+            return _same_spelling
         case RawJSON() if not listed:
             return lambda stored, new: values.equal(*map(_meaning, (stored, new)))
     return operator.eq
@@ -256,7 +331,7 @@ def _list_sameness(same: _Sameness) -> _Sameness:
     def same_lists(stored: Any, new: Any) -> bool:
         if stored is None or new is None:
             return stored is new
-        return len(stored) == len(new) and all(a == b or same(a, b) for a, b in zip(stored, new, strict=True))
+        return len(stored) == len(new) and all(map(same, stored, new))
 
     return same_lists
 

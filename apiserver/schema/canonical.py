@@ -162,7 +162,7 @@ def _decode_with_texts(decode_line: Callable[[bytes], Object], mapper: typed.Map
 @functools.cache
 def _line_encoder(shape: Struct, *, stored: bool) -> Callable[[Object], bytes]:
     class_, write = typed.writing(shape), _struct_writer(shape, stored=stored)
-    to_json = msgspec.json.Encoder(order="deterministic").encode
+    to_json = msgspec.json.Encoder(order="deterministic", enc_hook=str).encode  # of quantity.Respelled
 
     def encode_any(obj: Object) -> bytes:
         return _dump(write(obj))

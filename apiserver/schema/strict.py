@@ -10,6 +10,7 @@ Upstream: kubernetes-sigs/json `internal/golang/encoding/json/{decode,kubernetes
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -111,7 +112,7 @@ def _reader(shape: Struct) -> Callable[[Any], Object]:
     class_, settle = typed.reading(shape), _settler(shape)
 
     def read(value: Any) -> Object:
-        found: Object = msgspec.to_builtins(msgspec.convert(value, class_), builtin_types=_RAW)
+        found: Object = msgspec.to_builtins(msgspec.convert(value, class_), builtin_types=_RAW, enc_hook=_SENT)
         if settle is not None:
             settle(found)
         return found
@@ -120,6 +121,8 @@ def _reader(shape: Struct) -> Callable[[Any], Object]:
 
 
 _RAW = (msgspec.Raw,)
+_SENT = operator.attrgetter("sent")
+"""Of quantity.Respelled, in what had been read before."""
 
 
 _Settler = Callable[[Any], Any]
@@ -244,7 +247,7 @@ class _Walk:
     """Go's decoder on a decoded value.
 
     `error` is the first complaint ("" if none), `unknown` the paths of unknown members, `object` the value without these and without
-    nulls, quantities and times canonical. `unspelled` tells that the way a float was written would have mattered.
+    nulls, times canonical and quantities in order. `unspelled` tells that the way a float was written would have mattered.
     """
 
     def __init__(self, shape: Struct, value: Any, root: str) -> None:
@@ -301,10 +304,12 @@ class _Walk:
             self._seen.add(path)
             self.unknown.append(path)
 
-    def _self_reading(self, type_: Quantity | Time, value: Any) -> str:
+    def _self_reading(self, type_: Quantity | Time, value: Any) -> Any:
+        """An amount as it was written, if that is known: it is read once more."""
         try:
             if isinstance(type_, Quantity):
-                return quantity.canonical(self._quantity_text(value))
+                text = self._quantity_text(value)
+                return str(quantity.canonical(text)) if type(text) is float else _readable(text)
             if isinstance(value, str):
                 return times.canonical(value, micro=type_.micro)
         except (quantity.QuantityError, times.TimeError) as e:
@@ -327,6 +332,12 @@ class _Walk:
             kind = f"number {_number_text(value)}"
         into = f"struct field {self._struct}.{'.'.join(self._fields)}" if self._fields else "value"
         return f"json: cannot unmarshal {kind} into Go {into} of type {_go_name(type_)}"
+
+
+def _readable(amount: str | float) -> str | float:
+    """Raises QuantityError for what is none."""
+    quantity.canonical(amount)
+    return amount
 
 
 def _fits(type_: Type, value: Any) -> bool:

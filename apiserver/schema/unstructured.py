@@ -142,11 +142,12 @@ def _kind(value: Any) -> str:
 
 
 def _quantity(value: Any) -> str:
-    """Of the JSON of the value."""
+    """Of the JSON of the value, as it is written there: it is read once more."""
     if isinstance(value, bool | dict | list):
         value = "true" if value is True else "false" if value is False else "{}"
     try:
-        return quantity.canonical(value)
+        found = quantity.canonical(value)
+        return value if isinstance(value, str) else str(found)
     except quantity.QuantityError as e:
         raise DecodeError(str(e)) from None
 

@@ -1,5 +1,7 @@
 """Quantities; every result was taken from k8s.io/apimachinery v0.36.3."""
 
+import copy
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -219,3 +221,12 @@ def test_the_canonical_text_has_the_same_value_and_is_its_own_canonical_text(num
     text = parsed.canonical()
     assert quantity.parse(text) == parsed
     assert quantity.canonical(text) == text
+
+
+def test_an_amount_that_was_respelled_tells_how_it_was_sent_and_so_do_its_copies() -> None:
+    found = quantity.canonical(" 0.5")
+    again = copy.deepcopy(found)
+    assert isinstance(found, quantity.Respelled)
+    assert isinstance(again, quantity.Respelled)
+    assert (found, found.sent, again, again.sent) == ("500m", "0.5", "500m", "0.5")
+    assert not any(isinstance(quantity.canonical(amount), quantity.Respelled) for amount in ("500m", " 500m", 2))

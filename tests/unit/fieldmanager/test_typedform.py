@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -113,6 +114,26 @@ def test_raw_json_counts_by_its_text_below_an_atomic_list_and_by_its_meaning_els
     assert list(map(paths.text, found.modified.paths())) == [".spec.devices.config"]
     assert not found.added
     assert not found.removed
+
+
+@pytest.mark.parametrize(
+    ("sent", "same"),
+    [("500m", True), ("0.5", False), ("500000u", False), (0.5, False), (" 500m ", True)],
+)
+@pytest.mark.parametrize("strange", [{}, {"nope": 1}], ids=["regular", "with an unknown member"])
+def test_an_amount_counts_by_its_spelling_below_an_atomic_list(sent: str | float, same: bool, strange: Object) -> None:
+    """As upstream, where the text that was parsed is a part of the value; what is stored is the same."""
+    shape = resource_of("ResourceSlice").shape
+
+    def slice_(amount: str | float) -> Object:
+        devices = [{"name": "x", "capacity": {"memory": {"value": amount}}}]
+        obj: Object = {"metadata": {}, "spec": {"driver": "d", "devices": devices, **strange}}
+        return strict.decode(shape, obj, raw=json.dumps(obj).encode()).object
+
+    stored, new = canonical.decode(shape, canonical.encode(shape, slice_("500m"))), slice_(sent)
+    before, after = typedform.both(shape, stored, new)
+    assert (before["spec"]["devices"] is after["spec"]["devices"]) == same
+    assert canonical.encode(shape, new) == canonical.encode(shape, stored)
 
 
 def test_parts_that_stay_are_shared_and_managers_are_no_part() -> None:
