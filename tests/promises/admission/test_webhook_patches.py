@@ -1,0 +1,112 @@
+"""Patches of webhooks that cannot be applied, or make what cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.promises.admission.hooks import add, patch
+from tests.promises.admission.rig import Object, Rig
+from tests.promises.api.client import MERGE, claim
+
+INTERNAL = "Internal error occurred: "
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+UPDATES: Mapping[str, tuple[Object, int, str]] = {
+    "another name": (
+        add("/metadata/name", "other"),
+        422,
+        'ResourceClaim.GROUP "other" is invalid: metadata.name: Invalid value: "other": field is immutable',
+    ),
+    "another namespace": (
+        add("/metadata/namespace", "other"),
+        400,
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ),
+    "another uid": (
+        add("/metadata/uid", "other"),
+        422,
+        'ResourceClaim.GROUP "c" is invalid: metadata.uid: Invalid value: "other": field is immutable',
+    ),
+    "a stale resourceVersion": (
+        add("/metadata/resourceVersion", "1"),
+        409,
+        'Operation cannot be fulfilled on resourceclaims.GROUP "c": ' + MODIFIED,
+    ),
+    "no resourceVersion": ({"op": "remove", "path": "/metadata/resourceVersion"}, 200, ""),
+    "another time of creation": (add("/metadata/creationTimestamp", "2001-01-01T00:00:00Z"), 200, ""),
+    "another kind": (
+        add("/kind", "DeviceClass"),
+        500,
+        "converting (v1.DeviceClass) to (resource.ResourceClaim): unknown conversion",
+    ),
+    "no kind": ({"op": "remove", "path": "/kind"}, 200, ""),
+    "an unknown version": (
+        add("/apiVersion", "resource.example.com/v1"),
+        500,
+        INTERNAL
+        + 'no kind "ResourceClaim" is registered for version "resource.example.com/v1" in scheme "pkg/runtime/scheme.go:111"',
+    ),
+    "a number for a text": (
+        add("/metadata/labels", {"a": 1}),
+        500,
+        INTERNAL + "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+    ),
+    "a text for a list": (
+        add("/spec/devices/requests", "x"),
+        500,
+        INTERNAL
+        + "json: cannot unmarshal string into Go struct field DeviceClaim.spec.devices.requests of type []v1.DeviceRequest",
+    ),
+    "no object": (
+        add("", 7),
+        500,
+        INTERNAL + 'add operation does not apply: doc is missing path: "": missing value',
+    ),
+    "null": (
+        add("", None),
+        500,
+        INTERNAL + 'add operation does not apply: doc is missing path: "": missing value',
+    ),
+    "a path that is not there": (
+        {"op": "remove", "path": "/metadata/nope"},
+        500,
+        INTERNAL + "error in remove for path: '/metadata/nope': Unable to remove nonexistent key: nope: missing value",
+    ),
+    "a parent that is not there": (
+        add("/metadata/nope/a", 1),
+        500,
+        INTERNAL + 'add operation does not apply: doc is missing path: "/metadata/nope/a": missing value',
+    ),
+    "a test that fails": (
+        {"op": "test", "path": "/metadata/name", "value": "x"},
+        500,
+        INTERNAL + "testing value /metadata/name failed: test failed",
+    ),
+    "an unknown operation": (
+        {"op": "jump", "path": "/metadata/name"},
+        500,
+        INTERNAL + "Unexpected kind: jump",
+    ),
+    "no operation": ({"path": "/metadata/name"}, 500, INTERNAL + "Unexpected kind: unknown"),
+    "an index out of bounds": (
+        add("/spec/devices/requests/7", {}),
+        500,
+        INTERNAL
+        + "error in add for path: '/spec/devices/requests/7': Unable to access invalid index: 7: invalid index referenced",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UPDATES)
+def test_what_cannot_be_patched_is_told(rig: Rig, what: str) -> None:
+    rig.api.create(rig.claims, claim("c"))
+    """Whatever the webhook's failurePolicy is."""
+    operation, code, text = UPDATES[what]
+    rig.webhook("mutating", patch(operation), failurePolicy="Ignore")
+
+    reply = rig.api.ask(
+        "PATCH", f"{rig.claims}/c", {"metadata": {"labels": {"a": "b"}}}, headers={"Content-Type": MERGE}
+    )
+
+    assert (reply.status, rig.normal(reply.json.get("message", ""))) == (code, text)
