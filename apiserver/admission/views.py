@@ -92,7 +92,7 @@ def written(obj: Object, resource: Resource) -> bytes:
     members = {name: value for name, value in obj.items() if name not in TYPE_META}
     if resource.conversion is not None:
         members = conversion.served(resource, conversion.copied(members))
-    return resource.head + canonical.encode_served(resource.shape, members)[1:]
+    return resource.head + canonical.encode_shown(resource.shape, members)[1:]
 
 
 def taken_back(

@@ -54,6 +54,11 @@ def encode_served(shape: Struct, obj: Object) -> bytes:
     return _encoder(shape)(obj)
 
 
+def encode_shown(shape: Struct, obj: Object) -> bytes:
+    """The line of it alone: the JSON that clients get, in which raw JSON is compact. `obj` is not changed."""
+    return _encoder(shape)(obj).partition(b"\n")[0]
+
+
 def encode_value(value: Any) -> bytes:
     """The JSON of a decoded value of any shape, members as they stand."""
     return rawjson.escaped(_dump(value))

@@ -10,7 +10,7 @@ import pytest
 from apiserver.admission import views
 from apiserver.admission.attributes import Attributes
 from apiserver.admission.views import Views, taken_back
-from apiserver.schema import canonical
+from apiserver.schema import canonical, strict, typed
 from apiserver.schema.resource import Resource
 from tests.unit.admission.changes import GROUP, KINDS, change
 
@@ -37,6 +37,18 @@ def test_the_text_is_the_stored_one_with_kind_and_api_version_first() -> None:
     assert attributes.object is not None
     head = f'{{"kind":"ResourceClaim","apiVersion":"{GROUP}/v1",'.encode()
     assert attributes.views.text(attributes.object, resource("v1")) == head + CLAIM[1:]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_raw_json_that_was_sent_with_blanks_is_shown_compact(version: str) -> None:
+    attributes = claim()
+    loose = strict.decode(
+        resource("v1").shape, typed.parser(resource("v1").shape)(CLAIM.replace(b'{"b":1.0,', b'{ "b": 1.0,\n'))
+    )
+    shown = attributes.views
+    assert attributes.object is not None
+    assert shown.text(loose.object, resource(version)) == shown.text(attributes.object, resource(version))
+    assert shown.plain(loose.object, resource(version)) == shown.plain(attributes.object, resource(version))
 
 
 def test_another_version_shows_the_object_converted_and_leaves_the_object_alone() -> None:
