@@ -71,7 +71,8 @@ class Change:
 
     def measured(self, raw: Mapping[str, Any]) -> list[str]:
         """What a quota limits of it."""
-        return [name for name in limits(raw) if self.measures(name)]
+        measures = self.measures
+        return [name for name in limits(raw) if measures(name)]
 
 
 def check(quotas: Sequence[Quota], change: Change, limited: Sequence[Limited] = ()) -> Sequence[Quota]:

@@ -76,15 +76,15 @@ class Measuring:
 Evaluator = Counting | Measuring
 
 
-def evaluators(kinds: Kinds, surroundings: Surroundings, pods: Pods) -> Mapping[str, Evaluator]:
-    """By the name under which each namespaced kind is stored."""
-    made: dict[str, Evaluator] = {}
+def evaluators(kinds: Kinds, surroundings: Surroundings, pods: Pods) -> Mapping[tuple[str, str], Evaluator]:
+    """By the group and the plural of each namespaced kind."""
+    made: dict[tuple[str, str], Evaluator] = {}
     for resource in kinds.stored:
         consumption = resource.consumption
         if not resource.namespaced:
             continue
         if consumption is not None and consumption.home == resource.group:
-            made[resource.storage_name] = Measuring(resource, consumption, surroundings, pods)
+            made[resource.group, resource.plural] = Measuring(resource, consumption, surroundings, pods)
         else:
-            made[resource.storage_name] = Counting(resource)
+            made[resource.group, resource.plural] = Counting(resource)
     return made

@@ -15,9 +15,8 @@ from typing import Protocol
 from apiserver.admission.attributes import Attributes, Operation
 from apiserver.admission.quota import controller
 from apiserver.admission.quota.accessor import Accessor, Quotas
-from apiserver.admission.quota.check import limits
 from apiserver.admission.quota.controller import Controller
-from apiserver.admission.quota.evaluators import Counting, evaluators
+from apiserver.admission.quota.evaluators import evaluators
 from apiserver.admission.quota.limited import Limited
 from apiserver.admission.quota.pods import Cluster, Pods
 from apiserver.admission.quota.surroundings import Memory, Surroundings
@@ -48,24 +47,21 @@ class ResourceQuota:
         self._quotas = quotas
         self._evaluators = evaluators(kinds, surroundings, Pods(quotas, surroundings, time.time))
         self._controller = Controller(Accessor(quotas, time.monotonic), limited=limited)
-        self._limited = frozenset(item.resource for item in limited)
+        self._limited = bool(limited)
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises 403 for what a quota does not allow, and what kube-apiserver says where it cannot be asked."""
-        resource = attributes.resource
-        if not resource.namespaced:
+        info = attributes.info
+        evaluator = self._evaluators.get((info.group, info.resource))
+        if evaluator is None or not evaluator.handles(attributes):
             return
-        evaluator = self._evaluators[resource.storage_name]
-        if not evaluator.handles(attributes):
+        quotas = self._quotas
+        known = quotas.within(info.namespace) if quotas.ready.is_set() and not self._limited else None
+        if known is not None and not known:
             return
-        if self._quotas.ready.is_set() and resource.group_resource not in self._limited:
-            found = self._quotas.within(attributes.namespace)
-            if not found or (
-                isinstance(evaluator, Counting) and not any(evaluator.name in limits(raw) for raw in found)
-            ):
-                return
         try:
             change = await evaluator.change(attributes)
         except ClusterError as error:
             raise controller.told(error) from error
-        await self._controller.evaluate(change)
+        if known is None or any(change.measured(raw) for raw in known):
+            await self._controller.evaluate(change)

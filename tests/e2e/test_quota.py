@@ -1,0 +1,173 @@
+"""Quotas and the controller that counts: what claims of `resource.k8s.io` use is claimed by Sluice as by kube-apiserver itself.
+
+The quota controller of the cluster counts what is deleted. Every story is told of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.e2e.controlplane.bed import DRA_GROUP, Bed
+from tests.e2e.controlplane.connection import Connection
+from tests.e2e.controlplane.plane import ControlPlane, until
+from tests.fixtures.server import Reply
+
+V1 = f"/apis/{DRA_GROUP}/v1"
+COUNT, GOLD = f"count/resourceclaims.{DRA_GROUP}", "gold.deviceclass.resource.k8s.io/devices"
+IMPLICIT, EXTENDED = "requests.deviceclass.resource.kubernetes.io/gold", "requests.example.com/gold"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+SECONDS = 150.0
+_NUMBERS = itertools.count()
+
+Object = dict[str, Any]
+Connect = Callable[[int], Connection]
+"""Of the administrator, at one of two replicas."""
+
+
+@pytest.fixture(scope="module", params=["upstream", "aggregated"])
+def connect(
+    request: pytest.FixtureRequest, our_own: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Connect]:
+    """kube-apiserver with its own kinds, or two processes of Sluice in their place; controllers and scheduler in any case."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with contextlib.ExitStack() as stack:
+        if request.param == "upstream":
+            plane = stack.enter_context(ControlPlane(folder, controllers=True, scheduler=True))
+            plane.start_clients()
+            made: Connect = lambda replica: plane.connect()  # noqa: E731
+        else:
+            serve = ["--shutdown-delay-duration=0s"]
+            bed = Bed(folder, group=DRA_GROUP, replicas=2, controllers=True, scheduler=True, serve_flags=serve)
+            stack.enter_context(bed)
+            plane = bed.plane
+            ways = [bed.admin, bed.straight(bed.admin, replica=1)]
+            made = lambda replica: bed.connect(ways[replica])  # noqa: E731
+        with plane.connect() as admin:
+            until(lambda: admin.ask("GET", "/readyz").status == 200, "kube-apiserver is ready")
+            spec = {"extendedResourceName": "example.com/gold"}
+            make(admin, f"{V1}/deviceclasses", {"metadata": {"name": "gold"}, "spec": spec})
+        yield made
+
+
+@pytest.fixture
+def admin(connect: Connect) -> Iterator[Connection]:
+    with connect(0) as made:
+        yield made
+
+
+class Namespace:
+    """One with a quota whose limits are in force."""
+
+    def __init__(self, admin: Connection, hard: Mapping[str, str]) -> None:
+        self.admin, self.name = admin, f"quota-{next(_NUMBERS)}"
+        self.path = f"/api/v1/namespaces/{self.name}"
+        self.claims = f"{V1}/namespaces/{self.name}/resourceclaims"
+        make(admin, "/api/v1/namespaces", {"metadata": {"name": self.name}})
+        make(admin, f"{self.path}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": dict(hard)}})
+        self.counts(dict.fromkeys(hard, "0"))
+
+    def used(self) -> dict[str, str]:
+        used: dict[str, str] = self.admin.ask("GET", f"{self.path}/resourcequotas/q").json["status"].get("used", {})
+        return used
+
+    def counts(self, expected: Mapping[str, str]) -> None:
+        """Waits until the controller has found out that so much is used."""
+        until(lambda: self.used() == expected, f"{expected} is used", seconds=SECONDS)
+
+    def create(self, name: str, *requests: Object, admin: Connection | None = None) -> str:
+        """ "" when it was created, else why not."""
+        obj = {"metadata": {"name": name}, "spec": {"devices": {"requests": list(requests)}}}
+        reply = (admin or self.admin).ask("POST", self.claims, obj)
+        assert reply.status in (201, 403), reply.text
+        return "" if reply.status == 201 else str(reply.json["message"])
+
+
+def make(admin: Connection, path: str, obj: Object) -> Reply:
+    reply = admin.ask("POST", path, obj)
+    assert reply.status == 201, reply.text
+    return reply
+
+
+def exactly(count: int) -> Object:
+    return {"name": "r", "exactly": {"deviceClassName": "gold", "count": count}}
+
+
+def either(*counts: int) -> Object:
+    offers = [{"name": f"s{number}", "deviceClassName": "gold", "count": count} for number, count in enumerate(counts)]
+    return {"name": "f", "firstAvailable": offers}
+
+
+def refused(name: str, requested: Mapping[str, str], used: str, hard: str) -> str:
+    numbers = [",".join(f"{what}={amount}" for what, amount in sorted(requested.items()))]
+    numbers += [",".join(f"{what}={amount}" for what in sorted(requested)) for amount in (used, hard)]
+    told = "exceeded quota: q, requested: {}, used: {}, limited: {}".format(*numbers)
+    return f'resourceclaims.{DRA_GROUP} "{name}" is forbidden: {told}'
+
+
+def test_claims_use_devices_of_their_class_until_they_are_gone(admin: Connection) -> None:
+    """Under the class's name and both names by which pods ask for it; the deletion is counted by the controller."""
+    names = (GOLD, IMPLICIT, EXTENDED)
+    hard = {COUNT: "3", **dict.fromkeys(names, "6")}
+    space = Namespace(admin, hard)
+    assert space.create("a", exactly(2)) == ""
+    assert space.used() == {COUNT: "1", **dict.fromkeys(names, "2")}
+    assert space.create("b", either(1, 3)) == ""
+    assert space.used() == {COUNT: "2", **dict.fromkeys(names, "5")}
+    assert space.create("c", exactly(2)) == refused("c", dict.fromkeys(names, "2"), "5", "6")
+    labels = {"metadata": {"labels": {"x": "y"}}}
+    assert admin.ask("PATCH", f"{space.claims}/a", labels, headers=MERGE).status == 200
+    assert space.used() == {COUNT: "2", **dict.fromkeys(names, "5")}
+
+    assert admin.ask("DELETE", f"{space.claims}/b").status == 200
+
+    space.counts({COUNT: "1", **dict.fromkeys(names, "2")})
+    assert space.create("c", exactly(2)) == ""
+    assert space.used() == {COUNT: "2", **dict.fromkeys(names, "4")}
+
+
+def test_creations_through_several_processes_at_once_get_exactly_what_is_left(
+    connect: Connect, admin: Connection
+) -> None:
+    space = Namespace(admin, {COUNT: "20"})
+
+    def some(part: int) -> Sequence[str]:
+        with connect(part % 2) as own:
+            return [space.create(f"c-{part}-{number}", admin=own) for number in range(5)]
+
+    with ThreadPoolExecutor(10) as threads:
+        verdicts = [verdict for part in threads.map(some, range(10)) for verdict in part]
+
+    assert verdicts.count("") == 20
+    assert space.used() == {COUNT: "20"}
+    assert len(admin.ask("GET", space.claims).json["items"]) == 20
+    assert admin.ask("DELETE", space.claims).status == 200
+    space.counts({COUNT: "0"})
+    assert space.create("again") == ""
+
+
+def test_what_a_pod_has_counted_does_not_count_again_for_the_claim_that_the_scheduler_makes(admin: Connection) -> None:
+    space = Namespace(admin, {EXTENDED: "1", COUNT: "1"})
+    room = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}
+    pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gold.example.com", "nodeName": "node-1", "pool": pool, "devices": [{"name": "gold-0"}]}
+    make(admin, "/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    assert admin.ask("PATCH", "/api/v1/nodes/node-1/status", room, headers=MERGE).status == 200
+    make(admin, f"{V1}/resourceslices", {"metadata": {"name": "gold"}, "spec": spec})
+    amounts = {"example.com/gold": "1"}
+    container = {"name": "c", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+    pod = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
+    make(admin, f"{space.path}/pods", {"metadata": {"name": "p"}, "spec": pod})
+    until(
+        lambda: admin.ask("GET", f"{space.path}/pods/p").json["spec"].get("nodeName") == "node-1",
+        "the pod is bound",
+        seconds=SECONDS,
+    )
+    [claim] = admin.ask("GET", space.claims).json["items"]
+    assert claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
+    assert space.used() == {EXTENDED: "1", COUNT: "1"}
