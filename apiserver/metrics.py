@@ -237,6 +237,23 @@ MUTATING_POLICY_SECONDS = Histogram(
     "policy", "policy_binding", "error_type",
 )  # fmt: skip
 
+# Of the namespaces whose changes are checked against quotas: kubernetes/component-base `metrics/prometheus/workqueue/metrics.go`.
+_WORKQUEUE_SECONDS = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
+WORKQUEUE_ADDS = Counter("workqueue_adds_total", "What was put into a queue of work.", "name")
+WORKQUEUE_DEPTH = Gauge("workqueue_depth", "What waits in a queue of work.", "name")
+WORKQUEUE_QUEUE_SECONDS = Histogram(
+    "workqueue_queue_duration_seconds", "Time in a queue of work before it is taken up.", _WORKQUEUE_SECONDS, "name"
+)
+WORKQUEUE_WORK_SECONDS = Histogram(
+    "workqueue_work_duration_seconds", "Time for the work on what was taken from a queue.", _WORKQUEUE_SECONDS, "name"
+)
+WORKQUEUE_UNFINISHED = Gauge(
+    "workqueue_unfinished_work_seconds", "Time that what is worked on has taken so far, together.", "name"
+)
+WORKQUEUE_LONGEST = Gauge(
+    "workqueue_longest_running_processor_seconds", "Time that the oldest of what is worked on has taken.", "name"
+)
+
 # ---------------------------------------------------------------------------------------------------------------- delegation
 # What is asked of kube-apiserver. `code` is an HTTP status, or "<error>" when there was no answer.
 

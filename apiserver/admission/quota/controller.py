@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from apiserver.admission.quota.accessor import Accessor
 from apiserver.admission.quota.check import Change, Quota, check
 from apiserver.admission.quota.limited import Limited
+from apiserver.admission.quota.workqueue import Workqueue
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.cluster.errors import ClusterError, Refused
@@ -44,12 +46,14 @@ class Controller:
         self._waiting: dict[str, list[_Waiter]] = {}
         """By namespace, for as long as one is worked on."""
         self._tasks = set[asyncio.Task[None]]()
+        self._queue = Workqueue(time.monotonic)
 
     async def evaluate(self, change: Change) -> None:
         """Returns when the change fits and what it uses is claimed. Raises the StatusError of whatever forbids it: a quota, a failure of
         kube-apiserver, or time."""
         namespace, waiter = change.attributes.namespace, _Waiter(change)
         waiting = self._waiting.get(namespace)
+        self._queue.add(namespace)
         if waiting is None:
             self._waiting[namespace] = [waiter]
             task = asyncio.create_task(self._work(namespace), name=f"quota of {namespace}")
@@ -69,7 +73,8 @@ class Controller:
         try:
             while taken := self._waiting[namespace]:
                 self._waiting[namespace] = []
-                await self._judge(namespace, taken)
+                with self._queue.work(namespace):
+                    await self._judge(namespace, taken)
         finally:
             for waiter in (*taken, *self._waiting.pop(namespace)):
                 waiter.refuse(errors.raw("DEFAULT DENY"))

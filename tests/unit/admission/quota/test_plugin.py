@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apiserver import metrics
 from apiserver.admission.quota import controller
 from apiserver.admission.quota.limited import Limited
 from apiserver.apimachinery.errors import GroupResource, StatusError
@@ -238,3 +239,26 @@ async def test_a_namespace_without_quotas_costs_a_look_and_no_task() -> None:
     before = len(asyncio.all_tasks())
     assert await rig.verdict(obj=claim(name="d")) == ""
     assert len(asyncio.all_tasks()) == before
+
+
+async def test_what_waits_and_what_is_worked_on_is_measured_under_upstreams_names() -> None:
+    name = "admission_quota_controller"
+    adds, waited = metrics.WORKQUEUE_ADDS.labels(name), metrics.WORKQUEUE_QUEUE_SECONDS.labels(name)
+    worked, depth = metrics.WORKQUEUE_WORK_SECONDS.labels(name), metrics.WORKQUEUE_DEPTH.labels(name)
+    unfinished, longest = metrics.WORKQUEUE_UNFINISHED.labels(name), metrics.WORKQUEUE_LONGEST.labels(name)
+    plane = Plane(quota({COUNT: "9"}))
+    plane.held = asyncio.Event()
+    rig = Rig(plane)
+    before = adds.value, waited.count, worked.count
+
+    verdicts = [asyncio.create_task(rig.verdict())]
+    await plane.writing.wait()
+    assert (depth.value, unfinished.value > 0, longest.value > 0) == (0, True, True)
+    verdicts += [asyncio.create_task(rig.verdict()) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert depth.value == 1
+    plane.held.set()
+    await asyncio.gather(*verdicts)
+
+    assert (depth.value, unfinished.value, longest.value) == (0, 0, 0)
+    assert (adds.value, waited.count, worked.count) == tuple(count + 2 for count in before)
