@@ -10,7 +10,7 @@ import platform
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
 
@@ -80,6 +80,7 @@ class App:
     handler: Handler
     drain: draining.Drain
     stores: Stores
+    admission: Chain = field(default_factory=Chain)
     stopping: bool = False
 
     def filling(self) -> bool:
@@ -168,6 +169,8 @@ def build(
     namespaces, asked = delegates.namespaces or EveryNamespace(), config.admission.asks
     if asked(NodeRestriction.__name__):
         delegates = replace(delegates, authorizer=NodeAuthorizer(delegates.authorizer, served, stores))
+    plugins = admission(delegates, served, stores, gates=switched)
+    app.admission = Chain([plugin for plugin in plugins if asked(type(plugin).__name__)])
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     services = Services(
         kinds=served,
@@ -179,9 +182,7 @@ def build(
         workers=workers,
         encodings=encodings,
         forms=Forms(clock=time.time, cache=encodings),
-        admission=Chain(
-            [plugin for plugin in admission(delegates, served, stores, gates=switched) if asked(type(plugin).__name__)]
-        ),
+        admission=app.admission,
         managers=managers,
         patch_types={kind.media: kind for kind in patch_types(managers)},
         allowed=partial(authorize.require, delegates.authorizer),

@@ -65,7 +65,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             await _SAMPLES.run(_create_samples, config, kinds, kit, port)
         _announce(config.dev.kubeconfig)
 
-    following = asyncio.create_task(tasks.supervised(admission.run, name="admission"))
+    following = asyncio.create_task(tasks.supervised(admission.run, name="admission-files"))
     try:
         await _initialise(store, kinds)
         await server.serve(

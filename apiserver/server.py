@@ -169,6 +169,7 @@ async def serve(
         app = composition.build(settings, kinds, stores=stores, trust=lambda: certificates.trust, delegates=delegates)
         server = Server(app, certificates, sock, shared=shared)
         complete = asyncio.ensure_future(_complete(stores, delegates))
+        preparing = asyncio.ensure_future(tasks.supervised(app.admission.prepare, name="admission"))
         try:
             await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
             if not stop.wanted.is_set():
@@ -179,7 +180,8 @@ async def serve(
             raise
         finally:
             complete.cancel()
-            await asyncio.gather(complete, return_exceptions=True)
+            preparing.cancel()
+            await asyncio.gather(complete, preparing, return_exceptions=True)
             await server.stop(stop, settings.shutdown, request_seconds=settings.limits.request_seconds)
     finally:
         await stores.close()

@@ -5,13 +5,17 @@ Upstream: kubernetes/apiserver `pkg/admission/{chain,reinvocation}.go`, `pkg/adm
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from apiserver import metrics
 from apiserver.admission.attributes import Attributes, Operation
 from apiserver.schema.resource import Object
+
+PREPARE_SECONDS = 0.5
+"""How often it is looked whether there is something new."""
 
 
 @runtime_checkable
@@ -42,6 +46,14 @@ class Selective(Protocol):
     operations: Collection[Operation]
 
 
+@runtime_checkable
+class Prepared(Protocol):
+    """A plugin with work that no request should wait for."""
+
+    async def prepare(self) -> None:
+        """Makes of new configurations what requests will need, and says what is wrong with them. Costs nothing where nothing is new."""
+
+
 class Chain:
     """The plugins in the order in which they are asked.
 
@@ -51,9 +63,17 @@ class Chain:
     def __init__(self, plugins: Sequence[Plugin] = (), *, clock: Callable[[], float] = time.perf_counter) -> None:
         self.mutating = tuple(plugin for plugin in plugins if isinstance(plugin, MutatingPlugin))
         self.validating = tuple(plugin for plugin in plugins if isinstance(plugin, ValidatingPlugin))
+        self._prepared = tuple(plugin for plugin in plugins if isinstance(plugin, Prepared))
         self._clock = clock
         self._admitting: dict[Operation, _Step[MutatingPlugin]] = {}
         self._judging: dict[Operation, _Step[ValidatingPlugin]] = {}
+
+    async def prepare(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        """Lets plugins prepare for what was configured anew, until it is cancelled."""
+        while True:
+            for plugin in self._prepared:
+                await plugin.prepare()
+            await sleep(PREPARE_SECONDS)
 
     async def admit(self, attributes: Attributes) -> None:
         """Leaves in `attributes.object` what the plugins made of it."""

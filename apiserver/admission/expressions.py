@@ -135,6 +135,16 @@ class Scope:
         self._characters += len(text)
         return made
 
+    async def ready(self) -> None:
+        """Returns when it is compiled."""
+        if not self.compiled:
+            await EXPRESSIONS.once(self, self.compile)
+
+    def problems(self) -> list[tuple[str, str]]:
+        """The texts that did not compile, and why."""
+        every = (*(variable for _, variable in self._variables), *self._expressions)
+        return [(expression.text, expression.problem) for expression in every if expression.problem]
+
     def compile(self) -> None:
         """All of them. What is wrong with one is told when it is used. For a thread."""
         types: dict[str, Shape] = {}
@@ -175,7 +185,7 @@ class Expressions:
         """A result for each expression, in their order, and what is left of the budget. `variables` of the scope are evaluated for all of
         them together, each when it is first asked for. Raises OutOfBudget."""
         if not scope.compiled:
-            await EXPRESSIONS.once(scope, scope.compile)
+            await scope.ready()
         await variables.prepare(scope.names)
         run = _Run(scope, expressions, variables, budget)
         quick = scope.small and variables.small

@@ -89,6 +89,15 @@ class Validator:
         said = sum(message is not None for message in self._messages)
         self._most_for_messages = COST_LIMIT * (said + len(variables)) if said else 0
         """What all messages may cost, and the variables that they use."""
+        self._told = False
+
+    async def compile(self) -> list[tuple[str, str]]:
+        """Makes it ready. The first time, which expressions do not compile and why; none after that."""
+        if self._told:
+            return []
+        await self._scope.ready()
+        self._told = True
+        return self._scope.problems()
 
     async def judge(self, variables: Variables) -> Verdict:
         """What it says of the change; nothing if its conditions keep it from that."""
