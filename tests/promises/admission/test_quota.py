@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.controlplane.plane import until
+from tests.promises.admission.hooks import deny
 from tests.promises.admission.rig import Rig
 from tests.promises.api.client import NAMESPACES, Client, Object, claim
 
@@ -221,6 +222,13 @@ def test_an_object_that_is_not_valid_is_not_counted(quotas: Quotas) -> None:
     wrong = claim("c")
     wrong["spec"]["devices"]["requests"][0]["name"] = "-"
     assert quotas.rig.api.refusal("POST", quotas.rig.claims, wrong).code == 422
+    assert quotas.used() == {quotas.claims: "0"}
+
+
+def test_what_a_webhook_denies_is_not_counted(quotas: Quotas) -> None:
+    quotas.rig.webhook("validating", deny())
+    quotas.limit({quotas.claims: "1"}, told=False)
+    assert "denied the request" in quotas.rig.api.refusal("POST", quotas.rig.claims, claim("c")).message
     assert quotas.used() == {quotas.claims: "0"}
 
 
