@@ -13,7 +13,7 @@ from apiserver.admission.views import Views
 from apiserver.apimachinery import errors, names
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
-from apiserver.apimachinery.request import Annotations, Level, RequestInfo, User, Warnings
+from apiserver.apimachinery.request import Annotations, Level, RequestInfo, User, Waits, Warnings
 from apiserver.schema.resource import Object, Resource
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
@@ -56,6 +56,7 @@ class Attributes:
     until: float = math.inf
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
     views: Views = field(default_factory=Views)
+    waits: Waits = field(default_factory=Waits)
 
     @property
     def dry_run(self) -> bool:

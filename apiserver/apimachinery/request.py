@@ -261,6 +261,18 @@ class Level(IntEnum):
     REQUEST_RESPONSE = 3
 
 
+class Waits:
+    """How long a request has waited for others that its latency is told without.
+
+    Upstream: kubernetes/apiserver `pkg/endpoints/request/webhook_duration.go`.
+    """
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
 class Annotations(dict[str, tuple[str, Level]]):
     """What is noted about a request for whoever records it: a value per key, and the least level at which it counts.
 

@@ -58,7 +58,7 @@ def observe(
             seconds = clock() - started
             if meter.open is not None:
                 meter.open.dec()
-            meter.record(code, seconds, size)
+            meter.record(code, seconds, size, waited=request.exchange.waits.seconds)
             if log_requests:
                 _log(request, code, seconds)
 

@@ -84,6 +84,7 @@ class Step:
                 warnings=call.exchange.warnings,
                 annotations=call.exchange.annotations,
                 until=call.exchange.until,
+                waits=call.exchange.waits,
                 views=Views(size=self._size, clock=self._now),
             )
         attributes.object = shown

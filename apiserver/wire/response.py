@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 
 from apiserver import workers
 from apiserver.apimachinery import errors
-from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Warnings
+from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Waits, Warnings
 from apiserver.wire import frames, negotiation
 
 BODY_LIMIT = 3 << 20
@@ -52,12 +52,13 @@ class Exchange:
     `until` is when, by the event loop's clock, somebody else answers that its time is over.
     """
 
-    __slots__ = ("_accept", "_query", "_taps", "annotations", "request", "until", "warnings")
+    __slots__ = ("_accept", "_query", "_taps", "annotations", "request", "until", "waits", "warnings")
 
     def __init__(self, request: web.Request) -> None:
         self.request = request
         self.warnings = Warnings()
         self.annotations = Annotations()
+        self.waits = Waits()
         self.until = math.inf
         self._taps: tuple[Tap, ...] = ()
         self._query: Query | None = None

@@ -39,6 +39,20 @@ def test_dry_runs_stay_out_of_the_service_level_histogram() -> None:
     assert not [line for line in lines("apiserver_response_sizes") if 'group="dry.example"' in line]
 
 
+def test_the_time_of_webhooks_stays_out_of_the_service_level_histogram() -> None:
+    meter = metrics.RequestMeter(
+        metrics.RequestLabels("POST", group="slow.example", version="v1", resource="tests", scope="resource")
+    )
+    meter.record(201, 0.25, 0)
+    meter.record(201, 2.0, 0, waited=1.5)
+
+    def sums(name: str) -> list[float]:
+        return [float(line.rpartition(" ")[2]) for line in lines(f"{name}_sum") if 'group="slow.example"' in line]
+
+    assert sums("apiserver_request_duration_seconds") == [2.25]
+    assert sums("apiserver_request_sli_duration_seconds") == [0.75]
+
+
 def test_only_watches_are_long_running() -> None:
     assert metrics.RequestMeter(metrics.RequestLabels("LIST")).open is None
     gauge = metrics.RequestMeter(metrics.RequestLabels("WATCH", resource="longtests")).open
