@@ -184,6 +184,7 @@ def settle(
         prepare_create(context, resource, new)
     else:
         prepare_update(context, resource, new, old, sub=sub)
+    new["metadata"].pop("selfLink", None)  # never stored, whoever set it
     return judge(context, resource, new, old, sub=sub)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 GROUPS = re.compile(r"resource\.(k8s\.io|sluice\.dev)")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+SCHEME = re.compile(r'in scheme "[^"]*"')
+"""kube-apiserver names the place in its sources where it made the registry of its kinds."""
 UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -34,4 +36,4 @@ class Normaliser:
     def _text(self, text: str) -> str:
         text = GROUPS.sub("GROUP", text).replace(self._mine, "MINE")
         text = UID.sub(lambda found: self._uids.setdefault(found[0], f"UID-{len(self._uids) + 1}"), text)
-        return TIME.sub("TIME", text)
+        return TIME.sub("TIME", SCHEME.sub('in scheme "SCHEME"', text))

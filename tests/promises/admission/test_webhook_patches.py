@@ -44,8 +44,7 @@ UPDATES: Mapping[str, tuple[Object, int, str]] = {
     "an unknown version": (
         add("/apiVersion", "resource.example.com/v1"),
         500,
-        INTERNAL
-        + 'no kind "ResourceClaim" is registered for version "resource.example.com/v1" in scheme "pkg/runtime/scheme.go:111"',
+        INTERNAL + 'no kind "ResourceClaim" is registered for version "resource.example.com/v1" in scheme "SCHEME"',
     ),
     "a number for a text": (
         add("/metadata/labels", {"a": 1}),
