@@ -52,18 +52,24 @@ class GetOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateOptions:
+class WriteOptions:
+    """`field_validation` is as it was given, "" for not at all: admission is told so. `validation` is what is done about fields."""
+
     dry_run: bool = False
     field_manager: str = ""
-    field_validation: str = WARN
+    field_validation: str = ""
+
+    @property
+    def validation(self) -> str:
+        return self.field_validation or WARN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateOptions:
-    dry_run: bool = False
-    field_manager: str = ""
-    field_validation: str = WARN
+class CreateOptions(WriteOptions): ...
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateOptions(WriteOptions):
     def as_create(self) -> CreateOptions:
         """Of an update that creates."""
         return CreateOptions(
@@ -72,10 +78,7 @@ class UpdateOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatchOptions:
-    dry_run: bool = False
-    field_manager: str = ""
-    field_validation: str = WARN
+class PatchOptions(WriteOptions):
     force: bool | None = None
 
     def as_update(self) -> UpdateOptions:
@@ -234,7 +237,7 @@ def parse_create(query: Query) -> CreateOptions:
     return CreateOptions(
         dry_run="dryRun" in query,
         field_manager=query.text("fieldManager"),
-        field_validation=query.text("fieldValidation") or WARN,
+        field_validation=query.text("fieldValidation"),
     )
 
 
@@ -245,7 +248,7 @@ def parse_update(query: Query) -> UpdateOptions:
     return UpdateOptions(
         dry_run="dryRun" in query,
         field_manager=query.text("fieldManager"),
-        field_validation=query.text("fieldValidation") or WARN,
+        field_validation=query.text("fieldValidation"),
     )
 
 
@@ -261,7 +264,7 @@ def parse_patch(query: Query, *, apply: bool) -> PatchOptions:
     return PatchOptions(
         dry_run="dryRun" in query,
         field_manager=query.text("fieldManager"),
-        field_validation=query.text("fieldValidation") or WARN,
+        field_validation=query.text("fieldValidation"),
         force=force,
     )
 

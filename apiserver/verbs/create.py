@@ -35,7 +35,7 @@ async def create(services: Services, call: Call) -> Any:
         raw,
         kinds=services.kinds,
         now=meta.rfc3339(services.now()),
-        validation=wanted.field_validation,
+        validation=wanted.validation,
         warnings=exchange.warnings,
     )
     lifecycle.settle_namespace(call, obj)

@@ -89,14 +89,14 @@ def _change(
     writer = ownership.writer(services, call, wanted.field_manager, force=bool(wanted.force))
 
     def compute(live: Entry | None) -> Object:
-        sent = kind.read(raw, wanted.field_validation)
+        sent = kind.read(raw, wanted.validation)
         shown = conversion.served(resource, rendering.decoded(resource, live)) if live is not None else {}
         document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
         terms = body.Terms(
             resource=resource,
             kinds=services.kinds,
             now=meta.rfc3339(services.now()),
-            validation=wanted.field_validation,
+            validation=wanted.validation,
             warnings=warnings,
         )
         new = kind.decode(terms, kind.apply(sent.value, document, writer), sent)

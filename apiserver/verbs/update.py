@@ -28,7 +28,7 @@ async def update(services: Services, call: Call) -> Any:
         raw,
         kinds=services.kinds,
         now=meta.rfc3339(services.now()),
-        validation=wanted.field_validation,
+        validation=wanted.validation,
         warnings=exchange.warnings,
     )
     lifecycle.settle_namespace(call, sent)

@@ -211,9 +211,9 @@ def test_write_options_are_read() -> None:
     created = options.parse_create(Query("dryRun=All&fieldManager=me&fieldValidation=Strict"))
     assert (created.dry_run, created.field_manager, created.field_validation) == (True, "me", "Strict")
     updated = options.parse_update(Query("dryRun=All&dryRun=All"))
-    assert (updated.dry_run, updated.field_manager, updated.field_validation) == (True, "", "Warn")
+    assert (updated.dry_run, updated.field_manager, updated.validation) == (True, "", "Warn")
     patched = options.parse_patch(Query("fieldManager=me&force=false"), apply=True)
-    assert (patched.force, patched.dry_run, patched.field_validation) == (False, False, "Warn")
+    assert (patched.force, patched.dry_run, patched.validation) == (False, False, "Warn")
     assert options.parse_patch(Query("fieldValidation="), apply=False).force is None
 
 
