@@ -7,6 +7,7 @@ each count; these do not, so count on the event loop's thread only (scraping may
 from __future__ import annotations
 
 import math
+import threading
 import time
 from bisect import bisect_left
 from collections import deque
@@ -97,7 +98,7 @@ class Quantiles:
     """One child of a `Summary`: how many, how much, and which values a share of the recent ones stayed below.
 
     Values are counted in classes of which each is 2 % wider than the one before, so that a quantile is right to 1 %. They are forgotten
-    by fifths of `age` seconds.
+    by fifths of `age` seconds. What is observed waits in a list until there is enough of it to be worth counting.
     """
 
     QUANTILES = (0.5, 0.9, 0.99)
@@ -105,28 +106,39 @@ class Quantiles:
     CLASSES = 1 / math.log(1.02)
     LEAST, BELOW = 1e-9, 2000
     """What is less counts as this, and how many classes are below 1: at least as many as that takes."""
-    __slots__ = ("_ages", "_clock", "_each", "_newest", "_until", "count", "sum")
+    WAITING = 256
+    __slots__ = ("_ages", "_clock", "_count", "_each", "_lock", "_sum", "_until", "_waiting")
 
     def __init__(self, age: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.count, self.sum = 0, 0.0
+        self._count, self._sum = 0, 0.0
         self._clock, self._each = clock, age / self.AGES
         self._ages: deque[dict[int, int]] = deque(({} for _ in range(self.AGES)), maxlen=self.AGES)
-        self._newest = self._ages[-1]
         self._until = clock() + self._each
+        self._waiting: list[float] = []
+        self._lock = threading.Lock()
 
     def observe(self, amount: float) -> None:
-        if self._clock() > self._until:
-            self._grow_older()
-        kind = int(math.log(amount if amount > self.LEAST else self.LEAST) * self.CLASSES + self.BELOW)  # noqa: FURB136 - slow
-        self._newest[kind] = self._newest.get(kind, 0) + 1
-        self.count += 1
-        self.sum += amount
+        waiting = self._waiting
+        waiting.append(amount)
+        if len(waiting) >= self.WAITING:
+            self._settle()
+
+    @property
+    def count(self) -> int:
+        self._settle()
+        return self._count
+
+    @property
+    def sum(self) -> float:
+        self._settle()
+        return self._sum
 
     def quantiles(self) -> list[tuple[float, float]]:
         """Each quantile with its value, NaN where nothing was observed of late."""
+        self._settle()
         counts: dict[int, int] = {}
-        for age in list(self._ages)[self._passed(self._clock()) :]:
-            for kind, count in list(age.items()):
+        for age in list(self._ages):
+            for kind, count in age.copy().items():
                 counts[kind] = counts.get(kind, 0) + count
         ordered, total = sorted(counts), sum(counts.values())
         found, below, at = [], 0, 0
@@ -137,16 +149,24 @@ class Quantiles:
             found.append((quantile, math.exp((ordered[at] + 0.5 - self.BELOW) / self.CLASSES) if ordered else math.nan))
         return found
 
-    def _passed(self, now: float) -> int:
-        """How many ages began since the newest that is known, at most all."""
-        return min(self.AGES, max(0, math.ceil((now - self._until) / self._each)))
+    def _settle(self) -> None:
+        """Counts what waits."""
+        with self._lock:  # a scrape is made in another thread
+            self._grow_older()
+            waiting, self._waiting = self._waiting, []
+            newest = self._ages[-1]
+            for amount in waiting:
+                kind = int(math.log(max(amount, self.LEAST)) * self.CLASSES + self.BELOW)
+                newest[kind] = newest.get(kind, 0) + 1
+            self._count += len(waiting)
+            self._sum += sum(waiting)
 
     def _grow_older(self) -> None:
         now = self._clock()
-        passed = self._passed(now)
+        passed = min(self.AGES, max(0, math.ceil((now - self._until) / self._each)))
         self._ages.extend({} for _ in range(passed))
-        self._newest = self._ages[-1]
-        self._until = now + self._each if passed == self.AGES else self._until + passed * self._each
+        if passed:
+            self._until = now + self._each if passed == self.AGES else self._until + passed * self._each
 
 
 _Child = TypeVar("_Child")

@@ -94,7 +94,8 @@ class Chain:
         except Exception:
             step.rejected(self._clock() - began)
             raise
-        step.admitted(now - began)
+        step.observe(now - began)
+        step.summarise(now - began)
 
     async def _admit(self, attributes: Attributes, step: _Step[MutatingPlugin], now: float) -> float:
         """When it was done, having begun `now`."""
@@ -137,7 +138,8 @@ class Chain:
             observe(now - before)
             if outside:
                 attributes.waits.seconds += now - before
-        step.admitted(now - began)
+        step.observe(now - began)
+        step.summarise(now - began)
 
 
 class _Step(Generic[_Plugin]):
@@ -151,15 +153,11 @@ class _Step(Generic[_Plugin]):
             if _handles(plugin, operation)
         ]
         labels = (*self._labels, "false")
-        self._histogram = metrics.ADMISSION_STEP_SECONDS.labels(*labels)
-        self._summary = metrics.ADMISSION_STEP_SUMMARY.labels(*labels)
+        self.observe = metrics.ADMISSION_STEP_SECONDS.labels(*labels).observe
+        self.summarise = metrics.ADMISSION_STEP_SUMMARY.labels(*labels).observe
 
     def _observer(self, plugin: _Plugin) -> Callable[[float], None]:
         return metrics.ADMISSION_CONTROLLER_SECONDS.labels(type(plugin).__name__, *self._labels, "false").observe
-
-    def admitted(self, seconds: float) -> None:
-        self._histogram.observe(seconds)
-        self._summary.observe(seconds)
 
     def rejected(self, seconds: float) -> None:
         labels = (*self._labels, "true")

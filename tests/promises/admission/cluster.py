@@ -58,7 +58,8 @@ def started(folder: pathlib.Path) -> Iterator[Cluster]:
     policy.write_text(yaml.safe_dump(AUDIT))
     log.touch()
     flags = [UPSTREAMS, f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
-    serve_flags = ["--shutdown-delay-duration=0s", OLDER]
+    further = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+    flags, serve_flags = [*flags, further], ["--shutdown-delay-duration=0s", OLDER, further]
     with bed.Bed(folder, versions=VERSIONS, flags=flags, serve_flags=serve_flags) as made:
         [replica] = made.replicas
         assert replica.process is not None
