@@ -19,7 +19,7 @@ from tests.fixtures.processes import Process
 
 SECONDS = 120.0
 NAMESPACE, SERVICE = "hooks", "recorder"
-HOSTS = ("localhost", "127.0.0.1", f"{SERVICE}.{NAMESPACE}.svc")
+HOSTS = ("localhost", f"{SERVICE}.{NAMESPACE}.svc")
 
 Object = dict[str, Any]
 
