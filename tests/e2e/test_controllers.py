@@ -133,19 +133,36 @@ def test_nothing_new_enters_a_namespace_that_is_being_deleted(cluster: Cluster, 
         gone(admin, f"/api/v1/namespaces/{namespace}")
 
 
-def test_quota_counts_our_objects(cluster: Cluster, namespace: str) -> None:
+def test_quota_counts_our_objects_that_were_there_and_those_that_go(cluster: Cluster, namespace: str) -> None:
+    """Those that come are claimed when they are created."""
     count = f"count/resourceclaims.{objects.GROUP}"
-    quota = {"metadata": {"name": "quota"}, "spec": {"hard": {count: "5"}}}
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    path, claims = f"/api/v1/namespaces/{namespace}/resourcequotas", objects.claims(namespace)
+    merge = {"Content-Type": "application/merge-patch+json"}
     with cluster.connect() as admin:
-        made(admin, objects.claims(namespace), objects.claim("one"))
-        assert admin.ask("POST", path, quota).status == 201
 
-        until(
-            lambda: admin.ask("GET", f"{path}/quota").json["status"].get("used") == {count: "1"},
-            "the quota counts one claim",
-            seconds=SECONDS,
-        )
+        def used() -> dict[str, str]:
+            found: dict[str, str] = admin.ask("GET", f"{path}/quota").json["status"].get("used", {})
+            return found
+
+        def creating(code: int) -> bool:
+            return admin.ask("POST", f"{claims}?dryRun=All", objects.claim("dry")).status == code
+
+        made(admin, claims, objects.claim("one"))
+        made(admin, path, {"metadata": {"name": "quota"}, "spec": {"hard": {count: "1"}}})
+        until(lambda: used() == {count: "1"}, "the quota counts one claim", seconds=SECONDS)
+        until(lambda: creating(403), "Sluice knows the limit", seconds=SECONDS)
+
+        spec = {"spec": {"hard": {count: "2"}}}
+        assert admin.ask("PATCH", f"{path}/quota", spec, headers=merge).status == 200
+        until(lambda: creating(201), "Sluice knows the new limit", seconds=SECONDS)
+        made(admin, claims, objects.claim("two"))
+        assert used() == {count: "2"}
+        assert creating(403)
+
+        assert admin.ask("DELETE", f"{claims}/one").status == 200
+
+        until(lambda: used() == {count: "1"}, "the quota counts one claim less", seconds=SECONDS)
+        until(lambda: creating(201), "Sluice knows that there is room", seconds=SECONDS)
 
 
 def test_the_controllers_find_nothing_wrong_with_the_group(bed: Bed) -> None:
