@@ -23,6 +23,7 @@ from apiserver.admission.matching import Matcher
 from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from apiserver.admission.node_restriction import NodeRestriction
 from apiserver.admission.owner_references import OwnerReferencesPermissionEnforcement
+from apiserver.admission.policy.mutating import MutatingAdmissionPolicy
 from apiserver.admission.policy.validating import ValidatingAdmissionPolicy
 from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.apimachinery.errors import TextError
@@ -229,6 +230,7 @@ def configured(delegates: Delegates, served: Kinds) -> list[Plugin]:
     matcher = Matcher(served, delegates.namespaces or EveryNamespace())
     expressions = Expressions(delegates.authorizer.authorize)
     return [
+        MutatingAdmissionPolicy(sources, matcher, expressions),
         ValidatingAdmissionPolicy(sources, matcher, expressions),
     ]
 

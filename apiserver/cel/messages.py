@@ -63,6 +63,11 @@ def _unfit(value: Value, native: str) -> _Unfit:
     )
 
 
+def refusal(value: Value, native: str) -> str:
+    """cel-go's words for a value that cannot become what Go calls `native`."""
+    return str(_unfit(value, native))
+
+
 def _scalar(kind: type, native: str, *, low: int = 0, high: int = 0, overflow: str = "") -> Callable[[Value], Value]:
     """The conversion to a scalar field: the value itself, when it is of the type and between the bounds, if there are any."""
 

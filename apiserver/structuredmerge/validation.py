@@ -14,7 +14,7 @@ from apiserver.structuredmerge.items import UnknownItem, namer
 from apiserver.structuredmerge.paths import FIELD, INDEX, Element, item, text
 from apiserver.structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Scalar, Type, choose
 
-__all__ = ["told", "validate"]
+__all__ = ["Foreign", "told", "validate"]
 
 
 def validate(value: Any, type_: Type, *, duplicates: bool = False) -> list[str]:
@@ -33,6 +33,16 @@ def validate(value: Any, type_: Type, *, duplicates: bool = False) -> list[str]:
 def told(errors: Sequence[str]) -> str:
     """The errors as one text: one alone, several a line each."""
     return errors[0] if len(errors) == 1 else "\n  ".join(["errors:", *errors])
+
+
+class Foreign:
+    """A value that no JSON has and that upstream's values may hold all the same: it is of no type. `name` is that of its type in Go, `text`
+    and `syntax` are how Go prints it (`%v`, `%#v`)."""
+
+    __slots__ = ("name", "syntax", "text")
+
+    def __init__(self, name: str, text: str, syntax: str = "") -> None:
+        self.name, self.text, self.syntax = name, text, syntax or text
 
 
 class _Error:
@@ -127,7 +137,8 @@ class _Validating:
 
 
 def _expected_numeric(value: Any) -> str:
-    return f"expected numeric (int or float), got {_GO_TYPES[value.__class__]}"
+    name = value.name if isinstance(value, Foreign) else _GO_TYPES[value.__class__]
+    return f"expected numeric (int or float), got {name}"
 
 
 def _expected_string(value: Any) -> str:
@@ -195,6 +206,8 @@ def _printed(value: Any, *, syntax: bool, levels: int) -> Iterator[str]:
         yield "interface {}(nil)" if syntax and levels < _LEVELS else "<nil>"
     elif isinstance(value, bool):
         yield "true" if value else "false"
+    elif isinstance(value, Foreign):
+        yield value.syntax if syntax else value.text
     else:
         # As a path shows it.
         yield text((item(value),))[2:-1]

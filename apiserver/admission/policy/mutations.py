@@ -1,0 +1,125 @@
+"""What one mutation makes of an object: a configuration is merged into it, or a JSON patch is applied. Pure, and blind to requests.
+
+Objects are of one version of a kind, with kind and apiVersion, as JSON or plain values; none is changed.
+Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/mutating/patch/{smd,json_patch}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from apiserver.admission.policy import objects
+from apiserver.admission.policy.objects import Unfit
+from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.cel.mutation import ObjectValue, PatchValue, misplaced
+from apiserver.cel.values import Value, is_list
+from apiserver.fieldmanager import typedefs
+from apiserver.patching import json_patch
+from apiserver.schema import strict, unstructured
+from apiserver.schema.resource import Object, Resource
+from apiserver.schema.strict import DecodeError
+from apiserver.structuredmerge import paths, validation
+from apiserver.structuredmerge.merging import merge
+from apiserver.structuredmerge.paths import FIELD, INDEX, Element
+from apiserver.structuredmerge.types import Type
+
+SCHEME = "pkg/runtime/scheme.go:111"
+"""What kube-apiserver calls the kinds that it knows."""
+MOST_COMPLAINTS = 100
+"""So many of the things that are wrong with an object are told."""
+
+
+class Refused(Exception):
+    """A mutation that cannot be made. The text is upstream's; what follows is for the policy to say."""
+
+
+def configured(resource: Resource, live: Mapping[str, Any], value: Value) -> Object:
+    """A plain object with what an expression made of it, `Object{…}`, merged into it as server-side apply would, and decoded: of that
+    version, without kind and apiVersion, not defaulted. Nobody manages what is new. Raises Refused."""
+    if not isinstance(value, ObjectValue):
+        raise Refused("unsupported return type from ApplyConfiguration expression")
+    _check_places(value)
+    try:
+        made = objects.configuration(value)
+    except Unfit as e:
+        raise Refused(str(e)) from None
+    merged = _merged(resource, live, {**made, "apiVersion": resource.api_version, "kind": resource.kind})
+    try:
+        return unstructured.decode(resource.shape, merged).object
+    except DecodeError as e:
+        kind = f"{resource.api_version}, Kind={resource.kind}"
+        raise Refused(f"unable to convert unstructured object to {kind}: {e}") from None
+
+
+def _check_places(value: Value) -> None:
+    if wrong := list(islice(misplaced(value), MOST_COMPLAINTS)):
+        raise Refused("type mismatch: " + "\n".join(wrong))
+
+
+def _merged(resource: Resource, live: Mapping[str, Any], applied: dict[str, Any]) -> Object:
+    type_ = typedefs.type_of(resource)
+    failed = "error applying patch: "
+    if wrong := validation.validate(applied, type_):
+        raise Refused(f"{failed}failed to convert patch object to typed object: {validation.told(wrong)}")
+    if atomic := list(islice(_atomics(applied, type_), MOST_COMPLAINTS)):
+        told = ", ".join(atomic)
+        raise Refused(f"{failed}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {told}")
+    merged: Object = merge(live, applied, type_)
+    return merged
+
+
+def _atomics(value: Any, type_: Type, path: tuple[Element, ...] = ()) -> Iterator[str]:
+    """The paths of all parts that could only be replaced as a whole, in declared members and in lists."""
+    if isinstance(value, dict) and type_.map is not None:
+        if type_.map.atomic:
+            yield paths.text(path)
+        for name, part in value.items():
+            member = type_.map.members.get(name)
+            if member is not None:
+                yield from _atomics(part, member.type, (*path, (FIELD, name)))
+    elif isinstance(value, list) and type_.list is not None:
+        if type_.list.atomic:
+            yield paths.text(path)
+        for i, part in enumerate(value):
+            yield from _atomics(part, type_.list.item, (*path, (INDEX, i)))
+
+
+def json_patched(live: bytes, value: Value) -> bytes | None:
+    """The JSON of an object with a list of `JSONPatch{…}` applied; None when an operation tests something that is not so: the mutation is
+    left out then. Raises Refused, and 413 for what asks for too much."""
+    if not is_list(value):
+        raise Refused("type mismatch: JSONPatchType.expression should evaluate to array")
+    operations = []
+    for each in value:
+        if not isinstance(each, PatchValue):
+            raise Refused("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
+        _check_places(each.value)
+        try:
+            operations.append(objects.operation(each))
+        except Unfit as e:
+            told = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+            raise Refused(f"{told}: {e}") from None
+    patch = json_patch.parse(msgspec.json.encode(operations))
+    try:
+        return json_patch.applied(patch, live)
+    except json_patch.TestFailed:
+        return None
+    except json_patch.Inapplicable as e:
+        raise Refused(f"JSON Patch: {e}") from None
+
+
+def strict_error(resource: Resource, patched: bytes) -> str:
+    """What upstream's strict decoder says of JSON that is an object of that version otherwise; empty when it is nothing else."""
+    members: dict[str, Any] = msgspec.json.decode(patched)
+    kind = members.pop("kind", resource.kind)
+    if kind != resource.kind:
+        version = go_quote(members.get("apiVersion", resource.api_version))
+        return f"no kind {go_quote(kind)} is registered for version {version} in scheme {go_quote(SCHEME)}"
+    members.pop("apiVersion", None)
+    unknown = strict.decode(resource.shape, members).unknown
+    told = ", ".join(f"unknown field {go_quote(path)}" for path in islice(unknown, MOST_COMPLAINTS))
+    return f"strict decoding error: {told}" if told else ""
