@@ -70,7 +70,7 @@ hostile: venv ## some minutes of hostile requests, drawn from a seed, against a 
 e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)
 	PATH="$(CURDIR)/$(BIN):$$PATH" tests/e2e/kind/run.sh
 
-fuzz: binaries ## random input, judged by us and by the real thing (ARGS=kinds: objects; ARGS=cel: expressions compiled; ARGS=policies: evaluated; ARGS=gates: features switched off; ARGS=sequences: who manages which field, write after write; ARGS="kinds --seed=7")
+fuzz: binaries ## random input, judged by us and by the real thing (ARGS=kinds: objects; ARGS=cel: expressions compiled; ARGS=policies: evaluated; ARGS=admission: policies in force on both; ARGS=gates: features switched off; ARGS=sequences: who manages which field, write after write; ARGS="kinds --seed=7")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 bench: venv ## measure (bench/README.md); ARGS=--upstream measures kube-apiserver as well and prints the ratios

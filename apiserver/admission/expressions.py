@@ -24,7 +24,7 @@ from apiserver.cel.composition import Composed, shape_of
 from apiserver.cel.declarations import Shape
 from apiserver.cel.environment import Environment
 from apiserver.cel.environments import COST_LIMIT, Addition
-from apiserver.cel.errors import CostExceeded, EvaluationError, Panic, ProgramError
+from apiserver.cel.errors import CostExceeded, EvaluationError, Overspent, Panic, ProgramError
 from apiserver.cel.libraries.authorizer import Answer
 from apiserver.cel.program import Program
 from apiserver.cel.source import CompileError
@@ -116,6 +116,7 @@ class Scope:
         self.compiled = False
         self.names: frozenset[str] = frozenset()
         self.programs: dict[str, Program | str] = {}
+        self.types: dict[str, Shape] = {}
         self.composes = variables is not None
         self._params = params
         self._additions = additions
@@ -147,7 +148,7 @@ class Scope:
 
     def compile(self) -> None:
         """All of them. What is wrong with one is told when it is used. For a thread."""
-        types: dict[str, Shape] = {}
+        types = self.types
         for name, variable in self._variables:
             variable.compile(self._environment(types, authorizes=True))
             types[name] = shape_of(variable.output)
@@ -258,11 +259,15 @@ class _Run:
             return Result(problem=f"compilation error: {expression.problem}")
         started = time.perf_counter()
         value, problem = None, ""
+        if self._composed is not None:
+            self._composed.budget = self.left
         cancelled()
         try:
             value, cost = expression.program.evaluate(self._bindings, cancelled=cancelled)
         except (EvaluationError, CostExceeded) as e:
             cost, problem = e.cost, f"expression '{expression.text}' resulted in error: {e}"
+        except Overspent:
+            raise OutOfBudget from None
         self._pay(cost)
         return Result(value, problem, time.perf_counter() - started)
 

@@ -6,10 +6,8 @@ Upstream: kubernetes/apiserver `pkg/admission/plugin/cel/{activation,condition}.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
-
-import msgspec
 
 from apiserver.admission.attributes import Attributes
 from apiserver.admission.matching import Match
@@ -20,8 +18,10 @@ from apiserver.cel.libraries import authorizer
 from apiserver.cel.libraries.authorizer import Answer, AuthorizerValue, ResourceCheck
 from apiserver.schema.resource import Resource
 
-SMALL = 16 << 10
+SMALL = 32 << 10
 """Objects and parameters of so many bytes together: no single function of the language takes long with them."""
+_VALUE_BYTES = 8
+"""What a value counts for beside its text."""
 
 _NAMESPACE_METADATA = (
     "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
@@ -101,7 +101,7 @@ class Variables:
         if namespace is not None:
             other.values["namespaceObject"] = namespace_object(namespace)
         if params is not None and other.small:
-            other.small = self.attributes.views.size + len(msgspec.json.encode(params)) <= SMALL
+            other.small = _room(params, SMALL - self.attributes.views.size) >= 0
         return other
 
     def for_conditions(self) -> Variables:
@@ -234,6 +234,22 @@ def asked_of(user: User, asked: authorizer.Attributes) -> tuple[User, RequestInf
         name=asked.name,
         selectors=Given(asked.label_selector, asked.field_selector),
     )
+
+
+def _room(value: Any, room: int) -> int:
+    """What is left of the room beside a value: less than nothing as soon as that is known."""
+    room -= _VALUE_BYTES
+    if isinstance(value, str):
+        return room - len(value)
+    children: Iterable[Any] = value if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        room -= sum(map(len, value)) if len(value) <= room else len(value)
+        children = value.values()
+    for child in children:
+        if room < 0:
+            break
+        room = _room(child, room)
+    return room
 
 
 def _group_version_kind(resource: Resource) -> dict[str, str]:

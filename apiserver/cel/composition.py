@@ -6,10 +6,11 @@ Upstream: kubernetes/apiserver `pkg/admission/plugin/cel/composition.go`, `pkg/c
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from apiserver.cel.declarations import Shape
-from apiserver.cel.errors import Cancelled, CostExceeded, EvaluationError
+from apiserver.cel.errors import Cancelled, CostExceeded, EvaluationError, Overspent
 from apiserver.cel.frames import Failure
 from apiserver.cel.program import Program
 from apiserver.cel.schemas import unescape
@@ -55,11 +56,11 @@ class Composed(MapView):
     that does not compile stands why.
 
     `bindings` is the mapping that the programs are evaluated with, and has this as its `variables`. `cost` is what they cost so far: that
-    is not part of the cost of the expression that asks. An evaluation that `cancelled` breaks off by an exception of its own leaves no
-    trace: it is made again when it is asked for again.
+    is not part of the cost of the expression that asks. What makes it more than `budget` raises Overspent. An evaluation that `cancelled`
+    breaks off by an exception of its own leaves no trace: it is made again when it is asked for again.
     """
 
-    __slots__ = ("_bindings", "_programs", "_results", "cancelled", "cost")
+    __slots__ = ("_bindings", "_programs", "_results", "budget", "cancelled", "cost")
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Composed(MapView):
         self._results: dict[str, Value] = {}
         self.cancelled = cancelled
         self.cost = 0
+        self.budget: float = math.inf
 
     @property
     def bindings(self) -> Mapping[str, Value]:
@@ -101,17 +103,18 @@ class Composed(MapView):
     def _evaluated(self, name: str, program: Program | str) -> Value:
         if isinstance(program, str):
             return _failure(name, f"fails to compile: {program}")
+        problem = ""
+        value: Value = None
         try:
-            outcome = program.evaluate(self._bindings, cancelled=self.cancelled)
+            value, cost = program.evaluate(self._bindings, cancelled=self.cancelled)
         except (EvaluationError, CostExceeded) as error:
-            self.cost += error.cost
-            problem = str(error)
+            problem, cost = str(error), error.cost
         except Cancelled as error:
-            problem = str(error)
-        else:
-            self.cost += outcome.cost
-            return outcome.value
-        return _failure(name, f"fails to evaluate: {problem}")
+            problem, cost = str(error), 0
+        self.cost += cost
+        if self.cost > self.budget:
+            raise Overspent
+        return _failure(name, f"fails to evaluate: {problem}") if problem else value
 
     def __len__(self) -> int:
         return len(self._programs)

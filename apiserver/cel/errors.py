@@ -21,6 +21,10 @@ class CostExceeded(Exception):
         self.cost = cost
 
 
+class Overspent(Exception):
+    """The variables that an evaluation has asked for cost more than all may together. Nothing absorbs it, not even what asked."""
+
+
 class Cancelled(Exception):
     """The caller stopped the evaluation. Nothing absorbs it."""
 

@@ -1,5 +1,6 @@
 """Random input, judged by us and by a real kube-apiserver of its own: `make fuzz ARGS=cel` compiles CEL expressions, as conditions on
-devices; `make fuzz ARGS=policies` evaluates them, as validations of policies; `make fuzz ARGS=kinds` writes objects of the four kinds;
+devices; `make fuzz ARGS=policies` evaluates them, as validations of policies; `make fuzz
+ARGS=admission` puts whole policies in force on both; `make fuzz ARGS=kinds` writes objects of the four kinds;
 `make fuzz ARGS=gates` changes some that use features which are switched off; `make fuzz ARGS=sequences` applies, updates and patches
 them one time after the other, and compares who manages which field. `--seed` repeats a run."""
 
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.e2e.controlplane.bed import Bed
-from tests.fuzz import gates, objects, policies, selectors, sequences
+from tests.fuzz import admission, gates, objects, policies, selectors, sequences
 from tests.fuzz.expressions import DEVICE, Expressions
 from tests.fuzz.selectors import Difference
 from tests.promises.api.client import Client
@@ -48,6 +49,10 @@ def _written(seed: int, count: int, target: str) -> list[objects.Difference]:
 def _written_again(seed: int, count: int, target: str) -> list[sequences.Difference]:
     with _sides() as (theirs, ours):
         return sequences.differences(theirs, ours, seed=seed, count=count, versions=VERSIONS)
+
+
+def _admitted(seed: int, count: int, target: str) -> list[Difference]:
+    return list(admission.differences(seed, count))
 
 
 @contextlib.contextmanager
@@ -82,6 +87,7 @@ class Judged(NamedTuple):
 
 
 JUDGED = {
+    "admission": Judged(_admitted, 600),
     "cel": Judged(_compiled, 10_000),
     "gates": Judged(_switched, 300),
     "kinds": Judged(_written, 5_000),

@@ -110,5 +110,5 @@ def _selected(kind: ParamKind, reference: Mapping[str, Any], namespace: str) -> 
         wanted = selectors.of_json(selector)
     except ValueError as e:
         raise _Misconfigured(str(e)) from None
-    every = sorted(kind.all(namespace), key=lambda param: param["metadata"]["name"])
-    return [param for param in every if wanted.matches(param["metadata"].get("labels") or {})]
+    found = [param for param in kind.all(namespace) if wanted.matches(param["metadata"].get("labels") or {})]
+    return sorted(found, key=lambda param: param["metadata"]["name"])

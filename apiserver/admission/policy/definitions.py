@@ -7,7 +7,7 @@ Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/generic/{policy_sour
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from apiserver.admission.matching import Criteria
@@ -83,11 +83,7 @@ class Definitions(Generic[Made]):
     def _policy(self, name: str, policy: Object, bindings: list[Binding]) -> tuple[Object, Definition[Made]]:
         known = self._known.get(name)
         if known is not None and known[0] is policy:
-            former = known[1]
-            if former.bindings == bindings:
-                return known
-            same = Definition(name, former.spec, former.criteria, former.param_kind, former.rules, bindings)
-            return policy, same
+            return policy, replace(known[1], bindings=tuple(bindings))
         spec = policy.get("spec") or {}
         named = spec.get("paramKind")
         kind = NamedKind(named.get("apiVersion", ""), named.get("kind", "")) if named else None

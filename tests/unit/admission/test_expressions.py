@@ -205,6 +205,18 @@ async def test_variables_are_paid_from_the_same_budget() -> None:
         await known.evaluate(scope, [plain, used], variables(), budget=ANY_BUDGET - left - 1)
 
 
+async def test_variables_stop_as_soon_as_they_cost_too_much_together() -> None:
+    """A million each, and what they make stays for as long as the evaluation."""
+    authority = Authority()
+    asking = ("asks", "authorizer.path('/x').check('get').allowed()")
+    scope = Scope(variables=[*((f"v{at}", ENDLESS) for at in range(11)), asking])
+    every = " || ".join(f"variables.v{at}" for at in range(11))
+    used = scope.expression(f"({every}) || variables.asks", BOOL)
+    with pytest.raises(OutOfBudget):
+        await Expressions(authority.decide).evaluate(scope, [used], variables(), budget=2_500_000)
+    assert not authority.asked
+
+
 def namespace(**metadata: Any) -> Mapping[str, Any]:
     return {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "ns", "managedFields": [{}], **metadata}}
 
@@ -218,3 +230,18 @@ async def test_a_namespace_is_seen_without_what_upstream_leaves_out() -> None:
         is False
     )
     assert await value("namespaceObject == null", known.for_conditions()) is True
+
+
+@pytest.mark.parametrize(
+    ("params", "small"),
+    [
+        ({"data": {"a": "b"}}, True),
+        ({"data": {"a": "b" * 40_000}}, False),
+        ({"data": {"a" * 40_000: "b"}}, False),
+        ({"list": [1] * 5_000}, False),
+        ({"map": {str(n): {} for n in range(5_000)}}, False),
+        ({"list": [{"a": [1, None, True, 1.5, "x"] * 20}] * 10}, True),
+    ],
+)
+def test_what_is_large_is_for_a_thread(params: Mapping[str, Any], small: bool) -> None:
+    assert variables().about(params=params).small is small

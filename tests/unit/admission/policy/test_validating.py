@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from apiserver import metrics
 from apiserver.admission.attributes import Attributes
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Level
@@ -275,3 +276,29 @@ async def test_what_does_not_say_what_it_is_about_is_a_mistake() -> None:
         "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: "
         "policy contained no match constraints, a required field"
     )
+
+
+@pytest.mark.parametrize(
+    ("validation", "failure", "actions", "counted"),
+    [
+        ("false", "Fail", ("Deny",), {("invalid_error", "deny")}),
+        ("false", "Fail", ("Warn", "Audit"), {("invalid_error", "warn"), ("invalid_error", "audit")}),
+        ("1 / 0 == 1", "Fail", ("Deny",), {("invalid_error", "deny")}),
+        ("1 / 0 == 1", "Ignore", ("Deny",), {("invalid_error", "allow")}),
+        ("nope", "Fail", ("Deny",), {("compile_error", "deny")}),
+        ("true", "Fail", ("Deny",), set()),
+    ],
+)
+async def test_what_is_enforced_is_counted(
+    validation: str, failure: str, actions: tuple[str, ...], counted: set[tuple[str, str]]
+) -> None:
+    """A validation that says no is an invalid_error too, as upstream has it."""
+    name = f"counted-{validation}-{failure}-{'-'.join(actions)}"
+    await refusal(Cluster([policy(name, validation, failurePolicy=failure)], [binding("b", name, *actions)]))
+    every = [
+        (error, action)
+        for error in ("no_error", "invalid_error", "compile_error", "out_of_budget")
+        for action in ("deny", "warn", "audit", "allow")
+    ]
+    found = {pair for pair in every if metrics.VALIDATING_POLICY_CHECKS.labels(name, "b", *pair).value}
+    assert found == counted
