@@ -21,6 +21,7 @@ from apiserver.admission.policy.binding import ConfigurationError, Evaluation, e
 from apiserver.admission.policy.definitions import Binding, Definition, Definitions
 from apiserver.admission.policy.mutations import Refused
 from apiserver.admission.policy.objects import is_large
+from apiserver.admission.policy.preparation import Preparation
 from apiserver.admission.policy.reinvocation import Key, Reinvocations
 from apiserver.admission.sources import Derived, Sources, are_synced, synced
 from apiserver.admission.variables import Answers, Variables
@@ -69,6 +70,15 @@ class Mutator:
         ]
         self.again = spec.get("reinvocationPolicy") == IF_NEEDED
         self._expressions = expressions
+        self._told = False
+
+    async def compile(self) -> list[tuple[str, str]]:
+        """Makes it ready. The first time, which expressions do not compile and why; none after that."""
+        if self._told:
+            return []
+        await self.scope.ready()
+        self._told = True
+        return self.scope.problems()
 
     async def value(self, mutation: Mutation, variables: Variables) -> Value:
         """What the expression of a mutation says. Raises Refused."""
@@ -146,6 +156,7 @@ class MutatingAdmissionPolicy:
         self._matcher = matcher
         known = Definitions(lambda name, spec: Mutator(name, spec, expressions))
         self._definitions = Derived(known.join, self._policies, self._bindings)
+        self.prepare = Preparation(self._definitions).prepare
 
     async def admit(self, attributes: Attributes) -> Object | None:
         """Raises 403 with what the first policy says that could not do its work, unless it ignores that."""

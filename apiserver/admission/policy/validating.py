@@ -15,6 +15,7 @@ from apiserver.admission.expressions import Expressions
 from apiserver.admission.matching import Match, Matcher
 from apiserver.admission.policy.binding import ConfigurationError, Evaluation, evaluations
 from apiserver.admission.policy.definitions import Binding, Definition, Definitions
+from apiserver.admission.policy.preparation import Preparation
 from apiserver.admission.policy.validator import INVALID, Decision, Note, Validator
 from apiserver.admission.sources import Derived, Object, Sources, are_synced, synced
 from apiserver.admission.variables import Variables
@@ -26,10 +27,6 @@ logger = logging.getLogger(__name__)
 FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 NOTE_BYTES = 10 << 10
 """What is longer of an audit annotation is cut off."""
-SHOWN = 1000
-"""Characters of an expression, and of what is wrong with it, in the log."""
-REFUSING = "an expression of a policy cannot be evaluated: everything that the policy judges is refused"
-IGNORED = "an expression of a policy cannot be evaluated: the policy says to ignore that"
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413, INVALID: 422}
 
 
@@ -49,18 +46,7 @@ class ValidatingAdmissionPolicy:
         self._matcher = matcher
         known = Definitions(lambda name, spec: Validator(name, spec, expressions))
         self._definitions = Derived(known.join, self._policies, self._bindings)
-        self._prepared: object = None
-
-    async def prepare(self) -> None:
-        """Compiles new policies, and tells which expressions do not."""
-        definitions = self._definitions.current()
-        if definitions is self._prepared:
-            return
-        for definition in definitions:
-            for expression, problem in await definition.rules.compile():
-                about = {"policy": definition.name, "expression": expression[:SHOWN], "problem": problem[:SHOWN]}
-                logger.error(IGNORED if definition.ignores_failures else REFUSING, extra=about)
-        self._prepared = definitions
+        self.prepare = Preparation(self._definitions).prepare
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises the status of the first refusal: 422, or what the `reason` of the validation means."""

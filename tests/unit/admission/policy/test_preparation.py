@@ -8,8 +8,9 @@ import contextlib
 import pytest
 
 from apiserver.admission.chain import Chain
-from apiserver.admission.policy import validating
+from apiserver.admission.policy import preparation
 from tests.unit.admission.changes import change
+from tests.unit.admission.policy import test_mutating
 from tests.unit.admission.policy.clusters import Cluster, binding, policy
 
 
@@ -25,11 +26,19 @@ async def test_what_does_not_compile_is_told_once_with_what_comes_of_it(caplog: 
         await cluster.plugin.prepare()
     told = [(record.message, record.__dict__["policy"], record.__dict__["expression"]) for record in caplog.records]
     assert told == [
-        (validating.REFUSING, "bad", "1 +"),
-        (validating.REFUSING, "bad", "object.x =="),
-        (validating.IGNORED, "ignored", "nothing"),
+        (preparation.REFUSING, "bad", "1 +"),
+        (preparation.REFUSING, "bad", "object.x =="),
+        (preparation.IGNORED, "ignored", "nothing"),
     ]
     assert "compilation failed: ERROR: <input>:1:4: Syntax error" in caplog.records[0].__dict__["problem"]
+
+
+async def test_mutating_policies_are_prepared_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    plugin = test_mutating.plugin(test_mutating.policy("bad", "Object{"), test_mutating.policy("good", "Object{}"))
+    for _ in range(2):
+        await plugin.prepare()
+    [told] = caplog.records
+    assert (told.message, told.__dict__["policy"]) == (preparation.REFUSING, "bad")
 
 
 async def test_who_prepares_is_asked_to_again_and_again() -> None:
