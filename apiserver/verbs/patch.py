@@ -11,13 +11,13 @@ from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import PatchOptions
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.patching import json_patch, merge_patch, strategic
-from apiserver.schema import conversion
+from apiserver.schema import conversion, json_syntax
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle, ownership, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import as_json, body, json_syntax, patches
+from apiserver.wire import as_json, body, patches
 from apiserver.workers import BODIES
 
 

@@ -15,10 +15,9 @@ import msgspec
 import orjson
 
 from apiserver.apimachinery import strconv, utf8
-from apiserver.schema import rawjson, typed
+from apiserver.schema import json_syntax, rawjson, typed
+from apiserver.schema.json_syntax import SyntaxProblem
 from apiserver.schema.types import Struct
-from apiserver.wire import json_syntax
-from apiserver.wire.json_syntax import SyntaxProblem
 
 __all__ = [
     "Reading",

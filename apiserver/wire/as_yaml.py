@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from apiserver.wire import json_syntax, yaml_scalars
+from apiserver.schema import json_syntax
+from apiserver.wire import yaml_scalars
 
 MAX_DEPTH = 10_000
 """Levels of nesting that go-yaml accepts."""

@@ -17,7 +17,7 @@ from apiserver import workers
 from apiserver.apimachinery import errors, fieldpath, printing
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import conversion, defaults, machinery, protobuf, rawjson, strict, unstructured
+from apiserver.schema import conversion, defaults, json_syntax, machinery, protobuf, rawjson, strict, unstructured
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
@@ -26,7 +26,6 @@ from apiserver.wire import (
     as_protobuf,
     as_yaml,
     complaints,
-    json_syntax,
     negotiation,
     representation,
     type_meta,

@@ -12,8 +12,8 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import Path
+from apiserver.schema import json_syntax
 from apiserver.schema.types import ListOf, MapOf, Struct, Type
-from apiserver.wire import json_syntax
 
 MOST = 100
 """As many complaints as upstream collects."""

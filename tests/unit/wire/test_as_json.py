@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.wire import as_json, json_syntax
+from apiserver.schema import json_syntax
+from apiserver.wire import as_json
 from tests.unit.wire import recorded
 
 CASES = recorded.cases("go_json.jsonl")

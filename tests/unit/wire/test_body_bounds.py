@@ -10,8 +10,8 @@ import pytest
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import rawjson
-from apiserver.wire import as_json, body, json_syntax, patches
+from apiserver.schema import json_syntax, rawjson
+from apiserver.wire import as_json, body, patches
 from apiserver.wire.response import BODY_LIMIT
 from tests.fixtures.cpu import Spent
 from tests.unit.wire.served import KINDS, SLICES

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.wire import json_syntax
-from apiserver.wire.json_syntax import SyntaxProblem
+from apiserver.schema import json_syntax
+from apiserver.schema.json_syntax import SyntaxProblem
 from tests.unit.wire import recorded
 
 CASES = recorded.cases("go_json.jsonl")

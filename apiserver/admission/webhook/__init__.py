@@ -1,0 +1,1 @@
+"""Admission webhooks: what they are asked, how they are reached, and what their answers mean."""
