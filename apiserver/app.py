@@ -26,6 +26,8 @@ from apiserver.admission.owner_references import OwnerReferencesPermissionEnforc
 from apiserver.admission.policy.mutating import MutatingAdmissionPolicy
 from apiserver.admission.policy.validating import ValidatingAdmissionPolicy
 from apiserver.admission.quota.plugin import ResourceQuota
+from apiserver.admission.webhook.mutating import MutatingAdmissionWebhook
+from apiserver.admission.webhook.validating import ValidatingAdmissionWebhook
 from apiserver.apimachinery.errors import TextError
 from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
@@ -224,14 +226,16 @@ def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gat
 
 def configured(delegates: Delegates, served: Kinds) -> list[Plugin]:
     """Those that do what configurations say; none where there is nobody to configure them."""
-    sources = delegates.sources
+    sources, caller = delegates.sources, delegates.caller
     if sources is None:
         return []
     matcher = Matcher(served, delegates.namespaces or EveryNamespace())
     expressions = Expressions(delegates.authorizer.authorize)
     return [
         MutatingAdmissionPolicy(sources, matcher, expressions),
+        *([MutatingAdmissionWebhook(sources, matcher, caller, expressions)] if caller is not None else []),
         ValidatingAdmissionPolicy(sources, matcher, expressions),
+        *([ValidatingAdmissionWebhook(sources, matcher, caller, expressions)] if caller is not None else []),
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from apiserver import tasks
 from apiserver.admission.sources import Nothing, Source, Sources, param_kinds
+from apiserver.admission.webhook.calls import Caller
 from apiserver.cluster import configurations
 from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
@@ -47,12 +48,13 @@ async def _at_once() -> None:
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
     returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission,
-    `quotas` where nothing is limited, and `mapper` where there are no kinds but ours."""
+    `caller` where no webhook is called, `quotas` where nothing is limited, and `mapper` where there are no kinds but ours."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
     namespaces: Namespaces | None = None
     sources: Sources | None = None
+    caller: Caller | None = None
     quotas: Quotas | None = None
     mapper: Mapper | None = None
     bundles: Callable[[], ClusterTrust] | None = None
@@ -60,10 +62,10 @@ class Delegates:
     ready: Callable[[], Awaitable[None]] = _at_once
 
 
-def alone(config: Config, sources: Sources | None = None) -> Delegates:
-    """Nobody is asked, and every namespace exists."""
+def alone(config: Config, sources: Sources | None = None, caller: Caller | None = None) -> Delegates:
+    """Nobody is asked but webhooks, and every namespace exists."""
     authorizer = Delegated(Local(), always_allowed=config.delegation.always_allowed)
-    return Delegates(authorizer=authorizer, sources=sources)
+    return Delegates(authorizer=authorizer, sources=sources, caller=caller)
 
 
 @contextlib.asynccontextmanager
@@ -96,11 +98,14 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             deny_seconds=delegation.deny_seconds,
             clock=time.monotonic,
         )
+        caller = Caller()
+        stack.push_async_callback(caller.close)
         yield Delegates(
             authorizer=Delegated(access, always_allowed=delegation.always_allowed),
             tokens=Tokens(authentication, ttl=delegation.token_seconds, clock=time.monotonic),
             namespaces=namespaces,
             sources=sources,
+            caller=caller,
             quotas=Quotas(authorization, followed["quotas"]) if "quotas" in followed else None,
             mapper=Mapper(authorization),
             bundles=(lambda: source.current) if source is not None else None,

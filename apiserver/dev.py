@@ -26,6 +26,7 @@ import yaml
 
 from apiserver import delegation, server, tasks, workers
 from apiserver.admission.files import Files
+from apiserver.admission.webhook.calls import Caller
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config import Config, ConfigError
@@ -65,6 +66,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             await _SAMPLES.run(_create_samples, config, kinds, kit, port)
         _announce(config.dev.kubeconfig)
 
+    caller = Caller()
     following = asyncio.create_task(tasks.supervised(admission.run, name="admission-files"))
     try:
         await _initialise(store, kinds)
@@ -73,7 +75,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             kinds,
             options,
             dynamiccertificates.Certificates(kit.files),
-            delegates=delegation.alone(config, admission.sources),
+            delegates=delegation.alone(config, admission.sources, caller),
             stop=stop,
             ready=ready,
             environ=environ,
@@ -81,6 +83,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+        await caller.close()
         await store.stop()
 
 

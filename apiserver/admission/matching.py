@@ -8,6 +8,7 @@ Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/{generic/webhook.go
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +23,11 @@ from apiserver.schema.resource import Object, Resource
 
 NAMESPACES = GroupResource("", "namespaces")
 _EVERY = "*"
+_EXEMPT = frozenset(
+    f"{step}{kind}"
+    for step in ("Mutating", "Validating")
+    for kind in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
+)
 
 Namespace = Mapping[str, Any]
 Outcome = tuple[str, str, str, str, str]
@@ -30,6 +36,10 @@ Outcome = tuple[str, str, str, str, str]
 
 class Namespaces(Protocol):
     """The cluster's namespaces as far as they are known here, and whom to ask about the others."""
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once all have been listed."""
 
     def lookup(self, name: str) -> Namespace | None:
         """The namespace as it is known here."""
@@ -149,7 +159,8 @@ class Matcher:
     """Knows the versions of each kind, and the namespaces. There is one for all plugins."""
 
     def __init__(self, kinds: Kinds, namespaces: Namespaces) -> None:
-        self._namespaces = namespaces
+        self.kinds = kinds
+        self.namespaces = namespaces
         self._equivalents = {_path(a): [b for b in kinds if b is not a and b.stored is a.stored] for a in kinds}
 
     async def match(self, criteria: Criteria, attributes: Attributes) -> Match | None:
@@ -220,10 +231,10 @@ class Matcher:
         return await self._namespace(attributes.namespace) if attributes.namespace else None
 
     async def _namespace(self, name: str) -> Namespace:
-        found = self._namespaces.lookup(name)
+        found = self.namespaces.lookup(name)
         if found is None:
             try:
-                found = await self._namespaces.ask(name)
+                found = await self.namespaces.ask(name)
             except ClusterError as e:
                 raise errors.internal(str(e)) from e
         if found is None:
@@ -235,6 +246,11 @@ def outcome(attributes: Attributes) -> Outcome:
     """What decides, beyond names and selectors, whom a change concerns. There are as many as this server has endpoints."""
     resource = attributes.resource
     return resource.group, resource.version, resource.plural, attributes.subresource, attributes.operation
+
+
+def exempt(resource: Resource) -> bool:
+    """Whether it is a kind of configuration, about which no configuration is asked: a wrong one could not be put right."""
+    return resource.group == "admissionregistration.k8s.io" and resource.kind in _EXEMPT
 
 
 def _path(resource: Resource) -> GroupVersionResource:

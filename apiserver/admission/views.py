@@ -71,10 +71,6 @@ class Views:
         made: dict[str, Any] = await self._made(self.plain, obj, resource)
         return made
 
-    def know(self, obj: Object, resource: Resource, text: bytes) -> None:
-        """Remembers the JSON of an object that came from it."""
-        self._of(obj)["text", resource.api_version] = text
-
     async def _made(self, make: Callable[[Object, Resource], Any], obj: Object, resource: Resource) -> Any:
         return await BODIES.run_patiently(make, obj, resource) if self.large else make(obj, resource)
 
@@ -103,6 +99,11 @@ def taken_back(
 
     Raises ValueError with Go's text of what does not fit. Large ones are for a thread.
     """
+    return headed(resource, defaulted(resource, decoded(resource, data, unknown=unknown), attributes))
+
+
+def decoded(resource: Resource, data: bytes | Mapping[str, Any], *, unknown: list[str] | None = None) -> Object:
+    """The same as an object of that version, without kind and apiVersion, before it is defaulted."""
     raw = data if isinstance(data, bytes) else b""
     try:
         value: Any = _read(resource, raw) if raw else data
@@ -114,7 +115,7 @@ def taken_back(
         raise ValueError(strict.TOO_DEEP) from None
     if unknown is not None:
         unknown += found.unknown
-    return headed(resource, defaulted(resource, found.object, attributes))
+    return found.object
 
 
 _decode = msgspec.json.Decoder(float_hook=strconv.parse_float).decode

@@ -6,6 +6,7 @@ Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Delete, 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -55,19 +56,57 @@ async def delete_collection(services: Services, call: Call) -> Any:
     chosen = await selection.within_shard(services, chosen, listed)
     with failures.translated(call.info):
         page = await read.page(call, listed, chosen, exact=True, candid=unreadable.guarded(services))
+    turns = _Turns()
+
+    def delete_next(entry: Entry) -> Awaitable[None]:
+        return turns.take(
+            lambda done: delete_one(services, call, entry.name, wanted, admitted_as="", key=entry.key, admitted=done)
+        )
+
     for start in range(0, len(page.entries), AT_ONCE):
         batch = page.entries[start : start + AT_ONCE]
-        await _all(delete_one(services, call, e.name, wanted, admitted_as="", key=e.key) for e in batch)
+        await _all(map(delete_next, batch))
     return await read.listing(answer, page, chosen)
 
 
-async def _all(deletions: Any) -> None:
-    """Waits for every deletion, then reports the first failure; what is gone already does not count as one."""
+async def _all(deletions: Iterable[Awaitable[None]]) -> None:
+    """Waits for every deletion, then reports the first failure."""
     for result in await asyncio.gather(*deletions, return_exceptions=True):
-        if isinstance(result, errors.StatusError) and result.code == 404:
-            continue
         if isinstance(result, BaseException):
             raise result
+
+
+class _Turns:
+    """Deletions of a collection: each is admitted when the one before it is, and none begins after one that failed. On their way to the
+    store they do not wait for each other."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._failed = False
+
+    async def take(self, deletion: Callable[[Callable[[], None]], Awaitable[object]]) -> None:
+        """`deletion` is given what it calls once it is admitted. What is gone already does not count as a failure."""
+        await self._lock.acquire()
+        done = _once(self._lock.release)
+        try:
+            if not self._failed:
+                await deletion(done)
+        except errors.StatusError as e:
+            if e.code != 404:
+                self._failed = True
+                raise
+        finally:
+            done()
+
+
+def _once(function: Callable[[], None]) -> Callable[[], None]:
+    """The same, of which only the first call counts."""
+    left = [function]
+    return lambda: left.pop()() if left else None
+
+
+def _nothing() -> None:
+    return None
 
 
 async def _options(services: Services, call: Call) -> DeleteOptions:
@@ -85,18 +124,32 @@ async def _options(services: Services, call: Call) -> DeleteOptions:
 
 
 async def delete_one(
-    services: Services, call: Call, name: str, wanted: DeleteOptions, *, admitted_as: str, key: Key | None = None
+    services: Services,
+    call: Call,
+    name: str,
+    wanted: DeleteOptions,
+    *,
+    admitted_as: str,
+    key: Key | None = None,
+    admitted: Callable[[], None] = _nothing,
 ) -> tuple[Entry, bool]:
-    """(the object as it is answered, whether it is gone)."""
+    """(the object as it is answered, whether it is gone). `admitted` is called each time it is admitted."""
     return await attempts.until_settled(
         call,
         key or lifecycle.key_of(call, name),
-        lambda live: _attempt(services, call, wanted, live, name=name, admitted_as=admitted_as),
+        lambda live: _attempt(services, call, wanted, live, name=name, admitted_as=admitted_as, admitted=admitted),
     )
 
 
 async def _attempt(
-    services: Services, call: Call, wanted: DeleteOptions, live: Entry | None, *, name: str, admitted_as: str
+    services: Services,
+    call: Call,
+    wanted: DeleteOptions,
+    live: Entry | None,
+    *,
+    name: str,
+    admitted_as: str,
+    admitted: Callable[[], None],
 ) -> tuple[Entry, bool]:
     if live is None:
         raise rendering.gone(call, name)
@@ -104,11 +157,15 @@ async def _attempt(
     if not live.readable and unreadable.guarded(services):
         raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])
-    step = admit.Step(
-        services, call, operation="DELETE", options=wanted, name=admitted_as, old=old, size=len(live.body)
-    )
-    await step.delete()
-    finalizers = finalizers_after(wanted, old["metadata"].get("finalizers", []))
+    existing = old["metadata"].get("finalizers", [])
+    finalizers = finalizers_after(wanted, existing)
+    # Upstream judges the update that begins a deletion, and the deletion as well if that left no finalizer.
+    for _ in range(2 if existing and not finalizers else 1):
+        step = admit.Step(
+            services, call, operation="DELETE", options=wanted, name=admitted_as, old=old, size=len(live.body)
+        )
+        await step.delete()
+    admitted()
     if finalizers and live.readable:
         return await _mark(services, call, wanted, live, old=old, finalizers=finalizers), False
     write = Write(live.key, None, live.revision, old["metadata"]["uid"])

@@ -17,9 +17,20 @@ from apiserver import workers
 from apiserver.apimachinery import errors, fieldpath, printing
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import conversion, defaults, json_syntax, machinery, protobuf, rawjson, strict, unstructured
+from apiserver.schema import (
+    conversion,
+    defaults,
+    json_syntax,
+    machinery,
+    protobuf,
+    rawjson,
+    strict,
+    type_meta,
+    unstructured,
+)
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
+from apiserver.schema.type_meta import TypeMeta, Unfit, Unreadable
 from apiserver.schema.types import Struct
 from apiserver.wire import (
     as_json,
@@ -28,10 +39,8 @@ from apiserver.wire import (
     complaints,
     negotiation,
     representation,
-    type_meta,
 )
 from apiserver.wire.patches import Document
-from apiserver.wire.type_meta import TypeMeta, Unfit, Unreadable
 
 LARGE = 64 << 10
 """Bodies above this many bytes are decoded in a thread."""

@@ -141,7 +141,9 @@ MADE = (
     "NamespaceLifecycle",
     "NodeRestriction",
     "OwnerReferencesPermissionEnforcement",
+    "MutatingAdmissionWebhook",
     "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
 PARAMS = {"configmaps": "ConfigMap", "secrets": "Secret"}

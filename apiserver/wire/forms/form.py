@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery.request import Query
-from apiserver.schema import canonical, conversion, machinery
+from apiserver.schema import canonical, conversion, machinery, type_meta
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, split
-from apiserver.wire import as_json, type_meta
+from apiserver.wire import as_json
 from apiserver.wire.forms import media
 from apiserver.wire.forms.syntax import DocumentType, Part, Piece, Streamed, document_type
 from apiserver.wire.representation import Representation

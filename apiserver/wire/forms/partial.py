@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import errors
-from apiserver.schema import machinery
+from apiserver.schema import machinery, type_meta
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import type_meta
 from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame
 from apiserver.wire.forms.syntax import DocumentType, document_type
 from apiserver.wire.representation import PARTIAL, PARTIAL_LIST

@@ -70,7 +70,7 @@ async def test_a_create_is_asked_as_kube_apiserver_asks() -> None:
         '"name":"one","namespace":"space","operation":"CREATE",'
         '"userInfo":{"username":"jane","uid":"1","groups":["system:authenticated"],"extra":{"a":["1","3"],"b":["2"]}},'
         '"object":{"metadata":{"name":"one"}},"oldObject":null,"dryRun":false,'
-        '"options":{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"\\u003ckubectl\\u003e","fieldValidation":"Warn"}}}\n'
+        '"options":{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"\\u003ckubectl\\u003e"}}}\n'
     )
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.wire import type_meta
-from apiserver.wire.type_meta import TypeMeta, Unreadable
+from apiserver.schema import type_meta
+from apiserver.schema.type_meta import TypeMeta, Unreadable
 from tests.unit.wire.served import CLASSES
 
 

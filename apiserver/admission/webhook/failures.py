@@ -1,0 +1,80 @@
+"""What goes wrong with a webhook, and what a client is told of it.
+
+    CallFailure   it could not be asked, or its answer is of no use: failurePolicy says what becomes of the change
+    Denial        it said no
+    StatusError   anything else: the change is refused whatever failurePolicy says
+
+Upstream: kubernetes/apiserver `pkg/util/webhook/error.go`, `pkg/admission/plugin/webhook/errors/statuserror.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.fieldpath import go_quote
+
+LATE = "request did not complete within requested timeout"
+NO_EXPLANATION = "without explanation"
+HIGHEST_CODE = 999
+"""No answer can have a code above."""
+_DETAILS = ("name", "group", "kind", "uid", "causes", "retryAfterSeconds")
+_CAUSE = ("reason", "message", "field")
+
+
+class CallFailure(Exception):
+    """Upstream's ErrCallingWebhook. `code` is the status that metrics tell."""
+
+    def __init__(self, webhook: str, why: str, *, code: int = 503) -> None:
+        super().__init__(f"failed calling webhook {go_quote(webhook)}: {why}")
+        self.code = code
+
+    def error(self) -> StatusError:
+        """Where failurePolicy is Fail."""
+        return errors.internal(str(self))
+
+
+class Denial(Exception):
+    """A webhook's no; `error` is what it said, as a client gets it."""
+
+    def __init__(self, error: StatusError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def denial(webhook: str, status: Mapping[str, Any] | None) -> Denial:
+    """Of the Status that came with the no, if any."""
+    found = status or {}
+    code = found.get("code") or 0
+    by, said = f"admission webhook {go_quote(webhook)} denied the request", found.get("message") or found.get("reason")
+    return Denial(
+        StatusError(
+            min(max(code, 400), HIGHEST_CODE),
+            found.get("reason") or "",
+            f"{by}: {said}" if said else f"{by} {NO_EXPLANATION}",
+            details=_details(found.get("details")),
+            continue_token=(found.get("metadata") or {}).get("continue") or "",
+        )
+    )
+
+
+def _details(details: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """In the order of upstream's members, without empty ones."""
+    if details is None:
+        return None
+    found = {name: details[name] for name in _DETAILS if details.get(name)}
+    if "causes" in found:
+        found["causes"] = [{name: cause[name] for name in _CAUSE if cause.get(name)} for cause in found["causes"]]
+    return found
+
+
+def no_dry_run(webhook: str) -> StatusError:
+    """Its side effects are not known to stay away in a dry run."""
+    return errors.bad_request(f"admission webhook {go_quote(webhook)} does not support dry run")
+
+
+def too_late(why: str = "") -> StatusError:
+    """The time of the request is over."""
+    return errors.timeout(f"{LATE} - {why}" if why else LATE)

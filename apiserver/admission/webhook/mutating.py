@@ -1,0 +1,133 @@
+"""MutatingAdmissionWebhook: webhooks that change an object before it is validated, one after the other.
+
+What comes back from a webhook is read as the version in which the object was shown to it, and defaulted. When one changes the object,
+those before it that want to see that are asked once more.
+Upstream: kubernetes/apiserver `pkg/admission/plugin/webhook/mutating/{plugin,dispatcher,reinvocationcontext}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from apiserver.admission.attributes import Attributes
+from apiserver.admission.expressions import Expressions
+from apiserver.admission.matching import Matcher
+from apiserver.admission.sources import Derived, Sources, are_synced, synced
+from apiserver.admission.webhook import configuration, failures, patches, review
+from apiserver.admission.webhook.asking import Asking, left, note
+from apiserver.admission.webhook.calls import Caller
+from apiserver.admission.webhook.configuration import Concern
+from apiserver.admission.webhook.failures import CallFailure, Denial
+from apiserver.admission.webhook.review import Response, UndecodablePatch
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.apimachinery.request import Level
+from apiserver.schema import canonical
+from apiserver.schema.resource import Object
+
+MUTATION = "mutation.webhook.admission.k8s.io/"
+PATCH = "patch.webhook.admission.k8s.io/"
+FAILED_OPEN = "failed-open." + MUTATION
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is kept of a change between the two rounds: the object as the first left it, by uid the webhooks that were asked since the
+    object last changed and want to be asked again if it does, and those for which it did."""
+
+    output: Object | None = None
+    asked: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
+
+    def changed(self) -> None:
+        self.again |= self.asked
+        self.asked.clear()
+
+
+class MutatingAdmissionWebhook:
+    """Asks the webhooks that a change concerns, in the order of their configurations."""
+
+    def __init__(self, sources: Sources, matcher: Matcher, caller: Caller, expressions: Expressions) -> None:
+        source = sources.mutating_webhooks
+        self._followed = (source, matcher.namespaces)
+        self._webhooks = Derived(lambda items: configuration.read(items, expressions, "admit"), source)
+        self._matcher = matcher
+        self._asking = Asking(caller, "admit")
+
+    async def admit(self, attributes: Attributes) -> Object | None:
+        """The object as the webhooks left it. Raises StatusError."""
+        if not are_synced(*self._followed):
+            await synced(attributes, *self._followed)
+        webhooks = self._webhooks.current()
+        if not webhooks.all:
+            return None
+        selected = webhooks.concerns(attributes, self._matcher)
+        return await self._ask_all(selected, attributes) if selected else None
+
+    async def _ask_all(self, concerns: Sequence[Concern], attributes: Attributes) -> Object | None:
+        before, reinvocation = attributes.object, attributes.reinvocation
+        memory: _Memory = reinvocation.values.setdefault(type(self).__name__, _Memory())
+        if reinvocation.again and not _same(attributes, memory.output, before):
+            memory.changed()
+        for concern in concerns:
+            webhook, match = concern
+            if not await webhook.concerned(match, attributes, self._matcher):
+                continue
+            if reinvocation.again and webhook.uid not in memory.again:
+                continue
+            if await self._ask(concern, attributes):
+                memory.changed()
+                reinvocation.wanted = True
+            if webhook.reinvoked:
+                memory.asked.add(webhook.uid)
+        memory.output = attributes.object
+        return None if attributes.object is before else attributes.object
+
+    async def _ask(self, concern: Concern, attributes: Attributes) -> bool:
+        """Whether the webhook changed the object, which `attributes` have then."""
+        webhook, match = concern
+        place = f"round_{1 if attributes.reinvocation.again else 0}_index_{webhook.index}"
+        changed = False
+        try:
+            with self._asking.counted(webhook, attributes):
+                response = await self._asking.ask(webhook, match, attributes)
+                changed = await self._take(response, concern, attributes, place)
+        except Denial as e:
+            raise e.error from e
+        except CallFailure as e:
+            if not webhook.ignores:
+                raise self._asking.refused(e, webhook, attributes) from e
+            self._asking.passed_over(e, webhook, attributes, FAILED_OPEN + place)
+            if left(attributes) <= 0:
+                raise failures.too_late() from e
+        finally:
+            note(attributes, MUTATION + place, patches.note_of_mutation(webhook, changed=changed))
+        return changed
+
+    async def _take(self, response: Response, concern: Concern, attributes: Attributes, place: str) -> bool:
+        """Lets the patch of an answer take effect; whether that changed anything. Raises StatusError, CallFailure."""
+        webhook, match = concern
+        if not response.patch:
+            return False
+        try:
+            patch = response.operations()
+        except UndecodablePatch as e:
+            raise CallFailure(webhook.name, f"{e.prefix}: {e}") from e
+        if not patch.operations:
+            return False
+        if attributes.object is None:
+            why = "attempted to modify the object, which is not supported for this operation"
+            raise errors.internal(f"admission webhook {go_quote(webhook.name)} {why}")
+        if response.patch_type != review.JSON_PATCH:
+            raise CallFailure(webhook.name, f"unsupported patch type {go_quote(response.patch_type)}", code=400)
+        made = await patches.applied(patch, response, match.resource, attributes, kinds=self._matcher.kinds)
+        attributes.object = made.object
+        note(attributes, PATCH + place, patches.note_of_patch(webhook, response.patch), Level.REQUEST)
+        return made.changed
+
+
+def _same(attributes: Attributes, a: Object | None, b: Object | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a is b or canonical.equal(attributes.resource.stored.shape, a, b)
