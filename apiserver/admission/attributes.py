@@ -40,7 +40,7 @@ class Attributes:
     PATCH has UpdateOptions, or CreateOptions where it creates. `name` is empty while a name is still to be generated, and for the objects
     of a deletecollection. `user` is who acts, after impersonation. `warnings` and `annotations` are the request's. `resource` is the
     version that the request named. `until` is when the request is over, by the event loop's clock. `views` show `object` and `old` in
-    other forms.
+    other forms. `submitted` is the new object as it was before any plugin replaced it.
     """
 
     operation: Operation
@@ -54,6 +54,7 @@ class Attributes:
     warnings: Warnings
     annotations: Annotations
     until: float = math.inf
+    submitted: Object | None = None
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
     views: Views = field(default_factory=Views)
     waits: Waits = field(default_factory=Waits)

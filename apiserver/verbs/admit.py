@@ -46,7 +46,7 @@ class Step:
         if not self._chain.mutating:
             return obj
         attributes = self._of(obj)
-        shown = attributes.object
+        shown = attributes.submitted = attributes.object
         await self._chain.admit(attributes)
         made = attributes.object
         if made is None or made is shown:

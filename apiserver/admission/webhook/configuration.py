@@ -35,7 +35,7 @@ class Webhook:
 
     `uid` is its own among all of its kind, `index` its place among them. `target` is why it cannot be called, where it cannot.
     `ignores`: what is wrong with the call does not refuse the change. `reinvoked`: it is asked again when others changed the object after
-    it. `seconds` is how long it has to answer, None for as long as the request has.
+    it. `seconds` is how long it has to answer.
     """
 
     configuration: str

@@ -61,8 +61,22 @@ def _applied(patch: json_patch.Patch, resource: Resource, attributes: Attributes
         raise errors.internal(strict.TOO_DEEP) from None
     except (json_patch.Inapplicable, type_meta.Unreadable, type_meta.Unfit, ValueError) as e:
         raise errors.internal(str(e)) from e
-    changed = claimed is not resource or not canonical.equal(resource.shape, _shown(obj, resource), found)
+    changed = (
+        claimed is not resource
+        or _stamped(attributes)
+        or not canonical.equal(resource.shape, _shown(obj, resource), found)
+    )
     return Patched(views.headed(claimed, views.defaulted(claimed, found, attributes)), changed)
+
+
+def _stamped(attributes: Attributes) -> bool:
+    """Whether the object has managers that were written down just now and never were JSON. Upstream has that moment to the nanosecond, JSON
+    to the second: there an object that comes back from its first patch is always another one."""
+    obj, old = attributes.object, attributes.old
+    if obj is None or obj is not attributes.submitted:
+        return False
+    before = old["metadata"].get("managedFields") if old is not None else None
+    return any(entry not in (before or ()) for entry in obj["metadata"].get("managedFields") or ())
 
 
 def _shown(obj: Object, resource: Resource) -> Object:
