@@ -162,9 +162,7 @@ async def check(
 
 
 async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
-    """The object as it is stored, which has no selfLink whoever wrote one (kubernetes/apiserver `pkg/storage/versioner.go`
-    PrepareObjectForStorage)."""
-    obj["metadata"].pop("selfLink", None)
+    """The object as it is stored."""
     if not large:
         return canonical.encode(resource.shape, obj)
     return await workers.BODIES.run_patiently(canonical.encode, resource.shape, obj)

@@ -107,11 +107,11 @@ class MutatingAdmissionWebhook:
 
     async def _take(self, response: Response, concern: Concern, attributes: Attributes, place: str) -> bool:
         """Lets the patch of an answer take effect; whether that changed anything. Raises StatusError, CallFailure."""
-        webhook, match = concern
+        webhook = concern.webhook
         if not response.patch:
             return False
         try:
-            patch = response.operations()
+            patch = await patches.read(response)
         except UndecodablePatch as e:
             raise CallFailure(webhook.name, f"{e.prefix}: {e}") from e
         if not patch.operations:
@@ -121,9 +121,9 @@ class MutatingAdmissionWebhook:
             raise errors.internal(f"admission webhook {go_quote(webhook.name)} {why}")
         if response.patch_type != review.JSON_PATCH:
             raise CallFailure(webhook.name, f"unsupported patch type {go_quote(response.patch_type)}", code=400)
-        made = await patches.applied(patch, response, match.resource, attributes, kinds=self._matcher.kinds)
+        made = await patches.applied(patch, response, concern, attributes, kinds=self._matcher.kinds)
         attributes.object = made.object
-        note(attributes, PATCH + place, patches.note_of_patch(webhook, response.patch), Level.REQUEST)
+        note(attributes, PATCH + place, made.note, Level.REQUEST)
         return made.changed
 
 

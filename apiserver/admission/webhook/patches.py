@@ -17,7 +17,7 @@ import msgspec
 
 from apiserver.admission import views
 from apiserver.admission.attributes import Attributes
-from apiserver.admission.webhook.configuration import Webhook
+from apiserver.admission.webhook.configuration import Concern, Webhook
 from apiserver.admission.webhook.review import Response
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
@@ -28,29 +28,41 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.workers import BODIES
 
 LARGE = 64 << 10
-"""Bytes of a patch, of what it makes the object grow by, and of the object, above which all of this is done in a thread."""
+"""Bytes of a patch, of what it makes the object grow by, and of the object, above which it is applied in a thread."""
+LONG = 16 << 10
+"""Bytes of a patch above which it is read in a thread: it may have an operation in every three of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The object in its stored form, and whether it means something else than before."""
+    """The object in its stored form, whether it means something else than before, and what is noted of it."""
 
     object: Object
     changed: bool
+    note: str
+
+
+async def read(response: Response) -> json_patch.Patch:
+    """The operations of an answer. Raises UndecodablePatch, and StatusError 413."""
+    if len(response.patch) > LONG:
+        return await BODIES.run_patiently(response.operations)
+    return response.operations()
 
 
 async def applied(
-    patch: json_patch.Patch, response: Response, resource: Resource, attributes: Attributes, *, kinds: Kinds
+    patch: json_patch.Patch, response: Response, concern: Concern, attributes: Attributes, *, kinds: Kinds
 ) -> Patched:
-    """What a patch makes of the new object, shown as `resource`. Raises StatusError 500 for a patch that does not fit, and 413."""
-    work = functools.partial(_applied, patch, resource, attributes, kinds=kinds)
+    """What a patch makes of the new object, as it was shown. Raises StatusError 500 for a patch that does not fit, and 413."""
+    work = functools.partial(_applied, patch, response.patch, concern, attributes, kinds=kinds)
     if len(response.patch) + json_patch.growth(response.patch) + attributes.views.size > LARGE:
         return await BODIES.run_patiently(work)
     return work()
 
 
-def _applied(patch: json_patch.Patch, resource: Resource, attributes: Attributes, *, kinds: Kinds) -> Patched:
-    obj = attributes.object
+def _applied(
+    patch: json_patch.Patch, sent: bytes, concern: Concern, attributes: Attributes, *, kinds: Kinds
+) -> Patched:
+    obj, resource = attributes.object, concern.match.resource
     assert obj is not None
     before = attributes.views.text(obj, resource)
     try:
@@ -66,7 +78,8 @@ def _applied(patch: json_patch.Patch, resource: Resource, attributes: Attributes
         or _stamped(attributes)
         or not canonical.equal(resource.shape, _shown(obj, resource), found)
     )
-    return Patched(views.headed(claimed, views.defaulted(claimed, found, attributes)), changed)
+    made = views.headed(claimed, views.defaulted(claimed, found, attributes))
+    return Patched(made, changed, _note_of_patch(concern.webhook, sent))
 
 
 def _stamped(attributes: Attributes) -> bool:
@@ -112,7 +125,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _operations = msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None]).decode
 
 
-def note_of_patch(webhook: Webhook, patch: bytes) -> str:
+def _note_of_patch(webhook: Webhook, patch: bytes) -> str:
     """What is noted of a patch: its operations, the members of each in order."""
     operations = [o and {name: o[name] for name in sorted(o)} for o in _operations(patch)]
     return _note(webhook, {"patch": operations, "patchType": "JSONPatch"})
