@@ -136,6 +136,8 @@ def _patched(value: Value, resource: Resource, attributes: Attributes) -> Object
     patched = mutations.json_patched(attributes.views.text(attributes.object, resource), value)
     if patched is None:
         return attributes.object
+    if wrong := mutations.other_kind(resource, patched):
+        raise errors.internal(wrong)
     try:
         made = taken_back(resource, patched, attributes)
     except ValueError as e:

@@ -112,14 +112,32 @@ def json_patched(live: bytes, value: Value) -> bytes | None:
         raise Refused(f"JSON Patch: {e}") from None
 
 
+def other_kind(resource: Resource, patched: bytes) -> str:
+    """What upstream's decoder says of JSON that is no object of that version by its kind and apiVersion; empty when it is, or has none."""
+    if patched.startswith(b"["):
+        return f"couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type {_TYPE_META}"
+    head = msgspec.json.decode(patched, type=_Head)
+    kind = resource.kind if head.kind is None else head.kind
+    version = resource.api_version if head.api_version is None else head.api_version
+    if (kind, version) == (resource.kind, resource.api_version):
+        return ""
+    scheme = go_quote(SCHEME)
+    return f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(version))} in scheme {scheme}"
+
+
+class _Head(msgspec.Struct):
+    kind: Any = None
+    api_version: Any = msgspec.field(name="apiVersion", default=None)
+
+
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
 def strict_error(resource: Resource, patched: bytes) -> str:
-    """What upstream's strict decoder says of JSON that is an object of that version otherwise; empty when it is nothing else."""
+    """What upstream's strict decoder says of the JSON of an object of that version; empty when it is nothing."""
     members: dict[str, Any] = msgspec.json.decode(patched)
-    kind = members.pop("kind", resource.kind)
-    if kind != resource.kind:
-        version = go_quote(members.get("apiVersion", resource.api_version))
-        return f"no kind {go_quote(kind)} is registered for version {version} in scheme {go_quote(SCHEME)}"
-    members.pop("apiVersion", None)
+    for name in unstructured.TYPE_META:
+        members.pop(name, None)
     unknown = strict.decode(resource.shape, members).unknown
     told = ", ".join(f"unknown field {go_quote(path)}" for path in islice(unknown, MOST_COMPLAINTS))
     return f"strict decoding error: {told}" if told else ""

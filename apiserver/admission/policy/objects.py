@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.cel import messages
 from apiserver.cel.conversions import CONVERSIONS
@@ -226,5 +228,6 @@ def operation(patch: PatchValue) -> dict[str, Any]:
     if patch.origin:
         made["from"] = patch.origin
     if patch.value is not ABSENT:
-        made["value"] = json_value(patch.value)
+        # Members are in the order of their names, as protobuf writes them.
+        made["value"] = msgspec.Raw(msgspec.json.encode(json_value(patch.value), order="sorted"))
     return made

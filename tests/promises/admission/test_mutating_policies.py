@@ -6,6 +6,7 @@ The policies of most promises stand for the whole file: each concerns the object
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -90,6 +91,9 @@ MADE: Mapping[str, tuple[list[str], Callable[[Object], Any], Any]] = {
         " 'large': dyn(9007199254740992)}}]")],
         lambda o: o["metadata"]["annotations"],
         {"bytes": "eA==", "duration": "90s", "time": "2026-01-02T03:04:05Z", "large": "9007199254740992"}),
+    "raw": ([("[JSONPatch{op: 'add', path: '/spec/devices/config', value: [{'opaque': {'driver': dyn('d.example.com'),"
+        " 'parameters': dyn({'q': dyn(1.5), 'a': dyn({'z': 2.0, 'b': 1.0})})}}]}]"), labels(x="'1'")],
+        lambda o: json.dumps(o["spec"]["devices"]["config"][0]["opaque"]["parameters"]), '{{"a": {{"b": 1, "z": 2}}, "q": 1.5}}'),
     "patches-in-turn": (["[JSONPatch{op: 'add', path: '/metadata/labels/a', value: '1'}]",
         "[JSONPatch{op: 'add', path: '/metadata/labels/b', value: object.metadata.labels.a + '2'}]"],
         lambda o: o["metadata"]["labels"]["b"], "12"),
@@ -159,6 +163,11 @@ BROKEN: Mapping[str, tuple[list[str], str]] = {
         'strict decoding error: unknown field "nope", unknown field "spec.nope"'),
     "wrong-type": (["[JSONPatch{op: 'replace', path: '/metadata/labels', value: 1}]"],
         "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type map[string]string"),
+    "other-version": (["[JSONPatch{op: 'replace', path: '/apiVersion', value: 'nope/v1'}]"],
+        'no kind "ResourceClaim" is registered for version "nope/v1" in scheme "pkg/runtime/scheme.go:111"'),
+    "no-object": (["[JSONPatch{op: 'replace', path: '', value: []}]"],
+        ("couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type"
+        ' struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }')),
     "other-kind": (["[JSONPatch{op: 'replace', path: '/kind', value: 'Nope'}]"],
         'no kind "Nope" is registered for version "{group}/v1" in scheme "pkg/runtime/scheme.go:111"'),
 }  # fmt: skip
