@@ -226,16 +226,20 @@ def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gat
 
 def configured(delegates: Delegates, served: Kinds) -> list[Plugin]:
     """Those that do what configurations say; none where there is nobody to configure them."""
-    sources, caller = delegates.sources, delegates.caller
+    sources, callers = delegates.sources, delegates.callers
     if sources is None:
         return []
     matcher = Matcher(served, delegates.namespaces or EveryNamespace())
     expressions = Expressions(delegates.authorizer.authorize)
     return [
         MutatingAdmissionPolicy(sources, matcher, expressions),
-        *([MutatingAdmissionWebhook(sources, matcher, caller, expressions)] if caller is not None else []),
+        *([MutatingAdmissionWebhook(sources, matcher, callers.mutating, expressions)] if callers is not None else []),
         ValidatingAdmissionPolicy(sources, matcher, expressions),
-        *([ValidatingAdmissionWebhook(sources, matcher, caller, expressions)] if caller is not None else []),
+        *(
+            [ValidatingAdmissionWebhook(sources, matcher, callers.validating, expressions)]
+            if callers is not None
+            else []
+        ),
     ]
 
 

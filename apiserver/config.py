@@ -342,6 +342,9 @@ class Admission:
     disabled: tuple[str, ...] = flag(DISABLE_PLUGINS, SERVERS, _plugins, "",
         text="admission plugins that are not asked; may be given several times", value="PLUGINS", many=True)
 
+    control: str = flag("admission-control-config-file", SERVERS, str, "",
+        text="AdmissionConfiguration: as whom webhooks are called", value="FILE")
+
     def asks(self, plugin: str) -> bool:
         """Whether a plugin is asked. One that follows something in the cluster does so only then."""
         return plugin in self.enabled or (PLUGINS.get(plugin, True) and plugin not in self.disabled)

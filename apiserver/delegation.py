@@ -16,7 +16,8 @@ from typing import Protocol
 
 from apiserver import tasks
 from apiserver.admission.sources import Nothing, Source, Sources, param_kinds
-from apiserver.admission.webhook.calls import Caller
+from apiserver.admission.webhook import credentials
+from apiserver.admission.webhook.calls import Caller, Callers
 from apiserver.cluster import configurations
 from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
@@ -28,7 +29,7 @@ from apiserver.cluster.params import Params
 from apiserver.cluster.quotas import Quotas
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
 from apiserver.cluster.tokens import Tokens
-from apiserver.config import Config, Delegation
+from apiserver.config import Config, ConfigError, Delegation
 from apiserver.filters.authenticate import TokenReviewer
 from apiserver.filters.authorize import Authorizer, Delegated, Local
 
@@ -48,13 +49,13 @@ async def _at_once() -> None:
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
     returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission,
-    `caller` where no webhook is called, `quotas` where nothing is limited, and `mapper` where there are no kinds but ours."""
+    `callers` where no webhook is called, `quotas` where nothing is limited, and `mapper` where there are no kinds but ours."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
     namespaces: Namespaces | None = None
     sources: Sources | None = None
-    caller: Caller | None = None
+    callers: Callers | None = None
     quotas: Quotas | None = None
     mapper: Mapper | None = None
     bundles: Callable[[], ClusterTrust] | None = None
@@ -62,15 +63,24 @@ class Delegates:
     ready: Callable[[], Awaitable[None]] = _at_once
 
 
-def alone(config: Config, sources: Sources | None = None, caller: Caller | None = None) -> Delegates:
+def alone(config: Config, sources: Sources | None = None, callers: Callers | None = None) -> Delegates:
     """Nobody is asked but webhooks, and every namespace exists."""
     authorizer = Delegated(Local(), always_allowed=config.delegation.always_allowed)
-    return Delegates(authorizer=authorizer, sources=sources, caller=caller)
+    return Delegates(authorizer=authorizer, sources=sources, callers=callers)
+
+
+def callers(config: Config, cluster: Client | None = None) -> Callers:
+    """Who calls webhooks, in the name of whom `--admission-control-config-file` says. Raises ConfigError."""
+    try:
+        found = credentials.load(config.admission.control)
+    except ValueError as error:
+        raise ConfigError([f"--admission-control-config-file: {error}"]) from None
+    return Callers(*(Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS))
 
 
 @contextlib.asynccontextmanager
 async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[Delegates]:
-    """The delegates of `sluice serve`, for as long as it runs. Raises ClusterError."""
+    """The delegates of `sluice serve`, for as long as it runs. Raises ClusterError, ConfigError."""
     delegation = config.delegation
     if delegation.standalone:
         yield alone(config)
@@ -98,14 +108,14 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             deny_seconds=delegation.deny_seconds,
             clock=time.monotonic,
         )
-        caller = Caller()
-        stack.push_async_callback(caller.close)
+        calling = callers(config, authorization)
+        stack.push_async_callback(calling.close)
         yield Delegates(
             authorizer=Delegated(access, always_allowed=delegation.always_allowed),
             tokens=Tokens(authentication, ttl=delegation.token_seconds, clock=time.monotonic),
             namespaces=namespaces,
             sources=sources,
-            caller=caller,
+            callers=calling,
             quotas=Quotas(authorization, followed["quotas"]) if "quotas" in followed else None,
             mapper=Mapper(authorization),
             bundles=(lambda: source.current) if source is not None else None,

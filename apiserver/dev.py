@@ -26,7 +26,6 @@ import yaml
 
 from apiserver import delegation, server, tasks, workers
 from apiserver.admission.files import Files
-from apiserver.admission.webhook.calls import Caller
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config import Config, ConfigError
@@ -66,7 +65,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             await _SAMPLES.run(_create_samples, config, kinds, kit, port)
         _announce(config.dev.kubeconfig)
 
-    caller = Caller()
+    callers = delegation.callers(config)
     following = asyncio.create_task(tasks.supervised(admission.run, name="admission-files"))
     try:
         await _initialise(store, kinds)
@@ -75,7 +74,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             kinds,
             options,
             dynamiccertificates.Certificates(kit.files),
-            delegates=delegation.alone(config, admission.sources, caller),
+            delegates=delegation.alone(config, admission.sources, callers),
             stop=stop,
             ready=ready,
             environ=environ,
@@ -83,7 +82,7 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-        await caller.close()
+        await callers.close()
         await store.stop()
 
 

@@ -7,6 +7,7 @@
     COMPRESSION  answers on their way out
     DOCUMENTS    OpenAPI
     METRICS      the exposition
+    LOOKUPS      names asked of DNS
 
 Nothing uses the event loop's own pool: it has one queue for everybody, and that queue has no end.
 """
@@ -153,3 +154,4 @@ RENDERING = Workers("rendering", waiting=4094)
 COMPRESSION = Workers("compression", waiting=62)
 DOCUMENTS = Workers("documents", threads=1, waiting=63)
 METRICS = Workers("metrics", threads=1, waiting=15)
+LOOKUPS = Workers("lookups", threads=8, waiting=4094)

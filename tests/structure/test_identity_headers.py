@@ -16,17 +16,18 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 READERS: dict[str, set[str]] = {
     "x-remote-": {"config.py", "filters/authenticate.py"},
-    "impersonate-": {"filters/impersonate.py"},
+    "impersonate-": {"filters/impersonate.py", "admission/webhook/credentials.py"},
     "x-forwarded-": set(),
 }
 """Beginnings of header names, and who may name them."""
 NAMES: dict[str, set[str]] = {
-    # OpenAPI says where a token goes, a metric has a label of that name, and to kube-apiserver we show a token of our own.
+    # OpenAPI says where a token goes, a metric has a label of that name, and to kube-apiserver and webhooks we show tokens of our own.
     "authorization": {
         "filters/authenticate.py",
         "discovery/openapi_docs.py",
         "filters/authorize.py",
         "cluster/client.py",
+        "admission/webhook/credentials.py",
     },
     "cookie": set(),
     "x-real-ip": set(),

@@ -21,6 +21,7 @@ import yaml
 from cryptography import x509
 
 from apiserver import config, resources, server
+from apiserver.admission.webhook import resolution
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.cluster import access, client, configurations, namespaces, quotas, requestheader, tokens
 from apiserver.filters import request_info
@@ -555,6 +556,8 @@ async def _everything_that_is_asked(group: str) -> set[Right]:
     await limits.update_status({"metadata": {"namespace": "any", "name": "any"}})
     if group == _claims_measured_in():
         await limits.pod("any", "any")
+    await resolution.service(asking, "any", "any")
+    await resolution.slices(asking, "any", "any")
     for following in (trust.run(), known.run(), *(copy.run() for copy in followed.values())):
         recorder.watched.clear()
         task = asyncio.create_task(following)

@@ -6,24 +6,40 @@ Upstream: kubernetes-sigs/json `internal/golang/encoding/json/decode.go`, kubern
 
 from __future__ import annotations
 
-import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+import yaml
 
-from apiserver.apimachinery import strconv
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.schema import json_syntax
 
-SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:81"
-"""The name of upstream's scheme for reviews, which is where it is made."""
+SCHEME = "pkg/runtime/scheme.go:111"
+"""The name of upstream's schemes, which is where they are made."""
+GROUP, KIND = "admission.k8s.io", "AdmissionReview"
+MOST_YAML = 64 << 10
+"""Bytes of an answer that are read as YAML, which takes a hundred times as long as JSON."""
 _GO_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
-_MIN, _MAX = -(1 << 31), (1 << 31) - 1
+_RANGES = {"int32": range(-(1 << 31), 1 << 31), "int64": range(-(1 << 63), 1 << 63), "uint8": range(256)}
 
-_decode = msgspec.json.Decoder(float_hook=strconv.parse_float).decode
+_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Float(float):
+    """A number as it was spelled; beyond every float it is no error where nobody asks for it."""
+
+    def __new__(cls, text: str) -> _Float:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
+_decode = msgspec.json.Decoder(float_hook=_Float).decode
 
 
 class Unlike(ValueError):
@@ -41,7 +57,7 @@ class _Is(NamedTuple):
 
 
 _STRING = _Is("string", "string")
-_INT32 = _Is("number", "int32")
+_INT32, _BYTE = _Is("number", "int32"), _Is("number", "uint8")
 _CAUSE = _Is(
     "object",
     "v1.StatusCause",
@@ -104,7 +120,9 @@ def _review(package: str) -> _Is:
             "warnings": _Is("array", "[]string", of=_STRING),
         },
     )
-    members = {"kind": _STRING, "apiVersion": _STRING, "response": response}
+    asked = {"uid": _Is("string", "types.UID"), "dryRun": _Is("bool", "bool")}
+    request = _Is("object", f"{package}.AdmissionRequest", "AdmissionRequest", asked)
+    members = {"kind": _STRING, "apiVersion": _STRING, "request": request, "response": response}
     return _Is("object", f"{package}.AdmissionReview", "AdmissionReview", members)
 
 
@@ -113,15 +131,49 @@ _REVIEWS = {version: _review(version) for version in ("v1", "v1beta1")}
 
 def decoded(data: bytes, version: str) -> dict[str, Any]:
     """The review, every member of its response null or of its type. Raises Unlike."""
-    try:
-        value = loads(data)
-    except json_syntax.SyntaxProblem as problem:
-        raise Unlike(f"couldn't get version/kind; json parse error: {problem}") from None
-    _check_kind(value, version)
+    value = _json(data) if data.lstrip()[:1] == b"{" else _yaml(data)
+    _check_kind({} if value is None else value, version)
     for mismatch in _mismatches(_REVIEWS[version], value, ()):
         raise Unlike(mismatch)
-    found: dict[str, Any] = value
+    found: dict[str, Any] = value or {}
     return found
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return loads(data)
+    except json_syntax.SyntaxProblem as problem:
+        raise Unlike(f"couldn't get version/kind; json parse error: {problem}") from None
+
+
+def _yaml(data: bytes) -> Any:
+    """What does not begin as an object of JSON is YAML to upstream."""
+    if len(data) > MOST_YAML:
+        raise Unlike(f"couldn't get version/kind; json parse error: {_not_json(data)}")
+    try:
+        return next(yaml.load_all(data, Loader=_LOADER), None)
+    except yaml.reader.ReaderError:
+        raise Unlike("yaml: control characters are not allowed") from None
+    except yaml.YAMLError as error:
+        raise Unlike(f"yaml: {_line(error)}{getattr(error, 'problem', error)}") from None
+    except RecursionError:
+        raise Unlike("yaml: exceeded max depth of 10000") from None
+
+
+def _line(error: yaml.YAMLError) -> str:
+    """Where, as go-yaml counts: scanner errors from one, others from zero, and no word of the first line."""
+    for mark in (getattr(error, "problem_mark", None), getattr(error, "context_mark", None)):
+        if mark is not None and mark.line:
+            return f"line {mark.line + isinstance(error, yaml.scanner.ScannerError)}: "
+    return ""
+
+
+def _not_json(data: bytes) -> str:
+    try:
+        json_syntax.check(data)
+    except json_syntax.SyntaxProblem as problem:
+        return str(problem)
+    return f"json: cannot unmarshal array into Go value of type {_GO_STRUCT}"
 
 
 def loads(data: bytes) -> Any:
@@ -133,35 +185,71 @@ def loads(data: bytes) -> Any:
     try:
         return _decode(json_syntax.mended(data))
     except (msgspec.DecodeError, ValueError) as error:
-        raise json_syntax.too_big(data) or json_syntax.SyntaxProblem(str(error)) from None
+        raise json_syntax.SyntaxProblem(str(error)) from None
     except RecursionError:
         raise json_syntax.SyntaxProblem("exceeded max depth") from None
 
 
+_UNVERSIONED = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
+"""Known by their bare names, with any apiVersion."""
+_IN_EVERY_VERSION = (
+    "WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions",
+)  # fmt: skip
+
+
 def _check_kind(value: Any, version: str) -> None:
-    """An answer may leave out its kind and apiVersion, but not state others."""
-    if not isinstance(value, dict):
-        what = _json_type(value)
-        text = f"json: cannot unmarshal {what} into Go value of type {_GO_STRUCT}"
-        raise Unlike(f"couldn't get version/kind; json parse error: {text}")
-    kind, api_version = value.get("kind") or "AdmissionReview", value.get("apiVersion") or f"admission.k8s.io/{version}"
-    if kind == "AdmissionReview" and api_version == f"admission.k8s.io/{version}":
+    """An answer may leave out its kind and apiVersion, but not state others. Raises Unlike."""
+    stated = _stated(value)
+    kind, api_version = stated["kind"] or KIND, stated["apiversion"]
+    if api_version.count("/") > 1:
+        raise Unlike(f"unexpected GroupVersion string: {api_version}")
+    group, _, its = api_version.rpartition("/")
+    if not its and group in ("", GROUP):
+        group, its = GROUP, version
+    if kind == KIND and (group, its) == (GROUP, version):
         return
-    if kind == "AdmissionReview" and api_version in ("admission.k8s.io/v1", "admission.k8s.io/v1beta1"):
-        stated = api_version.partition("/")[2]
-        raise Unlike(f"converting ({stated}.{kind}) to ({version}.{kind}): unknown conversion")
-    raise Unlike(
-        f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(api_version))} in scheme {go_quote(SCHEME)}"
-    )
+    if kind in _UNVERSIONED:
+        _check_status(kind, value)
+        raise Unlike(f"converting (v1.{kind}) to ({version}.{KIND}): unknown conversion")
+    if group == GROUP and its in ("v1", "v1beta1") and kind in (KIND, *_IN_EVERY_VERSION):
+        package = its if kind == KIND else "v1"
+        raise Unlike(f"converting ({package}.{kind}) to ({version}.{KIND}): unknown conversion")
+    shown = go_quote(f"{group}/{its}" if group else its)
+    raise Unlike(f"no kind {go_quote(kind)} is registered for version {shown} in scheme {go_quote(SCHEME)}")
+
+
+def _stated(value: Any) -> dict[str, str]:
+    """What is said to be kind and apiVersion: in a first look, names count without regard to case."""
+    start = "couldn't get version/kind; json parse error: json: cannot unmarshal"
+    if not isinstance(value, dict):
+        raise Unlike(f"{start} {json_type(value)} into Go value of type {_GO_STRUCT}")
+    found = {"kind": "", "apiversion": ""}
+    for name, member in value.items():
+        folded = name.casefold() if len(name) in (4, 10) else ""
+        if folded in found and member is not None:
+            if not isinstance(member, str):
+                shown = "kind" if folded == "kind" else "apiVersion"
+                raise Unlike(f"{start} {json_type(member)} into Go struct field .{shown} of type string")
+            found[folded] = member
+    return found
+
+
+def _check_status(kind: str, value: Any) -> None:
+    if kind == "Status":
+        for problem in _mismatches(_STATUS, value, ()):
+            raise Unlike(problem)
 
 
 def _mismatches(wanted: _Is, value: Any, path: tuple[str, ...], struct: str = "") -> Iterator[str]:
     """What Go would refuse, in the order in which it comes."""
     if value is None:
         return
-    found = _json_type(value)
-    if found == "number" == wanted.json and not (isinstance(value, int) and _MIN <= value <= _MAX):
-        found = f"number {value}"
+    found = json_type(value)
+    if found == "number" == wanted.json and not (isinstance(value, int) and value in _RANGES[wanted.go]):
+        found = f"number {getattr(value, 'text', value)}"
+    if wanted.go == "[]uint8" and isinstance(value, list):
+        yield from (text for item in value for text in _mismatches(_BYTE, item, path, struct))
+        return
     if found != wanted.json:
         where = f"struct field {struct}.{'.'.join(path)}" if path else "value"
         yield f"json: cannot unmarshal {found} into Go {where} of type {wanted.go}"
@@ -177,7 +265,8 @@ def _mismatches(wanted: _Is, value: Any, path: tuple[str, ...], struct: str = ""
                 yield from _mismatches(wanted.members[name], member, (*path, name), wanted.struct)
 
 
-def _json_type(value: Any) -> str:
+def json_type(value: Any) -> str:
+    """What Go calls a JSON value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
@@ -189,21 +278,50 @@ def _json_type(value: Any) -> str:
 
 # ------------------------------------------------------------------------------------------------------------------------- patches
 
-_LETTERS = re.compile(r"[A-Za-z0-9+/\r\n]*")
-
 
 def patch_of(response: Mapping[str, Any]) -> bytes:
-    """The text of a response's patch."""
-    return b64decode((response.get("patch") or "").replace("\r", "").replace("\n", ""))
+    """The bytes of a response's patch."""
+    patch = response.get("patch") or ""
+    return bytes(patch) if isinstance(patch, list) else b64decode(_without_breaks(patch))
+
+
+def _without_breaks(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "")
 
 
 def _not_base64(text: str) -> Iterator[str]:
-    """Go's words for what is wrong with base64 (golang/go `src/encoding/base64/base64.go`)."""
+    """Go's words for what is wrong with base64 (golang/go `src/encoding/base64/base64.go`): where the four letters begin that are not
+    complete, the letter that is none, or what follows the padding."""
     try:
-        b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
-    except (binascii.Error, ValueError):
-        match = _LETTERS.match(text)
-        yield f"illegal base64 data at input byte {match.end() if match else 0}"
+        b64decode(_without_breaks(text), validate=True)
+        return
+    except ValueError:  # binascii.Error is one, and so is a letter beyond ASCII
+        strange = _NO_LETTER.search(text)
+    at = len(text) if strange is None else strange.start()
+    over = len(_without_breaks(text[:at])) % 4
+    if strange is None:
+        yield f"illegal base64 data at input byte {at - over}"
+    elif strange.group() == "=" and over >= 2:
+        yield f"illegal base64 data at input byte {_behind_padding(text, at, over)}"
+    else:
+        yield f"illegal base64 data at input byte {at}"
+
+
+def _behind_padding(text: str, at: int, length: int) -> int:
+    """Where what follows the first `=` is wrong."""
+    rest = at + 1
+    if length == 2:
+        while text[rest : rest + 1] in ("\r", "\n"):
+            rest += 1
+        if rest == len(text):
+            return rest
+        if text[rest] != "=":
+            return rest
+        rest += 1
+    return rest
+
+
+_NO_LETTER = re.compile(r"[^A-Za-z0-9+/\r\n]")
 
 
 def why_no_patch(text: bytes) -> str:
@@ -213,6 +331,6 @@ def why_no_patch(text: bytes) -> str:
     except json_syntax.SyntaxProblem as problem:
         return str(problem)
     if not isinstance(value, list):
-        return f"json: cannot unmarshal {_json_type(value)} into Go value of type jsonpatch.Patch"
+        return f"json: cannot unmarshal {json_type(value)} into Go value of type jsonpatch.Patch"
     wrong = next((x for x in value if x is not None and not isinstance(x, dict)), None)
-    return f"json: cannot unmarshal {_json_type(wrong)} into Go value of type jsonpatch.Operation"
+    return f"json: cannot unmarshal {json_type(wrong)} into Go value of type jsonpatch.Operation"

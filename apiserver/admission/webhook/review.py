@@ -16,6 +16,7 @@ import orjson
 from apiserver import workers
 from apiserver.admission.attributes import Attributes
 from apiserver.admission.webhook import answers
+from apiserver.admission.webhook.answers import GROUP, KIND
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
 from apiserver.apimachinery.request import User
@@ -25,7 +26,6 @@ from apiserver.schema.resource import Object, Resource
 
 Version = Literal["v1", "v1beta1"]
 VERSIONS: Sequence[Version] = ("v1", "v1beta1")
-GROUP, KIND = "admission.k8s.io", "AdmissionReview"
 LARGE = 64 << 10
 """Answers above this many bytes are decoded in a thread."""
 JSON_PATCH = "JSONPatch"

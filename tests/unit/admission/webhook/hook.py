@@ -25,6 +25,7 @@ class Seen:
     headers: Mapping[str, str]
     body: bytes
     peer: int
+    subject: str
 
 
 @dataclass
@@ -75,17 +76,23 @@ class Hook:
     _server: asyncio.Server | None = None
 
     async def start(self) -> Hook:
-        pair = pki.make_serving(self.ca, "hook", hosts=self.hosts, now=NOW)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        await self.show()
+        return self
+
+    async def show(self, pair: pki.Pair | None = None, *, wants: ssl.VerifyMode = ssl.CERT_OPTIONAL) -> None:
+        """Listens with this certificate, or a good one, and asks for the client's."""
+        if self._server is not None:
+            self._server.close()
+        pair = pair or pki.make_serving(self.ca, "hook", hosts=self.hosts, now=NOW)
         path = self.folder / "hook.pem"
         path.write_bytes(pair.cert_pem + pair.key_pem)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)
-        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_mode = wants
         context.load_verify_locations(cadata=self.ca.cert_pem.decode())
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=context)
         self.port = self._server.sockets[0].getsockname()[1]
-        return self
 
     async def stop(self) -> None:
         assert self._server is not None
@@ -109,7 +116,7 @@ class Hook:
                 self.seen.append(seen)
                 await (self.plays.pop(0) if len(self.plays) > 1 else self.plays[0])(Exchange(seen, writer))
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)
@@ -120,4 +127,6 @@ async def _request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     line, *rest = (await reader.readuntil(b"\r\n\r\n")).decode().rstrip().split("\r\n")
     headers = dict(each.split(": ", 1) for each in rest)
     body = await reader.readexactly(int(headers.get("Content-Length", 0)))
-    return Seen(line, headers, body, writer.get_extra_info("peername")[1])
+    certificate = writer.get_extra_info("peercert")
+    subject = dict(part[0] for part in certificate["subject"])["commonName"] if certificate else ""
+    return Seen(line, headers, body, writer.get_extra_info("peername")[1], subject)

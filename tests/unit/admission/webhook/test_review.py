@@ -114,7 +114,7 @@ def test_an_answer_is_read() -> None:
         (answer(patch=PATCH, patchType=""), True, InvalidResponse('webhook returned invalid response.patchType of ""')),
         (answer(patch=PATCH), False, InvalidResponse("validating webhook may not return response.patch")),
         (answer(patchType="JSONPatch"), False, InvalidResponse("validating webhook may not return response.patchType")),
-        (answer(patch="AAA"), True, Undecodable("illegal base64 data at input byte 3")),
+        (answer(patch="AAA"), True, Undecodable("illegal base64 data at input byte 0")),
     ],
 )
 def test_an_answer_that_breaks_a_rule_is_refused(value: Any, mutating: bool, problem: BadAnswer) -> None:
