@@ -61,19 +61,15 @@ class Variables:
     language takes long with them.
     """
 
-    __slots__ = ("_authorizes", "_resource", "answers", "attributes", "small", "values")
+    __slots__ = ("_authorizes", "_named", "_resource", "answers", "attributes", "small", "values")
 
     def __init__(self, attributes: Attributes, match: Match) -> None:
         self.attributes = attributes
         self.answers = Answers()
-        self._resource = match.resource
+        self._resource = self._named = match.resource
         self._authorizes = True
         self.small = attributes.views.size <= SMALL
-        self.values: dict[str, Any] = {
-            "request": request(attributes, match.resource),
-            "namespaceObject": None,
-            "params": None,
-        }
+        self.values: dict[str, Any] = {"namespaceObject": None, "params": None}
         if attributes.object is None:
             self.values["object"] = None
         if attributes.old is None:
@@ -110,8 +106,9 @@ class Variables:
         if self._resource is attributes.resource and self.values["namespaceObject"] is None:
             return self
         other = copy.copy(self)
-        asked = {**self.values["request"], "resource": _group_version_resource(attributes.resource)}
-        other.values = {**self.values, "request": asked, "namespaceObject": None}
+        other.values = {**self.values, "namespaceObject": None}
+        other.values.pop("request", None)
+        other._named = attributes.resource
         return other
 
     async def prepare(self, names: Collection[str]) -> None:
@@ -121,6 +118,8 @@ class Variables:
             values["object"] = await attributes.views.aplain(attributes.object, self._resource)
         if "oldObject" in names and "oldObject" not in values and attributes.old is not None:
             values["oldObject"] = await attributes.views.aplain(attributes.old, self._resource)
+        if "request" in names and "request" not in values:
+            values["request"] = request(attributes, self._resource, self._named)
         if not self._authorizes:
             return
         if "authorizer" in names and "authorizer" not in values:
@@ -148,14 +147,14 @@ class Variables:
         return ResourceCheck(self.answers, asked)
 
 
-def request(attributes: Attributes, resource: Resource) -> dict[str, Any]:
-    """The AdmissionRequest without its objects, as JSON values: `resource` is the version in which they are shown. What is empty and may
-    be left out is absent."""
+def request(attributes: Attributes, shown: Resource, named: Resource) -> dict[str, Any]:
+    """The AdmissionRequest without its objects, as JSON values: `kind` is the version in which they are `shown`, `resource` is that of
+    `named`. What is empty and may be left out is absent."""
     user, own = attributes.user, attributes.resource
     made = {
         "uid": "",
-        "kind": _group_version_kind(resource),
-        "resource": _group_version_resource(resource),
+        "kind": _group_version_kind(shown),
+        "resource": _group_version_resource(named),
         "requestKind": _group_version_kind(own),
         "requestResource": _group_version_resource(own),
         "operation": attributes.operation,
