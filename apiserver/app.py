@@ -227,19 +227,15 @@ def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gat
 def configured(delegates: Delegates, served: Kinds) -> list[Plugin]:
     """Those that do what configurations say; none where there is nobody to configure them."""
     sources, callers = delegates.sources, delegates.callers
-    if sources is None:
+    if sources is None or callers is None:
         return []
     matcher = Matcher(served, delegates.namespaces or EveryNamespace())
     expressions = Expressions(delegates.authorizer.authorize)
     return [
         MutatingAdmissionPolicy(sources, matcher, expressions),
-        *([MutatingAdmissionWebhook(sources, matcher, callers.mutating, expressions)] if callers is not None else []),
+        MutatingAdmissionWebhook(sources, matcher, callers.mutating, expressions),
         ValidatingAdmissionPolicy(sources, matcher, expressions),
-        *(
-            [ValidatingAdmissionWebhook(sources, matcher, callers.validating, expressions)]
-            if callers is not None
-            else []
-        ),
+        ValidatingAdmissionWebhook(sources, matcher, callers.validating, expressions),
     ]
 
 

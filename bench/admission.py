@@ -6,9 +6,14 @@ CPU of this process per write, for the mutating and the validating step; what a 
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import datetime as dt
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +25,7 @@ from apiserver.admission.attributes import Attributes
 from apiserver.admission.chain import Chain
 from apiserver.admission.files import Files
 from apiserver.admission.views import Views
+from apiserver.admission.webhook.calls import Caller, Callers
 from apiserver.apimachinery.options import CreateOptions
 from apiserver.apimachinery.request import Annotations, User, Warnings
 from apiserver.filters.request_info import parse
@@ -27,6 +33,7 @@ from apiserver.schema import defaults, strict
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
+from apiserver.serving import pki
 from bench.accounting import ROUNDS
 
 if TYPE_CHECKING:
@@ -65,6 +72,31 @@ def policies(*plurals: str) -> list[dict[str, Any]]:
     ]
 
 
+def webhooks(port: int, ca: bytes, *plurals: str) -> list[dict[str, Any]]:
+    """One validating webhook that asks for claims."""
+    hook = {
+        "name": "all.bench.example.com",
+        "clientConfig": {"url": f"https://localhost:{port}/", "caBundle": base64.b64encode(ca).decode()},
+        "rules": rules(*plurals),
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return [registered("ValidatingWebhookConfiguration", "one", webhooks=[hook])]
+
+
+@contextlib.contextmanager
+def hook(folder: Path) -> Iterator[tuple[int, bytes]]:
+    """A webhook's process: its port, and the CA that vouches for it."""
+    kit = pki.kit(folder / "certs", hosts=["localhost"], user="nobody", groups=[], now=dt.datetime.now(dt.UTC))
+    command = [sys.executable, "-m", "bench.hook", str(kit.files.cert), str(kit.files.key)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline()), kit.ca_pem
+        finally:
+            process.kill()
+
+
 def claim() -> Object:
     """A claim with two requests, as it is stored."""
     kind = KINDS.at(GROUP, "v1", "resourceclaims")
@@ -93,18 +125,20 @@ def change(obj: Object) -> Attributes:
         old=None,
         warnings=Warnings(),
         annotations=Annotations(),
+        until=asyncio.get_running_loop().time() + 60,
         views=Views(size=800),
     )
 
 
-def chain(folder: Path, *documents: dict[str, Any]) -> Chain:
+def chain(folder: Path, callers: Callers, *documents: dict[str, Any]) -> Chain:
     """The plugins of `sluice dev`, configured by these objects."""
     file = folder / "rules.yaml"
     file.write_text(yaml.safe_dump_all(documents))
     settings = config.parse(["dev"], {})
     files = Files([file], now=lambda: NOW)
     assert files.load() == []
-    plugins = app.admission(delegation.alone(settings, files.sources), KINDS, cast("Stores", {}), gates=Gates())
+    delegates = delegation.alone(settings, files.sources, callers)
+    plugins = app.admission(delegates, KINDS, cast("Stores", {}), gates=Gates())
     return Chain([plugin for plugin in plugins if settings.admission.asks(type(plugin).__name__)])
 
 
@@ -122,19 +156,22 @@ async def cost(write: Callable[[Attributes], Awaitable[None]]) -> float:
 
 
 async def measure() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for name, documents in (
+    callers = Callers(Caller(), Caller())
+    with tempfile.TemporaryDirectory() as name, hook(Path(name)) as (port, ca):
+        for text, documents in (
             ("nothing is configured", []),
-            ("no configuration matches", policies("deviceclasses")),
+            ("no configuration matches", [*policies("deviceclasses"), *webhooks(port, ca, "deviceclasses")]),
             ("a policy of three expressions", policies("resourceclaims")),
+            ("a webhook", webhooks(port, ca, "resourceclaims")),
         ):
-            asked = chain(Path(folder), *documents)
+            asked = chain(Path(name), callers, *documents)
 
             async def write(attributes: Attributes, asked: Chain = asked) -> None:
                 await asked.admit(attributes)
                 await asked.validate(attributes)
 
-            print(f"{'admission: ' + name:40} {await cost(write) * 1e6:8.2f} µs", flush=True)
+            print(f"{'admission: ' + text:40} {await cost(write) * 1e6:8.2f} µs", flush=True)
+    await callers.close()
 
 
 def main() -> None:

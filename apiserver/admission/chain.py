@@ -54,10 +54,6 @@ class Prepared(Protocol):
         """Makes of new configurations what requests will need, and says what is wrong with them. Costs nothing where nothing is new."""
 
 
-OUTSIDE = frozenset({"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"})
-"""Plugins that wait for others: a request's own latency (`apiserver_request_sli_duration_seconds`) is told without their time."""
-
-
 class Chain:
     """The plugins in the order in which they are asked.
 
@@ -99,20 +95,15 @@ class Chain:
 
     async def _admit(self, attributes: Attributes, step: _Step[MutatingPlugin], now: float) -> float:
         """When it was done, having begun `now`."""
-        for plugin, observe, outside in step.asked:
+        for plugin, observe in step.asked:
             before = now
             try:
                 replaced = await plugin.admit(attributes)
             except Exception:
-                now = self._clock()
-                step.rejected_by(plugin, now - before)
-                if outside:
-                    attributes.waits.seconds += now - before
+                step.rejected_by(plugin, self._clock() - before)
                 raise
             now = self._clock()
             observe(now - before)
-            if outside:
-                attributes.waits.seconds += now - before
             if replaced is not None:
                 attributes.object = replaced
         return now
@@ -123,21 +114,17 @@ class Chain:
         if step is None:
             step = self._judging[attributes.operation] = _Step("validate", attributes.operation, self.validating)
         began = now = self._clock()
-        for plugin, observe, outside in step.asked:
+        for plugin, observe in step.asked:
             before = now
             try:
                 await plugin.validate(attributes)
             except Exception:
                 now = self._clock()
                 step.rejected_by(plugin, now - before)
-                if outside:
-                    attributes.waits.seconds += now - before
                 step.rejected(now - began)
                 raise
             now = self._clock()
             observe(now - before)
-            if outside:
-                attributes.waits.seconds += now - before
         step.observe(now - began)
         step.summarise(now - began)
 
@@ -147,11 +134,7 @@ class _Step(Generic[_Plugin]):
 
     def __init__(self, kind: str, operation: Operation, plugins: Sequence[_Plugin]) -> None:
         self._labels = (kind, operation)
-        self.asked = [
-            (plugin, self._observer(plugin), type(plugin).__name__ in OUTSIDE)
-            for plugin in plugins
-            if _handles(plugin, operation)
-        ]
+        self.asked = [(plugin, self._observer(plugin)) for plugin in plugins if _handles(plugin, operation)]
         labels = (*self._labels, "false")
         self.observe = metrics.ADMISSION_STEP_SECONDS.labels(*labels).observe
         self.summarise = metrics.ADMISSION_STEP_SUMMARY.labels(*labels).observe

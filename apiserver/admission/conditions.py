@@ -53,6 +53,15 @@ class MatchConditions:
         found = list(conditions or ())
         return cls(found, expressions, scope or Scope(), name, kind, step) if found else None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(condition.text for condition in self._conditions)
+
+    async def problems(self) -> list[tuple[str, str]]:
+        """Which of them do not compile, and why."""
+        await self._scope.ready()
+        return self._scope.problems()
+
     async def matches(self, attributes: Attributes, match: Match) -> bool:
         """Whether none says no. Raises ConditionErrors where none does and some cannot be evaluated."""
         return await self.judge(Variables(attributes, match))

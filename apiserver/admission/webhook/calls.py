@@ -108,6 +108,16 @@ class Caller:
         except TimeoutError:
             raise call.late() from None
 
+    async def reach(self, target: Target, *, seconds: float) -> None:
+        """Connects to a webhook, and keeps the connection for the next call. Raises CallFailed."""
+        try:
+            async with asyncio.timeout(seconds), self._client(target) as client:
+                await client.pool.reach(target.host, target.port)
+        except TimeoutError:
+            raise CallFailed("context deadline exceeded") from None
+        except Broken as error:
+            raise CallFailed(str(error)) from None
+
     async def close(self) -> None:
         """Ends all connections; calls on their way fail."""
         for client in self._clients.values():

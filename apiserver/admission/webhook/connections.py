@@ -263,6 +263,14 @@ class Pool:
                     connection.close()
             return
 
+    async def reach(self, host: str, port: int) -> None:
+        """Has a connection ready for whoever asks next. Raises Broken."""
+        key = (True, host, port)
+        connection = self._kept(key) or await self._open(key)
+        self._all.discard(connection)
+        if not connection.closed and not self._keep(key, connection):
+            connection.close()
+
     def close(self) -> None:
         """Ends all connections, those that are in use too."""
         self._closed = True

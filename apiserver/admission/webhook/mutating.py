@@ -19,6 +19,7 @@ from apiserver.admission.webhook.asking import Asking, left, note
 from apiserver.admission.webhook.calls import Caller
 from apiserver.admission.webhook.configuration import Concern
 from apiserver.admission.webhook.failures import CallFailure, Denial
+from apiserver.admission.webhook.preparation import Preparation
 from apiserver.admission.webhook.review import Response, UndecodablePatch
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.fieldpath import go_quote
@@ -54,6 +55,15 @@ class MutatingAdmissionWebhook:
         self._webhooks = Derived(lambda items: configuration.read(items, expressions, "admit"), source)
         self._matcher = matcher
         self._asking = Asking(caller, "admit")
+        self._preparation = Preparation(caller)
+        self._prepared: object = None
+
+    async def prepare(self) -> None:
+        """Tells what is wrong with new webhooks."""
+        webhooks = self._webhooks.current()
+        if webhooks is not self._prepared:
+            await self._preparation.prepare(webhooks.all)
+            self._prepared = webhooks
 
     async def admit(self, attributes: Attributes) -> Object | None:
         """The object as the webhooks left it. Raises StatusError."""

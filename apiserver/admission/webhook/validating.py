@@ -18,6 +18,7 @@ from apiserver.admission.webhook.asking import Asking, left
 from apiserver.admission.webhook.calls import Caller
 from apiserver.admission.webhook.configuration import Concern
 from apiserver.admission.webhook.failures import CallFailure, Denial
+from apiserver.admission.webhook.preparation import Preparation
 from apiserver.apimachinery.errors import StatusError
 
 FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io/round_0_index_{}"
@@ -32,6 +33,15 @@ class ValidatingAdmissionWebhook:
         self._webhooks = Derived(lambda items: configuration.read(items, expressions, "validate"), source)
         self._matcher = matcher
         self._asking = Asking(caller, "validating")
+        self._preparation = Preparation(caller)
+        self._prepared: object = None
+
+    async def prepare(self) -> None:
+        """Tells what is wrong with new webhooks."""
+        webhooks = self._webhooks.current()
+        if webhooks is not self._prepared:
+            await self._preparation.prepare(webhooks.all)
+            self._prepared = webhooks
 
     async def validate(self, attributes: Attributes) -> None:
         """Raises StatusError."""

@@ -177,27 +177,3 @@ async def test_steps_and_plugins_are_timed_refusals_apart() -> None:
     }
     assert steps() == {("admit", "CREATE", "false"): (1, 2.0), ("validate", "CREATE", "true"): (1, 3.0)}
     assert summary() == steps()
-
-
-async def test_the_time_of_webhooks_is_told_to_whoever_times_the_request() -> None:
-    now = 0.0
-
-    class MutatingAdmissionWebhook:
-        async def admit(self, attributes: Attributes) -> Object | None:
-            nonlocal now
-            now += 1
-            return None
-
-    class ValidatingAdmissionWebhook:
-        async def validate(self, attributes: Attributes) -> None:
-            nonlocal now
-            now += 2
-            raise errors.bad_request("no")
-
-    change = attributes()
-    chain = Chain([Adding("a"), MutatingAdmissionWebhook(), Silent(), ValidatingAdmissionWebhook()], clock=lambda: now)
-    await chain.admit(change)
-    assert change.waits.seconds == 1
-    with pytest.raises(StatusError):
-        await chain.validate(change)
-    assert change.waits.seconds == 3
