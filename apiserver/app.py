@@ -220,7 +220,11 @@ def admission(delegates: Delegates, served: Kinds, stores: Stores, *, gates: Gat
         NodeRestriction(),
         OwnerReferencesPermissionEnforcement(decide, served, delegates.mapper),
         *configured(delegates, served),
-        *([ResourceQuota(quotas, served, stores, gates=gates)] if quotas is not None else []),
+        *(
+            [ResourceQuota(quotas, served, stores, gates=gates, limited=delegates.limited)]
+            if quotas is not None
+            else []
+        ),
     ]
 
 

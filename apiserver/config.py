@@ -343,7 +343,7 @@ class Admission:
         text="admission plugins that are not asked; may be given several times", value="PLUGINS", many=True)
 
     control: str = flag("admission-control-config-file", SERVERS, str, "",
-        text="AdmissionConfiguration: as whom webhooks are called", value="FILE")
+        text="AdmissionConfiguration: as whom webhooks are called, and what may only be used where a quota covers it", value="FILE")
 
     def asks(self, plugin: str) -> bool:
         """Whether a plugin is asked. One that follows something in the cluster does so only then."""

@@ -10,14 +10,18 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from apiserver import tasks
+from apiserver.admission.quota import limited
+from apiserver.admission.quota.limited import Limited
+from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.admission.sources import Nothing, Source, Sources, param_kinds
 from apiserver.admission.webhook import credentials
 from apiserver.admission.webhook.calls import Caller, Callers
+from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.cluster import configurations
 from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
@@ -49,7 +53,8 @@ async def _at_once() -> None:
 class Delegates:
     """`bundles`: the cluster's CAs at the moment, None where they are not looked up. `missing` says what was not read yet, and `ready`
     returns when that is nothing. `namespaces` is None where every namespace exists, `sources` where nobody configures admission,
-    `callers` where no webhook is called, `quotas` where nothing is limited, and `mapper` where there are no kinds but ours."""
+    `callers` where no webhook is called, `quotas` where nothing is limited, and `mapper` where there are no kinds but ours. `limited` may
+    only be used where a quota covers it."""
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
@@ -57,6 +62,7 @@ class Delegates:
     sources: Sources | None = None
     callers: Callers | None = None
     quotas: Quotas | None = None
+    limited: Sequence[Limited] = ()
     mapper: Mapper | None = None
     bundles: Callable[[], ClusterTrust] | None = None
     missing: Callable[[], str | None] = lambda: None
@@ -71,11 +77,28 @@ def alone(config: Config, sources: Sources | None = None, callers: Callers | Non
 
 def callers(config: Config, cluster: Client | None = None) -> Callers:
     """Who calls webhooks, in the name of whom `--admission-control-config-file` says. Raises ConfigError."""
+    found = _control(config)
+    return Callers(*(Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS))
+
+
+def _control(config: Config) -> credentials.Configuration:
+    """What `--admission-control-config-file` says. Raises ConfigError."""
     try:
-        found = credentials.load(config.admission.control)
+        return credentials.load(config.admission.control)
     except ValueError as error:
         raise ConfigError([f"--admission-control-config-file: {error}"]) from None
-    return Callers(*(Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS))
+
+
+def _limited(config: Config) -> Sequence[Limited]:
+    """What may only be used where a quota covers it. Raises ConfigError."""
+    plugin = ResourceQuota.__name__
+    if not config.admission.asks(plugin):
+        return ()
+    try:
+        return limited.read(_control(config).of(plugin))
+    except ValueError as error:
+        text = f"couldn't init admission plugin {go_quote(plugin)}: {error}"
+        raise ConfigError([f"--admission-control-config-file: {text}"]) from None
 
 
 @contextlib.asynccontextmanager
@@ -117,6 +140,7 @@ async def opened(config: Config, environ: Mapping[str, str]) -> AsyncIterator[De
             sources=sources,
             callers=calling,
             quotas=Quotas(authorization, followed["quotas"]) if "quotas" in followed else None,
+            limited=_limited(config),
             mapper=Mapper(authorization),
             bundles=(lambda: source.current) if source is not None else None,
             missing=start.missing,

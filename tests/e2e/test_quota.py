@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,6 +22,15 @@ from tests.fixtures.server import Reply
 V1 = f"/apis/{DRA_GROUP}/v1"
 COUNT, GOLD = f"count/resourceclaims.{DRA_GROUP}", "gold.deviceclass.resource.k8s.io/devices"
 IMPLICIT, EXTENDED = "requests.deviceclass.resource.kubernetes.io/gold", "requests.example.com/gold"
+VERSION = "apiserver.config.k8s.io/v1"
+PLATINUM = {"apiGroup": DRA_GROUP, "resource": "resourceclaims", "matchContains": ["platinum"]}
+QUOTAS = {"kind": "ResourceQuotaConfiguration", "apiVersion": VERSION, "limitedResources": [PLATINUM]}
+LIMITED = {
+    "kind": "AdmissionConfiguration",
+    "apiVersion": VERSION,
+    "plugins": [{"name": "ResourceQuota", "configuration": QUOTAS}],
+}
+"""Devices of one class are for those who have a quota for them."""
 MERGE = {"Content-Type": "application/merge-patch+json"}
 SECONDS = 150.0
 _NUMBERS = itertools.count()
@@ -36,13 +46,16 @@ def connect(
 ) -> Iterator[Connect]:
     """kube-apiserver with its own kinds, or two processes of Sluice in their place; controllers and scheduler in any case."""
     folder = tmp_path_factory.mktemp(request.param)
+    limiting = folder / "admission.json"
+    limiting.write_text(json.dumps(LIMITED))
+    flags = [f"--admission-control-config-file={limiting}"]
     with contextlib.ExitStack() as stack:
         if request.param == "upstream":
-            plane = stack.enter_context(ControlPlane(folder, controllers=True, scheduler=True))
+            plane = stack.enter_context(ControlPlane(folder, flags=flags, controllers=True, scheduler=True))
             plane.start_clients()
             made: Connect = lambda replica: plane.connect()  # noqa: E731
         else:
-            serve = ["--shutdown-delay-duration=0s"]
+            serve = ["--shutdown-delay-duration=0s", *flags]
             bed = Bed(folder, group=DRA_GROUP, replicas=2, controllers=True, scheduler=True, serve_flags=serve)
             stack.enter_context(bed)
             plane = bed.plane
@@ -94,8 +107,8 @@ def make(admin: Connection, path: str, obj: Object) -> Reply:
     return reply
 
 
-def exactly(count: int) -> Object:
-    return {"name": "r", "exactly": {"deviceClassName": "gold", "count": count}}
+def exactly(count: int, *, device_class: str = "gold") -> Object:
+    return {"name": "r", "exactly": {"deviceClassName": device_class, "count": count}}
 
 
 def either(*counts: int) -> Object:
@@ -171,3 +184,21 @@ def test_what_a_pod_has_counted_does_not_count_again_for_the_claim_that_the_sche
     [claim] = admin.ask("GET", space.claims).json["items"]
     assert claim["metadata"]["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
     assert space.used() == {EXTENDED: "1", COUNT: "1"}
+
+
+def test_what_is_limited_by_configuration_is_only_used_where_a_quota_covers_it(admin: Connection) -> None:
+    """The names by which pods ask contain the name of the class as well; those are there whatever the quota says."""
+    devices, implicit = (
+        "platinum.deviceclass.resource.k8s.io/devices",
+        "requests.deviceclass.resource.kubernetes.io/platinum",
+    )
+    make(admin, f"{V1}/deviceclasses", {"metadata": {"name": "platinum"}, "spec": {}})
+    without, half, whole = (
+        Namespace(admin, hard) for hard in ({COUNT: "9"}, {devices: "9"}, {devices: "9", implicit: "9"})
+    )
+    told = f'resourceclaims.{DRA_GROUP} "p" is forbidden: insufficient quota to consume: '
+    wanted = exactly(1, device_class="platinum")
+    assert without.create("p", wanted) == f"{told}{devices},{implicit}"
+    assert half.create("p", wanted) == f"{told}{implicit}"
+    assert whole.create("p", wanted) == ""
+    assert without.create("g", exactly(1)) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 import pytest_asyncio
 
 from apiserver import app, config, delegation, resources
+from apiserver.admission.quota.limited import Limited
+from apiserver.apimachinery.errors import GroupResource
 from apiserver.apimachinery.request import User
 from apiserver.cluster import namespaces
 from apiserver.cluster.configurations import COLLECTIONS
@@ -27,6 +30,7 @@ from tests.unit.cluster.plane import Clock, Plane, answer, hang, status, until
 if TYPE_CHECKING:
     from apiserver.storage.store import Stores
 
+VERSION = "apiserver.config.k8s.io/v1"
 POD = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
 JANE = User("jane", groups=("system:authenticated",))
 LIST_CLAIMS = parse("GET", "/apis/resource.sluice.dev/v1/resourceclaims")
@@ -332,6 +336,27 @@ async def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     with pytest.raises(ClusterError):
         async with delegation.opened(settings(tmp_path, str(tmp_path / "nonsense")), {}):
             raise AssertionError
+
+
+async def test_what_needs_a_quota_is_configured_in_a_file(plane: Plane, tmp_path: Path) -> None:
+    def asked(*limited: dict[str, Any], **flags: str) -> config.Config:
+        own = {"kind": "ResourceQuotaConfiguration", "apiVersion": VERSION, "limitedResources": limited}
+        plugin = {"name": "ResourceQuota", "configuration": own}
+        file = tmp_path / "admission.json"
+        file.write_text(json.dumps({"kind": "AdmissionConfiguration", "apiVersion": VERSION, "plugins": [plugin]}))
+        flags["admission_control_config_file"] = str(file)
+        return settings(tmp_path, plane.kubeconfig({"token": "ours"}), **flags)
+
+    item = {"apiGroup": "g", "resource": "r", "matchContains": ["count/"]}
+    async with delegation.opened(asked(item), {}) as delegates:
+        assert delegates.limited == [Limited(GroupResource("g", "r"), ("count/",))]
+    wrong = '--admission-control-config-file: couldn\'t init admission plugin "ResourceQuota": limitedResources[0].resource: Required value'
+    with pytest.raises(config.ConfigError) as caught:
+        async with delegation.opened(asked({}), {}):
+            raise AssertionError
+    assert caught.value.mistakes == [wrong]
+    async with delegation.opened(asked({}, disable_admission_plugins="ResourceQuota"), {}) as delegates:
+        assert delegates.limited == ()
 
 
 async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
