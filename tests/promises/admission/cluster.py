@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from tests.e2e.controlplane import bed, plane
+from tests.e2e.controlplane import bed, pki, plane
 from tests.promises.admission.hooks import NAMESPACE, SERVICE, Hooks
 from tests.promises.api.target import OLDER, OWN_GROUP, PANIC, TRACEBACK, UPSTREAM_GROUP, UPSTREAMS, VERSIONS, Target
 
@@ -28,6 +28,9 @@ AUDIT = {
         {"level": "None"},
     ],
 }
+
+CALLER = "caller-of-hooks"
+"""The name in the certificate that the service is shown."""
 
 
 @dataclass(frozen=True)
@@ -54,23 +57,49 @@ class Cluster:
 
 @contextlib.contextmanager
 def started(folder: pathlib.Path) -> Iterator[Cluster]:
-    policy, log = folder / "audit.yaml", folder / "audit.log"
+    policy, log, configuration = folder / "audit.yaml", folder / "audit.log", folder / "admission.yaml"
     policy.write_text(yaml.safe_dump(AUDIT))
     log.touch()
-    flags = [UPSTREAMS, f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
-    further = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
-    flags, serve_flags = [*flags, further], ["--shutdown-delay-duration=0s", OLDER, further]
-    with bed.Bed(folder, versions=VERSIONS, flags=flags, serve_flags=serve_flags) as made:
-        [replica] = made.replicas
-        assert replica.process is not None
-        logs = {replica.process.log: TRACEBACK, made.plane.folder / "kube-apiserver.log": PANIC}
-        targets = {
-            "upstream": Target("upstream", UPSTREAM_GROUP, made.admin, True, logs),
-            "aggregated": Target("aggregated", OWN_GROUP, made.admin, True, logs),
-        }
-        with contextlib.closing(Hooks(folder / "hooks", made.plane.pki)) as hooks:
-            made.apply(_service(hooks.port))
+    further = [
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        f"--admission-control-config-file={configuration}",
+    ]
+    audit = [f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
+    serve_flags = ["--shutdown-delay-duration=0s", OLDER, *further]
+    made = bed.Bed(folder, versions=VERSIONS, flags=[UPSTREAMS, *audit, *further], serve_flags=serve_flags)
+    with contextlib.closing(Hooks(folder / "hooks", made.plane.pki)) as hooks:
+        configuration.write_text(yaml.safe_dump(_admission(folder, made.plane.pki, hooks.port)))
+        with made:
+            [replica] = made.replicas
+            assert replica.process is not None
+            logs = {replica.process.log: TRACEBACK, made.plane.folder / "kube-apiserver.log": PANIC}
+            targets = {
+                "upstream": Target("upstream", UPSTREAM_GROUP, made.admin, True, logs),
+                "aggregated": Target("aggregated", OWN_GROUP, made.admin, True, logs),
+            }
+            made.apply([*_service(hooks.port), *_followers()])
             yield Cluster(made, hooks, targets, log)
+
+
+def _admission(folder: pathlib.Path, keys: pki.PKI, port: int) -> bed.Object:
+    """The configuration of both servers: by which certificate the service is called. Others are called by nobody in particular."""
+    pair = keys.cluster.client(CALLER)
+    user = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
+    credentials = folder / "credentials.yaml"
+    users = [{"name": f"*.{NAMESPACE}.svc:{port}", "user": user}]
+    credentials.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "users": users}))
+    plugins = [
+        {
+            "name": name,
+            "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": str(credentials),
+            },
+        }
+        for name in ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+    ]
+    return {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
 
 
 def _service(port: int) -> list[bed.Object]:
@@ -88,3 +117,25 @@ def _service(port: int) -> list[bed.Object]:
             },
         },
     ]
+
+
+def _followers() -> list[bed.Object]:
+    """Policies that match nothing and name ConfigMaps as parameters. kube-apiserver stops following a kind with the last policy that
+    names it, and finds no parameters for a while when the next one comes."""
+    rule = {"apiGroups": ["none.example.com"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]}
+    common = {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "matchConstraints": {"resourceRules": [rule]}}
+    expression = "Object{metadata: Object.metadata{labels: {'a': 'b'}}}"
+    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
+    reference = {"selector": {}, "parameterNotFoundAction": "Allow"}
+    found = []
+    for sort, spec, binding in (
+        ("Validating", {"validations": [{"expression": "true"}]}, {"validationActions": ["Deny"]}),
+        ("Mutating", {"mutations": [mutation], "reinvocationPolicy": "Never"}, {}),
+    ):
+        bound = {"policyName": "follows-config-maps", "paramRef": reference, **binding}
+        for kind, body in ((f"{sort}AdmissionPolicy", common | spec), (f"{sort}AdmissionPolicyBinding", bound)):
+            metadata = {"name": "follows-config-maps"}
+            found.append(
+                {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": body}
+            )
+    return found

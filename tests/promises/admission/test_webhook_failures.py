@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.promises.admission.cluster import CALLER
 from tests.promises.admission.hooks import add, patch
 from tests.promises.admission.rig import Object, Phase, Rig, warnings
 from tests.promises.api.client import claim
@@ -232,11 +233,12 @@ def test_a_server_that_asks_for_patience_is_asked_again(rig: Rig) -> None:
     assert len({call.request["uid"] for call in rig.calls(count=3)}) == 1
 
 
-def test_a_service_is_called_by_its_name(rig: Rig) -> None:
-    rig.webhook("validating", service=True)
+def test_a_service_is_called_by_its_name_with_the_credentials_that_are_configured_for_it(rig: Rig) -> None:
+    rig.webhook("validating", name="v", service=True)
+    rig.webhook("mutating", name="m", service=True)
 
     rig.api.create(rig.claims, claim("c"))
 
-    [call] = rig.calls()
-    assert call.sni == "recorder.hooks.svc"
-    assert call.header("Host") == f"recorder.hooks.svc:{rig.cluster.hooks.port}"
+    for call in rig.calls(count=2):
+        assert (call.sni, call.certificate) == ("recorder.hooks.svc", CALLER)
+        assert call.header("Host") == f"recorder.hooks.svc:{rig.cluster.hooks.port}"
