@@ -126,7 +126,9 @@ async def _commit(
     key = lifecycle.key_of(call, obj["metadata"].get("name", ""))
     stated = _stated_version(obj)
     if stated and not dry_run:
-        raise errors.raw("resourceVersion should not be set on objects to be created")
+        if allowed is None:
+            raise errors.raw("resourceVersion should not be set on objects to be created")
+        stated = 0  # a PUT or PATCH that creates is an update of nothing: its version has been looked at
     value = await lifecycle.encoded(call.resource.stored, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)

@@ -235,6 +235,17 @@ def test_of_a_new_object_a_webhook_may_set_what_its_author_may_and_more(rig: Rig
             assert made.get(name) == value
 
 
+def test_of_what_an_apply_creates_a_webhook_may_set_the_resource_version_to_no_effect(rig: Rig) -> None:
+    rig.webhook("mutating", patch(add("/metadata/resourceVersion", "7")))
+    applied = {"apiVersion": f"{rig.api.group}/v1", "kind": "ResourceClaim", **claim("c")}
+    header = {"Content-Type": "application/apply-patch+yaml"}
+
+    reply = rig.api.ask("PATCH", f"{rig.claims}/c", applied, headers=header, fieldManager="m")
+
+    assert reply.status == 201, reply.text
+    assert reply.json["metadata"]["resourceVersion"] not in ("", "7")
+
+
 def test_there_is_nothing_to_patch_in_a_deletion(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c"))
     rig.webhook("mutating", patch(LABELS), failurePolicy="Ignore")
