@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import ssl
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection, Stream
 from tests.e2e.controlplane.pki import Pair
 from tests.e2e.controlplane.plane import until
+from tests.promises.admission.hooks import Hooks, add, patch
 
 CLASSES = f"{objects.V1}/deviceclasses"
 AVAILABLE_SECONDS = 5.0
@@ -166,6 +169,113 @@ def test_without_kube_apiserver_nobody_gets_in_who_must_be_asked_about(frail: Be
             frail.plane.start_apiserver()
         until(lambda: mallory.ask("GET", CLASSES).status == 403, "questions are answered again")
         until(lambda: token.ask("GET", CLASSES).status == 403, "tokens are reviewed again")
+
+
+def admitting(bed: Bed, name: str, hook: str, hooks: Hooks) -> list[objects.Object]:
+    """A mutating webhook and a policy for classes with the label `judged`."""
+    kind = "admissionregistration.k8s.io/v1"
+    rule = {
+        "apiGroups": [objects.GROUP],
+        "apiVersions": ["v1"],
+        "resources": ["deviceclasses"],
+        "operations": ["CREATE"],
+    }
+    selector = {"matchLabels": {"judged": name}}
+    webhook = {
+        "name": f"{name}.example.com",
+        "clientConfig": {"url": hooks.url(hook), "caBundle": hooks.ca_bundle},
+        "rules": [rule],
+        "objectSelector": selector,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 30,
+    }
+    policy = {
+        "matchConstraints": {"resourceRules": [rule], "objectSelector": selector},
+        "validations": [{"expression": "!object.metadata.name.startsWith('no-')", "message": "no such names"}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": kind, "kind": "MutatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": [webhook]},
+        {"apiVersion": kind, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": policy},
+        {"apiVersion": kind, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+    ]
+
+
+@pytest.fixture
+def hooks(frail: Bed, tmp_path: pathlib.Path) -> Iterator[Hooks]:
+    with contextlib.closing(Hooks(tmp_path / "hooks", frail.plane.pki)) as made:
+        yield made
+
+
+def in_force(frail: Bed, name: str) -> None:
+    dry = f"{CLASSES}?dryRun=All"
+    with frail.connect() as admin:
+        until(
+            lambda: (
+                admin.ask("POST", dry, objects.device_class(f"asks-{name}", labels={"judged": name}))
+                .json["metadata"]
+                .get("labels", {})
+                .get("by")
+                == "webhook"
+                and admin.ask("POST", dry, objects.device_class("no-way", labels={"judged": name})).status == 422
+            ),
+            "webhook and policy are in force",
+        )
+
+
+def age(straight: Connection, collection: str) -> float:
+    """How long ago a copy was confirmed."""
+    name = f'sluice_cluster_copy_age_seconds{{collection="{collection}"}}'
+    [line] = [line for line in straight.ask("GET", "/metrics").text.splitlines() if line.startswith(name)]
+    return float(line.rpartition(" ")[2])
+
+
+def test_without_kube_apiserver_writes_are_judged_by_what_was_configured_last(frail: Bed, hooks: Hooks) -> None:
+    hooks.program("/label", [patch(add("/metadata/labels/by", "webhook"))])
+    frail.apply(admitting(frail, "last", "/label", hooks))
+    in_force(frail, "last")
+    followed = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    with frail.connect(frail.straight(frail.admin)) as straight:
+        frail.plane.stop_apiserver()
+        try:
+            before = age(straight, followed)
+            made = straight.ask("POST", CLASSES, objects.device_class("yes", labels={"judged": "last"}))
+            assert (made.status, made.json["metadata"]["labels"]["by"]) == (201, "webhook")
+            refused = straight.ask("POST", CLASSES, objects.device_class("no-way", labels={"judged": "last"}))
+            assert (refused.status, "no such names" in refused.text) == (422, True)
+            until(lambda: age(straight, followed) > before, "it is told how old the configuration is")
+        finally:
+            frail.plane.start_apiserver()
+
+    for kind in ("mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+        frail.kubectl("delete", kind, "last")
+
+
+def test_a_webhook_that_does_not_answer_holds_up_whom_it_judges_and_nobody_else(frail: Bed, hooks: Hooks) -> None:
+    many = 50
+    hooks.program("/label", [patch(add("/metadata/labels/by", "webhook"))])
+    frail.apply(admitting(frail, "slow", "/label", hooks))
+    in_force(frail, "slow")
+    hooks.program("/label", [{"hold": True, **patch(add("/metadata/labels/by", "webhook"))}])
+    asked = len(hooks.calls("/label"))
+
+    def create(number: int) -> int:
+        with frail.connect(frail.straight(frail.admin)) as own:
+            return own.ask("POST", CLASSES, objects.device_class(f"slow-{number}", labels={"judged": "slow"})).status
+
+    with ThreadPoolExecutor(many) as threads, frail.connect(frail.straight(frail.admin)) as straight:
+        held = [threads.submit(create, number) for number in range(many)]
+        try:
+            hooks.calls("/label", count=asked + many)
+            for number in range(many):
+                assert straight.ask("GET", "/livez").text == "ok"
+                assert straight.ask("POST", CLASSES, objects.device_class(f"quick-{number}")).status == 201
+            assert not any(one.done() for one in held)
+        finally:
+            hooks.release("/label")
+        assert [one.result() for one in held] == [201] * many
 
 
 def test_certificates_are_renewed_on_disk_without_dropping_a_connection(frail: Bed) -> None:
