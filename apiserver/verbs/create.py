@@ -129,6 +129,8 @@ async def _commit(
         if allowed is None:
             raise errors.raw("resourceVersion should not be set on objects to be created")
         stated = 0  # a PUT or PATCH that creates is an update of nothing: its version has been looked at
+    if not dry_run:
+        lifecycle.drop_unstored(obj)
     value = await lifecycle.encoded(call.resource.stored, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)

@@ -161,6 +161,12 @@ async def check(
     return large
 
 
+def drop_unstored(obj: Object) -> None:
+    """What is stored of nobody's, whoever set it. A dry run, which stores nothing, shows it (kubernetes/apiserver
+    `pkg/storage/api_object_versioner.go` PrepareObjectForStorage)."""
+    obj["metadata"].pop("selfLink", None)
+
+
 async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
     """The object as it is stored."""
     if not large:
@@ -184,7 +190,6 @@ def settle(
         prepare_create(context, resource, new)
     else:
         prepare_update(context, resource, new, old, sub=sub)
-    new["metadata"].pop("selfLink", None)  # never stored, whoever set it
     return judge(context, resource, new, old, sub=sub)
 
 

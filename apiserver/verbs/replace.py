@@ -97,6 +97,8 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     await step.validate(new)
     if _finished(new, old):
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, large=large))
+    if not order.options.dry_run:
+        lifecycle.drop_unstored(new)
     if await _unchanged(new, old, size=live.size):
         return Outcome((await call.store.confirm(live)).value)
     value = await lifecycle.encoded(resource, new, large=large)

@@ -151,3 +151,15 @@ def test_all_said_twice_is_all(api: Client, mine: str) -> None:
     api.create(api.claims(mine), claim("one"), dryRun=["All", "All"])
 
     assert api.get(api.claims(mine))["items"] == []
+
+
+def test_a_self_link_is_not_stored_and_a_dry_run_which_stores_nothing_shows_it(api: Client, mine: str) -> None:
+    path = f"{api.claims(mine)}/c"
+    linked = api.create(api.claims(mine), claim("c"))
+    linked["metadata"]["selfLink"] = "/me"
+
+    tried, stored = api.put(path, linked, **DRY), api.put(path, linked)
+
+    assert tried["metadata"]["selfLink"] == "/me"
+    assert "selfLink" not in stored["metadata"]
+    assert stored["metadata"]["resourceVersion"] == linked["metadata"]["resourceVersion"]
