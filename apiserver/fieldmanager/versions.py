@@ -46,7 +46,7 @@ class Versions:
             return value
         found = typedform.form(target, conversion.served(target, conversion.stored(source, decoded(source, value))))
         if wrong := validation.validate(found, typedefs.type_of(target)):
-            raise VersionError(validation.told(sorted(wrong)))
+            raise VersionError(validation.told(sorted(wrong, key=_member)))
         return found
 
     def ignored(self, version: str) -> Set:
@@ -85,3 +85,8 @@ def reset_fields(resource: Resource, subresource: str) -> Set:
         own = () if sub is None else sub.owns
         owned = {field.name for field in types.members(resource.shape) if field.name not in own}
     return sets.of((paths.field(name),) for name in owned) if owned else EMPTY
+
+
+def _member(error: str) -> str:
+    """Where something is wrong, up to the first list: upstream looks at members in the order of their names, and at items in theirs."""
+    return error.partition(":")[0].partition("[")[0]

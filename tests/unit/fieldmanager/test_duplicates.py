@@ -55,3 +55,19 @@ def test_an_apply_in_another_version_says_what_is_there_twice() -> None:
     assert refused.value.message == '.metadata.finalizers: duplicate entries for key [="example.com/one"]'
     made.apply(device_class("v1"), manager="third")
     assert made.object["metadata"]["finalizers"] == TWICE
+
+
+def test_several_are_told_by_the_names_of_their_members_and_in_the_order_of_the_list() -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    made = written("v1")
+    made.update(device_class("v1", ownerReferences=[owner, owner], finalizers=["a.b/z", "a.b/a", "a.b/z", "a.b/a"]))
+
+    with pytest.raises(StatusError) as refused:
+        made.apply(device_class("v1beta2"), version="v1beta2", force=True)
+
+    assert refused.value.message.splitlines() == [
+        "errors:",
+        '  .metadata.finalizers: duplicate entries for key [="a.b/z"]',
+        '  .metadata.finalizers: duplicate entries for key [="a.b/a"]',
+        '  .metadata.ownerReferences: duplicate entries for key [uid="u"]',
+    ]
