@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind bench binaries lock clean
+.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind bench binaries lock wheels clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -84,6 +84,13 @@ lock: venv ## renew requirements*.lock from pyproject.toml
 	$(COMPILE) --constraint requirements.lock pyproject.toml --extra dev --output-file requirements-run.lock
 	$(COMPILE) --constraint requirements-run.lock pyproject.toml --extra dev --group dev --output-file requirements-dev.lock
 	$(COMPILE) --constraint requirements-dev.lock --group build --output-file requirements-build.lock
+
+# Of the oldest C library that the image's base has had; nothing is downloaded but metadata.
+wheels: venv ## check that every line of requirements.lock has a wheel for the image on amd64 and arm64
+	for machine in x86_64 aarch64; do \
+	  $(BIN)/uv pip install --quiet --dry-run --no-deps --require-hashes --only-binary :all: --python-version 3.13 \
+	    --python-platform $$machine-manylinux_2_28 --target $(VENV)/wheels -r requirements.lock || exit 1; \
+	done
 
 clean: ## remove what the other targets made here (the cache of Kubernetes programs lies outside)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -112,6 +112,10 @@ def test_skaffold_deploys_what_exists() -> None:
 def test_the_image_holds_the_program_and_nothing_of_its_deployment(rendered: list[Object]) -> None:
     lines = [line.split() for line in (PROJECT / "Dockerfile").read_text().splitlines()]
     copied = {word for line in lines if line[:1] == ["COPY"] and "--from=build" not in line for word in line[1:-1]}
+    ignored = (PROJECT / ".dockerignore").read_text().splitlines()
+    assert {f"!{word}".partition("/")[0] for word in copied} == {
+        line.rstrip("/") for line in ignored if line.startswith("!")
+    }
     assert [name for name in copied if not (PROJECT / name).exists()] == []
     assert "apiserver" in copied
     assert not copied & {".", "manifests", "certs", "tests"}

@@ -1,0 +1,101 @@
+"""What can be said of the image without building it; the end-to-end tests on a node build it and run it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from image import sbom
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+DOCKERFILE = (PROJECT / "Dockerfile").read_text()
+README = (PROJECT / "manifests" / "README.md").read_text()
+SCRIPTS = [file for file in sorted((PROJECT / "image").iterdir()) if file.is_file() and not file.suffix]
+
+STATUS = """Package: libc6
+Status: install ok installed
+Architecture: {machine}
+Version: 2.41-12+deb13u3
+Description: GNU C Library: Shared libraries
+ Contains the standard libraries.
+"""
+METADATA = """Metadata-Version: 2.4
+Name: {name}
+Version: {version}
+License-Expression: {license}
+
+A library.
+"""
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> pathlib.Path:
+    site = tmp_path / "opt/sluice/lib/python3.13/site-packages"
+    for name, version, words in (("PyYAML", "6.0.3", "MIT"), ("sluice-apiserver", "0.1.0", "Apache-2.0")):
+        folder = site / f"{name.lower()}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(METADATA.format(name=name, version=version, license=words))
+    (tmp_path / "usr/lib").mkdir(parents=True)
+    (tmp_path / "usr/lib/os-release").write_text('PRETTY_NAME="Debian 13"\nVERSION_ID="13"\nID=debian\n')
+    (tmp_path / "var/lib/dpkg/status.d").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/status.d/libc6").write_text(STATUS.format(machine="arm64"))
+    return tmp_path
+
+
+def test_every_stage_begins_with_nothing_or_with_a_digest() -> None:
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert bases[-1] == "scratch"
+    pinned = [base for base in bases if base != "scratch"]
+    assert pinned
+    assert [base for base in pinned if not re.fullmatch(r"docker\.io/\S+:\S+@sha256:[0-9a-f]{64}", base)] == []
+    for base in pinned:
+        assert base.partition("@")[0] in README
+
+
+def test_the_readme_names_every_argument_and_secret_of_the_build() -> None:
+    arguments = re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE)
+    secrets = set(re.findall(r"--mount=type=secret,id=(\w+)", DOCKERFILE))
+    assert arguments
+    assert [name for name in arguments if f"--build-arg {name}=" not in README] == []
+    assert [name for name in secrets if f"--secret id={name}," not in README] == []
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.name)
+def test_a_script_of_the_build_can_be_run_and_read_by_its_shell(script: pathlib.Path) -> None:
+    shell = script.read_text().partition("\n")[0].removeprefix("#!")
+    assert script.stat().st_mode & 0o111
+    assert subprocess.run([shell, "-n", script], capture_output=True, check=False).stderr == b""
+
+
+def test_the_bill_of_materials_names_what_lies_in_the_root(root: pathlib.Path) -> None:
+    bill = sbom.document(root)
+    debian = "pkg:deb/debian/libc6@2.41-12%2Bdeb13u3?arch=arm64&distro=debian-13"
+    assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
+    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bill["serialNumber"])
+    assert bill["metadata"]["component"] == {
+        "type": "application",
+        "bom-ref": "pkg:pypi/sluice-apiserver@0.1.0",
+        "name": "sluice-apiserver",
+        "version": "0.1.0",
+        "purl": "pkg:pypi/sluice-apiserver@0.1.0",
+        "licenses": [{"expression": "Apache-2.0"}],
+    }
+    assert {item["name"]: item["purl"] for item in bill["components"]} == {
+        "libc6": debian,
+        "pyyaml": "pkg:pypi/pyyaml@6.0.3",
+    }
+    assert bill["dependencies"][0] == {
+        "ref": "pkg:pypi/sluice-apiserver@0.1.0",
+        "dependsOn": [debian, "pkg:pypi/pyyaml@6.0.3"],
+    }
+
+
+def test_the_same_root_has_the_same_bill_and_another_one_another(root: pathlib.Path) -> None:
+    before = json.dumps(sbom.document(root))
+    assert json.dumps(sbom.document(root)) == before
+    (root / "var/lib/dpkg/status.d/libc6").write_text(STATUS.format(machine="amd64"))
+    assert sbom.document(root)["serialNumber"] != json.loads(before)["serialNumber"]
