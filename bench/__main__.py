@@ -1,7 +1,7 @@
-"""`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each.
+"""`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each and what was missed.
 
 With `--upstream` a real kube-apiserver with etcd and its own `resource.k8s.io/v1` is measured too, each workload right after ours, because
-a machine is not equally fast all the time; then the ratios are printed.
+a machine is not equally fast all the time; then the ratios are printed. Every figure goes into a file (`--results`).
 """
 
 from __future__ import annotations
@@ -9,155 +9,298 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import signal
-import subprocess
-import sys
+import shlex
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import uvloop
 
-from bench import accounting, admission, cel, client, protobuf, workloads
-from tests.e2e.controlplane.plane import ControlPlane
+from bench import accounting, admission, bounds, cel, client, forms, lists, protobuf, results, servers, workloads
+from bench.results import OURS, THEIRS, Results
+from bench.servers import Sluice
+from bench.workloads import Bench, Result
 
-READY_SECONDS = 60.0
-
-
-@contextlib.contextmanager
-def server(data: Path) -> Iterator[tuple[subprocess.Popen[str], float]]:
-    """A `sluice dev` on the folder and the seconds it took to be ready."""
-    command = [sys.executable, "-m", "apiserver", "dev", "--data-dir", str(data), "--secure-port", "0", "--no-samples"]
-    began = time.perf_counter()
-    with (data.parent / "server.log").open("a") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("ready:"):
-                break
-        else:
-            raise RuntimeError(f"the server ended with {process.wait()}: see {data.parent / 'server.log'}")
-        yield process, time.perf_counter() - began
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(READY_SECONDS)
+QUICK = 3
+"""So many times fewer samples are taken with `--quick`."""
+WATCHERS = 1000
+UPSTREAM_LISTS = 3
+"""kube-apiserver, whose lists take twenty times as long, gets so many times fewer of them."""
 
 
-def bench_of(process: subprocess.Popen[str], data: Path, group: str) -> workloads.Bench:
-    return workloads.Bench(client.Target(str(data / "kubeconfig"), group), pids_of(process, data))
+@dataclass(frozen=True)
+class Step:
+    """A workload. `ours`: kube-apiserver has nothing to compare, or the same whether warm or cold."""
+
+    group: str
+    name: str
+    run: Callable[[Bench], Awaitable[Result]]
+    ours: bool = False
+
+    def wanted(self, only: Sequence[str]) -> bool:
+        return not only or any(pattern == self.group or fnmatchcase(self.name, pattern) for pattern in only)
 
 
-def pids_of(process: subprocess.Popen[str], data: Path) -> list[int]:
-    """The server and its Valkey, which may have been started as a process of its own."""
-    found = set(accounting.children(process.pid))
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _works_in(entry, data):
-            found.add(int(entry.name))
-    return sorted(found)
+class Run:
+    """What the command line asks for, as steps."""
+
+    def __init__(self, *, slices: int, quick: bool) -> None:
+        self.slices = slices
+        self._parts = QUICK if quick else 1
+        self._samples = 1 if quick else 3
+
+    def _some(self, operations: int) -> int:
+        return max(1, operations // self._parts)
+
+    def filling(self) -> Iterator[Step]:
+        """What makes the slices that all others are about, and so is always done."""
+        slices = self.slices
+        yield Step("writes", "CREATE c1", lambda bench: bench.create(first=0, count=1000, clients=1))
+        yield Step("writes", "CREATE c16", lambda bench: bench.create(first=1000, count=slices - 2000, clients=16))
+        yield Step(
+            "writes",
+            "CREATE protobuf c16",
+            lambda bench: bench.create_from_protobuf(first=slices - 1000, count=1000, clients=16),
+        )
+
+    def steps(self) -> Iterator[Step]:
+        yield from self._reads()
+        yield from self._lists()
+        yield from self._cold()
+        yield from self._writes()
+        yield from self._watches()
+
+    def _reads(self) -> Iterator[Step]:
+        count = self._some(5000)
+        yield Step("reads", "GET c16", lambda bench: bench.get(operations=count, clients=16))
+        yield Step(
+            "reads", "GET c16 RV=0", lambda bench: bench.get(operations=count, clients=16, query="?resourceVersion=0")
+        )
+        yield Step(
+            "reads",
+            "GET protobuf c16",
+            lambda bench: bench.get(operations=count, clients=16, accept=client.PROTOBUF),
+        )
+
+    def _lists(self) -> Iterator[Step]:
+        for listing in lists.LISTINGS:
+            for clients, count in ((1, 24), (8, 32)):
+                yield Step("lists", f"{listing.name} c{clients}", self._list(listing, clients, self._some(count)))
+        yield Step(
+            "lists",
+            "LIST gzip under 50 writes/s",
+            lambda bench: lists.under_writes(
+                bench, lists.GZIP, objects=self.slices, lists=self._some(30), rate=50, every=0.2
+            ),
+        )
+        for gzip in (False, True):
+            yield Step("lists", f"walk by {lists.PAGE}{' gzip' if gzip else ''}", self._walk(gzip=gzip))
+        for form in forms.FORMS:
+            yield Step("lists", f"watch-list{'' if form is forms.WHOLE else f' {form.name}'}", self._watch_list(form))
+
+    def _list(self, listing: lists.Listing, clients: int, count: int) -> Callable[[Bench], Awaitable[Result]]:
+        def run(bench: Bench) -> Awaitable[Result]:
+            operations = max(clients, count if bench.ours else count // UPSTREAM_LISTS)
+            return lists.warm(bench, listing, objects=self.slices, clients=clients, operations=operations)
+
+        return run
+
+    def _walk(self, *, gzip: bool) -> Callable[[Bench], Awaitable[Result]]:
+        count = self._some(12)
+        return lambda bench: lists.walk(
+            bench, objects=self.slices, gzip=gzip, operations=count if bench.ours else max(1, count // UPSTREAM_LISTS)
+        )
+
+    def _watch_list(self, form: forms.Form) -> Callable[[Bench], Awaitable[Result]]:
+        count = self._some(12)
+        return lambda bench: lists.watch_list(
+            bench, form, objects=self.slices, operations=count if bench.ours else max(1, count // UPSTREAM_LISTS)
+        )
+
+    def _cold(self) -> Iterator[Step]:
+        for listing in lists.LISTINGS:
+            for clients, samples in ((1, self._samples), (8, 1)):
+                name = f"{listing.name}{f' c{clients}' if clients > 1 else ''} cold"
+                yield Step("cold", name, self._first(listing, clients, samples), ours=True)
+        yield Step(
+            "cold", "all forms of a list", lambda bench: lists.memory_of_all(bench, objects=self.slices), ours=True
+        )
+
+    def _first(self, listing: lists.Listing, clients: int, samples: int) -> Callable[[Bench], Awaitable[Result]]:
+        return lambda bench: lists.cold(bench, listing, objects=self.slices, samples=samples, clients=clients)
+
+    def _writes(self) -> Iterator[Step]:
+        count = self._some(2000)
+        for how in workloads.WRITES:
+            for clients in (1, 16):
+                yield Step("writes", f"{how} c{clients}", self._write(how, clients, count))
+
+    def _write(self, how: str, clients: int, count: int) -> Callable[[Bench], Awaitable[Result]]:
+        return lambda bench: bench.write(how, operations=count, clients=clients)
+
+    def _watches(self) -> Iterator[Step]:
+        yield Step("watches", "watch propagation", lambda bench: bench.propagation(writes=self._some(1000), rate=100))
+        for form in (forms.WHOLE, forms.TABLE, forms.MESSAGES):
+            name = f"fan-out{'' if form is forms.WHOLE else f' {form.name}'} to {WATCHERS}"
+            yield Step("watches", name, self._fan_out(form))
+
+    def _fan_out(self, form: forms.Form) -> Callable[[Bench], Awaitable[Result]]:
+        writes = self._some(200)
+        return lambda bench: bench.fan_out(watchers=WATCHERS, writes=writes, rate=20, accept=form.watched)
 
 
-def _works_in(entry: Path, data: Path) -> bool:
-    try:
-        return b"valkey-server" in (entry / "cmdline").read_bytes() and data in (entry / "cwd").readlink().parents
-    except OSError:
-        return False
+class Report:
+    """Prints lines as they come, and keeps the figures."""
+
+    def __init__(self, found: Results) -> None:
+        self.found = found
+
+    def add(self, step: Step, server: str, result: Result) -> None:
+        self.found.add(step.group, step.name, server, result.all())
+        print(f"{server:15} {step.name:34} {result.line()}", flush=True)
+
+    def figure(self, group: str, name: str, server: str, figures: results.Figures) -> None:
+        """One that is no operation's."""
+        self.found.add(group, name, server, figures)
+        told = ", ".join(f"{value:.1f} {key.rpartition('_')[2].replace('mb', 'MB')}" for key, value in figures.items())
+        print(f"{server:15} {name:34} {told} (server + store)", flush=True)
+
+    def memory(self, when: str, benches: dict[str, Bench]) -> None:
+        for server, bench in benches.items():
+            self.figure("memory", f"memory {when}", server, {"memory_mb": accounting.resident_mb(bench.pids)})
 
 
-def steps(slices: int) -> Iterator[Callable[[workloads.Bench], Awaitable[workloads.Result]]]:
-    """What runs against a server, which has `slices` objects after the third step."""
-    yield lambda bench: bench.create(first=0, count=1000, clients=1)
-    yield lambda bench: bench.create(first=1000, count=slices - 2000, clients=16)
-    yield lambda bench: bench.create_from_protobuf(first=slices - 1000, count=1000, clients=16)
-    yield lambda bench: bench.get(operations=5000, clients=16)
-    yield lambda bench: bench.get(operations=5000, clients=16, query="?resourceVersion=0")
-    for gzip in (False, True):
-        for clients in (1, 8):
-            yield partial(workloads.Bench.list_all, operations=24, clients=clients, gzip=gzip)
-    yield lambda bench: bench.get(operations=5000, clients=16, accept=client.PROTOBUF)
-    for clients in (1, 8):
-        yield partial(workloads.Bench.list_all, operations=24, clients=clients, gzip=False, accept=client.PROTOBUF)
-    for how in workloads.WRITES:
-        for clients in (1, 16):
-            yield partial(workloads.Bench.write, how=how, operations=2000, clients=clients)
-    yield lambda bench: bench.propagation(writes=1000, rate=100)
-    yield lambda bench: bench.fan_out(watchers=1000, writes=200, rate=20)
-
-
-async def measure(benches: Mapping[str, workloads.Bench], *, slices: int) -> None:
+async def measure(benches: dict[str, Bench], steps: Iterable[Step], report: Report) -> None:
     """Each workload on each server in turn; with two, how many times the first one's figures the second one's are."""
-    _memory("empty", benches)
-    for number, step in enumerate(steps(slices)):
-        if number == 3:
-            _memory(f"with {slices} slices", benches)
-        results = []
-        for name, bench in benches.items():
-            results.append(await step(bench))
-            print(f"{name:15} {results[-1].line()}", flush=True)
-        if len(results) == 2:
-            print(f"{'ratio':15} {results[1].ratio(results[0])}", flush=True)
-    _memory(f"after all, {slices} slices", benches)
+    for step in steps:
+        measured = []
+        for server, bench in benches.items():
+            if step.ours and not bench.ours:
+                continue
+            measured.append(await step.run(bench))
+            report.add(step, server, measured[-1])
+        if len(measured) == 2:
+            print(f"{'ratio':15} {step.name:34} {measured[1].ratio(measured[0])}", flush=True)
 
 
-def _memory(when: str, benches: Mapping[str, workloads.Bench]) -> None:
-    found = ", ".join(f"{name} {accounting.resident_mb(bench.pids):.0f} MB" for name, bench in benches.items())
-    print(f"memory {when}: {found} (server + store)")
+async def filled(bench: Bench, slices: int) -> bool:
+    """Whether an earlier run has left the slices there."""
+    async with bench.connection() as connection:
+        answers = [
+            await connection.request("GET", f"{bench.target.base}{workloads.SLICES}/s{number:06}")
+            for number in (slices - 1, slices)
+        ]
+    return [status for status, _ in answers] == [200, 404]
 
 
-@contextlib.contextmanager
-def upstream(folder: Path) -> Iterator[workloads.Bench]:
-    """kube-apiserver, with a store as durable as ours."""
-    with ControlPlane(folder, durable=True) as plane:
-        pids = [process.popen.pid for process in plane.processes.values()]
-        yield workloads.Bench(client.Target(str(plane.admin), "resource.k8s.io"), pids)
-
-
-async def fill(bench: workloads.Bench, count: int, first: int) -> None:
+async def fill(bench: Bench, count: int, first: int) -> None:
     await bench.create(first=first, count=count - first, clients=16)
 
 
-async def large(bench: workloads.Bench, first: int) -> None:
+async def large(bench: Bench, first: int, report: Report) -> None:
     """Slices as large as they may be, behind the figures of memory."""
     devices = workloads.MOST_DEVICES
-    made = await bench.create(first=first, count=300, clients=16, name=f"CREATE {devices} devices c16", devices=devices)
-    print(made.line(), flush=True)
+    steps = [
+        Step(
+            "large",
+            f"CREATE {devices} devices c16",
+            lambda bench: bench.create(first=first, count=300, clients=16, devices=devices),
+        )
+    ]
     for clients in (1, 16):
-        applied = await bench.write("APPLY", clients=clients, operations=300, first=first, objects=100, devices=devices)
-        print(applied.line(), flush=True)
+
+        def applied(bench: Bench, clients: int = clients) -> Awaitable[Result]:
+            return bench.write("APPLY", clients=clients, operations=300, first=first, objects=100, devices=devices)
+
+        steps.append(Step("large", f"APPLY {devices} devices c{clients}", applied))
+    await measure({OURS: bench}, steps, report)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def served(server: Sluice, wanted: argparse.Namespace, report: Report) -> None:
+    """Every workload that is wanted, of ours and of kube-apiserver."""
+    run = Run(slices=wanted.slices, quick=wanted.quick)
+    only = wanted.only
+    with contextlib.ExitStack() as stack:
+        benches = {OURS: server.bench}
+        if wanted.upstream:
+            benches[THEIRS] = stack.enter_context(
+                servers.upstream(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            )
+        report.memory("empty", benches)
+        for name, bench in benches.items():
+            if uvloop.run(filled(bench, wanted.slices)):
+                print(f"{name:15} has its {wanted.slices} slices already")
+                continue
+            unwanted = Report(Results())
+            for step in run.filling():
+                uvloop.run(measure({name: bench}, [step], report if step.wanted(only) else unwanted))
+        report.memory(f"with {wanted.slices} slices", benches)
+        uvloop.run(measure(benches, [step for step in run.steps() if step.wanted(only)], report))
+        report.memory("after all", benches)
+
+
+def grown(server: Sluice, wanted: argparse.Namespace, report: Report) -> None:
+    """More slices than that: what they take in memory, and how long a start takes."""
+    have = wanted.slices
+    for goal, word in ((wanted.more, "memory"), (wanted.start, "start")):
+        if goal > have:
+            uvloop.run(fill(server.bench, goal, have))
+            have = goal
+        if goal and word == "memory":
+            report.memory(f"with {have} slices", {OURS: server.bench})
+    server.restart()
+    memory = accounting.resident_mb(server.bench.pids)
+    report.figure("start", f"start with {have} slices", OURS, {"start_s": server.start_seconds, "memory_mb": memory})
+    uvloop.run(large(server.bench, have, report))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slices", type=int, default=10_000)
     parser.add_argument("--more", type=int, default=30_000, help="objects for the second memory figure; 0 skips it")
     parser.add_argument("--start", type=int, default=100_000, help="objects for the start-up figure; 0 skips it")
     parser.add_argument("--group", default="resource.sluice.dev")
     parser.add_argument("--upstream", action="store_true", help="measure kube-apiserver and etcd as well, and compare")
-    wanted = parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="fewer samples, nothing that needs more than --slices")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="WORKLOAD",
+        help="a group (reads, lists, cold, writes, watches) or a pattern of names, as in 'LIST gzip*'; may be repeated",
+    )
+    parser.add_argument("--data", type=Path, help="keep ours in this folder: the next run finds its slices there")
+    parser.add_argument("--flags", default="", help="further flags of `sluice dev`")
+    parser.add_argument("--results", type=Path, default=results.LAST, help="the file of results (default: %(default)s)")
+    parser.add_argument("--list", action="store_true", help="print the names of the workloads")
+    return parser.parse_args()
+
+
+def main() -> None:
+    wanted = arguments()
+    run = Run(slices=wanted.slices, quick=wanted.quick)
+    if wanted.list:
+        for step in (*run.filling(), *run.steps()):
+            print(f"{step.group:10} {step.name}")
+        return
+    facts = results.facts(upstream=wanted.upstream, slices=wanted.slices, quick=wanted.quick)
+    report = Report(Results(facts))
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
-        with server(data) as (process, _):
-            with contextlib.ExitStack() as stack:
-                benches = {"sluice": bench_of(process, data, wanted.group)}
-                if wanted.upstream:
-                    benches["kube-apiserver"] = stack.enter_context(upstream(Path(folder) / "upstream"))
-                uvloop.run(measure(benches, slices=wanted.slices))
-            have = wanted.slices
-            for goal, word in ((wanted.more, "memory"), (wanted.start, "start")):
-                if goal > have:
-                    uvloop.run(fill(bench_of(process, data, wanted.group), goal, have))
-                    have = goal
-                if goal and word == "memory":
-                    print(f"memory with {have} slices: {accounting.resident_mb(pids_of(process, data)):.0f} MB")
-        with server(data) as (process, seconds):
-            memory = accounting.resident_mb(pids_of(process, data))
-            print(f"start with {have} slices: served after {seconds:.1f} s, {memory:.0f} MB (server + store)")
-            uvloop.run(large(bench_of(process, data, wanted.group), have))
-    admission.main()
-    cel.main()
-    protobuf.main()
+        data = wanted.data or Path(folder) / "data"
+        with servers.sluice(data, wanted.group, shlex.split(wanted.flags)) as server:
+            served(server, wanted, report)
+            if not (wanted.quick or wanted.only):
+                grown(server, wanted, report)
+    report.found.write(wanted.results)
+    for verdict in bounds.judge(report.found):
+        if verdict.measured is not None:
+            print(verdict.line())
+    if not (wanted.quick or wanted.only):
+        admission.main()
+        cel.main()
+        protobuf.main()
 
 
 if __name__ == "__main__":

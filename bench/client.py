@@ -6,8 +6,11 @@ import asyncio
 import base64
 import ssl
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 import yaml
@@ -103,6 +106,167 @@ class Connection:
         return status, bytes(kept) if keep else str(size).encode()
 
 
+@dataclass
+class Answer:
+    """What is kept of one answer: a status, lengths, and when its parts came after the request was sent (seconds)."""
+
+    status: int = 0
+    size: int = 0
+    """Bytes of the body as they came, without the framing of chunks."""
+    head: float = 0.0
+    body: float = 0.0
+    """The first byte of the body."""
+    whole: float = 0.0
+    start: bytes = b""
+    """The beginning of the body, as long as was asked for."""
+
+
+class Reader(asyncio.Protocol):
+    """A kept-alive connection that counts what comes and keeps nothing, one request at a time: large answers cost its process little."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.transport: asyncio.Transport
+        self._done: asyncio.Future[Answer] | None = None
+        self._buffer = b""
+        self._left = 0
+        self._last = self._in_head = False
+        self._keep = 0
+        self._answer = Answer()
+        self._began = 0.0
+
+    async def open(self) -> Reader:
+        t = self.target
+        await asyncio.get_running_loop().create_connection(lambda: self, t.host, t.port, ssl=t.context)
+        return self
+
+    def close(self) -> None:
+        self.transport.close()
+
+    async def get(self, path: str, accept: str, *, gzip: bool = False, keep: int = 0) -> Answer:
+        head = f"GET {path} HTTP/1.1\r\nHost: {self.target.host}\r\nAccept: {accept}\r\n"
+        head += f"Accept-Encoding: {'gzip' if gzip else 'identity'}\r\n\r\n"
+        self._done = asyncio.get_running_loop().create_future()
+        self._answer, self._keep = Answer(), keep
+        self._in_head, self._last, self._left, self._buffer = True, False, 0, b""
+        self._began = time.perf_counter()
+        self.transport.write(head.encode())
+        return await self._done
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_exception(exc or ConnectionError("the connection ended within an answer"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._buffer:
+            data, self._buffer = self._buffer + data, b""
+        if self._in_head:
+            if not self._answer.head:
+                self._answer.head = time.perf_counter() - self._began
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                self._buffer = data
+                return None
+            self._head(data[:end].lower())
+            data = data[end + 4 :]
+        if data and not self._answer.body:
+            self._answer.body = time.perf_counter() - self._began
+        at = 0
+        while at < len(data) or (self._last and not self._left):
+            if self._left:
+                at += self._pass(data, at)
+            elif self._last:
+                return self._finish()
+            else:
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    self._buffer = data[at:]
+                    return None
+                length, at = int(data[at:end], 16), end + 2
+                self._answer.size += length
+                self._left, self._last = length + 2, not length
+        return None
+
+    def _head(self, head: bytes) -> None:
+        self._in_head = False
+        self._answer.status = int(head[9:12])
+        _, found, length = head.partition(b"content-length:")
+        if found:
+            self._left, self._last = int(length.split(b"\r\n", 1)[0]), True
+            self._answer.size = self._left
+
+    def _pass(self, data: bytes, at: int) -> int:
+        """Over what is here of the chunk."""
+        count = min(self._left, len(data) - at)
+        wanted = self._keep - len(self._answer.start)
+        if wanted > 0 and not self._last:
+            self._answer.start += data[at : at + max(0, min(count, self._left - 2, wanted))]
+        elif wanted > 0 and self._answer.size:
+            self._answer.start += data[at : at + min(count, wanted)]
+        self._left -= count
+        return count
+
+    def _finish(self) -> None:
+        self._answer.whole = time.perf_counter() - self._began
+        assert self._done is not None
+        self._done.set_result(self._answer)
+
+
+class InitialEvents(asyncio.Protocol):
+    """A connection for one watch-list: waits until the bookmark behind the initial events has come, and keeps what came if told to."""
+
+    MARK = b"BOOKMARK"
+
+    def __init__(self, target: Target, *, keep: bool = False) -> None:
+        self.target = target
+        self.transport: asyncio.Transport
+        self.received = bytearray()
+        self.answer = Answer()
+        self._keep = keep
+        self._tail = b""
+        self._done: asyncio.Future[Answer]
+        self._began = 0.0
+
+    async def open(self) -> InitialEvents:
+        t = self.target
+        self._done = asyncio.get_running_loop().create_future()
+        await asyncio.get_running_loop().create_connection(lambda: self, t.host, t.port, ssl=t.context)
+        return self
+
+    async def get(self, path: str, accept: str) -> Answer:
+        """Returns when all of them have come, and closes the connection."""
+        head = f"GET {path} HTTP/1.1\r\nHost: {self.target.host}\r\nAccept: {accept}\r\n"
+        self._began = time.perf_counter()
+        self.transport.write(f"{head}Accept-Encoding: identity\r\n\r\n".encode())
+        try:
+            return await self._done
+        finally:
+            self.transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._done.done():
+            self._done.set_exception(exc or ConnectionError("the watch ended before its initial events had"))
+
+    def data_received(self, data: bytes) -> None:
+        answer = self.answer
+        if not answer.status:
+            answer.head = answer.body = time.perf_counter() - self._began
+            answer.status = int(data[9:12])
+        answer.size += len(data)
+        if self._keep:
+            self.received += data
+        if (answer.status != 200 or self.MARK in data or self.MARK in self._tail + data[:16]) and not self._done.done():
+            answer.whole = time.perf_counter() - self._began
+            self._done.set_result(answer)
+        self._tail = data[-16:]
+
+
 class WatchProtocol(asyncio.Protocol):
     """One watcher that only counts lines and notes when they came."""
 
@@ -127,11 +291,9 @@ class WatchProtocol(asyncio.Protocol):
         self.lost = True
 
 
-async def watcher(target: Target, query: str, seen: Callable[[bytes], None]) -> WatchProtocol:
+async def watcher(target: Target, query: str, seen: Callable[[bytes], None], *, accept: str = JSON) -> WatchProtocol:
     """Opens a watch and returns once its header has come."""
-    request = (
-        f"GET {target.base}/resourceslices?{query} HTTP/1.1\r\nHost: {target.host}\r\nAccept: application/json\r\n\r\n"
-    )
+    request = f"GET {target.base}/resourceslices?{query} HTTP/1.1\r\nHost: {target.host}\r\nAccept: {accept}\r\n\r\n"
     loop = asyncio.get_running_loop()
     _, protocol = await loop.create_connection(
         lambda: WatchProtocol(request.encode(), seen), target.host, target.port, ssl=target.context

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from bench import accounting, client
@@ -13,7 +14,9 @@ from bench import accounting, client
 SLICES = "/resourceslices"
 DEVICES, MOST_DEVICES = 8, 128
 STANDING = b"999999"
-FORMS = {client.JSON: "", client.PROTOBUF: " protobuf"}
+_STEPS = 'sluice_event_loop_step_seconds_bucket{le="'
+_LOOKUPS = "sluice_encoding_requests_total"
+_HELD = "sluice_encoding_bytes"
 WRITES = {
     "APPLY": ("PATCH", "application/apply-patch+yaml", "force=true"),
     "PUT": ("PUT", client.JSON, ""),
@@ -54,9 +57,8 @@ def slice_body(group: str, name: str, node: str, stamp: str = "", *, devices: in
 
 @dataclass
 class Result:
-    """One line of the report. Times in milliseconds, CPU of server and store per operation."""
+    """What a workload took, in seconds, of CPU that of server and store."""
 
-    name: str
     operations: int
     wall: float
     cpu: float
@@ -64,6 +66,8 @@ class Result:
     note: str = ""
     net: float | None = None
     """CPU seconds without what the same would cost anyway."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """What else was measured."""
 
     @property
     def cost(self) -> float:
@@ -73,15 +77,27 @@ class Result:
     def latency(self, share: float) -> float:
         return accounting.percentile(self.latencies, share) * 1000
 
+    def all(self) -> dict[str, float]:
+        """Every figure, as the file of results has them."""
+        found = {"operations": float(self.operations), "rate": self.operations / self.wall, "cpu_ms": self.cost}
+        if self.latencies:
+            found |= {"p50_ms": self.latency(0.5), "p99_ms": self.latency(0.99)}
+        return found | self.figures
+
     def line(self) -> str:
-        text = f"{self.name:34} {self.operations / self.wall:>10.1f}/s"
+        text = f"{self.operations / self.wall:>10.1f}/s"
         if self.latencies:
             text += f"  p50 {self.latency(0.5):8.2f}  p99 {self.latency(0.99):8.2f} ms"
-        return f"{text}  CPU {self.cost:8.4f} ms/op  {self.note}"
+        text += f"  CPU {self.cost:8.4f} ms/op  {self.note}"
+        if "peak_mb" in self.figures:
+            text += f"  peak +{self.figures['peak_mb']:.0f} MB"
+        if "longest_step_ms" in self.figures:
+            text += f"  steps <= {self.figures['longest_step_ms']:g} ms"
+        return text
 
     def ratio(self, other: Result) -> str:
         """This one's figures in times of the other's."""
-        text = f"{self.name:34} CPU {self.cost / other.cost:.1f}x"
+        text = f"CPU {self.cost / other.cost:.1f}x"
         if self.latencies:
             text += "".join(
                 f"  p{share * 100:.0f} {self.latency(share) / other.latency(share):.1f}x" for share in (0.5, 0.99)
@@ -92,12 +108,64 @@ class Result:
 class Bench:
     """A server under measurement: where it is, which processes are counted."""
 
-    def __init__(self, target: client.Target, pids: list[int]) -> None:
+    def __init__(self, target: client.Target, pids: list[int], *, restart: Callable[[], None] | None = None) -> None:
+        """`restart` is there for a server of ours: starts it again on its folder, and changes target and processes here."""
         self.target = target
         self.pids = pids
+        self.ours = restart is not None
+        self._restart = restart
+
+    def restart(self) -> None:
+        if self._restart is None:
+            raise RuntimeError("this server is not one that we start again")
+        self._restart()
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[client.Connection]:
+        connection = await client.Connection(self.target).open()
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    # What a server of ours tells of itself
+
+    async def samples(self) -> dict[str, float]:
+        """Its metrics, by name with labels. Nothing of another server's."""
+        if not self.ours:
+            return {}
+        async with self.connection() as connection:
+            status, body = await connection.fetch("GET", "/metrics", accept="text/plain")
+        if status != 200:
+            raise RuntimeError(f"/metrics answered {status}")
+        lines = (line.rpartition(" ") for line in body.decode().splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
+
+    async def since(self, before: Mapping[str, float]) -> dict[str, float]:
+        """The longest step of its loop since its metrics were `before` (the bound of the bucket that it fell into), and how often what
+        a list needs was there already."""
+        now = await self.samples()
+        if not now:
+            return {}
+        more = {name: value - before.get(name, 0.0) for name, value in now.items()}
+        buckets = sorted(
+            (float(name[len(_STEPS) : -2]), value) for name, value in more.items() if name.startswith(_STEPS)
+        )
+        found = {"longest_step_ms": 1000 * next(most for most, count in buckets if count == buckets[-1][1])}
+        asked = {result: _sum(more, _LOOKUPS, f'result="{result}"') for result in ("hit", "miss")}
+        if sum(asked.values()):
+            found["hit_ratio"] = asked["hit"] / sum(asked.values())
+        return found
+
+    async def held(self) -> dict[str, float]:
+        """What it says that its remembered forms take."""
+        found = await self.samples()
+        return {"remembered_mb": found[_HELD] / 1e6} if _HELD in found else {}
+
+    # Workloads
 
     async def closed_loop(
-        self, name: str, *, clients: int, operations: int, step: Callable[[client.Connection, int], Awaitable[None]]
+        self, *, clients: int, operations: int, step: Callable[[client.Connection, int], Awaitable[None]]
     ) -> Result:
         """Each client sends its next request when the last one is answered."""
         connections = [await client.Connection(self.target).open() for _ in range(clients)]
@@ -116,9 +184,9 @@ class Bench:
         meter.stop()
         for connection in connections:
             connection.close()
-        return Result(name, operations, meter.wall, meter.cpu, latencies)
+        return Result(operations, meter.wall, meter.cpu, latencies)
 
-    async def create(self, *, first: int, count: int, clients: int, name: str = "", devices: int = DEVICES) -> Result:
+    async def create(self, *, first: int, count: int, clients: int, devices: int = DEVICES) -> Result:
         base = self.target.base + SLICES
 
         async def step(connection: client.Connection, i: int) -> None:
@@ -128,7 +196,7 @@ class Bench:
             if status != 201:
                 raise RuntimeError(f"create answered {status}")
 
-        return await self.closed_loop(name or f"CREATE c{clients}", clients=clients, operations=count, step=step)
+        return await self.closed_loop(clients=clients, operations=count, step=step)
 
     async def write(
         self, how: str, *, clients: int, operations: int, first: int = 0, objects: int = 1000, devices: int = DEVICES
@@ -147,8 +215,7 @@ class Bench:
             if status not in (200, 201):
                 raise RuntimeError(f"{how} answered {status}")
 
-        large = f" {devices} devices" if devices != DEVICES else ""
-        return await self.closed_loop(f"{how}{large} c{clients}", clients=clients, operations=operations, step=step)
+        return await self.closed_loop(clients=clients, operations=operations, step=step)
 
     async def create_from_protobuf(self, *, first: int, count: int, clients: int) -> Result:
         """The same objects as messages. One that was created before is asked for, and its message sent under other names."""
@@ -161,7 +228,7 @@ class Bench:
             if status != 201:
                 raise RuntimeError(f"create answered {status}")
 
-        return await self.closed_loop(f"CREATE protobuf c{clients}", clients=clients, operations=count, step=step)
+        return await self.closed_loop(clients=clients, operations=count, step=step)
 
     async def _message(self) -> bytes:
         """What a server makes of a slice that is only tried out. Its number stands in it as STANDING."""
@@ -183,22 +250,7 @@ class Bench:
             if status != 200:
                 raise RuntimeError(f"get answered {status}")
 
-        label = f"GET{FORMS[accept]} c{clients}{' RV=0' if query else ''}"
-        return await self.closed_loop(label, clients=clients, operations=operations, step=step)
-
-    async def list_all(self, *, operations: int, clients: int, gzip: bool, accept: str = client.JSON) -> Result:
-        sizes: list[int] = []
-
-        async def step(connection: client.Connection, _: int) -> None:
-            status, size = await connection.request("GET", self.target.base + SLICES, gzip=gzip, accept=accept)
-            sizes.append(size)
-            if status != 200:
-                raise RuntimeError(f"list answered {status}")
-
-        label = f"LIST{FORMS[accept]} {'gzip' if gzip else 'identity'} c{clients}"
-        result = await self.closed_loop(label, clients=clients, operations=operations, step=step)
-        result.note = f"{sizes[-1] / 1e6:.1f} MB"
-        return result
+        return await self.closed_loop(clients=clients, operations=operations, step=step)
 
     async def update(self, connection: client.Connection, n: int, stamp: str) -> None:
         body = json.dumps({"metadata": {"annotations": {"stamp": stamp}}}).encode()
@@ -237,19 +289,19 @@ class Bench:
         meter.stop()
         protocol.transport.close()
         connection.close()
-        return Result("watch propagation", writes, meter.wall, meter.cpu, came, f"{rate:.0f} writes/s")
+        return Result(writes, meter.wall, meter.cpu, came, f"{rate:.0f} writes/s")
 
-    async def fan_out(self, *, watchers: int, writes: int, rate: float) -> Result:
+    async def fan_out(self, *, watchers: int, writes: int, rate: float, accept: str = client.JSON) -> Result:
         """Every write goes to every watcher. CPU per delivery is net of what the same writes cost without watchers."""
         alone = await self._writes(writes, rate, "a")
         count = 0
 
         def seen(data: bytes) -> None:
             nonlocal count
-            count += data.count(b'{"type":"MODIFIED"')
+            count += data.count(b"MODIFIED")
 
         query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-        protocols = [await client.watcher(self.target, query, seen) for _ in range(watchers)]
+        protocols = [await client.watcher(self.target, query, seen, accept=accept) for _ in range(watchers)]
         meter = accounting.Meter(self.pids)
         meter.start()
         await self._writes(writes, rate, "b")
@@ -259,8 +311,10 @@ class Bench:
         lost = sum(p.lost for p in protocols)
         for p in protocols:
             p.transport.close()
-        note = f"{lost} watchers lost, {memory:.0f} MB"
-        return Result(f"fan-out to {watchers}", count, meter.wall, meter.cpu, note=note, net=meter.cpu - alone.cpu)
+        net = meter.cpu - alone.cpu
+        figures = {"cpu_us": net / count * 1e6, "lost": float(lost), "memory_mb": memory}
+        note = f"{figures['cpu_us']:.1f} µs each, {lost} watchers lost, {memory:.0f} MB"
+        return Result(count, meter.wall, meter.cpu, note=note, net=net, figures=figures)
 
     async def _writes(self, writes: int, rate: float, mark: str) -> accounting.Meter:
         connection = await client.Connection(self.target).open()
@@ -273,6 +327,10 @@ class Bench:
         meter.stop()
         connection.close()
         return meter
+
+
+def _sum(samples: Mapping[str, float], name: str, label: str) -> float:
+    return sum(value for sample, value in samples.items() if sample.startswith(name) and label in sample)
 
 
 async def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -1,0 +1,101 @@
+"""What each figure of ours must not exceed, and whether it does in a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.results import OURS, Results
+
+UNITS = {
+    "cpu_ms": "ms of CPU",
+    "cpu_us": "µs of CPU",
+    "p50_ms": "ms (p50)",
+    "first_byte_ms": "ms to the first byte of the body",
+    "longest_step_ms": "ms, the longest step of the event loop",
+    "peak_mb": "MB above what was resident before",
+    "memory_mb": "MB",
+    "start_s": "s",
+    "of_bare": "times what the bare thing takes",
+}
+"""Figures that have bounds, and how they are told."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    workload: str
+    figure: str
+    most: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    bound: Bound
+    measured: float | None
+
+    @property
+    def missed(self) -> bool:
+        return self.measured is not None and self.measured > self.bound.most
+
+    def line(self) -> str:
+        word = "not measured" if self.measured is None else "MISSED" if self.missed else "met"
+        value = "" if self.measured is None else f"{self.measured:.4g}, "
+        return f"{word:12} {self.bound.workload}: {value}bound {self.bound.most:g} {UNITS[self.bound.figure]}"
+
+
+def _bounds() -> tuple[Bound, ...]:
+    cpu = {
+        "CREATE c16": 0.9,
+        "GET c16": 0.2,
+        "PUT c16": 1.3,
+        "MERGE PATCH c16": 1.3,
+        "APPLY c16": 1.8,
+        "LIST identity c1": 50,
+        "LIST gzip c1": 12,
+        "LIST gzip cold": 45,
+        "LIST Table c1": 15,
+        "LIST Table gzip c1": 15,
+        "LIST protobuf c1": 12,
+        "LIST protobuf gzip c1": 12,
+        "LIST protobuf cold": 60,
+        "LIST protobuf gzip cold": 60,
+        "LIST metadata c1": 12,
+        "LIST metadata gzip c1": 12,
+        "LIST metadata protobuf c1": 12,
+        "LIST metadata protobuf gzip c1": 12,
+        "LIST gzip under 50 writes/s": 16,
+        "walk by 500": 45,
+        "walk by 500 gzip": 25,
+        "watch-list": 45,
+        "watch-list Table": 60,
+        "watch-list metadata": 60,
+        "watch-list metadata protobuf": 60,
+        "watch-list protobuf": 60,
+    }
+    lists = [name for name in cpu if name.startswith("LIST ") and name.endswith(" c1")]
+    bare = ("fan-out to 1000", "fan-out Table to 1000", "fan-out protobuf to 1000", "watch propagation")
+    return (
+        *(Bound(name, "cpu_ms", most) for name, most in cpu.items()),
+        *(Bound(name, "longest_step_ms", 5) for name in cpu if name.startswith(("LIST ", "walk", "watch-list"))),
+        *(Bound(name.removesuffix("c1") + "cold", "first_byte_ms", 10) for name in lists),
+        *(Bound(name.removesuffix("c1") + "c8", "peak_mb", 40) for name in lists),
+        *(Bound(name.removesuffix("c1") + "c8 cold", "peak_mb", 40) for name in lists),
+        Bound("all forms of a list", "memory_mb", 60),
+        Bound("fan-out to 1000", "cpu_us", 20),
+        *(Bound(name, "of_bare", 1.6 if name == "watch propagation" else 1.3) for name in bare),
+        Bound("watch propagation", "p50_ms", 2),
+        Bound("memory with 10000 slices", "memory_mb", 200),
+        Bound("memory with 30000 slices", "memory_mb", 450),
+        Bound("start with 100000 slices", "start_s", 8),
+    )
+
+
+BOUNDS = _bounds()
+
+
+def judge(results: Results) -> list[Verdict]:
+    """Every bound, in its order."""
+    return [Verdict(bound, results.figure(bound.workload, OURS, bound.figure)) for bound in BOUNDS]
+
+
+def limit(workload: str, figure: str) -> float | None:
+    return next((b.most for b in BOUNDS if (b.workload, b.figure) == (workload, figure)), None)

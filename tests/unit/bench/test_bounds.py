@@ -1,0 +1,30 @@
+from bench import __main__ as program
+from bench import bounds, results
+from bench.results import OURS, Results
+
+AT_THE_END = {"memory with 10000 slices", "memory with 30000 slices", "start with 100000 slices"}
+"""Figures of the whole program, which are no steps."""
+
+
+def test_every_bound_is_one_of_a_workload_that_is_run() -> None:
+    run = program.Run(slices=10_000, quick=False)
+    names = {step.name for step in (*run.filling(), *run.steps())} | AT_THE_END
+    assert {bound.workload for bound in bounds.BOUNDS} <= names
+    assert {bound.figure for bound in bounds.BOUNDS} <= bounds.UNITS.keys()
+
+
+def test_a_figure_above_its_bound_is_missed_and_one_that_was_not_measured_is_neither() -> None:
+    found = Results()
+    found.add("lists", "LIST gzip c1", OURS, {"cpu_ms": 12.001})
+    found.add("lists", "LIST Table c1", OURS, {"cpu_ms": 15})
+    verdicts = {v.bound.workload: v for v in bounds.judge(found) if v.bound.figure == "cpu_ms"}
+    assert verdicts["LIST gzip c1"].missed
+    assert verdicts["LIST gzip c1"].line().startswith("MISSED")
+    assert verdicts["LIST Table c1"].line() == "met          LIST Table c1: 15, bound 15 ms of CPU"
+    assert verdicts["walk by 500"].line().startswith("not measured")
+
+
+def test_a_file_of_results_is_read_as_it_was_written() -> None:
+    found = Results({"date": "2026-01-01"})
+    found.add("lists", "LIST gzip c1", OURS, {"cpu_ms": 12.0})
+    assert results.parse(found.text()) == found

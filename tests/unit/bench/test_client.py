@@ -1,0 +1,46 @@
+import asyncio
+from typing import cast
+
+import pytest
+
+from bench.client import Answer, Reader, Target
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\nc\r\n, everybody!\r\n0\r\n\r\n"
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\nhello, everybody!"
+
+
+class Written(asyncio.Transport):
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+
+async def read(answer: bytes, *, size: int) -> Answer:
+    """What a reader makes of an answer that comes in pieces of a size."""
+    target = cast("Target", type("Nowhere", (), {"host": "localhost"}))
+    reader = Reader(target)
+    reader.connection_made(Written())
+    asked = asyncio.ensure_future(reader.get("/", "*/*", keep=9))
+    await asyncio.sleep(0)
+    for at in range(0, len(answer), size):
+        assert not asked.done()
+        reader.data_received(answer[at : at + size])
+    return await asked
+
+
+@pytest.mark.parametrize("answer", [CHUNKED, WHOLE], ids=["chunked", "with a length"])
+async def test_an_answer_is_measured_the_same_in_whatever_pieces_it_comes(answer: bytes) -> None:
+    for size in range(1, len(answer) + 1):
+        found = await read(answer, size=size)
+        assert (found.status, found.size, found.start) == (200, 17, b"hello, ev")
+        assert found.head <= found.body <= found.whole
+
+
+async def test_a_connection_that_ends_within_an_answer_is_an_error() -> None:
+    reader = Reader(cast("Target", type("Nowhere", (), {"host": "localhost"})))
+    reader.connection_made(Written())
+    asked = asyncio.ensure_future(reader.get("/", "*/*"))
+    await asyncio.sleep(0)
+    reader.data_received(CHUNKED[:-1])
+    reader.connection_lost(None)
+    with pytest.raises(ConnectionError):
+        await asked
