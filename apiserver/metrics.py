@@ -406,6 +406,9 @@ THREAD_POOL_REFUSALS = Counter(
     "pool",
 )
 OBJECT_BYTES = Gauge("sluice_object_bytes", "Bytes of served JSON held in memory.", "resource")
+HISTORY_BYTES = Gauge(
+    "sluice_history_bytes", "Bytes of events held in memory for watches and past states, about.", "resource"
+)
 ENCODING_BYTES = Gauge(
     "sluice_encoding_bytes", "Bytes of watch frames, table rows and other forms of objects remembered in memory."
 )

@@ -355,6 +355,7 @@ class _Meter:
         metrics.STORAGE_OBJECTS.labels(name).set_function(lambda: len(index))
         metrics.EVENT_WINDOW.labels(group, plural).set_function(lambda: index.ring_events)
         metrics.OBJECT_BYTES.labels(name).set_function(lambda: self.bytes_held)
+        metrics.HISTORY_BYTES.labels(name).set_function(lambda: index.ring_bytes)
         metrics.WATCHERS.labels(name, "in_sync").set_function(lambda: len(hub) - hub.behind)
         metrics.WATCHERS.labels(name, "behind").set_function(lambda: hub.behind)
         metrics.DROPPED_WATCHERS.labels(name).set_function(lambda: hub.drops)

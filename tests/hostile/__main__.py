@@ -1,7 +1,8 @@
 """`make hostile`: some minutes of hostile requests against a server of its own. `--seed` repeats a campaign.
 
-`--heads --lanes 8` sends only what anybody may send, and much of it in a second: the server must not have grown in the end.
-With `--cluster` the server stands behind a kube-apiserver (`make binaries`), which it asks about every sender.
+It says how it goes every 500 requests, and each breach at once, with the arguments that send just that request again. Ctrl-C ends it with
+what was found so far. `--heads --lanes 8` sends only what anybody may send, and much of it in a second: the server must not have grown in
+the end. With `--cluster` the server stands behind a kube-apiserver (`make binaries`), which it asks about every sender.
 """
 
 from __future__ import annotations
@@ -11,19 +12,45 @@ import asyncio
 import itertools
 import pathlib
 import random
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 
 from tests.fixtures.server import DevServer, dev_server
 from tests.hostile.behind import behind
-from tests.hostile.campaign import GATES, WARM, WARM_HEADS, Campaign
-from tests.hostile.generator import FAMILIES, Generator, Hostile, heads
+from tests.hostile.campaign import FLAGS, WARM, WARM_HEADS, Campaign, Report
+from tests.hostile.generator import BODY, FAMILIES, Generator, Hostile
+from tests.hostile.rules import as_files
+
+LANES, EACH = 8, 8
 
 
-def alone(folder: pathlib.Path) -> AbstractContextManager[DevServer]:
-    return dev_server(folder, GATES)
+@contextmanager
+def alone(folder: pathlib.Path) -> Iterator[DevServer]:
+    with as_files(folder) as rules, dev_server(folder, *FLAGS, *rules) as server:
+        yield server
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def drawn(generator: Generator, chosen: argparse.Namespace) -> Iterator[Hostile]:
+    """What is sent."""
+    if chosen.only is not None:
+        request = generator.at(chosen.only, chosen.family)
+        return iter([request] if request.follows is None else [generator.at(request.follows), request])
+    if chosen.family:
+        return generator.only(itertools.repeat(chosen.family), chosen.first)
+    return generator.numbered(chosen.first)
+
+
+async def play(campaign: Campaign, requests: Iterator[Hostile], most: int, seconds: float | None) -> Report:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, campaign.stop)
+    return await campaign.run(requests, most=most, seconds=seconds)
 
 
 def main() -> int:
@@ -31,27 +58,33 @@ def main() -> int:
         prog="make hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the requests (default: drawn)")
-    parser.add_argument("--requests", type=int, default=10_000, help="how many are sent, after those that warm it up")
+    parser.add_argument(
+        "--requests", type=int, default=10_000, help="how many are sent, after those that warm it up (default: 10000)"
+    )
     parser.add_argument("--seconds", type=float, help="how long they are sent at most")
-    parser.add_argument("--lanes", type=int, default=1, help="how many are sent at once (default: 1)")
+    parser.add_argument("--lanes", type=int, default=LANES, help=f"how many are sent at once (default: {LANES})")
     parser.add_argument("--heads", action="store_true", help="only request lines and headers, of nobody")
     parser.add_argument("--cluster", action="store_true", help="against a server behind a kube-apiserver")
     parser.add_argument("--family", choices=sorted(FAMILIES), help="only these")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one that is sent (default: 0)")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="only this one, and what it follows")
+    parser.add_argument("--largest", type=int, default=BODY, help=f"bytes of the largest body (default: {BODY})")
     chosen = parser.parse_args()
-    print(f"seed {chosen.seed}", flush=True)
-    generator = Generator(chosen.seed)
-    requests: Iterator[Hostile] = heads(generator) if chosen.heads else iter(generator)
-    if chosen.family:
-        requests = (generator.draw(chosen.family) for _ in itertools.count())
+    say(f"seed {chosen.seed}")
+    generator = Generator(chosen.seed, most=chosen.largest, heads=chosen.heads)
     warm = WARM_HEADS if chosen.heads else WARM
-    start = behind if chosen.cluster else alone
+    start, began = behind if chosen.cluster else alone, time.monotonic()
     with tempfile.TemporaryDirectory() as folder, start(pathlib.Path(folder)) as server:
-        report = asyncio.run(
-            Campaign(server, lanes=chosen.lanes, warm=warm).run(
-                requests, most=warm + chosen.requests, seconds=chosen.seconds
-            )
+        campaign = Campaign(
+            server,
+            lanes=chosen.lanes if chosen.only is None else 1,
+            each=EACH,
+            warm=warm,
+            say=say,
+            again=generator.again,
         )
-    print(report)
+        report = asyncio.run(play(campaign, drawn(generator, chosen), warm + chosen.requests, chosen.seconds))
+    say(f"{report}\nseed {chosen.seed}, {time.monotonic() - began:.0f} s in all")
     return 1 if report.breaches else 0
 
 

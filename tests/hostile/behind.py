@@ -11,7 +11,8 @@ from typing import Any
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import Reply
-from tests.hostile.campaign import GATES
+from tests.hostile.campaign import FLAGS
+from tests.hostile.rules import REGISTRATION, configured
 
 
 class Behind:
@@ -39,7 +40,11 @@ class Behind:
 @contextlib.contextmanager
 def behind(folder: pathlib.Path) -> Iterator[Behind]:
     """In a cluster of its own, with the namespace that hostile requests name."""
-    with Bed(folder, serve_flags=[GATES]) as bed:
+    with configured(folder) as rules, Bed(folder, serve_flags=FLAGS) as bed:
         with bed.connect() as admin:
             assert admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "hostile"}}).status == 201
+            for rule in rules:
+                plural = rule["kind"].lower().removesuffix("y") + ("ies" if rule["kind"].endswith("y") else "s")
+                reply = admin.ask("POST", f"/apis/{REGISTRATION}/{plural}", rule)
+                assert reply.status == 201, reply.body
         yield Behind(bed)

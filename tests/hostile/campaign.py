@@ -4,6 +4,12 @@ The budget is that of one request that anybody may send: no 500 that upstream wo
 memory while it is served and nothing that stays, no step of the event loop above 20 ms of CPU, and health checks on another connection
 that do not wait. Time is judged together with the CPU time that the server used meanwhile, so that a busy machine is not mistaken for a
 slow server; a step that is not far above the budget is a breach if it is when the request is sent again.
+
+Requests are sent in rounds: the small ones of a round several at once, each large one alone. A round that was above the budget of one
+request is sent again, one request at a time, to find out which it was.
+
+What stays is judged between two moments of rest, the first when the server is warm. By then caches of ours may not be full: what the
+server itself says it holds (objects, history, encodings: all bounded) is taken off, and what is left may be GROWTH_BYTES.
 """
 
 from __future__ import annotations
@@ -17,10 +23,11 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from apiserver.serving.steps import BUDGET_SECONDS, MESSAGE
 from tests.fixtures import steps
 from tests.fixtures.server import Reply
 from tests.hostile.generator import COLLECTIONS, GROUP, SPECS, STANDING, Hostile
@@ -31,21 +38,36 @@ MEMORY_BYTES = 64 << 20
 GROWTH_BYTES = 16 << 20
 """What the process may have grown by after any number of requests that wrote nothing: what the cluster answered in the last seconds, and
 the allocator's leftovers."""
-KEPT_BYTES = (256 + 64) << 20
-"""What it may keep of those that wrote: history (`mvcc.RING_BYTES`) and encodings (`encodings.BUDGET`), beside the objects."""
+HELD = re.compile(rb"(?m)^sluice_(?:object|history|encoding)_bytes(?:\{[^}]*\})? (\S+)$")
+HELD_SHARE = 1.5
+"""What a byte of those costs, with everything around it."""
+REST_SECONDS, RESTLESS_SECONDS, STILL_BYTES = 2.0, 20.0, 1 << 20
+"""A process rests when it has not become smaller by more than that for so long; and how long that is waited for."""
+ALONE_BYTES = 256 << 10
+"""Requests above it are sent one at a time: several may take more memory together than one may."""
+TOLD, TOLD_SECONDS = 500, 30.0
+"""After how many requests it is said how it goes, and after how long at the latest."""
 WARM, WARM_HEADS = 400, 4000
 """After how many requests a process is as large as it will be: of all sorts; and of heads alone, once every place is taken where short
 targets are remembered."""
 HEALTH_SECONDS = 0.1
 PROBE_SECONDS = 0.02
 ANSWER_SECONDS = 90.0
-STREAM_SECONDS, LEAVING_SECONDS = 1.0, 0.2
+STREAM_SECONDS, LEAVING_SECONDS = 0.5, 0.2
 """How long a client stays with an answer that has no end, and how long one waits that has not sent all of its request."""
-GATES = "--feature-gates=ShardedListAndWatch=true"
+FLAGS = (
+    "--feature-gates=ShardedListAndWatch=true,DRANodeAllocatableResources=true,DRAListTypeAttributes=true",
+    f"--runtime-config={GROUP}/v1beta1=true,{GROUP}/v1beta2=true",
+)
 """What the server is started with, so that all of it can be attacked."""
 SLOW_PIECES, SLOW_BYTES, SLOW_SECONDS = 50, 8192, 0.01
 REPEATED, FAR = 3, 2.5
 """How often requests are sent again that took too long, and by how much too long no second look is needed."""
+HEALTH = "health"
+OURS = (HEALTH, "all")
+"""What breaches name that are of no request."""
+SHOWN = 300
+"""Bytes of an answer that a breach shows."""
 PANIC = b"caused apiserver to panic"
 TICKS = os.sysconf("SC_CLK_TCK")
 UPSTREAMS = (
@@ -67,6 +89,10 @@ UPSTREAMS = (
         rb'"message":"(value for key |cannot merge lists |unexpected slice of slice|failed to (create|convert|get|prune|merge) )',
     ),
     (500, rb"Internal Server Error: .*failed to create RequestInfo"),
+    (
+        500,
+        rb"Internal error occurred: (Unable to complete the copy|(add|copy|move|remove|replace|test) operation does not apply|testing )",
+    ),
     (504, rb"Too large resource version"),
     (505, rb"505 HTTP Version Not Supported"),
 )
@@ -77,39 +103,68 @@ LATE = re.compile(rb"[?&]timeout=")
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """What a request did that none may do. `number` is its place in the stream of its seed."""
+    """What a request did that none may do, or several together, and how to send them again."""
 
-    number: int
     request: Hostile
     what: str
+    again: str = ""
+    together: int = 1
 
     def __str__(self) -> str:
         first = self.request.head[:160].decode("utf-8", "replace").split("\r\n")[0]
-        return f"#{self.number} ({self.request.family}) {self.what}: {first}"
+        who = f"#{self.request.number} ({self.request.family})"
+        if self.together > 1:
+            who = f"one of {self.together} from {who} on, and none of them when it is sent alone,"
+        return f"{who} {self.what}: {first}" + (f'\n  again: make hostile ARGS="{self.again}"' if self.again else "")
 
 
 @dataclass(slots=True)
 class Report:
-    """What a campaign found. Seconds are the longest that a health check waited, bytes the most that one request took, and what the
-    process had grown by in the end."""
+    """What a campaign found. Seconds are the longest that a health check waited and the longest step that was told of, bytes the most that
+    one request took, and what the process had grown by in the end beside what it held by then."""
 
     breaches: list[Breach] = field(default_factory=list)
     codes: Counter[tuple[str, int]] = field(default_factory=Counter)
     sent: int = 0
     slowest_probe: float = 0.0
+    longest_step: float = 0.0
     most_memory: int = 0
     warm: int = 0
     grown: int = 0
+    held: int = 0
+    stopped: bool = False
 
     def __str__(self) -> str:
         lines = [
-            f"{self.sent} requests, {len(self.breaches)} breaches",
-            f"longest wait of a health check {self.slowest_probe * 1000:.0f} ms",
+            f"{self.sent} requests, {len(self.breaches)} breaches{', stopped' if self.stopped else ''}",
+            f"longest wait of a health check {self.slowest_probe * 1000:.0f} ms, longest step {self.step}",
             f"most memory of one request {self.most_memory >> 20} MiB",
-            f"grown by {self.grown / (1 << 20):.1f} MiB since it was warm",
+            f"grown by {self.grown / (1 << 20):.1f} MiB since it was warm, holding {self.held / (1 << 20):.1f} MiB more"
+            if self.warm
+            else "not warm: what stays in memory was not judged",
         ]
-        lines += [f"  {family} {code}: {count}" for (family, code), count in sorted(self.codes.items())]
+        for family, total in sorted(self.families.items()):
+            codes = [(code, count) for (of, code), count in sorted(self.codes.items()) if of == family]
+            lines.append(f"  {family} {total}: " + ", ".join(f"{count} × {code}" for code, count in codes))
         return "\n".join([*lines, *map(str, self.breaches)])
+
+    @property
+    def step(self) -> str:
+        if not self.longest_step:
+            return f"below {BUDGET_SECONDS * 1000:.0f} ms"
+        return f"{self.longest_step * 1000:.0f} ms (budget here {BUDGET_SECONDS * steps.slowness() * 1000:.0f} ms)"
+
+    @property
+    def families(self) -> Counter[str]:
+        """How many answers there were to each."""
+        found: Counter[str] = Counter()
+        for (family, _), count in self.codes.items():
+            found[family] += count
+        return found
+
+
+Look = tuple[list[str], int]
+"""What was above a budget of time, and the bytes of memory that were taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,37 +349,74 @@ async def _chunks(reader: asyncio.StreamReader, *, streams: bool) -> bytes:
 
 
 class Campaign:
-    """One server, one stream of requests, sent in rounds of as many at once as there are lanes."""
+    """One server, one stream of requests, sent in rounds: `each` of them for each lane, of which every one sends one at a time.
 
-    def __init__(self, server: Target, *, lanes: int = 1, warm: int = WARM) -> None:
+    `say` is told how it goes, and `again` knows how to send a request once more.
+    """
+
+    def __init__(
+        self,
+        server: Target,
+        *,
+        lanes: int = 1,
+        each: int = 1,
+        warm: int = WARM,
+        say: Callable[[str], None] = lambda text: None,
+        again: Callable[[Hostile], str] = lambda request: "",
+    ) -> None:
         self._server = server
         self._process = Process(server.pid)
         admin, nobody = server.context(), server.context(certificate=False)
         self._lanes = [(Lane(server.port, context=admin), Lane(server.port, context=nobody)) for _ in range(lanes)]
         self._probe = Lane(server.port, context=admin)
+        self._together = lanes * each
         self._logged = server.log.stat().st_size
-        self._wrote = False
         self._warm = warm
+        self._warm_held = 0
+        self._say, self._again = say, again
+        self._stopping = False
         self.report = Report()
+
+    def stop(self) -> None:
+        """Ends it with what is being sent, and with what was found so far."""
+        self._stopping = self.report.stopped = True
 
     async def run(
         self, requests: Iterable[Hostile], *, most: int | None = None, seconds: float | None = None
     ) -> Report:
-        """Until so many were sent, or so much time has passed."""
-        until = time.monotonic() + seconds if seconds is not None else None
+        """Until so many were sent, or so much time has passed, or somebody stops it."""
+        report = self.report
+        began = said = time.monotonic()
+        told = 0
         await self._prepare()
         stream = iter(requests)
         try:
-            while until is None or time.monotonic() < until:
-                left = len(self._lanes) if most is None else min(len(self._lanes), most - self.report.sent)
+            while not self._stopping and (seconds is None or time.monotonic() < began + seconds):
+                left = self._together if most is None else min(self._together, most - report.sent)
                 if not (together := list(itertools.islice(stream, left))):
                     break
                 await self._round(together)
-            await self._judge_growth()
+                if not report.warm and report.sent >= self._warm:
+                    report.warm, self._warm_held = await self._at_rest()
+                now = time.monotonic()
+                if report.sent - told >= TOLD or now - said >= TOLD_SECONDS:
+                    told, said = report.sent, now
+                    self._say(self._progress(now - began, most))
+            if report.warm and report.sent > self._warm:
+                await self._judge_growth()
         finally:
             for lane in (self._probe, *itertools.chain.from_iterable(self._lanes)):
                 await lane.close()
-        return self.report
+        return report
+
+    def _progress(self, seconds: float, most: int | None) -> str:
+        report = self.report
+        line = (
+            f"{report.sent}{f' of {most}' if most else ''} requests in {seconds:.0f} s: {len(report.breaches)} breaches,"
+            f" longest step {report.step}, health {report.slowest_probe * 1000:.0f} ms, most of one {report.most_memory >> 20} MiB,"
+            f" process {self._process.memory() >> 20} MiB"
+        )
+        return line + "\n  answers: " + ", ".join(f"{name} {count}" for name, count in sorted(report.families.items()))
 
     async def _prepare(self) -> None:
         """An object of each kind that is always there, and everything warm that is made once."""
@@ -338,104 +430,151 @@ class Campaign:
         steps.breaches()
 
     async def _round(self, requests: Sequence[Hostile]) -> None:
-        report, first = self.report, self.report.sent
-        report.sent += len(requests)
+        self.report.sent += len(requests)
+        small = [request for request in requests if len(request.head) + len(request.body) <= ALONE_BYTES]
+        large = [request for request in requests if len(request.head) + len(request.body) > ALONE_BYTES]
+        if len(self._lanes) == 1 or not small:
+            small, large = [], list(requests)
+        if small:
+            await self._judge_several(sorted(small, key=lambda request: not request.lasts))
+        for request in large:
+            if not self._stopping:
+                await self._judge(request)
+
+    async def _judge_several(self, requests: Sequence[Hostile]) -> None:
+        """What is above the budget of one may be so because there are several: then each is judged alone."""
+        late, took = await self._look(requests)
+        if not late and took <= MEMORY_BYTES:
+            return
+        if len(requests) == 1:
+            await self._judge(requests[0], (late, took))
+            return
+        before = len(self.report.breaches)
+        for request in requests:
+            if self._stopping:
+                return
+            await self._judge(request)
+        if len(self.report.breaches) > before:
+            return
+        if took > MEMORY_BYTES * len(self._lanes):
+            self.found(requests[0], f"took {took >> 20} MiB of memory", together=len(requests))
+        for what in late:
+            if _ratio(what) > FAR:
+                self.found(requests[0], what, together=len(requests))
+
+    async def _judge(self, request: Hostile, look: Look | None = None) -> None:
+        """By itself. A time that is not far above the budget counts if it is above it more often than not."""
+        late, took = look or await self._look([request])
+        self.report.most_memory = max(self.report.most_memory, took)
+        if took > MEMORY_BYTES:
+            self.found(request, f"took {took >> 20} MiB of memory")
+        if not late:
+            return
+        if not any(_ratio(what) > FAR for what in late):
+            times = [bool((await self._look([request]))[0]) for _ in range(REPEATED)]
+            if sum(times) <= REPEATED // 2:
+                return
+        for what in late:
+            self.found(request, what)
+
+    async def _look(self, requests: Sequence[Hostile]) -> Look:
+        """Sends them, as many at once as there are lanes, and says what was above a budget of time, and what memory they took."""
         self._process.forget_peak()
         before = self._process.memory()
-        late = await self._together(first, requests)
-        took = (self._process.peak() - before) // len(requests)
-        report.most_memory = max(report.most_memory, took)
-        if took > MEMORY_BYTES:
-            self._found(first, requests[0], f"took {took >> 20} MiB of memory")
-        if late and (any(_ratio(what) > FAR for what in late) or await self._is_late_again(first, requests)):
-            for what in late:
-                self._found(first, requests[0], what)
-        if (trace := self._stack_trace()) is not None:
-            self._found(first, requests[0], f"left a stack trace: {trace}")
-        if first <= self._warm < report.sent:
-            report.warm = self._process.memory()
-
-    async def _together(self, first: int, requests: Sequence[Hostile]) -> list[str]:
-        """Sends them at once, and says what was above a budget of time, and by how much."""
         done = asyncio.Event()
         probing = asyncio.ensure_future(self._watch_health(done))
+        waiting = iter(requests)
         try:
-            await asyncio.gather(
-                *(self._one(first + at, request, self._lanes[at]) for at, request in enumerate(requests))
-            )
+            await asyncio.gather(*(self._send(waiting, lanes) for lanes in self._lanes[: len(requests)]))
         finally:
             done.set()
             waited = await probing
         late = [f"held the event loop: {step}" for step in steps.breaches()]
         if waited is not None:
             late.append(f"let a health check wait: cpu_seconds={waited:.3f} (budget {HEALTH_SECONDS:.3f} s)")
-        return late
+        self._read_log(requests)
+        return late, self._process.peak() - before
 
-    async def _is_late_again(self, first: int, requests: Sequence[Hostile]) -> bool:
-        """Whether something is above the budget more often than not."""
-        times = [bool(await self._together(first, requests)) for _ in range(REPEATED)]
-        return sum(times) > REPEATED // 2
+    async def _send(self, requests: Iterator[Hostile], lanes: tuple[Lane, Lane]) -> None:
+        for request in requests:
+            if self._stopping:
+                return
+            try:
+                answers = await lanes[request.anonymous].send(request)
+            except TimeoutError:
+                self.report.codes[request.family, -1] += 1
+                self.found(request, f"no answer within {ANSWER_SECONDS:.0f} s")
+                continue
+            for answer in answers:
+                self.report.codes[request.family, answer.code] += 1
+                if answer.code >= 400 and answer.size > ERROR_BYTES:
+                    self.found(request, f"was answered {answer.code} with {answer.size} bytes")
+                if answer.code >= 500 and not _is_upstreams(answer, request):
+                    self.found(request, f"was answered {answer.code}: {_body(answer)!r}")
+                if PANIC in answer.start[:4096]:
+                    self.found(request, "made the server panic")
 
-    async def _one(self, number: int, request: Hostile, lanes: tuple[Lane, Lane]) -> None:
-        self._wrote = self._wrote or request.writes
-        try:
-            answers = await lanes[request.anonymous].send(request)
-        except TimeoutError:
-            self.report.codes[request.family, -1] += 1
-            self._found(number, request, f"no answer within {ANSWER_SECONDS:.0f} s")
-            return
-        for answer in answers:
-            self.report.codes[request.family, answer.code] += 1
-            if answer.code >= 400 and answer.size > ERROR_BYTES:
-                self._found(number, request, f"was answered {answer.code} with {answer.size} bytes")
-            if answer.code >= 500 and not _is_upstreams(answer, request):
-                self._found(number, request, f"was answered {answer.code}: {answer.start[-300:]!r}")
-            if PANIC in answer.start[:4096]:
-                self._found(number, request, "made the server panic")
+    async def _at_rest(self) -> tuple[int, int]:
+        """The bytes of the process when nothing is being served, and those that it says it holds."""
+        least = rested = time.monotonic()
+        smallest = self._process.memory()
+        while (now := time.monotonic()) < rested + REST_SECONDS and now < least + RESTLESS_SECONDS:
+            await asyncio.sleep(REST_SECONDS / 10)
+            if (memory := self._process.memory()) < smallest - STILL_BYTES:
+                smallest, rested = memory, time.monotonic()
+        reply = await asyncio.to_thread(self._server.request, "GET", "/metrics")
+        return min(smallest, self._process.memory()), int(sum(map(float, HELD.findall(reply.body))))
 
     async def _judge_growth(self) -> None:
-        """What the process has kept, when nothing is being served."""
+        """What the process has kept beside what it says that it holds."""
         report = self.report
-        if not report.warm:
-            return
-        report.grown = self._process.memory() - report.warm
-        allowed = GROWTH_BYTES
-        if self._wrote:
-            replies = [await asyncio.to_thread(self._server.request, "GET", path) for path in COLLECTIONS.values()]
-            allowed += KEPT_BYTES + 2 * sum(len(reply.body) for reply in replies)
+        memory, held = await self._at_rest()
+        report.grown, report.held = memory - report.warm, held - self._warm_held
+        allowed = GROWTH_BYTES + int(HELD_SHARE * max(0, report.held))
         if report.grown > allowed:
-            nothing = Hostile("all", b"")
-            self._found(report.sent, nothing, f"{report.grown >> 20} MiB stayed (allowed: {allowed >> 20} MiB)")
+            self.found(Hostile("all", b""), f"{report.grown >> 20} MiB stayed (allowed: {allowed >> 20} MiB)")
 
-    def _found(self, number: int, request: Hostile, what: str) -> None:
-        self.report.breaches.append(Breach(number, request, what))
+    def found(self, request: Hostile, what: str, *, together: int = 1) -> None:
+        """Notes a breach, and says so at once."""
+        again = self._again(request) if request.family not in OURS else ""
+        breach = Breach(request, what, again, together)
+        self.report.breaches.append(breach)
+        self._say(f"BREACH {breach}")
 
-    def _stack_trace(self) -> str | None:
+    def _read_log(self, requests: Sequence[Hostile]) -> None:
+        """What the server has written since it was looked at last: which steps were longest, and stack traces, which are breaches."""
         size = self._server.log.stat().st_size
         if size == self._logged:
-            return None
+            return
         with self._server.log.open("rb") as log:
             log.seek(self._logged)
             text = log.read().decode("utf-8", "replace")
         self._logged = size
-        return text[-400:] if "Traceback" in text else None
+        told = [steps.seconds(line) for line in text.splitlines() if MESSAGE in line]
+        self.report.longest_step = max([self.report.longest_step, *told])
+        if "Traceback" in text:
+            self.found(requests[0], f"left a stack trace: {text[-400:]}", together=len(requests))
 
     async def _watch_health(self, done: asyncio.Event) -> float | None:
         """Asks again and again until `done`: the most CPU seconds of the server that a wait lasted, if it was too long."""
         worst: float | None = None
         while not done.is_set():
             for path in ("livez", "readyz"):
-                probe = Hostile("health", f"GET /{path} HTTP/1.1\r\nHost: server\r\n\r\n".encode())
+                probe = Hostile(HEALTH, f"GET /{path} HTTP/1.1\r\nHost: server\r\n\r\n".encode())
                 started, used = time.monotonic(), self._process.cpu_seconds()
                 [answer] = await self._probe.send(probe)
                 waited, used = time.monotonic() - started, self._process.cpu_seconds() - used
                 if answer.code != 200:
-                    self._found(self.report.sent - 1, probe, f"was answered {answer.code}: {answer.start[-200:]!r}")
+                    self.found(probe, f"was answered {answer.code}: {answer.start[-200:]!r}")
                 self.report.slowest_probe = max(self.report.slowest_probe, min(waited, used))
                 if (blocked := min(waited, used)) > HEALTH_SECONDS and blocked > HEALTH_SECONDS * steps.slowness():
                     worst = max(worst or 0.0, blocked)
             await _unless(done, PROBE_SECONDS)
         return worst
+
+
+def _body(answer: Answer) -> bytes:
+    return answer.start.partition(b"\r\n\r\n")[2][:SHOWN]
 
 
 def _is_upstreams(answer: Answer, request: Hostile) -> bool:

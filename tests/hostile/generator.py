@@ -7,14 +7,16 @@ over their logarithm up to the limits of the server, and now and then just above
 from __future__ import annotations
 
 import base64
+import copy
 import gzip
 import itertools
 import json
 import random
 import string
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
 from urllib.parse import quote
 
 from tests.fixtures import protobuf
@@ -30,13 +32,15 @@ PATCHES = (
 )
 GROUP = "resource.sluice.dev"
 ROOT = f"/apis/{GROUP}/v1"
+VERSIONS = ("v1", "v1", "v1", "v1beta1", "v1beta2")
 COLLECTIONS = {
     "ResourceSlice": f"{ROOT}/resourceslices",
     "DeviceClass": f"{ROOT}/deviceclasses",
     "ResourceClaim": f"{ROOT}/namespaces/hostile/resourceclaims",
     "ResourceClaimTemplate": f"{ROOT}/namespaces/hostile/resourceclaimtemplates",
 }
-SPECS = {
+KINDS = tuple(COLLECTIONS)
+SPECS: dict[str, dict[str, Any]] = {
     "ResourceSlice": {
         "driver": "gpu.example.com",
         "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
@@ -49,6 +53,15 @@ SPECS = {
         "spec": {"devices": {"requests": [{"name": "main", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
     },
 }
+OLDEST_SPECS: dict[str, dict[str, Any]] = {
+    **SPECS,
+    "ResourceSlice": {**SPECS["ResourceSlice"], "devices": [{"name": "gpu-0", "basic": {}}]},
+    "ResourceClaim": {"devices": {"requests": [{"name": "main", "deviceClassName": "gpu.example.com"}]}},
+    "ResourceClaimTemplate": {
+        "spec": {"devices": {"requests": [{"name": "main", "deviceClassName": "gpu.example.com"}]}}
+    },
+}
+"""As v1beta1 has them."""
 ACCEPTS = (
     JSON,
     YAML,
@@ -69,6 +82,11 @@ STANDING = "standing"
 """The name of an object of each kind that is there all the time."""
 
 
+def named(number: int) -> str:
+    """The object of the request of that number."""
+    return f"h-{number:x}"
+
+
 @dataclass(frozen=True, slots=True)
 class Hostile:
     """One request as bytes, the family it is of, and whether it is sent by an administrator or by nobody."""
@@ -77,6 +95,10 @@ class Hostile:
     head: bytes
     body: bytes = b""
     anonymous: bool = False
+    number: int = 0
+    """Its place among the requests of its seed."""
+    follows: int | None = None
+    """The number of the one whose object it is about."""
     answers: int = 1
     """How many it is, one behind the other."""
     leaves: bool = False
@@ -90,28 +112,72 @@ class Hostile:
         return b"watch" in self.head.split(b"\r\n", 1)[0]
 
     @property
+    def lasts(self) -> bool:
+        """It takes a while, most of which its client waits."""
+        return self.streams or self.slowly or self.leaves or self.answers > 1
+
+    @property
     def writes(self) -> bool:
         """It may leave something in the store."""
         return not self.head.startswith((b"GET ", b"HEAD ")) and not self.anonymous
 
 
 class Generator:
-    """Draws requests. The same seed draws the same requests in the same order."""
+    """Draws requests. Each is drawn by itself, from the seed, its number and its family: to have the thousandth again, the 999 before it
+    need not be drawn."""
 
-    def __init__(self, seed: int, *, most: int = BODY) -> None:
-        """`most`: the largest body, in bytes."""
-        self._random = random.Random(seed)
+    def __init__(self, seed: int, *, most: int = BODY, heads: bool = False) -> None:
+        """`most`: the largest body, in bytes; `heads`: only what anybody may send before it is known who it is."""
+        self._seed = seed
         self._most = most
-        self._drawn: deque[tuple[str, str]] = deque(maxlen=64)
+        self._heads = heads
+        self._families = HEADS if heads else tuple(sorted(FAMILIES))
+        self._next = 0
+        self._begin(0, "")
 
     def __iter__(self) -> Iterator[Hostile]:
-        families = sorted(FAMILIES)
-        while True:
-            yield self.draw(self._random.choice(families))
+        return self.numbered(0)
+
+    def numbered(self, first: int) -> Iterator[Hostile]:
+        """All from that number on."""
+        return (self.at(number) for number in itertools.count(first))
+
+    def only(self, families: Iterable[str], first: int = 0) -> Iterator[Hostile]:
+        """One of each of these families in their order, behind what it follows."""
+        for number, family in enumerate(families, start=first):
+            request = self.at(number, family)
+            if request.follows is not None:
+                yield self.at(request.follows)
+            yield request
 
     def draw(self, family: str) -> Hostile:
-        """One request of a family."""
-        return FAMILIES[family](self, family)
+        """The next request, of that family."""
+        self._next += 1
+        return self.at(self._next - 1, family)
+
+    def again(self, request: Hostile) -> str:
+        """The arguments of `make hostile` that send it again."""
+        options = {"--seed": self._seed, "--only": request.number, "--largest": self._most}
+        words = [f"{name} {value}" for name, value in options.items() if name != "--largest" or value != BODY]
+        if self._family(request.number) != request.family:
+            words.append(f'--family "{request.family}"' if " " in request.family else f"--family {request.family}")
+        return " ".join([*words, "--heads"] if self._heads else words)
+
+    def at(self, number: int, family: str | None = None) -> Hostile:
+        """The request of that number; of another family than the seed has for it, if one is named."""
+        family = family or self._family(number)
+        self._begin(number, family)
+        drawn = FAMILIES[family](self, family)
+        return replace(drawn, number=number, follows=self._follows, anonymous=drawn.anonymous or self._heads)
+
+    def _begin(self, number: int, family: str) -> None:
+        self._random = random.Random(f"{self._seed}/{number}/{family}")
+        self._number = number
+        self._follows: int | None = None
+        self._version = self.pick(VERSIONS)
+
+    def _family(self, number: int) -> str:
+        return random.Random(f"{self._seed}/{number}").choice(self._families)
 
     # Sizes and texts.
 
@@ -135,8 +201,12 @@ class Generator:
     def digits(self, most: int) -> str:
         return self.pick(("", "-", "+", "0")) + self.text(self.size(most), string.digits)
 
-    def pick(self, of: tuple[str, ...] | list[str]) -> str:
+    def pick(self, of: Sequence[str]) -> str:
         return self._random.choice(of)
+
+    def one_of(self, of: Sequence[Callable[[], str]]) -> str:
+        """Makes one of several long texts, and none of the others."""
+        return self._random.choice(of)()
 
     def often(self, share: float) -> bool:
         return self._random.random() < share
@@ -162,14 +232,16 @@ class Generator:
         head = "\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n"
         return Hostile(family, head, body or b"", self.often(0.3) if anonymous is None else anonymous)
 
-    def collection(self) -> str:
-        return self.pick(list(COLLECTIONS.values()))
+    def collection(self, kind: str = "") -> str:
+        """In the version that was drawn for this request."""
+        return COLLECTIONS[kind or self.pick(KINDS)].replace(ROOT, f"/apis/{GROUP}/{self._version}")
 
     def kind(self) -> str:
-        return self.pick(list(COLLECTIONS))
+        """The one that requests of this number are about."""
+        return KINDS[self._number % len(KINDS)]
 
-    def item(self, kind: str) -> str:
-        return f"{COLLECTIONS[kind]}/{STANDING}"
+    def item(self, kind: str, name: str = STANDING) -> str:
+        return f"{self.collection(kind)}/{name}"
 
     # Headers.
 
@@ -282,22 +354,18 @@ class Generator:
             "spec.driver",
             "metadata.namespace",
         )
-        terms = (
+        forms = (
             "{}={}", "{}!={}", "{} in ({},{})", "{} notin ({})", "!{}", "{}", "{}>{}", "{}==", "{} in (", "{},,{}", "\\{}={}", "{}={}\\,",
         )  # fmt: skip
-        term = self.pick(terms).format(self.pick(names), self.text(self.size(60)), self.text(self.size(60)))
-        length = self.size(HEADERS - 8192)
+        term = self.pick(forms).format(self.pick(names), self.text(self.size(60)), self.text(self.size(60)))
+        length, safe = self.size(HEADERS - 8192), ",=!()/" if self.often(0.8) else ""
         if self.often(0.3):
-            text = (
-                f"{self.pick(names)} {self.pick(('in', 'notin'))} ({','.join(f'v{at}' for at in range(length // 8))})"
-            )
+            values = quote(",", safe=safe).join(f"v{at}" for at in range(length // 8))
+            text = quote(f"{self.pick(names)} {self.pick(('in', 'notin'))} (") + values + ")"
         else:
-            text = ",".join([term] * (length // (len(term) + 1) + 1))
-        query = (
-            self.pick(("labelSelector", "fieldSelector"))
-            + "="
-            + quote(text, safe=",=!()/" if self.often(0.8) else "")[:length]
-        )
+            terms = quote(term + ",", safe=safe)
+            text = terms * (length // len(terms)) + quote(term, safe=safe)
+        query = self.pick(("labelSelector", "fieldSelector")) + "=" + text[:length]
         if self.often(0.4):
             query += "&fieldSelector=metadata.name%3Dstanding"
         if self.often(0.3):
@@ -312,12 +380,13 @@ class Generator:
             "(", "[", "{a:", "a(", "a[", "a.", "a?b:", "!", "-", "a+", "a||", "'", "\\", ")", "\U0001f600", "//", "a.?b",
             term + "||", f"({term})||", f"{term}&&", "shardRange(", f"shardRange({self.text(9)},", "'0x" + "\x07" * 40 + "',",
         ))  # fmt: skip
-        text = (piece * (length // len(piece) + 1))[:length]
+        quoted = quote(piece)
+        text = quoted * (length // len(quoted) + 1)
         if self.often(0.3):
-            text = piece * (length // len(piece)) + term
+            text = quoted * (length // len(quoted)) + quote(term)
         if self.often(0.2):
-            text = f"shardRange(object.metadata.uid,'{self.any_text(length // 9)}','')"
-        query = "shardSelector=" + quote(text)[: HEADERS - 8192]
+            text = quote(f"shardRange(object.metadata.uid,'{self.any_text(min(length // 9, 20_000))}','')")
+        query = "shardSelector=" + text[: HEADERS - 8192]
         if self.often(0.3):
             query += "&watch=1&timeoutSeconds=1" + (INITIAL if self.often(0.5) else "")
         return self.request(family, path=f"{self.collection()}?{query}")
@@ -358,16 +427,14 @@ class Generator:
     # Bodies.
 
     def object(self, kind: str) -> dict[str, object]:
-        name = f"h-{self._random.randrange(1 << 40):x}"
-        self._drawn.append((kind, name))
-        metadata: dict[str, object] = {"name": name}
+        metadata: dict[str, object] = {"name": named(self._number)}
         if "namespaces" in COLLECTIONS[kind]:
             metadata["namespace"] = "hostile"
         return {
-            "apiVersion": f"{GROUP}/v1",
+            "apiVersion": f"{GROUP}/{self._version}",
             "kind": kind,
             "metadata": metadata,
-            "spec": json.loads(json.dumps(SPECS[kind])),
+            "spec": copy.deepcopy((OLDEST_SPECS if self._version == "v1beta1" else SPECS)[kind]),
         }
 
     def json_body(self, family: str) -> Hostile:
@@ -375,7 +442,7 @@ class Generator:
         return self._send(family, kind, JSON, self.json_text(kind, self.size(self._most)))
 
     def _send(self, family: str, kind: str, media: str, body: str | bytes) -> Hostile:
-        method, path = ("PUT", self.item(kind)) if self.often(0.3) else ("POST", COLLECTIONS[kind])
+        method, path = ("PUT", self.item(kind)) if self.often(0.3) else ("POST", self.collection(kind))
         query = self.pick(
             ("", "", "?dryRun=All", "?fieldValidation=Strict", "?fieldValidation=Warn", "?fieldManager=" + "m" * 200)
         )
@@ -395,10 +462,11 @@ class Generator:
         obj = self.object(kind)
         metadata = obj["metadata"]
         assert isinstance(metadata, dict)
-        hole, filling = "@hole@", self._filling(length)
+        hole = "@hole@"
         where = self.pick(("member", "metadata", "list", "spec", "opaque", "bare", "raw"))
         if where == "raw":
             return self.any_text(length)
+        filling = self._elements(length) if where == "list" else self._filling(length)
         if where == "bare":
             return filling
         if where == "member":
@@ -407,7 +475,6 @@ class Generator:
             metadata[self.pick(METADATA)] = hole
         elif where == "list":
             metadata[self.pick(("ownerReferences", "finalizers"))] = hole
-            filling = self._elements(length)
         elif where == "spec":
             spec = obj["spec"]
             assert isinstance(spec, dict)
@@ -421,22 +488,22 @@ class Generator:
         """A JSON value, more or less."""
         depth = min(length // 2, self.size(20_000))
         pairs = max(length // 16, 1)
-        return self.pick([
-            json.dumps(self.any_text(length // 3)),
-            '"' + "\\ud800" * (length // 6) + '"',
-            '"' + "\\u0000" * (length // 6) + '"',
-            self.digits(length),
-            self.text(length, string.digits) + "." + self.text(length // 2, string.digits),
-            "1e" + self.digits(min(length, 5000)),
-            "[" * depth + "]" * depth,
-            '{"a":' * depth + "1" + "}" * depth,
-            "[" + ",".join(["{}"] * (length // 3)) + "]",
-            "[" + ",".join(["1"] * (length // 2)) + "]",
-            "{" + ",".join(f'"k{at}":"v"' for at in range(pairs)) + "}",
-            "{" + ",".join(['"same":1'] * pairs) + "}",
-            "{" + ",".join(f'"bad key {at}!":"{self.any_text(3)}"' for at in range(pairs // 2)).replace("\n", "n") + "}",
-            "{" + json.dumps(self.any_text(length // 3)) + ":1}",
-            "[" + ",".join(f"{self.text(300, string.digits)}" for _ in range(max(length // 301, 1))) + "]",
+        return self.one_of([
+            lambda: json.dumps(self.any_text(length // 3)),
+            lambda: '"' + "\\ud800" * (length // 6) + '"',
+            lambda: '"' + "\\u0000" * (length // 6) + '"',
+            lambda: self.digits(length),
+            lambda: self.text(length, string.digits) + "." + self.text(length // 2, string.digits),
+            lambda: "1e" + self.digits(min(length, 5000)),
+            lambda: "[" * depth + "]" * depth,
+            lambda: '{"a":' * depth + "1" + "}" * depth,
+            lambda: "[" + ",".join(["{}"] * (length // 3)) + "]",
+            lambda: "[" + ",".join(["1"] * (length // 2)) + "]",
+            lambda: "{" + ",".join(f'"k{at}":"v"' for at in range(pairs)) + "}",
+            lambda: "{" + ",".join(['"same":1'] * pairs) + "}",
+            lambda: "{" + self._many(length, f'"bad key @!":{json.dumps(self.any_text(3))}') + "}",
+            lambda: "{" + json.dumps(self.any_text(length // 3)) + ":1}",
+            lambda: "[" + self._many(length, "1@" + self.text(300, string.digits)) + "]",
         ])  # fmt: skip
 
     def _elements(self, length: int) -> str:
@@ -472,31 +539,31 @@ class Generator:
         bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
             f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)
         )
-        return self.pick([
-            "x: " + "[" * depth + "]" * depth,
-            "x: " + "{a: " * depth + "1" + "}" * depth,
-            "".join(" " * at + "a:\n" for at in range(min(depth, 1500))),
-            "x:\n" + "- " * depth + "1",
-            bomb,
-            "x: &a " + "y" * (length // 2) + "\nz: [" + ",".join(["*a"] * (length // 8)) + "]",
-            "\n".join(f"k{at}: v" for at in range(length // 8)),
-            "same: 1\n" * (length // 8),
-            f"? {self.text(min(length, 5000), string.digits)}\n: 1\n" * self._random.randint(1, 20),
-            "x: !!binary " + self.text(length),
-            "x: !<tag:" + self.text(length) + "> y",
-            "x: |\n" + " \n" * (length // 2),
-            'x: "' + "\\x41" * (length // 4) + '"',
-            "x: '" + "''" * (length // 2) + "'",
-            "&a " * (length // 3) + "x",
-            "<<: [" + "{a: 1}," * (length // 7) + "]",
-            "---\nx: 1\n" * (length // 9),
-            "x: " + self.digits(length),
-            "x: " + "1:" * (length // 2) + "1",
-            "#" * length,
-            "\t" * length,
-            "x: 0x" + self.text(length, string.hexdigits),
-            "? " * depth,
-            self.any_text(length),
+        return self.one_of([
+            lambda: "x: " + "[" * depth + "]" * depth,
+            lambda: "x: " + "{a: " * depth + "1" + "}" * depth,
+            lambda: "".join(" " * at + "a:\n" for at in range(min(depth, 1500))),
+            lambda: "x:\n" + "- " * depth + "1",
+            lambda: bomb,
+            lambda: "x: &a " + "y" * (length // 2) + "\nz: [" + ",".join(["*a"] * (length // 8)) + "]",
+            lambda: "\n".join(f"k{at}: v" for at in range(length // 8)),
+            lambda: "same: 1\n" * (length // 8),
+            lambda: f"? {self.text(min(length, 5000), string.digits)}\n: 1\n" * self._random.randint(1, 20),
+            lambda: "x: !!binary " + self.text(length),
+            lambda: "x: !<tag:" + self.text(length) + "> y",
+            lambda: "x: |\n" + " \n" * (length // 2),
+            lambda: 'x: "' + "\\x41" * (length // 4) + '"',
+            lambda: "x: '" + "''" * (length // 2) + "'",
+            lambda: "&a " * (length // 3) + "x",
+            lambda: "<<: [" + "{a: 1}," * (length // 7) + "]",
+            lambda: "---\nx: 1\n" * (length // 9),
+            lambda: "x: " + self.digits(length),
+            lambda: "x: " + "1:" * (length // 2) + "1",
+            lambda: "#" * length,
+            lambda: "\t" * length,
+            lambda: "x: 0x" + self.text(length, string.hexdigits),
+            lambda: "? " * depth,
+            lambda: self.any_text(length),
         ])  # fmt: skip
 
     def protobuf_body(self, family: str) -> Hostile:
@@ -505,15 +572,27 @@ class Generator:
 
     def message(self, kind: str, length: int) -> bytes:
         """An object in its envelope, with fields that were chosen with malice, or no object at all."""
-        self.object(kind)
-        name = protobuf.field(1, self._drawn[-1][1].encode())
+        name = protobuf.field(1, named(self._number).encode())
         little = self._random.choice(
             (b"", b"\x0a\0", b"\x0a\x01a\x12\0", b"\x08\1", b"\xff" * 10, b"\x0a\xff\xff\xff\xff\x0f")
         )
         field = protobuf.field(self._random.randrange(1, 20), little)
         flood = field * (length // len(field) + 1)
         text = self.any_text(length).encode()
-        match self.pick(("metadata", "spec", "inner", "groups", "text", "parameters", "numbers", "broken")):
+        cases = (
+            "metadata",
+            "spec",
+            "inner",
+            "groups",
+            "text",
+            "parameters",
+            "numbers",
+            "broken",
+            "nested",
+            "unknown",
+            "managed",
+        )
+        match self.pick(cases):
             case "metadata":
                 message = protobuf.field(1, name + flood)
             case "spec":
@@ -534,10 +613,134 @@ class Generator:
             case "numbers":
                 attribute = protobuf.field(1, b"a") + protobuf.field(2, b"\x30\x7f" * (length // 2))
                 message = protobuf.field(1, name) + protobuf.field(2, protobuf.field(6, protobuf.field(2, attribute)))
+            case "nested":
+                numbers = [self._random.randrange(1, 12) for _ in range(min(length // 3, self.size(2000)))]
+                message = protobuf.field(1, name) + reduce(
+                    lambda inner, outer: protobuf.field(outer, inner), numbers, little
+                )
+            case "unknown":
+                numbers = [self._random.choice((20, 100, 2047, 1 << 20, (1 << 29) - 1, 1 << 29)) for _ in range(4)]
+                fields = b"".join(protobuf.field(number, b"x" * self._random.randrange(9)) for number in numbers)
+                message = protobuf.field(1, name) + fields * (length // len(fields) + 1)
+            case "managed":
+                raw = protobuf.field(1, self._field_set(length).encode("utf-8", "surrogatepass"))
+                entry = protobuf.field(1, b"m") + protobuf.field(2, b"Update") + protobuf.field(6, b"FieldsV1")
+                message = protobuf.field(1, name + protobuf.field(17, entry + protobuf.field(7, raw)))
             case _:
                 message = self._random.randbytes(min(length, 1 << 16))
-        document = protobuf.document(f"{GROUP}/v1", kind if self.often(0.9) else "Status", message)
+        document = protobuf.document(f"{GROUP}/{self._version}", kind if self.often(0.9) else "Status", message)
         return document if self.often(0.9) else document[: self._random.randrange(len(document))]
+
+    def device_selectors(self, family: str) -> Hostile:
+        """Objects whose selectors are expressions: many of them, all others, and each what is hard to read or to judge."""
+        kind, length = KINDS[1 + self._number % 3], self.size(self._most)
+        one = self.expression(min(length, self.pick_size((10 << 10, 10 << 10, 20 << 10, length))))
+        count = max(1, min(length // (len(one) + 24), self.pick_size((1, 32, 33, 1000))))
+        text = json.dumps({"cel": {"expression": one}}).replace("@", "%")
+        marked = text[:-3] + " // @" + text[-3:] if self.often(0.5) else text
+        selectors = "[" + self._many(count * (len(marked) + 4), marked) + "]"
+        obj = self.object(kind)
+        wanted = f'{{"deviceClassName":"gpu.example.com","selectors":{selectors}}}'
+        if self._version == "v1beta1":
+            request = f'{{"name":"r@",{wanted[1:]}'
+        else:
+            request = f'{{"name":"r@","exactly":{wanted}}}'
+        if self.often(0.2):
+            request = f'{{"name":"r@","firstAvailable":[{{"name":"a",{wanted[1:]}]}}'
+        requests = '{"devices":{"requests":[' + self._many(min(length, 40 * len(request)), request) + "]}}"
+        specs = {"DeviceClass": f'{{"selectors":{selectors}}}', "ResourceClaim": requests}
+        obj["spec"] = "@hole@"
+        # A template of the third kind has the claim's in another `spec`.
+        spec = specs.get(kind) or f'{{"spec":{requests}}}'
+        return self._send(family, kind, JSON, json.dumps(obj).replace('"@hole@"', spec))
+
+    def expression(self, length: int) -> str:
+        """In the Common Expression Language, more or less, and of about that many characters."""
+        device = 'device.attributes["gpu.example.com"].model'
+        right = self.pick((
+            f'{device} == "x"', 'device.driver.matches("^(a+)+$")', "device.allowMultipleAllocations == true",
+            'device.capacity["gpu.example.com"].memory.compareTo(quantity("1Gi")) > 0', "[1,2,3].exists(x, x > 2)",
+            f'semver({device}).isGreaterThan(semver("1.0.0"))', 'cel.bind(a, "x", a + a) == "xx"', "has(device.driver)",
+            '"%s".format([device.driver]) == ""', "device.attributes.all(k, k.size() > 0)",
+        ))  # fmt: skip
+        piece = self.pick((
+            "(", "[", "{1:", "a(", "a[", "a.", "true ? true : ", "!", "-", "1+", "a||", "'", "\\", ")", "//", "a.?b", "\"\\u0041", "has(",
+            "[1,2].all(x, ", "[1,2].map(x, ", "cel.bind(a, [1,2], ", 'device.attributes["a"].', "1 in [", "r'", "b'", "\U0001f600",
+        ))  # fmt: skip
+        many = (length // len(right)) + 1
+        nested = min(length // 14, self.size(600))
+        pattern = self.pick(
+            ("(", "(a+)+", "[a-z]{1000}", "(a{1000}){1000}", "a?", "(?i:", "\\\\p{L}", "|", ".*", "\\U0010ffff")
+        )
+        return self.one_of([
+            lambda: (piece * (length // len(piece) + 1))[:length],
+            lambda: (piece * (length // len(piece) + 1))[:length] + "true",
+            lambda: f" {self.pick(('&&', '||', '==', '+'))} ".join([right] * many)[:length],
+            lambda: " && ".join([right] * max(1, many - 1)),
+            lambda: "[1,2].all(x, " * nested + right + ")" * nested,
+            lambda: "(" * nested + right + ")" * nested,
+            lambda: "cel.bind(v0, [1], "
+            + "".join(f"cel.bind(v{at}, [v{at - 1},v{at - 1}], " for at in range(1, nested))
+            + (right + ")" * max(1, nested)),
+            lambda: "[" * nested + "]" * nested + " == []",
+            lambda: "device.driver.matches('" + (pattern * (length // len(pattern)))[: max(1, length - 30)] + "')",
+            lambda: "[" + "1," * (length // 2) + "1].map(x, [1,2,3].map(y, x * y)).size() > 0",
+            lambda: '"' + self.text(length) + '".contains(device.driver)',
+            lambda: f"quantity('{self.digits(length)}').isInteger()",
+            lambda: f"semver('{self.digits(length)}.0.0').major() == 1",
+            lambda: self.digits(length) + " == 1",
+            lambda: self.any_text(length),
+            lambda: "device" + ".a" * (length // 2),
+            lambda: "true ? " * nested + "true" + " : false" * nested,
+        ])  # fmt: skip
+
+    def pick_size(self, of: Sequence[int]) -> int:
+        return self._random.choice(of)
+
+    def raw(self, family: str) -> Hostile:
+        """Objects with what the server does not look into: parameters of drivers in specs and in status, and data of devices."""
+        kind, length = KINDS[1 + self._number % 3], self.size(self._most)
+        driver = {"driver": "gpu.example.com"}
+        opaque = {"opaque": driver | {"parameters": "@hole@"}}
+        config = [opaque] * self.pick_size((1, 1, 2, 32, 40))
+        filling = self._filling(length // len(config))
+        if self.often(0.7):
+            filling = '{"p":' + filling + "}"
+        if self.often(0.2):
+            filling = self.pick((" ", "\n", "\t")) * (length // len(config)) + "{}"
+        obj = self.object(kind)
+        if kind == "ResourceClaim" and self.often(0.5):
+            obj["metadata"] = {"name": STANDING, "namespace": "hostile"}
+            device = driver | {"pool": "p", "device": "d@", "data": "@hole@"}
+            status: dict[str, object] = {"devices": [device] * self.pick_size((1, 2, 32))}
+            if self.often(0.4):
+                result = {
+                    "devices": {"results": [driver | {"request": "main", "pool": "p", "device": "d"}], "config": config}
+                }
+                status |= {"allocation": result}
+            if self.often(0.3):
+                status |= {
+                    "reservedFor": [
+                        {"resource": "pods", "name": f"p{at}", "uid": f"u{at}"} for at in range(self.size(20_000))
+                    ]
+                }
+            text = json.dumps(obj | {"status": status}).replace(
+                '"@hole@"', filling[: length // 3] if self.often(0.1) else filling
+            )
+            headers = [("Content-Type", JSON), ("Accept", self.pick(ACCEPTS))]
+            path = self.item(kind) + "/status"
+            body = text.encode("utf-8", "surrogatepass")
+            return self.request(family, method="PUT", path=path, headers=headers, body=body, anonymous=False)
+        spec = obj["spec"]
+        assert isinstance(spec, dict)
+        match kind:
+            case "DeviceClass":
+                spec["config"] = config
+            case "ResourceClaim":
+                spec["devices"]["config"] = config
+            case _:
+                spec["spec"]["devices"]["config"] = config
+        return self._send(family, kind, JSON, json.dumps(obj).replace('"@hole@"', filling))
 
     def patch(self, family: str) -> Hostile:
         kind, length = self.kind(), self.size(self._most)
@@ -574,14 +777,14 @@ class Generator:
 
     def _merging(self, kind: str, length: int) -> str:
         depth = min(length // 8, self.size(20_000))
-        return self.pick([
-            '{"spec":' * depth + "null" + "}" * depth,
-            '{"metadata":{"annotations":' + self._filling(length) + "}}",
-            '{"metadata":{"labels":' + self._filling(length) + "}}",
-            '{"metadata":{"finalizers":' + self._elements(length) + "}}",
-            '{"spec":{"config":[{"opaque":{"driver":"gpu.example.com","parameters":{"p":' + self._filling(length) + "}}}]}}",
-            self._filling(length),
-            self.json_text(kind, length),
+        return self.one_of([
+            lambda: '{"spec":' * depth + "null" + "}" * depth,
+            lambda: '{"metadata":{"annotations":' + self._filling(length) + "}}",
+            lambda: '{"metadata":{"labels":' + self._filling(length) + "}}",
+            lambda: '{"metadata":{"finalizers":' + self._elements(length) + "}}",
+            lambda: '{"spec":{"config":[{"opaque":{"driver":"gpu.example.com","parameters":{"p":' + self._filling(length) + "}}}]}}",
+            lambda: self._filling(length),
+            lambda: self.json_text(kind, length),
         ])  # fmt: skip
 
     def strategic(self, family: str) -> Hostile:
@@ -592,28 +795,28 @@ class Generator:
 
     def _directives(self, length: int) -> str:
         """Of the metadata of an object, which owners keep by their uid."""
-        filling = self._filling(length)
-        return self.pick([
-            self._owners(length, ""),
-            self._owners(length, ',"$patch":"delete"'),
-            '{"$setElementOrder/ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
-            '{"$setElementOrder/ownerReferences":[],"ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
-            '{"$setElementOrder/finalizers":[' + self._many(length // 2, '"a/@"') + '],"finalizers":['
+        filling = partial(self._filling, length)
+        return self.one_of([
+            lambda: self._owners(length, ""),
+            lambda: self._owners(length, ',"$patch":"delete"'),
+            lambda: '{"$setElementOrder/ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
+            lambda: '{"$setElementOrder/ownerReferences":[],"ownerReferences":[' + self._many(length, '{"uid":"u@"}') + "]}",
+            lambda: '{"$setElementOrder/finalizers":[' + self._many(length // 2, '"a/@"') + '],"finalizers":['
             + self._many(length // 2, '"a/@"') + "]}",
-            '{"$setElementOrder/finalizers":[],"finalizers":[' + self._many(length, '"a/@"') + "]}",
-            '{"$deleteFromPrimitiveList/finalizers":[' + self._many(length, '"a/@"') + "]}",
-            '{"$retainKeys":[' + self._many(length, '"k@"') + "]}",
-            '{"$retainKeys":' + filling + "}",
-            '{"$patch":' + filling + "}",
-            '{"$setElementOrder/finalizers":' + filling + ',"finalizers":' + filling[: length // 2] + "}",
-            '{"ownerReferences":[{"uid":' + filling + '},{"uid":"u1"}]}',
-            '{"ownerReferences":[{"x":' + filling + "}]}",
-            '{"ownerReferences":[' + self._many(length, "null") + "]}",
-            '{"labels":{"$patch":"replace","a":' + filling + "}}",
-            '{"creationTimestamp":' + filling + "}",
-            '{"managedFields":' + filling + "}",
-            "{" + self._many(length, '"$setElementOrder/f@":[]') + "}",
-            "{" + self._many(length, '"$deleteFromPrimitiveList/f@":[1]') + "}",
+            lambda: '{"$setElementOrder/finalizers":[],"finalizers":[' + self._many(length, '"a/@"') + "]}",
+            lambda: '{"$deleteFromPrimitiveList/finalizers":[' + self._many(length, '"a/@"') + "]}",
+            lambda: '{"$retainKeys":[' + self._many(length, '"k@"') + "]}",
+            lambda: '{"$retainKeys":' + filling() + "}",
+            lambda: '{"$patch":' + filling() + "}",
+            lambda: '{"$setElementOrder/finalizers":' + filling() + ',"finalizers":' + filling()[: length // 2] + "}",
+            lambda: '{"ownerReferences":[{"uid":' + filling() + '},{"uid":"u1"}]}',
+            lambda: '{"ownerReferences":[{"x":' + filling() + "}]}",
+            lambda: '{"ownerReferences":[' + self._many(length, "null") + "]}",
+            lambda: '{"labels":{"$patch":"replace","a":' + filling() + "}}",
+            lambda: '{"creationTimestamp":' + filling() + "}",
+            lambda: '{"managedFields":' + filling() + "}",
+            lambda: "{" + self._many(length, '"$setElementOrder/f@":[]') + "}",
+            lambda: "{" + self._many(length, '"$deleteFromPrimitiveList/f@":[1]') + "}",
         ])  # fmt: skip
 
     def _owners(self, length: int, more: str) -> str:
@@ -635,14 +838,14 @@ class Generator:
         metadata["name"] = STANDING
         hole = "@hole@"
         many = {
-            "finalizers": "[" + self._many(length, '"example.com/f@"') + "]",
-            "ownerReferences": self._owners(length, "").partition(":")[2][:-1],
-            "labels": "{" + self._many(length, '"example.com/k@":"v"') + "}",
-            "annotations": "{" + self._many(length, '"example.com/k@":"v"') + "}",
+            "finalizers": lambda: "[" + self._many(length, '"example.com/f@"') + "]",
+            "ownerReferences": lambda: self._owners(length, "").partition(":")[2][:-1],
+            "labels": lambda: "{" + self._many(length, '"example.com/k@":"v"') + "}",
+            "annotations": lambda: "{" + self._many(length, '"example.com/k@":"v"') + "}",
         }
         chosen = self.pick([*many, *METADATA])
         metadata[chosen] = hole
-        filling = many[chosen] if chosen in many and self.often(0.7) else self._filling(length)
+        filling = many[chosen]() if chosen in many and self.often(0.7) else self._filling(length)
         text = json.dumps(obj).replace(f'"{hole}"', filling)
         if self.often(0.2):
             text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in self.object(kind).items())
@@ -652,27 +855,35 @@ class Generator:
     def managed_fields(self, family: str) -> Hostile:
         """What clients may send as managedFields: of managers that nobody knows, sets that are none, or have no end."""
         kind, length = self.kind(), self.size(self._most)
-        entry = {"manager": "m", "operation": "Update", "apiVersion": f"{GROUP}/v1", "fieldsType": "FieldsV1"}
+        entry = {
+            "manager": "m",
+            "operation": "Update",
+            "apiVersion": f"{GROUP}/{self._version}",
+            "fieldsType": "FieldsV1",
+        }
         shown = json.dumps(entry | {"time": "2026-01-01T00:00:00Z", "fieldsV1": "@set@"})
         one = shown.replace('"@set@"', self._field_set(length))
-        many = self._many(length, shown.replace('"m"', '"m@"', 1).replace('"@set@"', '{"f:spec":{}}'))
-        body = '{"metadata":{"managedFields":[' + self.pick([one, many, one + "," + one[: length // 2]]) + "]}}"
+        many = shown.replace('"m"', '"m@"', 1).replace('"@set@"', '{"f:spec":{}}')
+        entries = self.one_of(
+            [lambda: one, lambda: self._many(length, many), lambda: one + "," + one[: length // 2]],
+        )
+        body = '{"metadata":{"managedFields":[' + entries + "]}}"
         return self._patched(family, kind, self.pick(PATCHES[1:3]), body)
 
     def _field_set(self, length: int) -> str:
         depth = min(length // 10, self.size(20_000))
-        return self.pick([
-            self._filling(length),
-            '{"f:spec":' * depth + "{}" + "}" * depth,
-            "{" + self._many(length, '"f:k@":{}') + "}",
-            '{"f:metadata":{"f:labels":{' + self._many(length, '"f:k@":{}') + "}}}",
-            '{"f:metadata":{"f:ownerReferences":{' + self._many(length, r'"k:{\"uid\":\"u@\"}":{".":{},"f:name":{}}') + "}}}",
-            '{"f:metadata":{"f:finalizers":{' + self._many(length, r'"v:\"a/@\"":{}') + "}}}",
-            "{" + json.dumps("v:" + self._filling(length // 2)) + ":{}}",
-            "{" + json.dumps("k:{" + self._many(length // 2, '"k@":1') + "}") + ":{}}",
-            "{" + json.dumps("i:" + self.digits(length)) + ":{}}",
-            "{" + json.dumps(self.any_text(length // 2)) + ":{}}",
-            "{" + self._many(length, '"x:k@":{}') + "}",
+        return self.one_of([
+            lambda: self._filling(length),
+            lambda: '{"f:spec":' * depth + "{}" + "}" * depth,
+            lambda: "{" + self._many(length, '"f:k@":{}') + "}",
+            lambda: '{"f:metadata":{"f:labels":{' + self._many(length, '"f:k@":{}') + "}}}",
+            lambda: '{"f:metadata":{"f:ownerReferences":{' + self._many(length, r'"k:{\"uid\":\"u@\"}":{".":{},"f:name":{}}') + "}}}",
+            lambda: '{"f:metadata":{"f:finalizers":{' + self._many(length, r'"v:\"a/@\"":{}') + "}}}",
+            lambda: "{" + json.dumps("v:" + self._filling(length // 2)) + ":{}}",
+            lambda: "{" + json.dumps("k:{" + self._many(length // 2, '"k@":1') + "}") + ":{}}",
+            lambda: "{" + json.dumps("i:" + self.digits(length)) + ":{}}",
+            lambda: "{" + json.dumps(self.any_text(length // 2)) + ":{}}",
+            lambda: "{" + self._many(length, '"x:k@":{}') + "}",
         ])  # fmt: skip
 
     def _patched(self, family: str, kind: str, media: str, body: str, query: str = "") -> Hostile:
@@ -715,10 +926,10 @@ class Generator:
         kind = self.kind()
         path = self.pick(
             [
-                COLLECTIONS[kind],
+                self.collection(kind),
                 self.item(kind),
-                COLLECTIONS[kind] + "?limit=3",
-                COLLECTIONS[kind] + "?watch=1&timeoutSeconds=1",
+                self.collection(kind) + "?limit=3",
+                self.collection(kind) + "?watch=1&timeoutSeconds=1",
             ]
         )
         headers = [("Accept", self.pick(ACCEPTS))]
@@ -732,15 +943,15 @@ class Generator:
 
     def afterwards(self, family: str) -> Hostile:
         """What is done with an object that came in one of the last requests, if it was stored at all."""
-        kind, name = self._random.choice(self._drawn) if self._drawn else (self.kind(), STANDING)
-        path = f"{COLLECTIONS[kind]}/{name}"
+        kind, name = self._drawn_before()
+        path = self.item(kind, name)
         form = [("Accept", self.pick(ACCEPTS))]
         method = self.pick(("GET", "GET", "GET", "PATCH", "PATCH", "PUT", "DELETE", "DELETE", "WATCH"))
         match method:
             case "GET":
                 return self.request(family, path=path, headers=form, anonymous=False)
             case "WATCH":
-                path = f"{COLLECTIONS[kind]}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D{name}"
+                path = f"{self.collection(kind)}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D{name}"
                 return self.request(family, path=path + INITIAL, headers=form, anonymous=False)
             case "DELETE":
                 return self.request(family, method=method, path=path, headers=form, anonymous=False)
@@ -754,6 +965,15 @@ class Generator:
         body = text.encode("utf-8", "surrogatepass")
         return self.request(family, method=method, path=path, headers=headers, body=body, anonymous=False)
 
+    def _drawn_before(self) -> tuple[str, str]:
+        """Kind and name of an object that one of the last requests may have stored."""
+        last = range(max(0, self._number - LOOK_BACK), self._number)
+        creating = [number for number in last if self._family(number) in CREATING]
+        if not creating:
+            return self.kind(), STANDING
+        self._follows = self._random.choice(creating)
+        return KINDS[self._follows % len(KINDS)], named(self._follows)
+
     # What is around requests.
 
     def media(self, family: str) -> Hostile:
@@ -764,14 +984,13 @@ class Generator:
             "application/vnd.kubernetes.protobuf", "application/cbor", "application/vnd.kubernetes.protobuf;stream=watch", "text/plain",
             "application/json;charset=utf-16", "application/json;stream=watch", "multipart/form-data;boundary=" + "b" * 70, "*/*", "", "/",
         ))  # fmt: skip
-        body = self._random.choice(
-            (
-                b"k8s\x00" + text,
-                b"k8s\x00\x0a\xff\xff\xff\xff\x0f" + text[:100],
-                gzip.compress(text, 1, mtime=0),
-                text[:BODY],
-            )
+        ways: Sequence[Callable[[], bytes]] = (
+            lambda: b"k8s\x00" + text,
+            lambda: b"k8s\x00\x0a\xff\xff\xff\xff\x0f" + text[:100],
+            lambda: gzip.compress(text, 1, mtime=0),
+            lambda: text,
         )
+        body = self._random.choice(ways)()
         encoding = (
             [("Content-Encoding", self.pick(("gzip", "deflate", "br", "gzip, gzip", "identity")))]
             if self.often(0.6)
@@ -786,7 +1005,9 @@ class Generator:
         return self.request(
             family,
             method=method,
-            path=COLLECTIONS[kind] if method == "POST" else self.item(kind) + ("-not" if method == "DELETE" else ""),
+            path=self.collection(kind)
+            if method == "POST"
+            else self.item(kind) + ("-not" if method == "DELETE" else ""),
             headers=[("Content-Type", content), ("Accept", accept), *encoding],
             body=body,
         )
@@ -815,19 +1036,21 @@ class Generator:
             "Content-Length: 0", f"Content-Length: {BODY + 1}", "Content-Length: 5\r\nContent-Length: 6", "Transfer-Encoding: xchunked",
             "Expect: 100-continue\r\nTransfer-Encoding: chunked",
         ))  # fmt: skip
-        head = f"POST {COLLECTIONS[kind]} HTTP/1.1\r\nHost: server\r\nContent-Type: {JSON}\r\n{framing}\r\n\r\n"
+        head = f"POST {self.collection(kind)} HTTP/1.1\r\nHost: server\r\nContent-Type: {JSON}\r\n{framing}\r\n\r\n"
         return Hostile(family, head.encode(), chunks, self.often(0.3), leaves=True)
 
     def pipelined(self, family: str) -> Hostile:
         """Many requests at once, before the first answer is read."""
-        count = self.size(4000)
+        count = self.size(1000)
         path = self.pick([self.collection(), "/livez", "/nothing", "/apis", self.item("DeviceClass"), "/openapi/v3"])
         one = self.request(family, path=path, method=self.pick(("GET", "HEAD", "OPTIONS")))
         return replace(one, head=one.head * count, answers=count)
 
     def slow_reader(self, family: str) -> Hostile:
         """Long answers that are read slowly and left."""
-        path = self.pick(["/openapi/v2", "/metrics", "/openapi/v3/apis/resource.sluice.dev/v1", *COLLECTIONS.values()])
+        path = self.pick(
+            ["/openapi/v2", "/metrics", "/openapi/v3/apis/resource.sluice.dev/v1", *map(self.collection, KINDS)]
+        )
         if path.startswith("/apis") and self.often(0.3):
             path += "?watch=1" + INITIAL
         form = [("Accept", self.pick(ACCEPTS))] if path.startswith("/apis") else []
@@ -864,6 +1087,8 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "json": Generator.json_body,
     "yaml": Generator.yaml_body,
     "protobuf": Generator.protobuf_body,
+    "selectors of devices": Generator.device_selectors,
+    "raw": Generator.raw,
     "patch": Generator.patch,
     "strategic": Generator.strategic,
     "apply": Generator.apply,
@@ -877,11 +1102,8 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "slow reader": Generator.slow_reader,
     "token": Generator.token,
 }
+CREATING = ("json", "yaml", "protobuf", "selectors of devices", "raw")
+"""Families of which some store an object of their own."""
+LOOK_BACK = 64
 HEADS = ("accept", "long header", "many headers", "path", "protocol", "query", "selector", "token")
 """Families that are all request line and headers. Of nobody they write nothing."""
-
-
-def heads(generator: Generator) -> Iterator[Hostile]:
-    """What anybody may send before it is known who it is, without an end."""
-    for family in itertools.cycle(HEADS):
-        yield replace(generator.draw(family), anonymous=True)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.server import DevServer, dev_server
-from tests.hostile.campaign import GATES, Campaign, Report
+from tests.hostile.campaign import FLAGS, Campaign, Report
 from tests.hostile.generator import BODY, FAMILIES, HEADERS, Generator, Hostile
+from tests.hostile.rules import as_files
 
 SEED = 8
 MOST = 256 << 10
@@ -23,18 +24,21 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with dev_server(tmp_path_factory.mktemp("hostile"), GATES) as started:
+    folder = tmp_path_factory.mktemp("hostile")
+    with as_files(folder) as rules, dev_server(folder, *FLAGS, *rules) as started:
         yield started
 
 
-def played(server: DevServer, requests: Iterator[Hostile], *, most: int, lanes: int = 1, warm: int = MANY) -> Report:
-    return asyncio.run(Campaign(server, lanes=lanes, warm=warm).run(requests, most=most))
+def played(
+    server: DevServer, requests: Iterator[Hostile], *, most: int, lanes: int = 1, each: int = 1, warm: int = MANY
+) -> Report:
+    return asyncio.run(Campaign(server, lanes=lanes, each=each, warm=warm).run(requests, most=most))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_request_of_a_family_is_above_the_budget(server: DevServer, family: str) -> None:
     generator = Generator(SEED, most=MOST)
-    report = played(server, (generator.draw(family) for _ in itertools.count()), most=EACH)
+    report = played(server, generator.only(itertools.repeat(family)), most=EACH)
     assert not report.breaches, str(report)
     assert report.sent == EACH
 
@@ -47,10 +51,36 @@ def test_four_at_once_of_all_families_are_within_the_budget_of_four(server: DevS
 
 def test_hundreds_of_requests_leave_nothing_in_memory(server: DevServer) -> None:
     generator = Generator(SEED, most=MOST)
-    requests = (generator.draw(family) for family in itertools.cycle(QUIET))
-    report = played(server, requests, most=MANY, warm=MANY // 3)
+    report = played(server, generator.only(itertools.cycle(QUIET)), most=MANY, lanes=4, each=10, warm=MANY // 3)
     assert not report.breaches, str(report)
     assert report.warm > 0
+
+
+def test_a_campaign_that_is_stopped_ends_with_what_was_found_so_far(server: DevServer) -> None:
+    said: list[str] = []
+    campaign = Campaign(server, say=said.append)
+    generator = Generator(SEED, most=MOST)
+
+    def requests() -> Iterator[Hostile]:
+        yield from itertools.islice(generator, 3)
+        campaign.stop()
+        yield from generator
+
+    report = asyncio.run(campaign.run(requests()))
+    assert report.stopped
+    assert report.sent <= 4
+    assert str(report).startswith(f"{report.sent} requests, 0 breaches, stopped\n")
+
+
+def test_a_breach_is_told_at_once_with_the_arguments_that_send_its_request_again(server: DevServer) -> None:
+    generator = Generator(SEED, most=MOST)
+    [request] = itertools.islice(generator.numbered(17), 1)
+    said: list[str] = []
+    campaign = Campaign(server, say=said.append, again=generator.again)
+    campaign.found(request, "went wrong")
+    assert said == [f"BREACH {campaign.report.breaches[0]}"]
+    assert said[0].endswith(f'again: make hostile ARGS="--seed {SEED} --only 17 --largest {MOST}"')
+    assert Generator(SEED, most=MOST).at(17) == request
 
 
 def test_the_same_seed_draws_the_same_requests() -> None:
