@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
 
 from apiserver import app, config, delegation, dev, garbage, logs, server, workers
+from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
+from apiserver.migration import sources
+from apiserver.migration.exporting import Export
+from apiserver.migration.importing import Import
+from apiserver.migration.objects import MigrationError, Reader
 from apiserver.schema import roles
 from apiserver.schema.kinds import Kinds
 from apiserver.serving import chains, dynamiccertificates
 from apiserver.serving.steps import new_event_loop
-from apiserver.storage import administration
+from apiserver.storage import administration, loading
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
 from apiserver.wire import as_yaml
 
-FAILURES = (EmbeddedError, StorageError, ClusterError, chains.BadCertificates, OSError)
+FAILURES = (EmbeddedError, StorageError, ClusterError, MigrationError, chains.BadCertificates, OSError)
 """What an operator can cure: told in one line, without a trace."""
 
 
@@ -64,6 +70,8 @@ async def _command(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -
             await _serve(settings, kinds, environ)
         case config.ROLES, _:
             print(_roles(kinds), end="")
+        case _, "import" | "export" as action:
+            return await _move(settings, kinds, environ, action)
         case _, action:
             return await _store(settings, kinds, action)
     return 0
@@ -114,6 +122,34 @@ async def _store(settings: Config, kinds: Kinds, action: str) -> int:
             print("nothing is wrong")
         return 1 if faults else 0
     return 0
+
+
+async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], action: str) -> int:
+    """Fails when anything was refused."""
+    wanted, group = settings.migration, settings.serving.group
+    moved = [kind for kind in kinds.stored if kind.group == group]
+    reader = Reader(kinds, app.gates(settings.serving, kinds))
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(
+            loading.opened(store_options(settings.storage), [kind.storage_name for kind in moved])
+        )
+
+        async def server_of(kubeconfig: str) -> sources.Server:
+            client = await Client.of_kubeconfig(kubeconfig, environ=environ)
+            stack.push_async_callback(client.close)
+            return await sources.Server.of(client, kinds, group)
+
+        if action == "export":
+            target = await server_of(wanted.to_kubeconfig)
+            export = Export(target, store, reader, moved, prune=wanted.prune, dry_run=wanted.dry_run)
+            lines, complete = await export.run()
+        else:
+            files = wanted.from_file
+            source = sources.Files(files, kinds, group) if files else await server_of(wanted.from_kubeconfig)
+            lines, complete = await Import(source, store, reader, moved).run(dry_run=wanted.dry_run)
+    for line in lines:
+        print(line)
+    return 0 if complete else 1
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ BACKLOG = 4096
 MAX_WATCHES = 10_000
 
 DEV, SERVE, STORE, ROLES = "dev", "serve", "store", "roles"
-STORE_ACTIONS = ("init", "check", "info")
+STORE_ACTIONS = ("init", "check", "info", "import", "export")
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES), (DEV, SERVE)
 FEATURE_GATES = "feature-gates"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
@@ -359,6 +359,23 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """Where `sluice store import` reads, where `sluice store export` writes."""
+
+    from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
+        text="import: kube-apiserver that serves the group itself, as the user of the current context", value="FILE")
+    from_file: tuple[Path, ...] = flag("from-file", (STORE,), _existing, "",
+        text="import: file of a list as `kubectl get --raw` prints it, or folder of such files; may be given several times",
+        value="FILE|DIR", many=True)
+    to_kubeconfig: str = flag("to-kubeconfig", (STORE,), _file, "",
+        text="export: kube-apiserver that serves the group itself, as the user of the current context", value="FILE")
+    prune: bool = flag("prune", (STORE,), _boolean, "false",
+        text="export: delete there what is not here", switch=True)
+    dry_run: bool = flag("dry-run", (STORE,), _boolean, "false",
+        text="import, export: look at everything and say what would be done, write nothing", switch=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Seconds and counts. `watch_seconds` is the least life of a watch that names none; the most is twice that."""
 
@@ -403,6 +420,7 @@ class Config:
     delegation: Delegation
     admission: Admission
     storage: Storage
+    migration: Migration
     limits: Limits
     shutdown: Shutdown
     logging: Logging
@@ -416,7 +434,7 @@ FLAGS = tuple(flags.declared(Config))
 _SUMMARY = {
     DEV: "everything for one machine: a store of its own, certificates, a kubeconfig",
     SERVE: "serve a cluster: behind an APIService or directly, with a store that is already there",
-    STORE: "prepare (init), compare (check) or describe (info) the store",
+    STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export)",
     ROLES: "print the ClusterRoles for the kinds: of namespaces' users, and of who works with the kinds",
 }
 
@@ -457,6 +475,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[st
     mistakes += _overlaps(values)
     if words.command == SERVE:
         mistakes += _contradictions(values, environ)
+    if words.command == STORE:
+        mistakes += _ways(words.action, values)
     if mistakes:
         raise ConfigError(mistakes)
     return _settled(flags.section(Config, values, command=words.command, action=getattr(words, "action", "")))
@@ -483,6 +503,29 @@ def _overlaps(v: Mapping[str, Any]) -> Iterator[str]:
     both = sorted({*v.get(ENABLE_PLUGINS, ())} & {*v.get(DISABLE_PLUGINS, ())})
     if both:
         yield f"[{' '.join(both)}] in {ENABLE_PLUGINS} and {DISABLE_PLUGINS} overlapped"
+
+
+_WAYS = {"import": ("from-kubeconfig", "from-file"), "export": ("to-kubeconfig",)}
+"""The flags of which each action of the store needs one."""
+
+
+def _ways(action: str, v: Mapping[str, Any]) -> Iterator[str]:
+    """Where objects come from or go to. A flag with a mistake of its own has no value and is taken as given."""
+    offered = _WAYS.get(action, ())
+    given = [name for name in offered if v.get(name, name)]
+    if offered and len(given) != 1:
+        named = " or ".join(f"--{name}" for name in offered)
+        yield (
+            f"store {action}: one of {named} is required"
+            if len(offered) > 1
+            else f"store {action}: {named} is required"
+        )
+    for other, names in _WAYS.items():
+        yield from (f"--{name}: only for store {other}" for name in names if other != action and v.get(name))
+    if v.get("prune") and action != "export":
+        yield "--prune: only for store export"
+    if v.get("dry-run") and not offered:
+        yield "--dry-run: only for store import and store export"
 
 
 IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")

@@ -124,7 +124,35 @@ class Client:
         """The decoded JSON of a 2xx. Each attempt may take `seconds`, all of them `within`; which errors are worth another attempt is
         upstream's rule. `throttle` says when it is this question's turn, if it has a queue of its own; `lane` on whose behalf it is
         asked. Raises ClusterError."""
-        content = None if body is None else _encoded(body)
+        raw = await self.fetch(
+            method,
+            path,
+            query=query,
+            content=None if body is None else _encoded(body),
+            seconds=seconds,
+            within=within,
+            backoff=backoff,
+            throttle=throttle,
+            lane=lane,
+            counted=counted,
+        )
+        return _decoded(raw, self._what(method, _target(path, query)))
+
+    async def fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        seconds: float = 10.0,
+        within: float = 30.0,
+        backoff: Backoff = ONCE,
+        throttle: Throttle | None = None,
+        lane: str = "",
+        counted: Counted | None = None,
+    ) -> bytes:
+        """The body of a 2xx as it came, in which numbers stand as they were written; `content` is JSON. Otherwise as `ask`."""
         target = _target(path, query)
         until = self.clock() + within
         pauses = backoff.pauses(self.random)
@@ -132,8 +160,7 @@ class Client:
             try:
                 await self._take_turn(throttle or self._throttle, lane, until)
                 async with self._limit(method, target, min(seconds, until - self.clock())):
-                    raw = await self._exchange(method, target, content, counted)
-                return _decoded(raw, self._what(method, target))
+                    return await self._exchange(method, target, content, counted)
             except ClusterError as error:
                 pause = next(pauses, None) if error.transient else None
                 if pause is None:

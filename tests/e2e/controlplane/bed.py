@@ -111,9 +111,11 @@ class Bed:
         scheduler: bool = False,
         flags: Sequence[str] = (),
         serve_flags: Sequence[str] = (),
+        registered: bool = True,
     ) -> None:
-        """`versions` are those that get an APIService, the preferred one first; if none are named, those that Sluice serves in that group
-        by itself. `flags` are for kube-apiserver, `serve_flags` for Sluice."""
+        """`registered` False: no APIService leads to Sluice yet, and kube-apiserver serves its own group. `versions` are those that
+        get one, the preferred one first; if none are named, those that Sluice serves in that group by itself. `flags` are for
+        kube-apiserver, `serve_flags` for Sluice."""
         self.folder = folder
         self.group = group
         self.versions = versions or SERVED.get(group, ("v1",))
@@ -121,7 +123,8 @@ class Bed:
         self.serve_flags = serve_flags
         if routing == "endpoint-slices":
             flags = ["--enable-aggregator-routing=true", *flags]
-        if group == DRA_GROUP:
+        self.registered = registered
+        if group == DRA_GROUP and registered:
             flags = [f"--runtime-config={DRA_GROUP}/v1=false", *flags]
         self.plane = ControlPlane(folder / "plane", flags=flags, controllers=controllers, scheduler=scheduler)
         self.store = Server(folder / "v")
@@ -163,15 +166,16 @@ class Bed:
 
     def start(self) -> Bed:
         try:
-            self.plane.start(ready=self.group != DRA_GROUP)
+            self.plane.start(ready=self.group != DRA_GROUP or not self.registered)
             self.store.start()
-            self._sluice("store", "init")
+            self.sluice("store", "init")
             self.apply([item for item in self.objects if item["kind"] != "APIService"])
             self._sluice_kubeconfig = self.plane.service_account(NAMESPACE, SERVICE)
             for replica in self.replicas:
                 replica.start()
-            self.register()
-            until(self.is_discovered, f"{self.group} is discovered", seconds=SECONDS)
+            if self.registered:
+                self.register()
+                until(self.is_discovered, f"{self.group} is discovered", seconds=SECONDS)
             self.plane.start_clients()
         except BaseException:
             self.stop()
@@ -249,12 +253,14 @@ class Bed:
     def apply(self, objects: Sequence[Object]) -> None:
         self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
-    def _sluice(self, *words: str) -> None:
+    def sluice(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """A command of the administrator's, beside the processes that serve."""
         command = [sys.executable, "-m", "apiserver", *words]
         done = subprocess.run(
             command, env={**os.environ, **self.environment()}, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
 
     def arguments(self, replica: Replica) -> list[str]:
         """The Deployment's, then what a process has instead of a pod's files. Of a flag given twice the last counts."""

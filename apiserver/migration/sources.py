@@ -1,0 +1,206 @@
+"""Where objects come from: a kube-apiserver that serves their group itself, page by page, or files of lists that it has answered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from apiserver.cluster.client import Client
+from apiserver.cluster.errors import Refused
+from apiserver.migration.objects import Item, MigrationError
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Resource
+
+PAGE = 500
+SECONDS = 60.0
+APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+LIST = "List"
+
+
+class Source(Protocol):
+    """`refusals`: what is there that cannot be moved at all."""
+
+    refusals: Sequence[str]
+
+    def version(self, kind: Resource) -> Resource | None:
+        """The version in which a kind comes, None for none."""
+
+    def pages(self, kind: Resource) -> AsyncIterator[list[Item]]:
+        """Every object of a kind, some at a time. Can be asked again."""
+
+
+class _ListMeta(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+_list = msgspec.json.Decoder(_List).decode
+
+# ---------------------------------------------------------------------------------------------------------------- a server
+
+
+class Server:
+    """A kube-apiserver that serves versions of the group itself. Made by `of`."""
+
+    def __init__(self, client: Client, versions: Mapping[str, Resource], refusals: Sequence[str]) -> None:
+        self.client = client
+        self.refusals = refusals
+        self._versions = versions
+        """By what the store calls the kind."""
+
+    @classmethod
+    async def of(cls, client: Client, kinds: Kinds, group: str) -> Server:
+        """Each kind in the best version that the server itself serves. Raises MigrationError, ClusterError."""
+        versions: dict[str, Resource] = {}
+        strange: dict[str, None] = {}
+        elsewhere: list[str] = []
+        for version in _in_order(kinds, group):
+            service = await _service(client, f"{version}.{group}")
+            if service is None:
+                continue
+            if service:
+                elsewhere.append(f"{version} is served by the Service {service}")
+                continue
+            for name in await _listable(client, group, version):
+                known = [r for r in kinds.known if (r.group, r.version, r.plural) == (group, version, name)]
+                if not known:
+                    strange[f"{name}.{group} is not known here: what of it is there would be out of sight"] = None
+                for resource in known:
+                    versions.setdefault(resource.storage_name, resource)
+        if not versions:
+            why = f": {'; '.join(elsewhere)}" if elsewhere else ""
+            raise MigrationError(f"{client.server} serves no version of {group} itself that is known here{why}")
+        return cls(client, versions, list(strange))
+
+    def version(self, kind: Resource) -> Resource | None:
+        return self._versions.get(kind.storage_name)
+
+    async def pages(self, kind: Resource) -> AsyncIterator[list[Item]]:
+        resource = self._versions.get(kind.storage_name)
+        if resource is None:
+            return
+        query = {"limit": str(PAGE)}
+        while True:
+            raw = await self.client.fetch("GET", collection(resource), query=query, seconds=SECONDS, within=SECONDS)
+            try:
+                page = _list(raw)
+            except msgspec.DecodeError:
+                raise MigrationError(f"{collection(resource)}: the answer is no list") from None
+            yield [Item(resource, bytes(item)) for item in page.items or ()]
+            if not page.metadata.continue_:
+                return
+            query["continue"] = page.metadata.continue_
+
+
+def collection(resource: Resource, namespace: str = "") -> str:
+    """The path of all objects of a kind, or of those of a namespace."""
+    within = f"namespaces/{namespace}/" if namespace else ""
+    return f"/apis/{resource.group}/{resource.version}/{within}{resource.plural}"
+
+
+def _in_order(kinds: Kinds, group: str) -> list[str]:
+    """The versions that any kind of the group has, the best first."""
+    return list(dict.fromkeys(resource.version for resource in kinds.known if resource.group == group))
+
+
+async def _service(client: Client, name: str) -> str | None:
+    """Who serves a version: "" the server itself, None nobody."""
+    try:
+        found = await client.ask("GET", f"{APISERVICES}/{name}")
+    except Refused as error:
+        if error.code == 404:
+            return None
+        raise
+    service = (found.get("spec") or {}).get("service")
+    return f"{service.get('namespace')}/{service.get('name')}" if service else ""
+
+
+async def _listable(client: Client, group: str, version: str) -> Iterator[str]:
+    found = await client.ask("GET", f"/apis/{group}/{version}")
+    return (item["name"] for item in found.get("resources") or () if "list" in (item.get("verbs") or ()))
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+
+
+class _Meta(msgspec.Struct):
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    kind: str = ""
+
+
+class _Document(_Meta):
+    items: list[msgspec.Raw] | None = None
+
+
+_document = msgspec.json.Decoder(_Document).decode
+_meta = msgspec.json.Decoder(_Meta).decode
+
+
+class Files:
+    """Lists as `kubectl get --raw` prints them, or single objects. They are held in memory as they are. (`kubectl get -o json` writes raw
+    JSON anew: members sorted, numbers as its own floats.)"""
+
+    def __init__(self, paths: Iterable[Path], kinds: Kinds, group: str) -> None:
+        """Raises MigrationError, OSError."""
+        self._kinds = kinds
+        self._items: dict[str, list[Item]] = {}
+        strange: dict[str, None] = {}
+        for file in _files(paths):
+            for raw in _objects(file):
+                said = _meta(raw)
+                place, _, version = said.api_version.rpartition("/")
+                known = kinds.named(place, version, said.kind)
+                if known is None or known.group != group:
+                    strange[
+                        f"{file}: {said.api_version or 'an object without apiVersion'} {said.kind} is not known here"
+                    ] = None
+                    continue
+                self._items.setdefault(known.storage_name, []).append(Item(known, raw))
+        self.refusals: Sequence[str] = list(strange)
+
+    def version(self, kind: Resource) -> Resource | None:
+        found = self._items.get(kind.storage_name)
+        return found[0].resource if found else None
+
+    async def pages(self, kind: Resource) -> AsyncIterator[list[Item]]:
+        found = self._items.get(kind.storage_name, [])
+        for first in range(0, len(found), PAGE):
+            yield found[first : first + PAGE]
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        yield from sorted(path.glob("*.json")) if path.is_dir() else [path]
+
+
+def _objects(file: Path) -> Iterator[bytes]:
+    """The objects of a file: it is one, or a list of some. Items of a list of one kind need not say what they are."""
+    raw = file.read_bytes()
+    try:
+        document = _document(raw)
+        if document.items is None:
+            yield msgspec.json.format(raw, indent=-1)
+            return
+        for item in document.items:
+            whole = bytes(item) if document.kind == LIST or _meta(item).kind else _named(item, document)
+            yield msgspec.json.format(whole, indent=-1)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MigrationError(f"{file}: {error}") from None
+
+
+def _named(item: msgspec.Raw, list_: _Document) -> bytes:
+    said = _Meta(list_.api_version, list_.kind.removesuffix(LIST))
+    rest = bytes(item).lstrip()[1:].lstrip()
+    return msgspec.json.encode(said)[:-1] + (b"," if rest[:1] != b"}" else b"") + rest
+
+
+def raw_json(document: Mapping[str, Any]) -> bytes:
+    """A question in JSON."""
+    return msgspec.json.encode(document)

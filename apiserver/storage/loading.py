@@ -1,0 +1,169 @@
+"""Objects carried into the store, and read out of it, by a program of the administrator's: page by page, beside servers or without any.
+
+A page is written as any batch of writes is: appended and set in one step, refused when the log is somebody else's. What such a program
+wrote last carries a token that no server gives out, so it is known for as long as nobody else has written the object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from apiserver.storage import functions
+from apiserver.storage.bootstrap import CHUNK_BYTES, SCAN_OBJECTS
+from apiserver.storage.functions import BATCH_CHANGES, Commands, Mutation
+from apiserver.storage.lineage import ServerClock
+from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Rejected, pack
+from apiserver.storage.preflight import clock_refusals, survey
+from apiserver.storage.writes import BATCH_BYTES
+from apiserver.watchcache.entry import Key
+
+LOADED = b"load."
+"""What tokens of loaded values begin with; those of servers begin with the process's random name, which is hexadecimal."""
+ATTEMPTS = 4
+ABSENT = b"-"
+
+
+class Carried(NamedTuple):
+    """A value to be stored under its key. `expected` is the ID of what it takes the place of, ABSENT for nothing."""
+
+    key: Key
+    uid: str
+    value: bytes
+    expected: bytes = ABSENT
+
+
+class Held(NamedTuple):
+    """What the store holds under a key."""
+
+    id: bytes
+    uid: str
+    loaded: bool
+    """Nobody has written it since it was loaded."""
+    value: bytes
+
+
+class Loading:
+    """The logs of some resources, taken over if need be."""
+
+    def __init__(self, options: StoreOptions, connection: Connection, commands: Mapping[str, Commands]) -> None:
+        self._options = options
+        self._connection = connection
+        self._commands = commands
+        self._clock = ServerClock(asyncio.get_running_loop())
+        self._epochs: dict[str, bytes] = {}
+
+    async def held(self, resource: str, wanted: Sequence[Key]) -> list[Held | None]:
+        """What is stored under these keys now."""
+        if not wanted:
+            return []
+        keys = self._commands[resource].keys
+        rows, values = await asyncio.gather(
+            self._connection.call(pack("HMGET", keys.revisions, *wanted)),
+            self._connection.call(pack("HMGET", keys.objects, *wanted)),
+        )
+        return [
+            None if row is None or value is None else _held(row, value) for row, value in zip(rows, values, strict=True)
+        ]
+
+    async def count(self, resource: str) -> int:
+        return functions.head(await self._connection.call(self._commands[resource].head)).objects
+
+    async def values(self, resource: str) -> AsyncIterator[list[tuple[Key, bytes]]]:
+        """Every stored value, some in each step. What is written meanwhile may be met in either state, or twice."""
+        head = functions.head(await self._connection.call(self._commands[resource].head))
+        mean = head.size // head.objects if head.objects else 1
+        count, cursor = max(1, min(SCAN_OBJECTS, CHUNK_BYTES // (mean + 1))), b"0"
+        while True:
+            chunk = functions.scan(await self._connection.call(self._commands[resource].scan(cursor, count=count)))
+            parts = iter(chunk.rows)
+            yield [(Key(name.decode()), value) for name, _, value in zip(parts, parts, parts, strict=True)]
+            cursor = chunk.cursor
+            if cursor == b"0":
+                return
+
+    async def put(self, resource: str, page: Iterable[Carried]) -> list[Key]:
+        """Stores what is not there as it is to be. The keys under which something else turned up meanwhile, which stays.
+
+        Raises what a connection raises; what was stored by then stays stored.
+        """
+        clashes: list[Key] = []
+        for batch in _batches(page, limit=self._options.object_limit):
+            clashes += await self._put(resource, batch)
+        return clashes
+
+    async def _put(self, resource: str, batch: Sequence[Carried]) -> list[Key]:
+        changes = [
+            Mutation(item.key.encode(), item.expected, _token(item.value), item.uid.encode() or b"-", item.value)
+            for item in batch
+        ]
+        for _ in range(ATTEMPTS):
+            epoch = self._epochs.get(resource) or await self._own(resource)
+            deadline = b"%d" % (self._clock.now_ms() + int(self._options.deadline_seconds * 1000))
+            reply = await self._connection.call(self._commands[resource].batch(epoch, deadline, changes))
+            if reply[0] == b"OK":
+                return [item.key for item, answer in zip(batch, reply[1:], strict=True) if not _stored(answer)]
+            functions.found(reply)
+            self._epochs.pop(resource, None)  # another epoch, another clock: both are asked for anew
+        raise Rejected("the log of the store changes hands too often")
+
+    async def _own(self, resource: str) -> bytes:
+        """The epoch in which may be written: a log that the store's process has not left as it is begins a new one."""
+        command = self._commands[resource]
+        head = functions.head(await self._connection.call(command.head))
+        self._clock.heard(head.now_ms)
+        if not head.own:
+            fence = functions.fence(await self._connection.call(command.fence("load", head.epoch)))
+            head = head._replace(epoch=fence.epoch)
+        self._epochs[resource] = b"%d" % head.epoch
+        return self._epochs[resource]
+
+
+@contextlib.asynccontextmanager
+async def opened(options: StoreOptions, resources: Iterable[str]) -> AsyncIterator[Loading]:
+    """Raises Rejected for every reason for which a server would not start."""
+    commands = {resource: Commands(resource) for resource in resources}
+    connection = await Connection.open(options, "sluice-load")
+    try:
+        found = await survey(connection, options, commands)
+        if wrong := [*found.refusals, *clock_refusals(found.offset), *found.missing.values()]:
+            raise Rejected("; ".join(wrong))
+        yield Loading(options, connection, commands)
+    finally:
+        await connection.close()
+
+
+def _batches(page: Iterable[Carried], *, limit: int) -> Iterable[list[Carried]]:
+    batch: list[Carried] = []
+    room = BATCH_BYTES
+    for item in page:
+        if len(item.value) > limit:
+            raise Rejected(f"{item.key}: {len(item.value)} bytes are more than {limit}")
+        if batch and (len(batch) == BATCH_CHANGES or room < len(item.value)):
+            yield batch
+            batch, room = [], BATCH_BYTES
+        batch.append(item)
+        room -= len(item.value)
+    if batch:
+        yield batch
+
+
+def _token(value: bytes) -> bytes:
+    """Of the content: the same value loaded twice is one write."""
+    return LOADED + hashlib.sha256(value).hexdigest()[:32].encode()
+
+
+def _held(row: bytes, value: bytes) -> Held:
+    id_, token, uid = row.split(b" ", 2)
+    return Held(id_, uid.decode(), token.startswith(LOADED), value)
+
+
+def _stored(answer: Sequence[Any]) -> bool:
+    """Raises Rejected for a store that takes no more."""
+    if answer[0] == b"ERR":
+        raise Rejected(answer[1].decode())
+    return answer[0] in (b"OK", b"DUP")
