@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,13 +188,14 @@ async def _follow(watcher: Watcher, sink: Sink) -> None:
 class Meter:
     """What watches of one kind are counted by."""
 
-    __slots__ = ("_bytes", "_events", "_resource", "dropped", "initial")
+    __slots__ = ("_resource", "dropped", "initial", "sizes")
 
     def __init__(self, resource: Resource) -> None:
         labels = resource.group, resource.version, resource.plural
         self._resource = resource
-        self._events = metrics.WATCH_EVENTS.labels(*labels)
-        self._bytes = metrics.WATCH_EVENT_BYTES.labels(*labels)
+        self.sizes = sizes = metrics.WATCH_EVENT_BYTES.labels(*labels)
+        """Of the frames that went out. How many those were is asked of it too, so that a delivery is counted once."""
+        metrics.WATCH_EVENTS.labels(*labels).set_function(lambda: sizes.count)
         self.initial = metrics.INIT_EVENTS.labels(resource.group, resource.plural)
         self.dropped = metrics.TERMINATED_WATCHERS.labels(resource.group, resource.plural)
 
@@ -207,10 +208,6 @@ class Meter:
         """Counts running watches of a shard."""
         if chosen.shard:
             metrics.WATCH_SHARDS.labels(self._resource.group, self._resource.plural).inc(more)
-
-    def sent(self, chunk: bytes) -> None:
-        self._events.inc()
-        self._bytes.observe(len(chunk))
 
     def list_seconds(self, info: RequestInfo) -> collectors.Distribution:
         scope = "resource" if info.name else "namespace" if info.namespace else "cluster"
@@ -233,10 +230,14 @@ class Encoder:
         """Bytes of objects whose frames are made in one step."""
         self._workers = services.workers
         self._encodings = services.encodings
-        # Texts remember their hash, which is asked for once per event and watcher.
-        self._later_keys = {event_type: sys.intern(f"{event_type} {form.key}") for event_type in TYPES.values()}
+        self._later_keys = _keys(form.key)
         self.first = form.varies
         self._keys = {t: f"first {key}" for t, key in self._later_keys.items()} if self.first else self._later_keys
+
+    @property
+    def shared(self) -> Mapping[EventType, str] | None:
+        """What the next frames of changes are remembered under, for who is told every change of an object; None before a first frame."""
+        return None if self.first else _keys_by_change(self._form.key)
 
     def sent(self) -> None:
         """A frame has gone out. The first one of a Table names the columns, and the others do not."""
@@ -283,10 +284,22 @@ class Encoder:
         return self._form.error(error.status())
 
 
+# Texts remember their hash, which is asked for once per event and watcher.
+@functools.lru_cache(maxsize=256)
+def _keys(form_key: str) -> Mapping[str, str]:
+    """What frames are remembered under, by the type of the event."""
+    return {event_type: sys.intern(f"{event_type} {form_key}") for event_type in TYPES.values()}
+
+
+@functools.lru_cache(maxsize=256)
+def _keys_by_change(form_key: str) -> Mapping[EventType, str]:
+    return {change: _keys(form_key)[event_type] for change, event_type in TYPES.items()}
+
+
 class Sink:
     """This watcher's end of the hub: turns a change into what it means here, and writes it without waiting."""
 
-    __slots__ = ("_test", "chosen", "encoder", "meter", "stream")
+    __slots__ = ("_keys", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
 
     def __init__(self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter) -> None:
         self.meter = meter
@@ -294,10 +307,25 @@ class Sink:
         self.encoder = encoder
         self.chosen = chosen
         self._test = chosen.test
+        self._keys = encoder.shared if chosen.test is None else None
+        self._sizes = meter.sizes
 
     def event(self, event: Event) -> bool:
         """False when the event was not sent: the client's buffer is full, the frame has to be made in a thread first, or it is so large
-        that writing it takes a step of its own. The watcher's own task does what is left."""
+        that writing it takes a step of its own. The watcher's own task does what is left.
+
+        Runs once per event and watcher. Without a selector, a frame that is there for this type of change is what everybody is told.
+        """
+        keys, held = self._keys, event.encodings
+        if keys is None or held is None or (chunk := held.get(keys[event.type])) is None:
+            return self._event(event)
+        size = len(chunk)
+        if size > BATCH_BYTES or not self.stream.push(chunk):
+            return False
+        self._sizes.observe(size)
+        return True
+
+    def _event(self, event: Event) -> bool:
         try:
             meant = self._meant(event)
             if meant is None:
@@ -317,9 +345,15 @@ class Sink:
         return None if meant is None else await self.encoder.made(event, *meant)
 
     def sent(self, chunk: bytes) -> None:
-        self.meter.sent(chunk)
+        self._sizes.observe(len(chunk))
+        self._begun()
+
+    def _begun(self) -> None:
+        """A frame has gone out."""
         if self.encoder.first:
             self.encoder.sent()
+        if self._keys is None and self._test is None:
+            self._keys = self.encoder.shared
 
     def bookmark(self, revision: Revision) -> bool:
         """A bookmark is dropped, not kept for later, when it cannot be sent."""
@@ -328,7 +362,7 @@ class Sink:
         except NoFrame:
             return False
         if sent:
-            self.encoder.sent()
+            self._begun()
         return sent
 
     def _meant(self, event: Event) -> tuple[str, Entry] | None:

@@ -118,7 +118,6 @@ class Watcher:
         "scope",
         "sink",
         "start",
-        "take",
         "waiter",
         "wake",
     )
@@ -128,7 +127,6 @@ class Watcher:
         self.scope = None if scope == Scope() else scope
         self.route = scope.route
         self.sink = sink
-        self.take = sink.event
         self.deadline = deadline
         self.start = start
         self.mark = start  # handed over up to here, when it last was BEHIND
@@ -399,13 +397,18 @@ class Hub:
     def _hand_over(self, until: float) -> None:
         """Go on with the round until it is over or the time is. A sink that raises is dropped, and the round goes on behind it."""
         round_, turn, size = self._round, self._turn, len(self._round)
-        whole = False
+        event, whole = self._event, False
         try:
             while turn < size:
                 for watcher in round_[turn : turn + self._stride]:
                     turn += 1
-                    if watcher.wake is None:  # may have changed since the round was listed
-                        self._give(watcher)
+                    if watcher.wake is not None:  # may have changed since the round was listed
+                        continue
+                    if event is None:
+                        self._remind(watcher)
+                    elif not watcher.sink.event(event) and watcher.wake is None:
+                        watcher.mark = watcher.position  # everything pumped, and not the event that is being handed out
+                        self._fall_behind(watcher)
                 if self._clock() >= until:
                     break
             whole = True
@@ -414,12 +417,8 @@ class Hub:
             if not whole:
                 self._drop(round_[turn - 1])
 
-    def _give(self, watcher: Watcher) -> None:
-        if self._event is not None:
-            if not watcher.take(self._event) and watcher.wake is None:
-                watcher.mark = watcher.position  # everything pumped, and not the event that is being handed out
-                self._fall_behind(watcher)
-        elif self._pumped > watcher.start:
+    def _remind(self, watcher: Watcher) -> None:
+        if self._pumped > watcher.start:
             watcher.sink.bookmark(self._pumped)
 
     def _close_round(self) -> None:

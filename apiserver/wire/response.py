@@ -266,7 +266,7 @@ class _Outlet:
     def __init__(self, request: web.Request, writer: AbstractStreamWriter) -> None:
         if request.transport is None:
             raise ConnectionResetError("the client is gone")
-        self._transport: asyncio.WriteTransport = request.transport
+        self.transport: asyncio.WriteTransport = request.transport
         self._request = request
         self._writer = writer
         self._draining: asyncio.Future[None] | None = None
@@ -275,23 +275,14 @@ class _Outlet:
     @property
     def backlog(self) -> int:
         """Bytes that wait for the client; BACKLOG when it is gone."""
-        return BACKLOG if self._transport.is_closing() else self._transport.get_write_buffer_size()
+        return BACKLOG if self.transport.is_closing() else self.transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """Raises ConnectionResetError when the client is gone."""
-        if self._transport.is_closing():
+        if self.transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self._writer.output_size += len(data)
-        self._transport.write(data)
-
-    def push(self, data: bytes) -> bool:
-        """False, and nothing written, when the client is too far behind or gone."""
-        transport = self._transport
-        if transport.is_closing() or transport.get_write_buffer_size() >= BACKLOG:
-            return False
-        self._writer.output_size += len(data)
-        transport.write(data)
-        return True
+        self.transport.write(data)
 
     async def settle(self) -> None:
         """Waits until the client has taken nearly everything; cuts it off when it takes nothing.
@@ -317,15 +308,23 @@ class _Outlet:
                 raise ConnectionResetError("the client stalled")
 
     def abort(self) -> None:
-        self._transport.abort()
+        self.transport.abort()
 
 
 class WatchStream:
-    """An open watch. `write` and `send` wait for the client; `push` never does."""
+    """An open watch. `write` and `send` wait for the client; `push` never does.
+
+    What `push` reads stands in the stream itself. A thousand watchers do not fit into the processor's caches: what a delivery costs beyond
+    encryption and the system call is how many places of memory of each watcher it visits.
+    """
+
+    __slots__ = ("_chunked", "_outlet", "_response", "_transport")
 
     def __init__(self, response: web.StreamResponse, outlet: _Outlet) -> None:
         self._response = response
         self._outlet = outlet
+        self._transport = outlet.transport
+        self._chunked = outlet.chunked
 
     @property
     def writable(self) -> bool:
@@ -343,9 +342,15 @@ class WatchStream:
         await self._outlet.settle()
 
     def push(self, chunk: bytes) -> bool:
-        """A ready-made chunk; False when the client is too far behind, or gone. Runs once per event and watcher."""
-        outlet = self._outlet
-        return outlet.push(chunk if outlet.chunked else _unchunked(chunk))
+        """A ready-made chunk; False, and nothing written, when the client is too far behind, or gone. Runs once per event and watcher.
+
+        aiohttp's count of the bytes that went out is left as it is: nobody asks for that of a watch.
+        """
+        transport = self._transport
+        if transport.is_closing() or transport.get_write_buffer_size() >= BACKLOG:
+            return False
+        transport.write(chunk if self._chunked else _unchunked(chunk))
+        return True
 
     async def finish(self) -> web.StreamResponse:
         """The clean end. A client that is gone does not mind."""
@@ -359,6 +364,8 @@ class WatchStream:
 
 class _TappedWatchStream(WatchStream):
     """One whose frames somebody sees; a class of its own, so that the others pay nothing for it."""
+
+    __slots__ = ("_tell",)
 
     def __init__(self, response: web.StreamResponse, outlet: _Outlet, tell: Callable[[bytes], None]) -> None:
         super().__init__(response, outlet)

@@ -238,7 +238,7 @@ def test_early_watchers_that_leave_are_forgotten(stage: Stage) -> None:
 
 def test_an_event_touches_only_its_candidates(stage: Stage) -> None:
     clients = {number: stage.client(scope=Scope(field=(0, f"n{number}"))) for number in range(50)}
-    with mock.patch.object(Hub, "_give", autospec=True, side_effect=Hub._give) as given:
+    with mock.patch.object(Client, "event", autospec=True, side_effect=Client.event) as given:
         stage.put("a/x", "1", "n7")
         stage.pump()
         assert given.call_count == 1
