@@ -18,7 +18,20 @@ from pathlib import Path
 
 import uvloop
 
-from bench import accounting, admission, bounds, cel, client, forms, lists, protobuf, results, servers, workloads
+from bench import (
+    accounting,
+    admission,
+    bounds,
+    cel,
+    client,
+    deliveries,
+    forms,
+    lists,
+    protobuf,
+    results,
+    servers,
+    workloads,
+)
 from bench.results import OURS, THEIRS, Results
 from bench.servers import Sluice
 from bench.workloads import Bench, Result
@@ -141,14 +154,18 @@ class Run:
         return lambda bench: bench.write(how, operations=count, clients=clients)
 
     def _watches(self) -> Iterator[Step]:
-        yield Step("watches", "watch propagation", lambda bench: bench.propagation(writes=self._some(1000), rate=100))
+        yield Step(
+            "watches",
+            "watch propagation",
+            lambda bench: deliveries.propagation(bench, writes=self._some(1000), rate=100),
+        )
         for form in (forms.WHOLE, forms.TABLE, forms.MESSAGES):
             name = f"fan-out{'' if form is forms.WHOLE else f' {form.name}'} to {WATCHERS}"
             yield Step("watches", name, self._fan_out(form))
 
     def _fan_out(self, form: forms.Form) -> Callable[[Bench], Awaitable[Result]]:
         writes = self._some(200)
-        return lambda bench: bench.fan_out(watchers=WATCHERS, writes=writes, rate=20, accept=form.watched)
+        return lambda bench: deliveries.fan_out(bench, form, watchers=WATCHERS, writes=writes, rate=20)
 
 
 class Report:

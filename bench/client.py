@@ -18,21 +18,35 @@ import yaml
 JSON, PROTOBUF = "application/json", "application/vnd.kubernetes.protobuf"
 
 
+@dataclass
 class Target:
-    """A server and the credentials for it, read from a kubeconfig."""
+    """A server, and with `context` the credentials for it."""
 
-    def __init__(self, kubeconfig: str, group: str) -> None:
-        config = yaml.safe_load(Path(kubeconfig).read_text())
+    host: str
+    port: int
+    group: str
+    context: ssl.SSLContext
+
+    @property
+    def base(self) -> str:
+        return f"/apis/{self.group}/v1"
+
+    @classmethod
+    def of(cls, kubeconfig: Path, group: str) -> Target:
+        config = yaml.safe_load(kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         where = urlsplit(cluster["server"])
-        self.host, self.port = where.hostname or "127.0.0.1", where.port or 443
-        self.base = f"/apis/{group}/v1"
-        self.group = group
-        self.context = ssl.create_default_context(cadata=_blob(cluster, "certificate-authority").decode())
+        context = ssl.create_default_context(cadata=_blob(cluster, "certificate-authority").decode())
         with tempfile.NamedTemporaryFile() as pair:
             pair.write(_blob(user, "client-certificate") + b"\n" + _blob(user, "client-key"))
             pair.flush()
-            self.context.load_cert_chain(pair.name)
+            context.load_cert_chain(pair.name)
+        return cls(where.hostname or "127.0.0.1", where.port or 443, group, context)
+
+    @classmethod
+    def local(cls, port: int, authority: bytes) -> Target:
+        """Without credentials."""
+        return cls("127.0.0.1", port, "", ssl.create_default_context(cadata=authority.decode()))
 
 
 def _blob(part: dict[str, str], name: str) -> bytes:

@@ -44,7 +44,7 @@ class Sluice:
         self.bench = Bench(self._target(), self._pids(), restart=self.restart)
 
     def _target(self) -> client.Target:
-        return client.Target(str(self.data / "kubeconfig"), self._group)
+        return client.Target.of(self.data / "kubeconfig", self._group)
 
     def start(self) -> None:
         began = time.perf_counter()
@@ -112,4 +112,4 @@ def upstream(folder: Path) -> Iterator[Bench]:
     """kube-apiserver, with a store as durable as ours."""
     with ControlPlane(folder, durable=True) as plane:
         pids = [process.popen.pid for process in plane.processes.values()]
-        yield Bench(client.Target(str(plane.admin), "resource.k8s.io"), pids)
+        yield Bench(client.Target.of(plane.admin, "resource.k8s.io"), pids)

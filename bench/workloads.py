@@ -285,38 +285,13 @@ class Bench:
             stamp = f"p{i}"
             sent[stamp.encode()] = time.perf_counter()
             await self.update(connection, i % 1000, stamp)
-        await _until(lambda: len(came) >= writes)
+        await until(lambda: len(came) >= writes)
         meter.stop()
         protocol.transport.close()
         connection.close()
         return Result(writes, meter.wall, meter.cpu, came, f"{rate:.0f} writes/s")
 
-    async def fan_out(self, *, watchers: int, writes: int, rate: float, accept: str = client.JSON) -> Result:
-        """Every write goes to every watcher. CPU per delivery is net of what the same writes cost without watchers."""
-        alone = await self._writes(writes, rate, "a")
-        count = 0
-
-        def seen(data: bytes) -> None:
-            nonlocal count
-            count += data.count(b"MODIFIED")
-
-        query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-        protocols = [await client.watcher(self.target, query, seen, accept=accept) for _ in range(watchers)]
-        meter = accounting.Meter(self.pids)
-        meter.start()
-        await self._writes(writes, rate, "b")
-        await _until(lambda: count >= writes * watchers or any(p.lost for p in protocols))
-        meter.stop()
-        memory = accounting.resident_mb(self.pids)
-        lost = sum(p.lost for p in protocols)
-        for p in protocols:
-            p.transport.close()
-        net = meter.cpu - alone.cpu
-        figures = {"cpu_us": net / count * 1e6, "lost": float(lost), "memory_mb": memory}
-        note = f"{figures['cpu_us']:.1f} µs each, {lost} watchers lost, {memory:.0f} MB"
-        return Result(count, meter.wall, meter.cpu, note=note, net=net, figures=figures)
-
-    async def _writes(self, writes: int, rate: float, mark: str) -> accounting.Meter:
+    async def writes(self, writes: int, rate: float, mark: str) -> accounting.Meter:
         connection = await client.Connection(self.target).open()
         meter = accounting.Meter(self.pids)
         meter.start()
@@ -333,7 +308,7 @@ def _sum(samples: Mapping[str, float], name: str, label: str) -> float:
     return sum(value for sample, value in samples.items() if sample.startswith(name) and label in sample)
 
 
-async def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     end = time.perf_counter() + seconds
     while not condition():
         if time.perf_counter() > end:

@@ -1,11 +1,12 @@
 import asyncio
-from typing import cast
+import ssl
 
 import pytest
 
 from bench.client import Answer, Reader, Target
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\nc\r\n, everybody!\r\n0\r\n\r\n"
+NOWHERE = Target("localhost", 0, "", ssl.create_default_context())
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\nhello, everybody!"
 
 
@@ -16,8 +17,7 @@ class Written(asyncio.Transport):
 
 async def read(answer: bytes, *, size: int) -> Answer:
     """What a reader makes of an answer that comes in pieces of a size."""
-    target = cast("Target", type("Nowhere", (), {"host": "localhost"}))
-    reader = Reader(target)
+    reader = Reader(NOWHERE)
     reader.connection_made(Written())
     asked = asyncio.ensure_future(reader.get("/", "*/*", keep=9))
     await asyncio.sleep(0)
@@ -36,7 +36,7 @@ async def test_an_answer_is_measured_the_same_in_whatever_pieces_it_comes(answer
 
 
 async def test_a_connection_that_ends_within_an_answer_is_an_error() -> None:
-    reader = Reader(cast("Target", type("Nowhere", (), {"host": "localhost"})))
+    reader = Reader(NOWHERE)
     reader.connection_made(Written())
     asked = asyncio.ensure_future(reader.get("/", "*/*"))
     await asyncio.sleep(0)

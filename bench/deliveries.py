@@ -1,0 +1,164 @@
+"""Watchers: what a delivery costs, in each form, and what the same bytes cost that are only written; how soon an event comes, and how
+soon it would come from the store alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from apiserver.serving import pki
+from apiserver.storage import administration, functions, pipeline
+from apiserver.storage.embedded import Embedded
+from apiserver.storage.functions import Commands, Mutation
+from apiserver.storage.options import StoreOptions
+from bench import accounting, client
+from bench.client import Target, WatchProtocol
+from bench.forms import Form
+from bench.workloads import Bench, Result, slice_body, until
+
+WATCH = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+MARK = b"MODIFIED"
+RESOURCE = "resource.sluice.dev/resourceslices"
+DEADLINE_MS = 60_000
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    target: Target, count: int, seen: Callable[[bytes], None], accept: str
+) -> AsyncIterator[list[WatchProtocol]]:
+    protocols = [await client.watcher(target, WATCH, seen, accept=accept) for _ in range(count)]
+    try:
+        yield protocols
+    finally:
+        for protocol in protocols:
+            protocol.transport.close()
+
+
+async def fan_out(bench: Bench, form: Form, *, watchers: int, writes: int, rate: float) -> Result:
+    """Every write goes to every watcher. CPU per delivery is net of what the same writes cost without watchers; for a server of ours
+    also in times of what it costs to write the same bytes to as many connections."""
+    alone = await bench.writes(writes, rate, "a")
+    count, frame = 0, b""
+
+    def seen(data: bytes) -> None:
+        nonlocal count, frame
+        count += data.count(MARK)
+        frame = data
+
+    async with watching(bench.target, watchers, seen, form.watched) as protocols:
+        meter = accounting.Meter(bench.pids)
+        meter.start()
+        await bench.writes(writes, rate, "b")
+        await until(lambda: count >= writes * watchers or any(p.lost for p in protocols))
+        meter.stop()
+        memory = accounting.resident_mb(bench.pids)
+        lost = sum(p.lost for p in protocols)
+    net = meter.cpu - alone.cpu
+    figures = {"cpu_us": net / count * 1e6, "lost": float(lost), "memory_mb": memory, "bytes": float(len(frame))}
+    note = f"{figures['cpu_us']:.1f} µs each, {lost} watchers lost, {memory:.0f} MB"
+    if bench.ours:
+        bare = await bare_writes(frame, watchers=watchers, writes=writes, rate=rate)
+        figures |= {"bare_us": bare * 1e6, "of_bare": net / count / bare}
+        note += f", {figures['of_bare']:.2f} of a bare write ({bare * 1e6:.1f} µs, {len(frame)} bytes)"
+    return Result(count, meter.wall, meter.cpu, note=note, net=net, figures=figures)
+
+
+async def bare_writes(frame: bytes, *, watchers: int, writes: int, rate: float) -> float:
+    """CPU seconds of writing the frame to one connection, in a process that does nothing else."""
+    if frame.count(MARK) != 1 or not frame.endswith(b"\r\n"):
+        raise RuntimeError(f"what came last is not one whole event: {frame[:100]!r}")
+    with tempfile.TemporaryDirectory() as folder:
+        kit = pki.kit(
+            Path(folder), hosts=["localhost", "127.0.0.1"], user="nobody", groups=[], now=dt.datetime.now(dt.UTC)
+        )
+        pair = (str(kit.files.cert), str(kit.files.key))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.bare", *pair, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            assert process.stdout is not None
+            target = Target.local(int(await process.stdout.readline()), kit.ca_pem)
+            return await _bare(target, process.pid, frame, watchers=watchers, writes=writes, rate=rate)
+        finally:
+            process.kill()
+            await process.wait()
+
+
+async def _bare(target: Target, pid: int, frame: bytes, *, watchers: int, writes: int, rate: float) -> float:
+    count = 0
+
+    def seen(data: bytes) -> None:
+        nonlocal count
+        count += data.count(MARK)
+
+    connection = await client.Connection(target).open()
+    async with watching(target, watchers, seen, client.JSON):
+        meter = accounting.Meter([pid])
+        meter.start()
+        began = time.perf_counter()
+        for i in range(writes):
+            await asyncio.sleep(max(0.0, began + i / rate - time.perf_counter()))
+            await connection.request("POST", "/", frame)
+        await until(lambda: count >= writes * watchers)
+        meter.stop()
+    connection.close()
+    return meter.cpu / count
+
+
+async def propagation(bench: Bench, *, writes: int, rate: float) -> Result:
+    """From the start of a write to its event at one watcher, writes at a fixed rate; for a server of ours also in times of what the
+    store alone takes."""
+    result = await bench.propagation(writes=writes, rate=rate)
+    if bench.ours:
+        bare = 1000 * accounting.percentile(await round_trips(writes=writes, rate=rate), 0.5)
+        result.figures |= {"bare_ms": bare, "of_bare": 1000 * accounting.percentile(result.latencies, 0.5) / bare}
+        result.note += f", {result.figures['of_bare']:.2f} of the store alone ({bare:.2f} ms)"
+    return result
+
+
+async def round_trips(*, writes: int, rate: float) -> list[float]:
+    """Seconds from the start of a change by the store's function to the moment when a blocking XREAD on another connection has it:
+    the store as `sluice dev` runs it, an object as large as the slices."""
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+        embedded = Embedded(Path(folder))
+        url = await embedded.start()
+        try:
+            await administration.init(StoreOptions(url=embedded.admin_url), [RESOURCE])
+            options = StoreOptions(url=url)
+            writer, reader = [await pipeline.Connection.open(options, name) for name in ("writer", "reader")]
+            try:
+                return await _round_trips(writer, reader, writes=writes, rate=rate)
+            finally:
+                for connection in (writer, reader):
+                    await connection.close()
+        finally:
+            await embedded.stop()
+
+
+async def _round_trips(
+    writer: pipeline.Connection, reader: pipeline.Connection, *, writes: int, rate: float
+) -> list[float]:
+    commands, value = Commands(RESOURCE), slice_body("resource.sluice.dev", "s", "node-000000")
+    head = functions.head(await writer.call(commands.head))
+    deadline, last = b"%d" % (head.now_ms + 10 * DEADLINE_MS), b"%d-%d" % divmod(head.last, 1 << 16)
+    started, arrived = list[float](), list[float]()
+    expected, began = b"-", time.perf_counter()
+    for number in range(writes):
+        await asyncio.sleep(max(0.0, began + number / rate - time.perf_counter()))
+        came = reader.call(pipeline.pack("XREAD", "BLOCK", DEADLINE_MS, "STREAMS", commands.log, last))
+        came.add_done_callback(lambda _: arrived.append(time.perf_counter()))
+        await asyncio.sleep(0)
+        change = Mutation(b"s", expected, b"bench.%d" % number, b"uid", value)
+        started.append(time.perf_counter())
+        answer = await writer.call(commands.change(b"%d" % head.epoch, deadline, change))
+        if answer[0] != b"OK":
+            raise RuntimeError(f"the store answered {answer[:2]}")
+        [[_, [[last, _]]]] = await came
+        expected = last
+    return [end - begin for begin, end in zip(started, arrived, strict=True)]
