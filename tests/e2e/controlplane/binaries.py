@@ -1,4 +1,4 @@
-"""The Kubernetes binaries that tests run, built once from the Go module beside this file into a cache outside the checkout."""
+"""The Kubernetes binaries that tests run, built once into a cache outside the checkout, from the Go module beside this file and others."""
 
 from __future__ import annotations
 
@@ -16,20 +16,37 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-MODULE = pathlib.Path(__file__).resolve().parent
-PACKAGES: Mapping[str, str] = {
-    "etcd": "go.etcd.io/etcd/server/v3",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-    "informers": "./informers",
-    "typed": "./typed",
-    "applying": "./applying",
-}
-OUTPUTS = {"etcd": "server"}
-"""What `go build` calls a binary where that is not our name for it."""
+
+@dataclass(frozen=True)
+class Module:
+    """A folder with a go.mod, and what is built from it: packages by the names of their programs. All that are missing are built together,
+    because they share most of what is compiled."""
+
+    folder: pathlib.Path
+    packages: Mapping[str, str]
+    takes: str
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    """What `go build` calls a binary where that is not our name for it."""
+
+
+MODULE = Module(
+    pathlib.Path(__file__).resolve().parent,
+    {
+        "etcd": "go.etcd.io/etcd/server/v3",
+        "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+        "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+        "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+        "informers": "./informers",
+        "typed": "./typed",
+        "applying": "./applying",
+    },
+    takes="about five minutes on two cores",
+    outputs={"etcd": "server"},
+)
+"""The control plane, kubectl, and programs of ours."""
 FOLDERS = ("SLUICE_E2E_BIN", "KUBEBUILDER_ASSETS")
 """Environment variables that name a folder with binaries to use instead (the second is envtest's, which holds only some)."""
 PROGRESS_SECONDS = 15.0
@@ -43,15 +60,15 @@ def kubectl() -> pathlib.Path:
     return binary("kubectl")
 
 
-def binary(name: str) -> pathlib.Path:
-    """The program to test with: the one that the environment names, otherwise that of go.mod, built now if this is the first use.
+def binary(name: str, module: Module | None = None) -> pathlib.Path:
+    """The program to test with: the one that the environment names, otherwise that of the module, built now if this is the first use.
 
-    `$KUBECTL` names kubectl, the folders of `FOLDERS` any of them. All that are missing are built together, because they share most
-    of what is compiled.
+    `$KUBECTL` names kubectl, the folders of `FOLDERS` any of them.
     """
-    found = _given(name) or _cached(name)
+    module = module or MODULE
+    found = _given(name) or _cached(name, module)
     if not found.exists():
-        _build_missing()
+        _build_missing(module)
     return found
 
 
@@ -70,45 +87,52 @@ def _given(name: str) -> pathlib.Path | None:
 
 def version() -> str:
     """The Kubernetes version of go.mod, as in `v1.36.3`."""
-    pinned = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    pinned = re.search(
+        r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", (MODULE.folder / "go.mod").read_text(), re.MULTILINE
+    )
     if pinned is None:
-        raise BuildError(f"{MODULE / 'go.mod'} requires no k8s.io/kubernetes")
+        raise BuildError(f"{MODULE.folder / 'go.mod'} requires no k8s.io/kubernetes")
     return pinned[1]
 
 
-def _cached(name: str) -> pathlib.Path:
+def _cached(name: str, module: Module) -> pathlib.Path:
     """Where the built program lies. Our own programs change more often than go.sum, so their sources are part of their name."""
-    package = PACKAGES[name]
-    if not package.startswith("./"):
-        return _cache_folder() / name
-    sources = sorted((MODULE / package).glob("*.go"))
-    return _cache_folder() / f"{name}-{_digest(*(source.read_text() for source in sources))[:12]}"
+    package = module.packages[name]
+    if not package.startswith("."):
+        return _folder_of(module) / name
+    sources = sorted((module.folder / package).glob("*.go"))
+    return _folder_of(module) / f"{name}-{_digest(*(source.read_text() for source in sources))[:12]}"
 
 
-def _cache_folder() -> pathlib.Path:
+def cache_folder() -> pathlib.Path:
+    """Where everything is kept that tests make once."""
     # An empty XDG_CACHE_HOME counts as unset (XDG base directory specification).
     home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return home / "sluice"
+
+
+def _folder_of(module: Module) -> pathlib.Path:
     # go.sum holds a hash of all that is compiled; the flags and the machine decide the rest.
-    recipe = [(MODULE / "go.sum").read_text(), version(), *_flags(), platform.system(), platform.machine()]
-    return home / "sluice" / "bin" / _digest(*recipe)
+    recipe = [(module.folder / "go.sum").read_text(), version(), *_flags(), platform.system(), platform.machine()]
+    return cache_folder() / "bin" / _digest(*recipe)
 
 
 def _digest(*texts: str) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-def _build_missing() -> None:
-    folder = _cache_folder()
+def _build_missing(module: Module) -> None:
+    folder = _folder_of(module)
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_builder(folder / "lock", "waiting for another process that builds the same"):
-        wanted = {name: _cached(name) for name in PACKAGES if _given(name) is None}
+    with only_one(folder / "lock", "waiting for another process that builds the same"):
+        wanted = {name: _cached(name, module) for name in module.packages if _given(name) is None}
         missing = {name: path for name, path in wanted.items() if not path.exists()}
         if missing:
-            _build(missing, folder)
+            _build(module, missing, folder)
 
 
 @contextlib.contextmanager
-def _only_builder(lock: pathlib.Path, waiting: str) -> Iterator[None]:
+def only_one(lock: pathlib.Path, waiting: str) -> Iterator[None]:
     """Hold `lock` across processes. The kernel drops it with its holder, so a killed build blocks nobody."""
     with lock.open("w") as handle:
         try:
@@ -119,24 +143,29 @@ def _only_builder(lock: pathlib.Path, waiting: str) -> Iterator[None]:
         yield
 
 
-def _build(missing: Mapping[str, pathlib.Path], folder: pathlib.Path) -> None:
+def _build(module: Module, missing: Mapping[str, pathlib.Path], folder: pathlib.Path) -> None:
     """Into a folder of its own first: what has its final name is whole."""
-    packages = [PACKAGES[name] for name in missing]
-    _say(f"building {', '.join(missing)} ({version()}) into {folder}: once; about five minutes on two cores")
+    packages = [module.packages[name] for name in missing]
+    _say(f"building {', '.join(missing)} ({version()}) into {folder}: once; {module.takes}")
     started = time.monotonic()
     log = folder / "build.log"
     with tempfile.TemporaryDirectory(dir=folder, prefix="unfinished.") as unfinished:
         command = [_go(), "build", "-v", *_flags(), "-o", f"{unfinished}/", *packages]
         with log.open("w") as output:
             process = subprocess.Popen(
-                command, cwd=MODULE, env=_go_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                cwd=module.folder,
+                env=_go_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
-            code = _follow(process, log, total=_package_count(packages), started=started)
+            code = _follow(process, log, total=_package_count(module, packages), started=started)
         if code != 0:
             last = "\n".join(log.read_text(errors="replace").splitlines()[-10:])
             raise BuildError(f"{' '.join(command)} failed, exit code {code}; whole log: {log}; its end:\n{last}")
         for name, path in missing.items():
-            pathlib.Path(unfinished, OUTPUTS.get(name, name)).rename(path)
+            pathlib.Path(unfinished, module.outputs.get(name, name)).rename(path)
     _say(f"built in {time.monotonic() - started:.0f} s")
 
 
@@ -154,9 +183,9 @@ def _follow(process: subprocess.Popen[bytes], log: pathlib.Path, *, total: int, 
         process.wait()
 
 
-def _package_count(packages: Sequence[str]) -> int:
+def _package_count(module: Module, packages: Sequence[str]) -> int:
     command = [_go(), "list", "-mod=readonly", "-deps", *packages]
-    listed = subprocess.run(command, cwd=MODULE, env=_go_environment(), capture_output=True, check=False)
+    listed = subprocess.run(command, cwd=module.folder, env=_go_environment(), capture_output=True, check=False)
     return len(listed.stdout.splitlines())
 
 
@@ -203,7 +232,7 @@ def main(names: Sequence[str]) -> int:
     try:
         for name in names:
             sys.stdout.write(f"{binary(name)}\n")
-        for name in PACKAGES:
+        for name in MODULE.packages:
             binary(name)
     except BuildError as e:
         sys.stderr.write(f"{e}\n")

@@ -77,13 +77,14 @@ class Authority:
 class PKI:
     """Everything that kube-apiserver, its clients and its front proxy identify themselves with."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, address: str = "127.0.0.1") -> None:
+        """`address` is kube-apiserver's."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self.cluster = Authority(folder, "cluster-ca")
         self.proxy = Authority(folder, "front-proxy-ca")
         self.sluice = Authority(folder, "sluice-ca")
-        hosts = ["localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.0.0.1"]
+        hosts = ["localhost", address, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.0.0.1"]
         self.serving = self.cluster.serving("kube-apiserver", hosts)
         self.proxy_client = self.proxy.client(PROXY)
         self.service_accounts = folder / "service-accounts.key"

@@ -1,4 +1,4 @@
-"""A Kubernetes control plane as plain processes on loopback: etcd, kube-apiserver and, when wanted, its controllers and scheduler.
+"""A Kubernetes control plane as plain processes: etcd, kube-apiserver and, when wanted, its controllers and scheduler.
 
 Everything lies in one folder: certificates, kubeconfigs, data, one log for each process.
 """
@@ -16,12 +16,15 @@ from tests.fixtures.processes import Process, free_port
 
 READY_SECONDS = 120.0
 MASTERS = "system:masters"
+LOOPBACK = "127.0.0.1"
+SERVICES = "10.0.0.0/16"
 
 
 class ControlPlane:
-    """One cluster without nodes. `flags` are added to kube-apiserver's, and win over ours where they name the same. `durable`: what was
+    """One cluster. `flags` are added to kube-apiserver's, and win over ours where they name the same. `durable`: what was
     written survives a crash of the machine, which tests do not need and which costs time. `controllers` and `scheduler` say what
-    `start_clients` starts."""
+    `start_clients` starts. `address` is where kube-apiserver is reached: on loopback there can be no nodes and no pods. `network` are the
+    words before each command that put it where that address is."""
 
     def __init__(
         self,
@@ -31,6 +34,8 @@ class ControlPlane:
         controllers: bool = False,
         scheduler: bool = False,
         durable: bool = False,
+        address: str = LOOPBACK,
+        network: Sequence[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -38,9 +43,11 @@ class ControlPlane:
         self.controllers = controllers
         self.scheduler = scheduler
         self.durable = durable
-        self.pki = pki.PKI(folder / "pki")
+        self.address = address
+        self.network = network
+        self.pki = pki.PKI(folder / "pki", address)
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
-        self.url = f"https://127.0.0.1:{self.port}"
+        self.url = f"https://{address}:{self.port}"
         self.etcd_url = f"http://127.0.0.1:{self._etcd_port}"
         self.processes: dict[str, Process] = {}
         self.admin = self.kubeconfig("kubernetes-admin", [MASTERS])
@@ -113,7 +120,9 @@ class ControlPlane:
         self.stop()
 
     def _start(self, name: str, command: Sequence[str | pathlib.Path]) -> Process:
-        self.processes[name] = Process([binaries.binary(name), *command], log=self.folder / f"{name}.log")
+        self.processes[name] = Process(
+            [*self.network, binaries.binary(name), *command], log=self.folder / f"{name}.log"
+        )
         return self.processes[name]
 
     def _answers(self, path: str) -> bool:
@@ -141,21 +150,17 @@ class ControlPlane:
         keys = self.pki
         return [
             f"--etcd-servers={self.etcd_url}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.address}",
             f"--secure-port={self.port}",
-            # Must be no loopback address, and need not exist.
-            "--advertise-address=192.0.2.1",
-            "--endpoint-reconciler-type=none",
             f"--tls-cert-file={keys.serving.cert}",
             f"--tls-private-key-file={keys.serving.key}",
             f"--client-ca-file={keys.cluster.file}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={keys.service_accounts}",
             f"--service-account-signing-key-file={keys.service_accounts}",
-            "--service-cluster-ip-range=10.0.0.0/16",
+            f"--service-cluster-ip-range={SERVICES}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
-            "--disable-admission-plugins=ServiceAccount",
             f"--requestheader-client-ca-file={keys.proxy.file}",
             f"--requestheader-allowed-names={pki.PROXY}",
             "--requestheader-username-headers=X-Remote-User",
@@ -164,7 +169,27 @@ class ControlPlane:
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={keys.proxy_client.cert}",
             f"--proxy-client-key-file={keys.proxy_client.key}",
+            *(self._without_nodes() if self.address == LOOPBACK else self._with_nodes()),
             *self.flags,
+        ]
+
+    def _without_nodes(self) -> list[str]:
+        return [
+            # Must be no loopback address, and need not exist.
+            "--advertise-address=192.0.2.1",
+            "--endpoint-reconciler-type=none",
+            "--disable-admission-plugins=ServiceAccount",
+        ]
+
+    def _with_nodes(self) -> list[str]:
+        """Pods reach it by its Service, and it reaches kubelets."""
+        kubelets = self.pki.cluster.client("kube-apiserver-kubelet-client", [MASTERS])
+        return [
+            f"--advertise-address={self.address}",
+            f"--kubelet-client-certificate={kubelets.cert}",
+            f"--kubelet-client-key={kubelets.key}",
+            f"--kubelet-certificate-authority={self.pki.cluster.file}",
+            "--kubelet-preferred-address-types=InternalIP",
         ]
 
     def _controller_manager(self) -> list[str]:
@@ -176,6 +201,9 @@ class ControlPlane:
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={self.pki.service_accounts}",
             f"--root-ca-file={self.pki.cluster.file}",
+            # Users ask for certificates where nobody else makes them.
+            f"--cluster-signing-cert-file={self.pki.cluster.file}",
+            f"--cluster-signing-key-file={self.pki.cluster.file.with_suffix('.key')}",
         ]
 
     def _kube_scheduler(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import os
 import pathlib
 import subprocess
@@ -76,10 +77,10 @@ def test_a_change_of_our_own_program_builds_only_that(
     module = tmp_path / "module"
     (module / "informers").mkdir(parents=True)
     for name in ("go.mod", "go.sum"):
-        (module / name).write_text((binaries.MODULE / name).read_text())
+        (module / name).write_text((binaries.MODULE.folder / name).read_text())
     source = module / "informers" / "main.go"
     source.write_text("package main // one\n")
-    monkeypatch.setattr(binaries, "MODULE", module)
+    monkeypatch.setattr(binaries, "MODULE", dataclasses.replace(binaries.MODULE, folder=module))
     before, kubectl = binaries.binary("informers"), binaries.kubectl()
     kubectl.write_text("kept")
     source.write_text("package main // two\n")

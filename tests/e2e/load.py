@@ -1,0 +1,118 @@
+"""Clients that write and clients that hold copies, while something is replaced: what none of them may notice."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from tests.e2e import objects
+from tests.e2e.controlplane.client_go import Informers
+from tests.e2e.controlplane.external import Cluster
+from tests.fixtures.server import Reply
+
+CLASSES = f"{objects.V1}/deviceclasses"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+INFORMERS = 20
+WRITES_PER_SECOND = 50.0
+WRITERS = 5
+
+
+class Writers:
+    """Clients that create, change and delete objects of their own at a steady rate, and remember every answer."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.stopping = threading.Event()
+        self.accepted: list[tuple[str, str, str]] = []
+        self.refused: list[str] = []
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
+
+    def __enter__(self) -> Writers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join(120)
+
+    def _write(self, number: int) -> None:
+        pause = WRITERS / WRITES_PER_SECOND
+        due = time.monotonic()
+        with self.cluster.connect() as admin:
+            turn = 0
+            while not self.stopping.is_set():
+                due += pause
+                self.stopping.wait(max(0.0, due - time.monotonic()))
+                name, step = f"w{number}-{turn // 3}", turn % 3
+                try:
+                    if step == 0:
+                        reply = admin.ask("POST", CLASSES, objects.device_class(name))
+                    elif step == 1:
+                        patch = {"metadata": {"labels": {"turn": str(turn)}}}
+                        reply = admin.ask("PATCH", f"{CLASSES}/{name}", patch, headers=MERGE)
+                    else:
+                        reply = admin.ask("DELETE", f"{CLASSES}/{name}")
+                except OSError as e:
+                    self.refused.append(f"{name}: {e!r}")
+                    continue
+                if self._told(name, step, reply):
+                    turn += 1
+
+    def _told(self, name: str, step: int, reply: Reply) -> bool:
+        """Whether the write happened. A 429 that says when to come back is clean: the client repeats it."""
+        if reply.status in {200, 201}:
+            version = "" if step == 2 else reply.json["metadata"]["resourceVersion"]
+            self.accepted.append((name, ("add", "update", "delete")[step], version))
+            return True
+        if reply.status == 429 and reply.headers["Retry-After"] and reply.json["reason"] == "TooManyRequests":
+            return False
+        self.refused.append(f"{name}: {reply.status} {reply.text[:300]}")
+        return False
+
+
+def under_load(cluster: Cluster, folder: pathlib.Path, restart: Callable[[], None]) -> None:
+    """The promise itself, whatever is restarted."""
+    resource = f"deviceclasses.v1.{objects.GROUP}"
+    with Informers(cluster.admin, resource, count=INFORMERS, log=folder / "informers.log") as informers:
+        informers.until_synced()
+        with Writers(cluster) as writers:
+            until_written(writers, 100)
+            restart()
+            until_written(writers, len(writers.accepted) + 100)
+        with cluster.connect() as admin:
+            last = admin.ask("POST", CLASSES, objects.device_class("the-last")).json["metadata"]["resourceVersion"]
+            informers.until(
+                lambda: all(("add", "the-last", last) in informers.events(n)[-5:] for n in range(INFORMERS)),
+                "every informer has seen the last write",
+            )
+            listed = admin.ask("GET", CLASSES).json["items"]
+            admin.ask("DELETE", f"{CLASSES}/the-last")
+            requests = informers.requests()
+            expected = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in listed}
+        held = informers.stop()
+
+    assert writers.refused == []
+    assert len(requests) >= 2 * INFORMERS, "every watch was ended by its server and opened again"
+    assert {410} & {status for _, status in requests} == set()
+    assert len(informers.lists()) == INFORMERS, [query for query, _ in informers.lists()]
+    written = Counter(event for _, event, _ in writers.accepted)
+    for number in range(INFORMERS):
+        events = [event for event in informers.events(number) if event[1].startswith("w")]
+        versions = [(kind, name, version) for name, kind, version in writers.accepted if version]
+        assert set(versions) <= set(events)
+        assert Counter(kind for kind, _, _ in events) == written
+        assert {name: held[number].get(name) for name in expected if name != "the-last"} == {
+            name: version for name, version in expected.items() if name != "the-last"
+        }
+
+
+def until_written(writers: Writers, count: int) -> None:
+    end = time.monotonic() + 120
+    while len(writers.accepted) < count:
+        assert time.monotonic() < end, writers.refused
+        time.sleep(0.05)

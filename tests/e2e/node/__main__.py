@@ -1,0 +1,87 @@
+"""`make e2e-node`: `up` keeps a node with Sluice until Ctrl-C, `clean` removes what a killed one left; other words are for pytest."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from tests.e2e.controlplane import binaries
+from tests.e2e.node import images, isolation, machine
+from tests.e2e.node.cluster import RUNS, WAIT, Node
+from tests.e2e.node.deployment import Deployment
+from tests.e2e.node.images import say
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TESTS = pathlib.Path(__file__).parent
+
+
+def interrupt(*_: object) -> None:
+    """The first signal stops everything, in order; further ones would leave something running."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def up(overlay: str = "") -> int:
+    """`up dev`: another overlay than `test`; `up none`: without Sluice."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-node-"))
+    started = time.monotonic()
+    try:
+        with Node(folder) as node:
+            if overlay != "none":
+                deployment = Deployment(node, folder / "deployment")
+                deployment.load_images()
+                deployment.deploy(overlay or "test")
+            say(
+                f"up after {time.monotonic() - started:.0f} s; Ctrl-C ends it; the logs are in {folder}; to enter the node:"
+            )
+            say(" ".join(node.namespaces.inside) + " sh")
+            print(f"export KUBECONFIG={node.admin}", flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        say("stopped")
+    except BaseException:
+        say(f"the logs are in {folder}")
+        raise
+    shutil.rmtree(folder)
+    return 0
+
+
+def clean() -> int:
+    with isolation.alone(wait=float(os.environ.get(WAIT) or 0)):
+        isolation.clean()
+    say("nothing of a node is left")
+    return 0
+
+
+def main(words: Sequence[str]) -> int:
+    for number in SIGNALS:
+        signal.signal(number, interrupt)
+    try:
+        machine.check(isolation.STATE, binaries.cache_folder())
+        match words:
+            case ["clean"]:
+                return clean()
+            case ["up", *overlay]:
+                return up(*overlay)
+            case _:
+                # In our place: who stops us stops the tests.
+                command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(words or [str(TESTS)])]
+                os.execve(sys.executable, command, {**os.environ, RUNS: "yes"})
+    except (machine.Unable, isolation.Busy) as e:
+        say(str(e))
+        return machine.UNABLE
+    except (images.ImageError, binaries.BuildError, subprocess.SubprocessError) as e:
+        say(str(e))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

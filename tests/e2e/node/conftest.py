@@ -1,0 +1,35 @@
+"""One node for all tests of this folder, which only `make e2e-node` collects."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.node.cluster import RUNS, Node
+from tests.e2e.node.deployment import Deployment
+
+collect_ignore_glob = [] if os.environ.get(RUNS) else ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # As Ctrl-C, which pytest knows.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    with Node(tmp_path_factory.mktemp("node")) as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def deployment(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    """Sluice with a store that forgets with its pod, and with a certificate and passwords of its own."""
+    deployment = Deployment(node, tmp_path_factory.mktemp("deployment"))
+    deployment.load_images()
+    deployment.deploy("test")
+    return deployment

@@ -1,0 +1,43 @@
+"""The programs of a node that no Debian package brings, built once into the cache of the control plane's."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from tests.e2e.controlplane import binaries
+
+GO = pathlib.Path(__file__).resolve().parent / "go"
+KUBERNETES = binaries.Module(
+    GO / "kubernetes",
+    {
+        "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+        "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
+        "pause": "./pause",
+    },
+    takes="one to seven minutes on two cores, depending on how much of the control plane was compiled here",
+)
+"""Apart from the control plane's module: who only runs `make test` compiles no kubelet."""
+COREDNS = binaries.Module(GO / "coredns", {"coredns": "."}, takes="about two minutes on two cores")
+"""Apart from Kubernetes: what CoreDNS requires is newer, and would change what Kubernetes is compiled from."""
+
+
+def program(name: str) -> pathlib.Path:
+    """Of the node, or of the control plane."""
+    module = next((module for module in (KUBERNETES, COREDNS) if name in module.packages), binaries.MODULE)
+    return binaries.binary(name, module)
+
+
+def main() -> int:
+    """Builds what is missing; prints where each program is."""
+    try:
+        for name in (*KUBERNETES.packages, *COREDNS.packages):
+            sys.stdout.write(f"{program(name)}\n")
+    except binaries.BuildError as e:
+        sys.stderr.write(f"{e}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
