@@ -18,6 +18,8 @@ PROJECT = pathlib.Path(__file__).resolve().parent.parent
 # A loaded machine is slow, not wrong: the 180 s of a test are its only deadline.
 hypothesis.settings.register_profile("sluice", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("sluice")
+# For tests that run tests: --hypothesis-profile=brief.
+hypothesis.settings.register_profile("brief", hypothesis.settings.get_profile("sluice"), max_examples=10)
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +28,17 @@ def shared() -> pathlib.Path:
     otherwise the project's own copy."""
     beside = PROJECT.parent / "shared" / "cases"
     return beside if beside.is_dir() else PROJECT / "tests" / "cases"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: nobody looks for garbage in it, neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 # ---------------------------------------------------------------------------------------------------------------- the detector

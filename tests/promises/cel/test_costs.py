@@ -34,7 +34,7 @@ from apiserver.cel.types import (
 )
 from apiserver.resources import _device_selectors
 
-TABLE = yaml.safe_load((pathlib.Path(__file__).parent / "costs.yaml").read_text())
+TABLE = yaml.load((pathlib.Path(__file__).parent / "costs.yaml").read_text(), yaml.CSafeLoader)
 
 VARIABLES = {
     **dict.fromkeys(("object", "oldObject", "request", "params", "namespaceObject", "o", "x", "y"), DYN),

@@ -11,7 +11,7 @@ from apiserver.cel import environments
 from apiserver.cel.declarations import Overload
 from apiserver.cel.environment import Environment
 
-TABLE = yaml.safe_load((pathlib.Path(__file__).parent / "environments.yaml").read_text())
+TABLE = yaml.load((pathlib.Path(__file__).parent / "environments.yaml").read_text(), yaml.CSafeLoader)
 
 
 def _signature(overload: Overload) -> str:

@@ -18,7 +18,7 @@ from apiserver.cel.program import Program
 from apiserver.cel.values import Value
 from tests.promises.cel.notation import given, text
 
-TABLE = yaml.safe_load((pathlib.Path(__file__).parent / "evaluation.yaml").read_text())
+TABLE = yaml.load((pathlib.Path(__file__).parent / "evaluation.yaml").read_text(), yaml.CSafeLoader)
 ROWS = [row for promise in TABLE["promises"] for row in promise["rows"]]
 
 _SIMPLE = {
