@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 # What is installed: enough to run, or everything. The second includes the first.
 RUN := $(VENV)/.run-stamp
 STAMP := $(VENV)/.stamp
-# Two processes run the tests: half of them wait for other programs most of the time (tests/workers.py says who runs what).
-WORKERS := -n 2 -p tests.workers
+# Three processes run the tests on two cores: half of them wait for other programs most of the time (tests/workers.py says who runs what).
+PROCESSES ?= 3
+WORKERS = -n $(PROCESSES) -p tests.workers
 RUNS ?= 5
 # Whatever the surroundings say: tests start Python a hundred times, and would compile the same modules each time.
 export PYTHONDONTWRITEBYTECODE =
@@ -40,6 +41,7 @@ run: $(RUN) ## a server for this machine: embedded store, own certificates, kube
 test: lint types binaries ## everything that must hold: lint, types, import contracts, tests
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
+test-busy: PROCESSES = 2
 test-busy: lint types binaries ## the tests RUNS times (5), beside two programs that never rest
 	$(BIN)/python -m tests.busy --runs $(RUNS) -- $(WORKERS) $(ARGS)
 
@@ -58,8 +60,8 @@ types: venv ## mypy, strict
 cluster: binaries ## a control plane with Sluice behind it, until Ctrl-C; prints its KUBECONFIG
 	$(BIN)/python -m tests.e2e.controlplane
 
-promises: binaries ## every promise of the API against `sluice dev`, Sluice behind kube-apiserver, and kube-apiserver's own resource.k8s.io
-	$(BIN)/python -m pytest tests/promises/api --target all $(ARGS)
+promises: binaries ## every promise of the API and of admission against `sluice dev`, Sluice behind kube-apiserver, and kube-apiserver's own resource.k8s.io
+	$(BIN)/python -m pytest -p tests.promises.oracle tests/promises/api tests/promises/admission --target all $(ARGS)
 
 differential: binaries ## the recorded answers of a real kube-apiserver against Sluice, behind one and asked directly (ARGS=--oracle: that server itself)
 	$(BIN)/python -m tests.e2e.corpus $(ARGS)

@@ -1,7 +1,8 @@
 """Who runs which tests of `make test`: what shares a server is one group, which one worker runs, and of the rest each file.
-What has to wait for time to pass in a cluster comes last in its group, behind tests that need another cluster or none.
+What has to wait for time to pass in a cluster comes last in its group, behind tests that need another cluster or none. And what is not
+asked again: of kube-apiserver, promises that it keeps and that are still the same (tests/promises/oracle.py).
 
-`pytest -n 2 -p tests.workers`. Groups are told apart by the names of tests alone, because whoever deals them out has collected none.
+`pytest -n 3 -p tests.workers`. Groups are told apart by the names of tests alone, because whoever deals them out has collected none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.promises import oracle
 
 CLUSTER = "cluster"
 """Of the end-to-end tests that share one, and of what is run meanwhile."""
@@ -70,9 +73,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     return Groups(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header() -> str:
+    changed = oracle.Oracle().unknown()
+    asked = ", ".join(file.stem for file in changed) if changed else "no promise, for it keeps all as they are"
+    return f"upstream is asked about: {asked}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
+    known = oracle.Oracle()
+    kept = {file for file in {item.path for item in items if oracle.asks(item)} if known.knows(file)}
+    config.hook.pytest_deselected(items=[item for item in items if item.path in kept and oracle.asks(item)])
+    items[:] = [item for item in items if item.path not in kept or not oracle.asks(item)]
     items.sort(key=lambda item: rank(item.nodeid))
     strays = [
         item.nodeid
