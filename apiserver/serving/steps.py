@@ -26,6 +26,7 @@ from time import perf_counter, thread_time_ns
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from apiserver import collectors, metrics
+from apiserver.serving.lookups import Lookups
 
 try:
     from uvloop import Loop as _Base  # a tenth of asyncio's memory for each TLS connection, and twice as fast
@@ -150,7 +151,7 @@ class Measured(asyncio.AbstractEventLoop):
 _RUN = METER.run
 
 
-class Loop(Measured, _Base):  # type: ignore[misc]  # uvloop's types differ in what is not touched here
+class Loop(Measured, Lookups, _Base):  # type: ignore[misc]  # uvloop's types differ in what is not touched here
     """The loop that this program runs on."""
 
 

@@ -1,0 +1,68 @@
+"""Names of hosts, looked up once for all who connect to them meanwhile.
+
+A lookup takes as long as the resolver has patience, a minute where no server of its configuration answers, and cannot be stopped. uvloop
+leaves one behind for each attempt to connect that was given up before: they fill its few threads, and each tells its end to nobody, so the
+log tells it. Here it goes on for whoever tries next, and whoever gave up hears no more of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+_Key = tuple[str, Any, int, int, int]
+
+
+class Lookups(asyncio.AbstractEventLoop):
+    """Is mixed into the loop whose connections are meant."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._lookups: dict[_Key, asyncio.Task[list[Any]]] = {}
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: str | None = None, port: Any = None, **settings: Any
+    ) -> tuple[Any, Any]:
+        if not host or settings.get("sock") is not None:
+            return await super().create_connection(protocol_factory, host, port, **settings)
+        family, proto, flags = (settings.pop(name, 0) for name in ("family", "proto", "flags"))
+        found = await self._addresses((host, port, family, proto, flags))
+        if settings.get("ssl") and settings.get("server_hostname") is None:
+            settings["server_hostname"] = host
+        failures = []
+        for *_, address in found:
+            try:
+                return await super().create_connection(protocol_factory, _numeric(address), address[1], **settings)
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                failures.append(error)
+        if len({str(error) for error in failures}) == 1:
+            raise failures[0]
+        raise OSError(f"Multiple exceptions: {', '.join(map(str, failures))}")
+
+    async def _addresses(self, key: _Key) -> list[Any]:
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            host, port, family, proto, flags = key
+            asked = self.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM, proto=proto, flags=flags)
+            lookup = self._lookups[key] = self.create_task(asked)
+            lookup.add_done_callback(lambda done: self._over(key, done))
+        # Not by awaiting it: who is cancelled leaves it to the others.
+        await asyncio.wait([lookup])
+        return lookup.result()
+
+    def _over(self, key: _Key, lookup: asyncio.Task[list[Any]]) -> None:
+        del self._lookups[key]
+        if not lookup.cancelled():
+            # Read, or Python would say that nobody has.
+            lookup.exception()
+
+
+def _numeric(address: tuple[Any, ...]) -> str:
+    """Of a socket's address. Those of a link are nothing without the link."""
+    host: str = address[0]
+    return f"{host}%{address[3]}" if len(address) == 4 and address[3] and "%" not in host else host
