@@ -20,7 +20,7 @@ from apiserver.schema import roles
 from apiserver.schema.kinds import Kinds
 from apiserver.serving import chains, dynamiccertificates
 from apiserver.serving.steps import new_event_loop
-from apiserver.storage import administration, loading
+from apiserver.storage import administration, loading, patience
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
@@ -113,7 +113,10 @@ def _roles(kinds: Kinds) -> str:
 async def _store(settings: Config, kinds: Kinds, action: str) -> int:
     """`check` fails when it finds anything that keeps a server from starting."""
     command = {"init": administration.init, "check": administration.check, "info": administration.info}[action]
-    lines = await command(store_options(settings.storage), [kind.storage_name for kind in kinds.stored])
+    options = store_options(settings.storage)
+    if settings.storage.wait_seconds:
+        await patience.wait(options, seconds=settings.storage.wait_seconds, tell=_say)
+    lines = await command(options, [kind.storage_name for kind in kinds.stored])
     for line in lines:
         print(line)
     if action == "check":
@@ -150,6 +153,10 @@ async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], acti
     for line in lines:
         print(line)
     return 0 if complete else 1
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

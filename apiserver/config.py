@@ -356,6 +356,8 @@ class Storage:
         text="the store: redis://, rediss:// or unix://, with user and password where needed", value="URL")
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
         text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
+    wait_seconds: float = flag("wait", (STORE,), _seconds, "0s",
+        text="init, check, info: for how long to wait for a store that does not answer yet, saying why that may be", value="DURATION")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

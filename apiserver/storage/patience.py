@@ -1,0 +1,71 @@
+"""Waiting for a store that is on its way, and words for what keeps it: `sluice store … --wait`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from apiserver.storage.options import StoreOptions
+from apiserver.storage.pipeline import Connection, Rejected, pack
+
+PAUSE_SECONDS = 1.0
+_FINAL = ("invalid username-password", "Authentication required", "NOPERM", "permissions", "certificate verify failed")
+"""Refusals that no waiting cures, as redis-py leaves them: it takes some first words away."""
+
+
+async def wait(options: StoreOptions, *, seconds: float, tell: Callable[[str], None]) -> None:
+    """Until the store answers. Tells each reason once while it lasts; raises Rejected with the last one when the time is over."""
+    loop = asyncio.get_running_loop()
+    until, told = loop.time() + seconds, ""
+    while True:
+        try:
+            return await _answers(options)
+        except Rejected as refused:
+            said = str(refused)
+        if any(word in said for word in _FINAL):
+            raise Rejected(said)
+        reason = "; ".join(filter(None, (said, await _probable(options))))
+        if loop.time() + PAUSE_SECONDS > until:
+            raise Rejected(f"the store did not answer within {seconds:g} s: {reason}")
+        if reason != told:
+            tell(f"waiting: {reason}")
+            told = reason
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _answers(options: StoreOptions) -> None:
+    connection = await Connection.open(options, "sluice-wait")
+    try:
+        async with asyncio.timeout(options.reply_seconds):
+            await connection.call(pack("PING"))
+    except TimeoutError:
+        raise Rejected(f"no answer from the store within {options.reply_seconds:g} s") from None
+    finally:
+        await connection.close()
+
+
+async def _probable(options: StoreOptions) -> str:
+    """What the name of the store's host says about it."""
+    address = urlsplit(options.url)
+    if address.scheme == "unix":
+        return ""
+    host = address.hostname or "localhost"
+    try:
+        async with asyncio.timeout(options.connect_seconds):
+            await asyncio.get_running_loop().getaddrinfo(host, address.port or 6379)
+    except TimeoutError:
+        return _no_dns(host)
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_AGAIN:
+            return _no_dns(host)
+        return (
+            f"DNS has no address for {host}: that of a headless Service comes when its pod is ready, and a pod that stays Pending "
+            "often waits for its volume, which needs a default StorageClass (kubectl get pods,pvc)"
+        )
+    return f"DNS knows {host}: its pod may be starting, or a NetworkPolicy may be in between"
+
+
+def _no_dns(host: str) -> str:
+    return f"DNS does not answer for {host}: the cluster needs a DNS, and this process must reach it"
