@@ -50,7 +50,7 @@ from apiserver.storage.store import Stores
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
-from apiserver.watchcache.encodings import EncodingCache
+from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.wire import negotiation
 from apiserver.wire.forms.choice import Forms
 from apiserver.workers import RENDERING, Workers
@@ -166,7 +166,7 @@ def build(
 ) -> App:
     """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
-    workers, encodings, managers = RENDERING, EncodingCache(), FieldManagers(served)
+    workers, encodings, managers = RENDERING, EncodingCache(config.limits.encoding_bytes), FieldManagers(served)
     switched = gates(config.serving, served)
     _tell(switched)
     namespaces, asked = delegates.namespaces or EveryNamespace(), config.admission.asks
@@ -175,6 +175,8 @@ def build(
     plugins = admission(delegates, served, stores, gates=switched)
     app.admission = Chain([plugin for plugin in plugins if asked(type(plugin).__name__)])
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
+    for use in Use:
+        metrics.ENCODINGS.labels(*use.value).set_function(partial(encodings.uses.__getitem__, use))
     services = Services(
         kinds=served,
         stores=stores,

@@ -389,6 +389,8 @@ class Limits:
         text="reading requests served at a time; 0 is no limit", value="N")
     mutating_in_flight: int = flag("max-mutating-requests-inflight", SERVERS, _count, "200",
         text="writing requests served at a time; 0 is no limit", value="N")
+    encoding_bytes: int = flag("encoding-cache-bytes", SERVERS, _count, str(64 << 20),
+        text="memory for how objects look in forms that were asked for: compressed, as Table rows, protobuf; 0 keeps nothing", value="N")
     watches: int = MAX_WATCHES
 
 

@@ -412,6 +412,12 @@ HISTORY_BYTES = Gauge(
 ENCODING_BYTES = Gauge(
     "sluice_encoding_bytes", "Bytes of watch frames, table rows and other forms of objects remembered in memory."
 )
+ENCODINGS = Counter(
+    "sluice_encodings_total",
+    "Objects of lists in forms that are remembered, and compressed pieces of lists: found in memory, or made.",
+    "what",
+    "outcome",
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------- hot paths

@@ -4,7 +4,6 @@
     EXPRESSIONS  objects whose expressions take long to compile, and long shard selectors
     POLICIES     expressions about a change that take long to evaluate
     RENDERING    answers that take longer than a step of the loop may
-    COMPRESSION  answers on their way out
     DOCUMENTS    OpenAPI
     METRICS      the exposition
     LOOKUPS      names asked of DNS
@@ -151,7 +150,6 @@ BODIES = Workers("bodies", waiting=62)
 EXPRESSIONS = Workers("expressions", waiting=62)
 POLICIES = Workers("policies", waiting=62)
 RENDERING = Workers("rendering", waiting=4094)
-COMPRESSION = Workers("compression", waiting=62)
 DOCUMENTS = Workers("documents", threads=1, waiting=63)
 METRICS = Workers("metrics", threads=1, waiting=15)
 LOOKUPS = Workers("lookups", threads=8, waiting=4094)

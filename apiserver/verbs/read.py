@@ -19,6 +19,7 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Revision
 from apiserver.watchcache.errors import Compacted, Corrupt
+from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.mvcc import View
 from apiserver.wire.forms.form import ListMeta
 
@@ -62,7 +63,7 @@ async def list_(services: Services, call: Call) -> Any:
 async def listing(answer: rendering.Answer, found: Page, chosen: Selection) -> Any:
     """One page, as the client wants it."""
     meta = ListMeta(found.revision, found.continue_token, found.remaining, chosen.shard)
-    return await answer.listing(found.entries, meta)
+    return await answer.listing(found.entries, meta, found.extent)
 
 
 def raw_version(text: str) -> Revision:
@@ -89,6 +90,15 @@ class Page:
     revision: Revision
     continue_token: str = ""
     remaining: int | None = None
+    begins: bool = True
+    """The first object of the resource is among those that were looked at."""
+    ends: bool = True
+    sparse: bool = False
+
+    @property
+    def extent(self) -> Extent:
+        """What of the resource it shows."""
+        return Extent(self.revision, self.sparse, self.begins, self.ends)
 
 
 async def page(
@@ -110,6 +120,9 @@ async def page(
     else:
         start, view = "", await _state(call, wanted, revision, exact=exact)
     found = await _cut(view, chosen, limit, start=start)
+    whole = not chosen.prefix
+    begins, ends = whole and not start, whole and not found.continue_token
+    found = replace(found, begins=begins, ends=ends, sparse=chosen.test is not None)
     if candid and call.store.holds_unreadable:
         content = wanted.resource_version and token is None and _newest_will_do(wanted, revision, exact=exact)
         if not content and (wrong := await _unreadable(view, chosen, found, start=start)):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors
@@ -11,11 +13,13 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
+from apiserver.watchcache.groups import Extent
 from apiserver.wire import negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta
-from apiserver.wire.forms.syntax import Piece
+from apiserver.wire.forms.syntax import Pieces
 from apiserver.wire.representation import Representation
+from apiserver.wire.segments import Segment
 from apiserver.workers import Workers
 
 
@@ -57,14 +61,14 @@ class Answer(NamedTuple):
         written = forms.status(self.representation, status)
         return await self.call.exchange.respond(200, self.representation.media, written.make())
 
-    async def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Any:
+    async def listing(self, entries: Sequence[Entry], meta: ListMeta, extent: Extent) -> Any:
         """A list, streamed in pieces. What cannot be read is left out."""
         if self.call.store.holds_unreadable:
             entries = [entry for entry in entries if entry.readable]
-        form = form_of(self.services, self.call, self.representation)
-        length, pieces = form.listing(entries, meta)
-        made = _made(pieces, self.services.workers)
-        return await self.call.exchange.stream(200, form.media, made, length=length)
+        form, exchange = form_of(self.services, self.call, self.representation), self.call.exchange
+        length, pieces, large = form.listing(entries, meta, extent, compressed=exchange.accepts_gzip)
+        parts = made(pieces, self.services.workers)
+        return await exchange.stream(200, form.media, parts, length=length, large=large)
 
 
 def negotiate(services: Services, call: Call) -> Answer:
@@ -79,9 +83,26 @@ def form_of(services: Services, call: Call, representation: Representation) -> F
     return services.forms.of(representation, call.resource, call.exchange.query)
 
 
-async def _made(pieces: Iterator[Piece], workers: Workers) -> AsyncIterator[bytes]:
+STEP_SECONDS = 0.002
+"""How long pieces are made before others have their turn."""
+MOST_READY = 16
+"""Pieces that were there already, after which the clock is looked at."""
+
+
+async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Segment]:
+    """The pieces of a list, or of a watch's beginning, one after the other."""
+    began, ready = perf_counter(), 0
     for piece in pieces:
-        yield await workers.run_patiently(piece.make) if piece.heavy else piece.make()
+        part = await workers.run_patiently(piece.make) if piece.heavy else piece.make()
+        ready += 1
+        if part != b"":
+            yield part
+            if ready < MOST_READY:
+                continue
+        ready = 0
+        if perf_counter() - began > STEP_SECONDS:
+            await asyncio.sleep(0)
+            began = perf_counter()
 
 
 def decoded(resource: Resource, entry: Entry) -> Object:

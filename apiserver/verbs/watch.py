@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,10 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Event, EventType, Revision
 from apiserver.watchcache.errors import Compacted, Future
+from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.hub import Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
-from apiserver.wire import frames, negotiation
+from apiserver.wire import frames, negotiation, segments
 from apiserver.wire.forms.form import Form, NoFrame
 from apiserver.wire.response import WatchStream
 
@@ -136,27 +137,24 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
 
 async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     """The state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
+    entries: list[Entry] = []
+    async for found in read.matching(view, sink.chosen):
+        entries += [entry for entry in found if entry.readable]
     batch: list[bytes] = []
-    size, most = 0, sink.encoder.most
-    async for entry in read.each(view, sink.chosen):
-        if not entry.readable:
-            continue
-        if batch and (len(batch) == BATCH_EVENTS or size + entry.size > most):
-            await _write(sink, batch)
+    size, whole = 0, not sink.chosen.prefix
+    extent = Extent(view.revision, sink.chosen.test is not None, begins=whole, ends=whole)
+    async for frames_ in sink.encoder.initial(entries, extent):
+        batch.append(frames_)
+        size += len(frames_)
+        if size >= BATCH_BYTES:
+            await sink.stream.write(b"".join(batch))
+            await asyncio.sleep(0)  # a client that takes everything at once never makes us wait
             batch, size = [], 0
-        batch.append(await sink.encoder.initial(entry))
-        size += entry.size
-    sink.meter.initial.inc(len(batch))
+    sink.meter.initial.inc(len(entries))
     if marker:
         batch.append(sink.encoder.bookmark(view.revision, marker=True))
         sink.encoder.sent()
     await sink.stream.write(b"".join(batch))
-
-
-async def _write(sink: Sink, batch: Sequence[bytes]) -> None:
-    sink.meter.initial.inc(len(batch))
-    await sink.stream.write(b"".join(batch))
-    await asyncio.sleep(0)  # a client that takes everything at once never makes us wait
 
 
 async def _follow(watcher: Watcher, sink: Sink) -> None:
@@ -244,13 +242,13 @@ class Encoder:
         self.first = False
         self._keys = self._later_keys
 
-    async def initial(self, entry: Entry) -> bytes:
-        """A synthetic ADDED event as a line, which will be sent."""
-        frame, first = self._form.frame, self.first
-        self.sent()
-        if self._form.heavy(entry.size):
-            return await self._workers.run_patiently(frame, "ADDED", entry, first=first)
-        return frame("ADDED", entry, first=first)
+    async def initial(self, entries: Sequence[Entry], extent: Extent) -> AsyncIterator[bytes]:
+        """Synthetic ADDED events, some at a time, which will be sent."""
+        pieces = self._form.initial(entries, extent, first=self.first)
+        if entries:
+            self.sent()
+        async for part in rendering.made(pieces, self._workers):
+            yield segments.text(part)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
         """The frame as an HTTP chunk, from the event's memory when another watcher already needed it. Raises NotMade."""

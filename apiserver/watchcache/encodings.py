@@ -1,18 +1,22 @@
 """What was made of stored bytes, remembered beside them: watch frames, rows of tables, other syntaxes. One bound for all. Pure.
 
-    Entry.encodings ─► {form: element, …} ─┐
-    Event.encodings ─► {form: frame, …}  ──┴─► EncodingCache: bytes held, oldest first
+    Entry.group     ─► {form: elements, …} ─┐
+    Event.encodings ─► {form: frame, …}  ───┴─► EncodingCache: bytes held, oldest first
 
-Each entry and each event has a place of its own, so that finding an encoding is one look into a small dict. The cache only counts
-and forgets: what was put there first goes first, but for what was used since it was last looked at (a second chance). It holds the
-places, never the entries and events: those are let go of as if nothing had been remembered.
+Each event has a place of its own and each entry one that it shares with its neighbours (`groups`), so that finding an encoding is one
+look into a small dict. The cache only counts and forgets: what was put there first goes first, but for what was used since it was last
+looked at (a second chance). It holds the places, never the entries and events: those are let go of as if nothing had been remembered.
 Upstream: kubernetes/apiserver `pkg/storage/cacher/caching_object.go`.
 """
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
+from array import array
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any, Protocol
 
 BUDGET = 64 << 20
@@ -27,7 +31,7 @@ CHANCES = 64
 
 
 class Encodings(dict[object, Any]):
-    """The encodings of one entry or event by form. `used` is set by readers that want them to stay."""
+    """The encodings of one event or some entries by form. `used` is set by readers that want them to stay."""
 
     __slots__ = ("_cache", "size", "used")
 
@@ -42,8 +46,112 @@ class Encodings(dict[object, Any]):
         self._cache.forget(self)
 
 
+class Divisible(ABC):
+    """What was made of a group, member by member. `size` in bytes."""
+
+    __slots__ = ()
+    size: int
+
+    @abstractmethod
+    def cut(self, at: int) -> Any:
+        """What was made of one member; None when there is nothing."""
+
+
+class Draft(Divisible):
+    """What is there of some members, while others have to be made."""
+
+    __slots__ = ("parts", "size")
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+        self.size = sum(len(part) for part in parts if part is not None)
+
+    def cut(self, at: int) -> Any:
+        return self.parts[at]
+
+
+class Elements(Divisible):
+    """The members of a group as they stand in a list, one text, `separator` between two."""
+
+    __slots__ = ("_ends", "_gap", "size", "text")
+
+    def __init__(self, parts: Sequence[bytes], separator: bytes) -> None:
+        self.text = separator.join(parts)
+        self._gap = len(separator)
+        ends, end = array("I"), -self._gap
+        for part in parts:
+            end += self._gap + len(part)
+            ends.append(end)
+        self._ends = ends
+        self.size = len(self.text)
+
+    def cut(self, at: int) -> bytes:
+        return self.text[self._ends[at - 1] + self._gap if at else 0 : self._ends[at]]
+
+    def parts(self) -> list[bytes]:
+        """Every member."""
+        text, gap, start, parts = self.text, self._gap, 0, []
+        for end in self._ends:
+            parts.append(text[start:end])
+            start = end + gap
+        return parts
+
+
+class Group(Encodings):
+    """What is kept of some objects together. `state` is the revision of the list that put them together.
+
+    Its members are known by where they are in memory, so that nothing of them has to be looked at. It holds none of them: whoever leaves
+    says so.
+    """
+
+    __slots__ = ("_left", "_members", "state")
+
+    def __init__(self, cache: EncodingCache, members: Sequence[object], state: int) -> None:
+        super().__init__(cache)
+        self.state = state
+        self._members = array("Q", map(id, members))
+        self._left = len(self._members)
+
+    @property
+    def count(self) -> int:
+        """How many members there were."""
+        return len(self._members)
+
+    def is_of(self, members: Sequence[object]) -> bool:
+        """Whether these are its members, all of them and no others."""
+        return array("Q", map(id, members)) == self._members
+
+    def kept(self, key: object, member: object) -> Any:
+        """What is kept under `key` of one member; None when there is nothing."""
+        whole = self.get(key)
+        return whole.cut(self._members.index(id(member))) if isinstance(whole, Divisible) else None
+
+    def all_kept(self, member: object) -> Iterator[tuple[object, Any]]:
+        """All that is kept of one member."""
+        at = self._members.index(id(member))
+        for key, whole in self.items():
+            if isinstance(whole, Divisible) and (part := whole.cut(at)) is not None:
+                yield key, part
+
+    def leave(self, member: object) -> None:
+        """It does not belong here any more. Without members nobody will ask."""
+        self._members[self._members.index(id(member))] = 0
+        self._left -= 1
+        if not self._left:
+            self.forget()
+
+
+class Use(Enum):
+    """What lists do with what is kept, for metrics."""
+
+    OBJECT_FOUND = "object", "found"
+    OBJECT_MADE = "object", "made"
+    PIECE_FOUND = "compressed", "found"
+    PIECE_MADE = "compressed", "made"
+
+
 class Holder(Protocol):
-    """An entry or an event."""
+    """An event."""
 
     encodings: Encodings | None
 
@@ -52,37 +160,51 @@ class EncodingCache:
     """Every encoding that is remembered in this process. Threads may remember; places are read without a lock."""
 
     def __init__(self, budget: int = BUDGET) -> None:
-        self._budget = budget
+        self.budget = budget
+        self.uses = dict.fromkeys(Use, 0)
         self._places: OrderedDict[int, Encodings] = OrderedDict()
         self._lock = threading.Lock()
         self.size = 0
         """Bytes held, by estimate."""
 
-    def remember(self, holder: Holder, key: object, value: Any, *, size: int, in_turn: bool = False) -> None:
-        """Puts `value`, of about `size` bytes, beside the holder. A very large one is not kept.
-
-        `in_turn`: one of many that are read one after the other, again and again. It only takes the place of what nobody has used since:
-        else, where there are too many, each would push out one that is read before it is read itself, and none would ever be found.
-        """
-        if size > self._budget // LARGEST_SHARE:
+    def remember(self, holder: Holder, key: object, value: Any, *, size: int) -> None:
+        """Puts `value`, of about `size` bytes, beside the holder. A very large one is not kept."""
+        if size > self.budget // LARGEST_SHARE:
             return
         with self._lock:
-            if in_turn and not self._has_room(size + VALUE_BYTES + PLACE_BYTES):
-                return
             place = holder.encodings
             if place is None:
                 place = holder.encodings = Encodings(self)
             if key in place:
                 return
-            cost = size + VALUE_BYTES
-            if not place.size:
-                self._places[id(place)] = place
-                place.used = in_turn
-                cost += PLACE_BYTES
-            place[key] = value
-            place.size += cost
-            self.size += cost
+            self._put(place, key, value, size)
             self._make_room()
+
+    def keep(self, place: Encodings, key: object, value: Any, *, size: int, instead: int = 0) -> None:
+        """The same at a place that is there, for one of many that are read one after the other, again and again, `instead` of one of so
+        many bytes.
+
+        It only takes the room of what nobody has used since: else, where there are too many, each would push out one that is read before
+        it is read itself, and none would ever be found.
+        """
+        with self._lock:
+            if key in place:
+                place.size -= instead + VALUE_BYTES
+                self.size -= instead + VALUE_BYTES
+                del place[key]
+            if size > self.budget // LARGEST_SHARE or not self._has_room(size + VALUE_BYTES + PLACE_BYTES):
+                return
+            self._put(place, key, value, size)
+            place.used = True
+
+    def _put(self, place: Encodings, key: object, value: Any, size: int) -> None:
+        cost = size + VALUE_BYTES
+        if id(place) not in self._places:
+            self._places[id(place)] = place
+            cost += PLACE_BYTES
+        place[key] = value
+        place.size += cost
+        self.size += cost
 
     def forget(self, place: Encodings) -> None:
         with self._lock:
@@ -91,18 +213,18 @@ class EncodingCache:
 
     def _has_room(self, cost: int) -> bool:
         """Whether so much fits in once what nobody uses is gone. What is used is looked at one by one, each time the next."""
-        while self.size + cost > self._budget and self._places:
+        while self.size + cost > self.budget and self._places:
             at, place = self._places.popitem(last=False)
             if place.used:
                 place.used = False
                 self._places[at] = place
                 return False
             self._empty(place)
-        return self.size + cost <= self._budget
+        return self.size + cost <= self.budget
 
     def _make_room(self) -> None:
         chances = CHANCES
-        while self.size > self._budget:
+        while self.size > self.budget:
             at, place = self._places.popitem(last=False)
             if place.used and chances:
                 chances -= 1

@@ -10,7 +10,7 @@ from typing import ClassVar, NewType
 
 import msgspec
 
-from apiserver.watchcache.encodings import Encodings
+from apiserver.watchcache.encodings import Encodings, Group
 
 Revision = NewType("Revision", int)
 """`epoch << 16 | n`; the resourceVersion on the wire. 0 names no revision."""
@@ -54,8 +54,8 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
     `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed. `verbatim` is what
     stands behind it in the stored value, for who decodes that.
-    `fields` holds the values of the resource's indexed fields in its own order. `encodings` remembers how it looks in
-    other forms, filled by whoever needed one first; it is None until then. `uid_hash` is kept for whoever selects by it, -1 until then.
+    `fields` holds the values of the resource's indexed fields in its own order. `group` remembers how it and its neighbours look in
+    other forms (`groups`); it is None until a list needed one. `uid_hash` is kept for whoever selects by it, -1 until then.
 
     No entry is part of a cycle, so the garbage collector does not look at them: with 100,000 it would hold the loop for 20 ms.
     """
@@ -65,7 +65,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     body: bytes
     labels: Mapping[str, str]
     fields: tuple[str, ...]
-    encodings: Encodings | None = None
+    group: Group | None = None
     uid_hash: int = -1
     verbatim: bytes = b""
 

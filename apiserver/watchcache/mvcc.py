@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 
-from apiserver.watchcache import keys
+from apiserver.watchcache import groups, keys
 from apiserver.watchcache.blocks import Blocks, Frozen
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
@@ -188,6 +188,7 @@ class Index:
         event.previous = held
         if held is not None:
             _share(event.entry, held)
+            groups.supersede(held)
         if event.type is EventType.DELETED:
             self._objects.remove(event.entry.key)
         else:

@@ -82,11 +82,9 @@ class Segment:
         return scope.within(self._touched)
 
     def forget_encodings(self) -> None:
-        """Frames and encodings are for watchers in step and for lists of now; whoever comes later makes its own."""
+        """Frames are for watchers in step; whoever comes later makes its own."""
         for event in self.events:
             _forget(event)
-            if event.previous is not None:
-                _forget(event.previous)
 
 
 class Budget:

@@ -1,6 +1,6 @@
 """One request and its answer on an aiohttp connection: the only place of this room that knows HTTP's machinery.
 
-Answers are written under backpressure; a client that takes nothing for STALL_SECONDS is cut off. Large ones are compressed in a thread.
+Answers are written under backpressure; a client that takes nothing for STALL_SECONDS is cut off. Large ones are compressed piece by piece.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/responsewriters/writers.go`, `pkg/endpoints/handlers/{rest,watch}.go`.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -16,21 +15,21 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
-from apiserver import workers
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Waits, Warnings
-from apiserver.wire import frames, negotiation
+from apiserver.wire import frames, gzip, negotiation, segments
+from apiserver.wire.segments import Segment
 
 BODY_LIMIT = 3 << 20
 """Bytes of a request body, as upstream's `--max-request-body-bytes` has it."""
 GZIP_THRESHOLD = 128 << 10
 """Answers above this many bytes are compressed for clients that take it (upstream's `defaultGzipThresholdBytes`)."""
-GZIP_LEVEL = 1
-_GZIP_WINDOW = 31
 HEADER_READ = 4096
 """Characters of a header that are read. Nobody has shown yet who sent it."""
 LARGE = 256 << 10
 """Bytes above which an answer is written in slices, so that a client that does not take them is noticed."""
+GATHERED = 128 << 10
+"""Bytes of an answer in pieces that are written at once, or compressed."""
 STALL_SECONDS = 30.0
 BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
@@ -95,11 +94,6 @@ class Exchange:
         header = self.request.headers.get("Accept-Encoding", "")[:HEADER_READ]
         return any(token.strip() == "gzip" for token in header.split(","))
 
-    @property
-    def _compresses(self) -> bool:
-        """Compression is a favour: when much of it waits already, an answer goes out as it is."""
-        return self.accepts_gzip and not workers.COMPRESSION.full
-
     async def body(self, limit: int = BODY_LIMIT) -> bytes:
         """The whole request body, 413 when it is longer."""
         parts: list[bytes] = []
@@ -119,10 +113,10 @@ class Exchange:
             for tap in self._taps:
                 tap.sent(data)
 
-    async def _telling(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for piece in pieces:
-            self._tell(piece)
-            yield piece
+    async def _telling(self, parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[bytes | Segment]:
+        async for part in parts:
+            self._tell(segments.text(part))
+            yield part
 
     def _headers(self, media: str, more: Mapping[str, str] | None) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict(more) if more else CIMultiDict()
@@ -139,59 +133,61 @@ class Exchange:
         if self._taps:
             self._tell(body)
         out = self._headers(media, headers)
-        if len(body) > GZIP_THRESHOLD and self._compresses:
+        compressed = len(body) > GZIP_THRESHOLD and self.accepts_gzip
+        if compressed:
             _mark_compressed(out)
-            body = await workers.COMPRESSION.run_patiently(_gzip, body)
         if len(body) <= LARGE:
-            return web.Response(status=code, body=body, headers=out)
+            return web.Response(status=code, body=gzip.member(body) if compressed else body, headers=out)
         response = web.StreamResponse(status=code, headers=out)
-        response.content_length = len(body)
-        await self._send(response, _chain(_slices(body)), compressor=None)
+        if not compressed:
+            response.content_length = len(body)
+        await self._send(response, _chain(_slices(body)), compressed=compressed)
         return response
 
     async def stream(
         self,
         code: int,
         media: str,
-        pieces: AsyncIterator[bytes],
+        parts: AsyncIterator[bytes | Segment],
         *,
         length: int | None = None,
+        large: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> web.StreamResponse:
-        """An answer in pieces, `length` bytes long if that is known. What turns out to be short is sent as a whole."""
-        compressed = self._compresses and (length is None or length > GZIP_THRESHOLD)
-        first = await _first(pieces, GZIP_THRESHOLD if compressed else 0)
-        following = await anext(pieces, None)
-        if following is None:
-            return await self.respond(code, media, first, headers)
+        """An answer in parts, `length` bytes long if that is known, `large` if it is certainly long enough to be compressed. What turns out
+        to be short is sent as a whole."""
+        compressed = self.accepts_gzip and (length is None or length > GZIP_THRESHOLD)
+        first: list[bytes | Segment] = []
+        if not large:
+            first = await _first(parts, GZIP_THRESHOLD if compressed else 0)
+            following = await anext(parts, None)
+            if following is None:
+                return await self.respond(code, media, b"".join(map(segments.text, first)), headers)
+            first.append(following)
         out = self._headers(media, headers)
         if compressed:
             _mark_compressed(out)
         response = web.StreamResponse(status=code, headers=out)
         if length is not None and not compressed:
             response.content_length = length
-        rest = _chain((first, following), pieces)
+        rest = _chain(first, parts)
         if self._taps:
             rest = self._telling(rest)
-        await self._send(response, rest, compressor=_compressor() if compressed else None)
+        await self._send(response, rest, compressed=compressed)
         return response
 
     async def _send(
-        self, response: web.StreamResponse, pieces: AsyncIterator[bytes], *, compressor: _Compressor | None
+        self, response: web.StreamResponse, parts: AsyncIterator[bytes | Segment], *, compressed: bool
     ) -> None:
         outlet = await self._prepare(response)
         if self.request.method == "HEAD":
             return
         chunked = outlet.chunked and response.content_length is None
-        async for piece in pieces:
-            data = await workers.COMPRESSION.run_patiently(compressor.compress, piece) if compressor else piece
+        async for data in packed(parts) if compressed else _gathered(parts):
             for part in _slices(data):
                 outlet.write(frames.chunk(part) if chunked else part)
                 await outlet.settle()
                 await asyncio.sleep(0)  # the next piece costs time; others first
-        if compressor is not None:
-            data = compressor.flush()
-            outlet.write(frames.chunk(data) if chunked else data)
         await outlet.settle()
         await response.write_eof()
 
@@ -207,21 +203,6 @@ class Exchange:
         return _TappedWatchStream(response, outlet, self._tell) if self._taps else WatchStream(response, outlet)
 
 
-class _Compressor(Protocol):
-    def compress(self, data: bytes, /) -> bytes: ...
-
-    def flush(self) -> bytes: ...
-
-
-def _compressor() -> _Compressor:
-    return zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-
-
-def _gzip(data: bytes) -> bytes:
-    compressor = _compressor()
-    return compressor.compress(data) + compressor.flush()
-
-
 def _mark_compressed(headers: CIMultiDict[str]) -> None:
     headers["Content-Encoding"] = "gzip"
     headers.add("Vary", "Accept-Encoding")
@@ -235,24 +216,78 @@ def _slices(body: bytes) -> Iterator[bytes]:
         yield body[start : start + LARGE]
 
 
-async def _chain(known: Iterable[bytes], rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
-    for piece in known:
-        yield piece
+async def _chain(
+    known: Iterable[bytes | Segment], rest: AsyncIterator[bytes | Segment] | None = None
+) -> AsyncIterator[bytes | Segment]:
+    for part in known:
+        yield part
     if rest is not None:
-        async for piece in rest:
-            yield piece
+        async for part in rest:
+            yield part
 
 
-async def _first(pieces: AsyncIterator[bytes], more_than: int) -> bytes:
-    """The first piece, and as many more as it takes to exceed a size."""
-    parts: list[bytes] = []
+async def _first(parts: AsyncIterator[bytes | Segment], more_than: int) -> list[bytes | Segment]:
+    """The first part, and as many more as it takes to exceed a size."""
+    found: list[bytes | Segment] = []
     size = 0
-    async for piece in pieces:
-        parts.append(piece)
-        size += len(piece)
+    async for part in parts:
+        found.append(part)
+        size += len(segments.text(part))
         if size > more_than:
             break
-        await asyncio.sleep(0)  # as between all pieces
+    return found
+
+
+async def _gathered(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[bytes]:
+    """The text in pieces that are worth a write of their own."""
+    pending: list[bytes] = []
+    size = 0
+    async for part in parts:
+        text = segments.text(part)
+        pending.append(text)
+        size += len(text)
+        if size >= GATHERED:
+            yield _one(pending)
+            pending, size = [], 0
+    if size:
+        yield _one(pending)
+
+
+async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[bytes]:
+    """One gzip member, in pieces of which each is half a millisecond's work or worth a write. Texts that follow each other are compressed
+    together, segments come as they are."""
+    member = gzip.Member()
+    ready: list[bytes] = [member.HEAD]
+    texts: list[bytes] = []
+    size, text_size = 0, 0
+    async for part in parts:
+        if not isinstance(part, bytes):
+            deflated = part.deflated()
+            if texts:
+                ready.append(member.add(gzip.deflate(_one(texts))))
+                texts, text_size = [], 0
+            ready.append(member.add(deflated))
+            size += len(deflated.data)
+        else:
+            texts.append(part)
+            text_size += len(part)
+            if text_size < GATHERED:
+                continue
+            for piece in _slices(_one(texts)):
+                ready.append(member.add(gzip.deflate(piece)))
+                yield _one(ready)
+                ready = []
+            texts, text_size, size = [], 0, 0
+        if size >= GATHERED:
+            yield _one(ready)
+            ready, size = [], 0
+    if texts:
+        ready.append(member.add(gzip.deflate(_one(texts))))
+    ready.append(member.end())
+    yield _one(ready)
+
+
+def _one(parts: list[bytes]) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

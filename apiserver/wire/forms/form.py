@@ -16,25 +16,26 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from apiserver.apimachinery.request import Query
 from apiserver.schema import canonical, conversion, machinery, type_meta
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
+from apiserver.watchcache import groups
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, split
+from apiserver.watchcache.groups import Extent
 from apiserver.wire import as_json
 from apiserver.wire.forms import media
-from apiserver.wire.forms.syntax import DocumentType, Part, Piece, Streamed, document_type
+from apiserver.wire.forms.sections import Made
+from apiserver.wire.forms.syntax import DocumentType, Piece, Pieces, Section, Streamed, document_type, ready
 from apiserver.wire.representation import Representation
 
 logger = logging.getLogger(__name__)
 
-MOST_ELEMENTS = 256
-"""Elements of one piece of a list: small objects cost time too."""
-COPIED = 16
-"""How many remembered bytes are copied, at least, in the time in which one is written."""
+T = TypeVar("T")
+
 CONVERSION_STEP = 64 << 10
 """Bytes of objects that are turned into another version of their kind in one step."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -67,10 +68,16 @@ class ListMeta(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list to be sent; its length in bytes if that is known before it is made."""
+    """A list to be sent; its length in bytes if that is known before it is made. A `large` one has LARGE bytes at least."""
 
     length: int | None
-    pieces: Iterator[Piece]
+    pieces: Pieces
+    large: bool = False
+
+
+LARGE = 128 << 10
+LEAST_BYTES = 64
+"""No object is shown in less: its uid and its creation time alone are as long."""
 
 
 class Form(ABC):
@@ -80,6 +87,8 @@ class Form(ABC):
     """
 
     step: int
+    typed = True
+    """Whether the elements of a list say what they are."""
     _type: DocumentType
 
     def __init__(
@@ -100,6 +109,16 @@ class Form(ABC):
         self.syntax = media.syntax(representation.media, pretty=representation.pretty)
         converted = CONVERSION_STEP if resource.conversion is not None else self.step
         self.reach = min(self.step, self.syntax.step, converted)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is made of an object is kept, for others who ask for this form."""
+        return True
+
+    @functools.cached_property
+    def deflated_key(self) -> str:
+        """The same for what was compressed."""
+        return sys.intern(f"{self.key} deflated")
 
     @functools.cached_property
     def key(self) -> str:
@@ -142,8 +161,26 @@ class Form(ABC):
         return None
 
     @abstractmethod
-    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
-        """Many objects. Raises 406 for a form that only single objects have, at once."""
+    def listing(
+        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+    ) -> Listing:
+        """Many objects; `extent` says which, where these are not all there are. `compressed`: perhaps they are sent so.
+
+        Raises 406 for a form that only single objects have, at once.
+        """
+
+    def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
+        """The frames that show them at the begin of a watch, `first` in their stream. Raises NoFrame."""
+        for run in groups.runs(entries, extent, self.cache):
+            section = Made(self, run)
+            yield from section.work()
+            yield ready(self._events("ADDED", section, run.entries, first=first))
+            first = False
+
+    def _events(self, event_type: str, section: Made, entries: Sequence[Entry], *, first: bool) -> bytes:
+        """A frame for each element."""
+        assert isinstance(self.syntax, Streamed)
+        return self.syntax.events_of(event_type, self._type, section.cut(), typed=self.typed)
 
     @property
     def varies(self) -> bool:
@@ -152,7 +189,7 @@ class Form(ABC):
 
     def frame(self, event_type: str, entry: Entry, *, first: bool = False) -> bytes:
         """One event of a watch. Raises NoFrame."""
-        return self._readable(entry, lambda one: self._event(event_type, one, first=first))
+        return self.readable(entry, lambda one: self._event(event_type, one, first=first))
 
     def _event(self, event_type: str, entry: Entry, *, first: bool) -> bytes:
         """From what is remembered where writing is costly: watchers begin with the same objects."""
@@ -178,7 +215,15 @@ class Form(ABC):
     def element(self, entry: Entry) -> bytes:
         """An object as it stands in a list."""
 
-    def _readable(self, entry: Entry, make: Callable[[Entry], bytes]) -> bytes:
+    def made(self, entry: Entry) -> Any:
+        """What is kept of an object for lists: its element."""
+        return self.element(entry)
+
+    def together(self, parts: Sequence[Any]) -> Any:
+        """What is kept of neighbours."""
+        return self.syntax.together(parts)
+
+    def readable(self, entry: Entry, make: Callable[[Entry], T]) -> T:
         """What `make` makes of the entry. One that cannot be read, whatever made it so, is shown as the zero object of its name, so that
         it hides no other and can be found."""
         try:
@@ -192,47 +237,33 @@ class Form(ABC):
         """From its element of a list, in a syntax whose elements are remembered and say nothing of where they stand."""
         if not self.syntax.costly or not isinstance(self.syntax, Streamed):
             return None
-        element = self._remembered(entry)
+        element = groups.member(entry, self.key)
         return None if element is None else self.syntax.document_of(self._type, element)
 
-    def _remembered(self, entry: Entry) -> Any:
-        """What was made for this entry in this form before, None when there is nothing."""
-        held = entry.encodings
-        if held is None:
-            return None
-        held.used = True
-        return held.get(self.key)
-
     def _collection(
-        self, type_: DocumentType, members: bytes, name: str, entries: Sequence[Entry], *, null: bool = False
+        self,
+        type_: DocumentType,
+        members: bytes,
+        name: str,
+        entries: Sequence[Entry],
+        *,
+        extent: Extent,
+        null: bool = False,
     ) -> Listing:
-        """A list that is made element by element. `null`: an empty one is no array."""
-        parts = None if null and not entries else functools.partial(self._parts, entries)
-        return Listing(None, self.syntax.collection(type_, members, name, parts))
+        """A list that is made section by section. `null`: an empty one is no array."""
+        sections = None if null and not entries else functools.partial(self.sections, entries, extent)
+        pieces = self.syntax.collection(type_, members, name, sections)
+        return Listing(None, pieces, large=len(entries) * LEAST_BYTES > LARGE)
 
-    def _parts(self, entries: Sequence[Entry]) -> Iterator[Part]:
-        """As many objects as one step allows; one that is heavy by itself stands alone."""
-        start, size = 0, 0
-        for end, entry in enumerate(entries):
-            cost = self._cost(entry)
-            size += cost
-            if end > start and (size > self.reach or end - start == MOST_ELEMENTS):
-                yield self._part(entries[start:end])
-                start, size = end, cost
-        if start < len(entries):
-            yield self._part(entries[start:])
+    def sections(self, entries: Sequence[Entry], extent: Extent) -> Iterator[Section]:
+        """The objects of a list in this form."""
+        for run in groups.runs(entries, extent, self.cache):
+            yield Made(self, run)
 
-    def _part(self, entries: Sequence[Entry]) -> Part:
-        def make() -> Sequence[bytes]:
-            return [self._readable(entry, self.element) for entry in entries]
 
-        alone = len(entries) == 1 and self._remembered(entries[0]) is None
-        return Part(make, alone and self.heavy(entries[0].size))
-
-    def _cost(self, entry: Entry) -> int:
-        """Of an element, in bytes to be written."""
-        size = entry.size
-        return size if self._remembered(entry) is None else size // COPIED
+def extent_of(meta: ListMeta) -> Extent:
+    """Of a list whose objects lie side by side."""
+    return Extent(meta.revision, ends=not meta.continue_token)
 
 
 def _nameplate(entry: Entry, shape: Struct) -> Entry:
@@ -242,12 +273,12 @@ def _nameplate(entry: Entry, shape: Struct) -> Entry:
     return Entry(entry.key, entry.revision, body, NO_LABELS, ())
 
 
-def status(representation: Representation, value: Mapping[str, Any]) -> Piece:
+def status(representation: Representation, value: Mapping[str, Any]) -> Piece[bytes]:
     """An error's Status."""
     return document(representation, value, machinery.STATUS)
 
 
-def document(representation: Representation, value: Mapping[str, Any], shape: Struct) -> Piece:
+def document(representation: Representation, value: Mapping[str, Any], shape: Struct) -> Piece[bytes]:
     """Any document that says what it is."""
     syntax = media.syntax(representation.media, pretty=representation.pretty)
     type_, members = _typed(value, shape)

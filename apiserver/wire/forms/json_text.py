@@ -5,6 +5,8 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/json`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from apiserver.wire import as_json
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Streamed, Text, fits_indented
 
@@ -34,6 +36,10 @@ class Compact(Text, Streamed):
 
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
         return self.event(event_type, type_, element)
+
+    def events_of(self, event_type: str, type_: DocumentType, elements: Sequence[bytes], *, typed: bool) -> bytes:
+        head = b'{"type":"%b","object":%b' % (event_type.encode(), b"{" if typed else type_.head)
+        return b"".join((head, (b"}\n" + head).join([element[1:] for element in elements]), b"}\n"))
 
 
 class Indented(Text):

@@ -13,8 +13,9 @@ import msgspec
 from apiserver.apimachinery import errors
 from apiserver.schema import machinery, type_meta
 from apiserver.watchcache.entry import Entry
-from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame
-from apiserver.wire.forms.syntax import DocumentType, document_type
+from apiserver.watchcache.groups import Extent
+from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame, extent_of
+from apiserver.wire.forms.syntax import DocumentType, Pieces, document_type
 from apiserver.wire.representation import PARTIAL, PARTIAL_LIST
 
 
@@ -59,11 +60,7 @@ class _OfMetadata(Form):
         self._type = document_type(PARTIAL, self._api_version, machinery.PARTIAL_OBJECT_METADATA, number)
 
     def element(self, entry: Entry) -> bytes:
-        element: bytes | None = self._remembered(entry)
-        if element is None:
-            element = self.syntax.element(self._type, _members(self.served(self.source(entry))))
-            self.cache.remember(entry, self.key, element, size=len(element), in_turn=True)
-        return element
+        return self.syntax.element(self._type, _members(self.served(self.source(entry))))
 
 
 class Partial(_OfMetadata):
@@ -75,7 +72,9 @@ class Partial(_OfMetadata):
     def remembered(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
 
-    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+    def listing(
+        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+    ) -> Listing:
         what = f"you requested {PARTIAL}, but the requested object is a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(self.resource)}List)")
 
@@ -93,7 +92,14 @@ class PartialList(_OfMetadata):
     def _frame(self, event_type: str, source: bytes, *, first: bool) -> bytes:
         raise NoFrame
 
-    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+    def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
+        if entries:
+            raise NoFrame
+        return iter(())
+
+    def listing(
+        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+    ) -> Listing:
         members = b'{"metadata":%b}' % meta.json()
         type_ = document_type(PARTIAL_LIST, self._api_version, self._list_shape)
-        return self._collection(type_, members, "items", entries)
+        return self._collection(type_, members, "items", entries, extent=extent or extent_of(meta))

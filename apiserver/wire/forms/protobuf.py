@@ -7,13 +7,12 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/{protobuf,col
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from apiserver.schema import canonical, protobuf
 from apiserver.schema.protowire import BYTES, key, sized
 from apiserver.wire import as_protobuf
-from apiserver.wire.forms.syntax import DocumentType, Part, Parts, Piece, Streamed
+from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, ready
 
 SHORT = 256 << 10
 """Up to so many bytes a list is kept as a whole until its length is known."""
@@ -37,21 +36,22 @@ class Protobuf(Streamed):
     def element(self, type_: DocumentType, members: bytes) -> bytes:
         return sized(bytes([key(type_.number, BYTES)]), _message(type_, members))
 
-    def collection(self, type_: DocumentType, members: bytes, name: str, parts: Parts | None) -> Iterator[Piece]:
+    def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         own = _message(type_, members)
-        listing = _Listing()
-        for part in parts() if parts is not None else ():
-            yield Piece(functools.partial(listing.add, part), part.heavy)
+        kept: list[Section] = []
+        size = 0
+        for section in sections() if sections is not None else ():
+            yield from section.work()
+            size += section.size
+            kept.append(section)
+            if size > SHORT:
+                kept.clear()
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
-        opening = as_protobuf.head(type_.api_version, type_.kind, listing.size + len(own)) + before
-        closing = behind + as_protobuf.TAIL
-        if listing.size <= SHORT or parts is None:
-            yield Piece(lambda: b"".join((opening, *listing.kept, closing)))
-            return
-        yield Piece(lambda: opening)
-        for part in parts():
-            yield Piece(functools.partial(_joined, part), part.heavy)
-        yield Piece(lambda: closing)
+        yield ready(as_protobuf.head(type_.api_version, type_.kind, size + len(own)) + before)
+        for section in sections() if sections is not None and size > SHORT else kept:
+            yield from section.work()
+            yield ready(section)
+        yield ready(behind + as_protobuf.TAIL)
 
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
         return _frame(event_type, type_, _message(type_, members))
@@ -62,33 +62,14 @@ class Protobuf(Streamed):
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
         return _frame(event_type, type_, _inside(element))
 
-
-class _Listing:
-    """How long the elements of a list are together; themselves, as long as they are short."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.kept: list[bytes] = []
-
-    def add(self, part: Part) -> bytes:
-        """A piece that nothing is sent of."""
-        made = part.make()
-        self.size += sum(map(len, made))
-        if self.size <= SHORT:
-            self.kept += made
-        else:
-            self.kept.clear()
-        return b""
+    def events_of(self, event_type: str, type_: DocumentType, elements: Sequence[bytes], *, typed: bool) -> bytes:
+        return b"".join([self.event_of(event_type, type_, element) for element in elements])
 
 
 def _come_first(type_: DocumentType, name: str) -> bool:
     """Whether the elements of a list stand before its other members."""
     assert type_.shape is not None
     return min(type_.shape.fields, key=lambda field: field.number).name == name
-
-
-def _joined(part: Part) -> bytes:
-    return b"".join(part.make())
 
 
 def _message(type_: DocumentType, members: bytes) -> bytes:

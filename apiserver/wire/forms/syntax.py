@@ -14,9 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from apiserver.schema.types import Struct
+from apiserver.watchcache.encodings import Elements
+from apiserver.wire.gzip import Deflated
+from apiserver.wire.segments import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +64,41 @@ def fits_indented(compact: bytes) -> bool:
     return 2 * sum(accumulate(map(_LEVELS.__getitem__, structure))) <= MOST_INDENTED
 
 
-class Piece(NamedTuple):
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Piece(NamedTuple, Generic[T_co]):
     """A part of an answer, made when its turn comes. A heavy one would hold the event loop for too long: make it in a thread."""
 
-    make: Callable[[], bytes]
+    make: Callable[[], T_co]
     heavy: bool = False
 
 
-Parts = Callable[[], Iterator["Part"]]
+Pieces = Iterator[Piece[bytes | Segment]]
+"""The parts of a list in their order; of those that are empty nothing is sent, they are work to be done."""
+
+
+class Section(ABC):
+    """Some neighbouring elements of a list, with what stands between them."""
+
+    size: int
+    """Bytes of the text, once the work is done."""
+
+    @abstractmethod
+    def work(self) -> Pieces:
+        """What has to be done before its text is there."""
+
+    @abstractmethod
+    def text(self) -> bytes:
+        """The elements as they stand in a list."""
+
+    @abstractmethod
+    def deflated(self) -> Deflated:
+        """The same compressed."""
+
+
+Sections = Callable[[], Iterator[Section]]
 """The elements of a list, once for each call."""
-
-
-class Part(NamedTuple):
-    """Some elements of a list, written; made when their turn comes. `heavy`: as in Piece."""
-
-    make: Callable[[], Sequence[bytes]]
-    heavy: bool = False
 
 
 class Syntax(ABC):
@@ -84,12 +106,14 @@ class Syntax(ABC):
 
     A document's members come as one JSON object without kind and apiVersion. Within `step` bytes of JSON, whatever they say, writing
     takes some milliseconds. `costly`: it takes so much longer than reading that every element of a list is remembered. `verbatim`: raw
-    JSON is written as it was sent, so members may come with its texts behind them (`schema.canonical`).
+    JSON is written as it was sent, so members may come with its texts behind them (`schema.canonical`). `separator` stands between two
+    elements of a list.
     """
 
     step: int
     costly: bool
     verbatim: bool = False
+    separator: bytes = b""
 
     @abstractmethod
     def document(self, type_: DocumentType, members: bytes) -> bytes:
@@ -100,8 +124,12 @@ class Syntax(ABC):
         """An object as it stands in a list."""
 
     @abstractmethod
-    def collection(self, type_: DocumentType, members: bytes, name: str, parts: Parts | None) -> Iterator[Piece]:
+    def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         """A list whose elements are the member `name`; `members` are its others. None stands for the null that some empty lists are."""
+
+    def together(self, elements: Sequence[bytes]) -> Elements:
+        """Neighbours in a list."""
+        return Elements(elements, self.separator)
 
 
 class Brackets(NamedTuple):
@@ -114,31 +142,27 @@ class Brackets(NamedTuple):
 
 
 class Text(Syntax):
-    """One in which a list can be opened before it is known how long it will be. `separator` stands between two elements."""
-
-    separator: bytes
+    """One in which a list can be opened before it is known how long it will be."""
 
     @abstractmethod
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         """A list whose elements are the member `name`; `members` are its others."""
 
-    def collection(self, type_: DocumentType, members: bytes, name: str, parts: Parts | None) -> Iterator[Piece]:
+    def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         around = self.brackets(type_, members, name)
-        if parts is None:
-            yield Piece(lambda: around.null)
-            return
-        following = parts()
-        last, before = next(following, None), around.opening
-        if last is None:
-            yield Piece(lambda: around.empty)
-            return
-        for part in following:
-            yield self._within(before, last, b"")
-            last, before = part, self.separator
-        yield self._within(before, last, around.closing)
+        before, closing = around.opening, around.null if sections is None else around.empty
+        for section in sections() if sections is not None else ():
+            if before:
+                yield ready(before)
+            yield from section.work()
+            yield ready(section)
+            before, closing = self.separator, around.closing
+        yield ready(closing)
 
-    def _within(self, before: bytes, part: Part, behind: bytes) -> Piece:
-        return Piece(lambda: b"".join((before, self.separator.join(part.make()), behind)), part.heavy)
+
+def ready(part: bytes | Segment) -> Piece[bytes | Segment]:
+    """What is there already."""
+    return Piece(lambda: part)
 
 
 class Streamed(Syntax):
@@ -155,3 +179,7 @@ class Streamed(Syntax):
     @abstractmethod
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
         """A frame of a watch from the same."""
+
+    @abstractmethod
+    def events_of(self, event_type: str, type_: DocumentType, elements: Sequence[bytes], *, typed: bool) -> bytes:
+        """Frames of a watch, one for each object as it stands in a list. `typed`: there each says its type."""

@@ -6,18 +6,23 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go` asTable, `pk
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.request import Query
 from apiserver.schema import shapes
 from apiserver.schema.resource import Column, Object, Resource
+from apiserver.watchcache import groups
+from apiserver.watchcache.encodings import Divisible, Elements
 from apiserver.watchcache.entry import Entry
-from apiserver.wire import as_json
-from apiserver.wire.forms import partial
-from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta
-from apiserver.wire.forms.syntax import DocumentType, document_type
+from apiserver.watchcache.groups import Extent, Run
+from apiserver.wire import as_json, gzip
+from apiserver.wire.forms import json_text, partial
+from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, extent_of
+from apiserver.wire.forms.sections import Made
+from apiserver.wire.forms.syntax import DocumentType, Section, Streamed, document_type
+from apiserver.wire.gzip import Deflated
 from apiserver.wire.representation import TABLE
 
 NONE, METADATA, OBJECT = "None", "Metadata", "Object"
@@ -74,11 +79,14 @@ _text = functools.lru_cache(maxsize=1024)(as_json.dumps)
 """The JSON of an age: there are not many."""
 
 
-class _Row(NamedTuple):
-    """A row's JSON, cut where an age stands: `texts` has one more than `since`."""
+class _Row:
+    """A row's JSON, cut where an age stands: `texts` has one more than `since`. Its length is what it costs to keep it."""
 
-    texts: tuple[bytes, ...]
-    since: tuple[float | None, ...]
+    __slots__ = ("since", "texts")
+
+    def __init__(self, texts: tuple[bytes, ...], since: tuple[float | None, ...]) -> None:
+        self.texts = texts
+        self.since = since
 
     def at(self, now: float) -> bytes:
         parts = [self.texts[0]]
@@ -86,9 +94,64 @@ class _Row(NamedTuple):
             parts += _text(meta.age_at(since, now)), text
         return b"".join(parts)
 
-    @property
-    def size(self) -> int:
+    def __len__(self) -> int:
         return _ROW_BYTES + sum(map(len, self.texts))
+
+
+class _Rows(Divisible):
+    """Neighbours in a list, all of the same columns."""
+
+    __slots__ = ("_rows", "_since", "_template", "size")
+
+    def __init__(self, rows: Sequence[_Row]) -> None:
+        self._rows = rows
+        self.size = sum(map(len, rows))
+        self._template: list[bytes] = []
+        for row in rows:
+            for text in row.texts:
+                self._template += text, b""
+            self._template[-1] = b","
+        self._template.pop()
+        self._since = list(zip(*(row.since for row in rows), strict=True))
+
+    def cut(self, at: int) -> _Row:
+        return self._rows[at]
+
+    def text(self, ages: _Ages) -> bytes:
+        """Text, age, text, age, text, comma: as often as there are rows."""
+        parts, columns = self._template.copy(), len(self._since)
+        for column, since in enumerate(self._since):
+            parts[1 + 2 * column :: 2 * columns + 2] = map(ages.__getitem__, since)
+        return b"".join(parts)
+
+
+class _Ages(dict[float | None, bytes]):
+    """The JSON of each age, now."""
+
+    def __init__(self, now: float) -> None:
+        super().__init__()
+        self._now = now
+
+    def __missing__(self, since: float | None) -> bytes:
+        age = self[since] = _text(meta.age_at(since, self._now))
+        return age
+
+
+class _Section(Made):
+    __slots__ = ("_ages", "_text")
+
+    def __init__(self, form: Form, run: Run, ages: _Ages) -> None:
+        super().__init__(form, run)
+        self._ages = ages
+        self._text = b""
+
+    def text(self) -> bytes:
+        if not self._text:
+            self._text = self.whole.text(self._ages)
+        return self._text
+
+    def deflated(self) -> Deflated:
+        return gzip.deflate(self.text())
 
 
 class Table(Form):
@@ -103,6 +166,8 @@ class Table(Form):
         self._api_version = target.api_version
         self._type = document_type(TABLE, self._api_version)
         self._include = include_object(self.query)
+        self._cut = self.syntax is json_text.COMPACT
+        """Rows are cut where an age stands. In other syntaxes they are written whole each time."""
 
     def _variant(self) -> str:
         return self._include
@@ -121,9 +186,34 @@ class Table(Form):
         head = self._head(metadata, _definitions(tuple(columns_of(self.resource))) if first else b"null")
         return self._type, b'%b,"rows":[%b]}' % (head, self._row(body, obj).at(self.clock()))
 
-    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+    @property
+    def keeps(self) -> bool:
+        return self._include != OBJECT and self._cut
+
+    def listing(
+        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+    ) -> Listing:
         members = self._head(meta.json(), _definitions(tuple(columns_of(self.resource)))) + b"}"
-        return self._collection(self._type, members, "rows", entries, null=not self.resource.columns)
+        null = not self.resource.columns
+        return self._collection(self._type, members, "rows", entries, extent=extent or extent_of(meta), null=null)
+
+    def sections(self, entries: Sequence[Entry], extent: Extent) -> Iterator[Section]:
+        if not self._cut:
+            yield from super().sections(entries, extent)
+            return
+        ages = _Ages(self.clock())
+        for run in groups.runs(entries, extent, self.cache):
+            yield _Section(self, run, ages)
+
+    def _events(self, event_type: str, section: Made, entries: Sequence[Entry], *, first: bool) -> bytes:
+        assert isinstance(self.syntax, Streamed)
+        now, frames = self.clock(), []
+        for entry, row in zip(entries, section.cut(), strict=True):
+            columns = _definitions(tuple(columns_of(self.resource))) if first else b"null"
+            head = self._head(b'{"resourceVersion":"%d"}' % entry.revision, columns)
+            frames.append(self.syntax.event(event_type, self._type, b'%b,"rows":[%b]}' % (head, row.at(now))))
+            first = False
+        return b"".join(frames)
 
     def _head(self, metadata: bytes, columns: bytes) -> bytes:
         """A Table's members up to its rows."""
@@ -132,14 +222,15 @@ class Table(Form):
     def element(self, entry: Entry) -> bytes:
         return self.syntax.element(_ROW, self._row_of(entry).at(self.clock()))
 
+    def made(self, entry: Entry) -> _Row | bytes:
+        return self._row_of(entry) if self._cut else self.element(entry)
+
+    def together(self, parts: Sequence[Any]) -> _Rows | Elements:
+        return _Rows(parts) if self._cut else super().together(parts)
+
     def _row_of(self, entry: Entry) -> _Row:
-        row: _Row | None = self._remembered(entry) if self._include != OBJECT else None
-        if row is None:
-            body = self.served(self.source(entry))
-            row = self._row(body, as_json.loads(body))
-            if self._include != OBJECT:
-                self.cache.remember(entry, self.key, row, size=row.size, in_turn=True)
-        return row
+        body = self.served(self.source(entry))
+        return self._row(body, as_json.loads(body))
 
     def _row(self, body: bytes, obj: Object) -> _Row:
         texts: list[bytes] = []

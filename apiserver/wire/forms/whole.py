@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from apiserver.schema import machinery
+from apiserver.watchcache import groups
 from apiserver.watchcache.entry import Entry
+from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms import json_text
-from apiserver.wire.forms.form import Form, Listing, ListMeta
-from apiserver.wire.forms.syntax import DocumentType, Piece, document_type
+from apiserver.wire.forms.form import Form, Listing, ListMeta, extent_of
+from apiserver.wire.forms.sections import Bodies
+from apiserver.wire.forms.syntax import DocumentType, Piece, Pieces, Section, document_type, ready
 
 PIECE = 256 << 10
 """Bytes after which a piece of a list of stored bytes is handed on."""
@@ -20,6 +23,7 @@ class Whole(Form):
     """Every member of the object. `_plain`: answers are made of the stored bytes themselves."""
 
     step = 1 << 62
+    typed = False
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -42,27 +46,57 @@ class Whole(Form):
     def remembered(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
 
-    def listing(self, entries: Sequence[Entry], meta: ListMeta) -> Listing:
+    @property
+    def keeps(self) -> bool:
+        return self.syntax.costly or self.resource.conversion is not None
+
+    def listing(
+        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+    ) -> Listing:
         members = b'{"metadata":%b}' % meta.json(shard=True)
         type_ = document_type(self.resource.list_kind, self.resource.api_version, machinery.LIST)
+        extent = extent or extent_of(meta)
         if not self._plain:
-            return self._collection(type_, members, "items", entries)
+            return self._collection(type_, members, "items", entries, extent=extent)
         around = json_text.COMPACT.brackets(type_, members, "items")
         bodies = [entry.body for entry in entries]
         length = len(around.opening) + sum(map(len, bodies)) + max(len(bodies) - 1, 0) + len(around.closing)
+        if compressed:
+            return Listing(length, self._collection(type_, members, "items", entries, extent=extent).pieces)
         return Listing(length, _joined(around.opening, bodies, around.closing))
+
+    def sections(self, entries: Sequence[Entry], extent: Extent) -> Iterator[Section]:
+        if not self._plain:
+            return super().sections(entries, extent)
+        return (Bodies(self, run) for run in groups.runs(entries, extent, self.cache))
+
+    def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
+        if not self._plain:
+            yield from super().initial(entries, extent, first=first)
+            return
+        for some in batches(entries):
+            bodies = [entry.body for entry in some]
+            yield ready(json_text.COMPACT.events_of("ADDED", self._type, bodies, typed=False))
 
     def element(self, entry: Entry) -> bytes:
         if not self.syntax.costly and self.resource.conversion is None:
             return self.syntax.element(self._element_type, entry.body)
-        element: bytes | None = self._remembered(entry)
-        if element is None:
-            element = self.syntax.element(self._element_type, self.served(self.source(entry)))
-            self.cache.remember(entry, self.key, element, size=len(element), in_turn=True)
-        return element
+        return self.syntax.element(self._element_type, self.served(self.source(entry)))
 
 
-def _joined(opening: bytes, bodies: Sequence[bytes], closing: bytes) -> Iterator[Piece]:
+def batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """As many objects as make up a piece."""
+    start, size = 0, 0
+    for end, entry in enumerate(entries, 1):
+        size += len(entry.body)
+        if size >= PIECE:
+            yield entries[start:end]
+            start, size = end, 0
+    if start < len(entries):
+        yield entries[start:]
+
+
+def _joined(opening: bytes, bodies: Sequence[bytes], closing: bytes) -> Pieces:
     """Joins as many stored objects as make up a piece, never all of them."""
     start, size, before = 0, 0, opening
     for end, body in enumerate(bodies, 1):

@@ -16,7 +16,7 @@ from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
-from apiserver.wire import as_json, negotiation
+from apiserver.wire import as_json, negotiation, segments
 from apiserver.wire.forms import choice, form
 from tests.fixtures import protobuf
 from tests.fixtures.protobuf import document, field, frames, inside, messages, number, opened
@@ -544,9 +544,9 @@ def ours(resource: Resource, accept: str) -> form.Form:
     return choice.form(chosen, resource, query=NO_QUERY, clock=lambda: 0.0, cache=EncodingCache())
 
 
-def entry(obj: Object) -> Entry:
+def entry(obj: Object, at: int = 1) -> Entry:
     members = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
-    return Entry(Key("x"), Revision(1), as_json.dumps(members), NO_LABELS, ())
+    return Entry(Key("x"), Revision(at), as_json.dumps(members), NO_LABELS, ())
 
 
 FULL_CLAIM = {
@@ -607,9 +607,9 @@ def test_a_real_server_writes_these_very_bytes(api: Client, mine: str) -> None:
                 assert stream == event + marker
                 accept = accept.replace("Metadata;", "MetadataList;")
                 reply = fetch(api, there, accept, **at(listed), **only)
-                entries = list(map(entry, listed["items"]))
+                entries = [entry(item, at) for at, item in enumerate(listed["items"])]
                 pieces = ours(resource, accept).listing(entries, form.ListMeta(version(listed))).pieces
-                assert reply.body == b"".join(piece.make() for piece in pieces)
+                assert reply.body == b"".join(segments.text(piece.make()) for piece in pieces)
         missing = fetch(api, f"{path}/nothing")
         status = fetch(api, f"{path}/nothing", "application/json").json
         assert missing.body == form.status(negotiation.negotiate(PROTOBUF, NO_QUERY, ""), status).make()

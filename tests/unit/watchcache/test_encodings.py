@@ -3,35 +3,35 @@ from __future__ import annotations
 import sys
 import threading
 
-from apiserver.watchcache.encodings import LARGEST_SHARE, PLACE_BYTES, VALUE_BYTES, EncodingCache
-from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
+from apiserver.watchcache.encodings import LARGEST_SHARE, PLACE_BYTES, VALUE_BYTES, EncodingCache, Group
+from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 
 ONE = PLACE_BYTES + VALUE_BYTES
 
 
-def entry(body: bytes = b"{}") -> Entry:
-    return Entry(Key("a"), Revision(1), body, NO_LABELS, ())
+def event(body: bytes = b"{}") -> Event:
+    return Event(Revision(1), EventType.CREATED, Entry(Key("a"), Revision(1), body, NO_LABELS, ()), None)
 
 
-def test_what_was_made_is_found_beside_its_entry() -> None:
-    cache, one = EncodingCache(), entry()
+def test_what_was_made_is_found_beside_its_event() -> None:
+    cache, one = EncodingCache(), event()
     cache.remember(one, "yaml", b"a: 1", size=4)
     cache.remember(one, "row", b"[1]", size=3)
     assert one.encodings == {"yaml": b"a: 1", "row": b"[1]"}
     assert cache.size == PLACE_BYTES + 2 * VALUE_BYTES + 7
 
 
-def test_the_bytes_of_all_entries_together_stay_within_the_budget_and_the_oldest_go_first() -> None:
+def test_the_bytes_of_all_events_together_stay_within_the_budget_and_the_oldest_go_first() -> None:
     cache = EncodingCache(100 * (ONE + 100))
-    entries = [entry() for _ in range(250)]
-    for one in entries:
+    events = [event() for _ in range(250)]
+    for one in events:
         cache.remember(one, "form", b"x" * 100, size=100)
         assert cache.size <= 100 * (ONE + 100)
-    assert [bool(one.encodings) for one in entries] == [False] * 150 + [True] * 100
+    assert [bool(one.encodings) for one in events] == [False] * 150 + [True] * 100
 
 
-def test_many_forms_of_one_entry_count_too() -> None:
-    cache, one = EncodingCache(1 << 20), entry()
+def test_many_forms_of_one_event_count_too() -> None:
+    cache, one = EncodingCache(1 << 20), event()
     for form in range(1000):
         cache.remember(one, form, b"x" * 50_000, size=50_000)
         assert cache.size <= 1 << 20
@@ -39,23 +39,23 @@ def test_many_forms_of_one_entry_count_too() -> None:
 
 def test_what_was_used_since_it_was_put_there_stays_longer() -> None:
     cache = EncodingCache(20 * ONE)
-    used, unused = entry(), entry()
+    used, unused = event(), event()
     for one in (used, unused):
         cache.remember(one, "form", b"", size=0)
     assert used.encodings is not None
     used.encodings.used = True
     for _ in range(19):
-        cache.remember(entry(), "form", b"", size=0)
+        cache.remember(event(), "form", b"", size=0)
     assert (bool(used.encodings), bool(unused.encodings)) == (True, False)
     for _ in range(20):
-        cache.remember(entry(), "form", b"", size=0)
+        cache.remember(event(), "form", b"", size=0)
     assert not used.encodings
 
 
 def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
     cache = EncodingCache(500 * ONE)
     for _ in range(1500):
-        one = entry()
+        one = event()
         cache.remember(one, "form", b"", size=0)
         assert one.encodings is not None
         one.encodings.used = True
@@ -63,13 +63,13 @@ def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
 
 
 def test_one_that_is_very_large_is_not_remembered() -> None:
-    cache, one = EncodingCache(1 << 20), entry()
+    cache, one = EncodingCache(1 << 20), event()
     cache.remember(one, "form", b"", size=(1 << 20) // LARGEST_SHARE + 1)
     assert (one.encodings, cache.size) == (None, 0)
 
 
 def test_forgetting_gives_the_bytes_back_once() -> None:
-    cache, one, other = EncodingCache(), entry(), entry()
+    cache, one, other = EncodingCache(), event(), event()
     for each in (one, other):
         cache.remember(each, "form", b"xx", size=2)
     assert one.encodings is not None
@@ -80,8 +80,8 @@ def test_forgetting_gives_the_bytes_back_once() -> None:
     assert cache.size == 2 * (ONE + 2)
 
 
-def test_nothing_that_is_remembered_holds_an_entry() -> None:
-    cache, one = EncodingCache(), entry()
+def test_nothing_that_is_remembered_holds_an_event() -> None:
+    cache, one = EncodingCache(), event()
     before = sys.getrefcount(one)
     cache.remember(one, "form", b"x", size=1)
     assert sys.getrefcount(one) == before
@@ -92,7 +92,7 @@ def test_threads_remember_at_the_same_time_without_miscounting() -> None:
 
     def work() -> None:
         for _ in range(2000):
-            one = entry()
+            one = event()
             cache.remember(one, "form", b"", size=0)
             if one.encodings:
                 one.encodings.forget()
@@ -105,31 +105,47 @@ def test_threads_remember_at_the_same_time_without_miscounting() -> None:
     assert cache.size == 0
 
 
-def read_in_turn(cache: EncodingCache, entries: list[Entry]) -> int:
+def groups_of(cache: EncodingCache, count: int) -> list[Group]:
+    return [Group(cache, [object()], at) for at in range(count)]
+
+
+def read_in_turn(cache: EncodingCache, groups: list[Group]) -> int:
     """How many were found."""
     found = 0
-    for one in entries:
-        if one.encodings is not None and "form" in one.encodings:
-            one.encodings.used = True
+    for group in groups:
+        if "form" in group:
+            group.used = True
             found += 1
         else:
-            cache.remember(one, "form", b"", size=0, in_turn=True)
+            cache.keep(group, "form", b"", size=0)
     return found
 
 
 def test_of_what_is_read_in_turn_most_is_found_even_if_not_all_has_room() -> None:
-    cache, entries = EncodingCache(80 * ONE), [entry() for _ in range(100)]
-    assert read_in_turn(cache, entries) == 0
+    cache = EncodingCache(80 * ONE)
+    groups = groups_of(cache, 100)
+    assert read_in_turn(cache, groups) == 0
     for _ in range(5):
-        assert read_in_turn(cache, entries) >= 75
+        assert read_in_turn(cache, groups) >= 75
         assert cache.size <= 80 * ONE
 
 
 def test_what_nobody_reads_any_more_makes_room_for_what_is_read_in_turn() -> None:
     cache = EncodingCache(80 * ONE)
     for _ in range(3):
-        read_in_turn(cache, [entry() for _ in range(100)])
-    entries = [entry() for _ in range(80)]
+        read_in_turn(cache, groups_of(cache, 100))
+    groups = groups_of(cache, 80)
     for _ in range(4):
-        read_in_turn(cache, entries)
-    assert read_in_turn(cache, entries) == 80
+        read_in_turn(cache, groups)
+    assert read_in_turn(cache, groups) == 80
+
+
+def test_what_is_kept_instead_of_something_else_counts_once() -> None:
+    cache = EncodingCache()
+    member = object()
+    group = Group(cache, [member], 1)
+    cache.keep(group, "form", b"xx", size=2)
+    cache.keep(group, "form", b"xxxxx", size=5, instead=2)
+    assert (cache.size, group.size) == (ONE + 5, ONE + 5)
+    group.leave(member)
+    assert (cache.size, dict(group)) == (0, {})

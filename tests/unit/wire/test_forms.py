@@ -12,13 +12,15 @@ import yaml
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
 from apiserver.schema.resource import Column, Object, Resource
+from apiserver.watchcache import groups
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
-from apiserver.wire import as_json, negotiation
-from apiserver.wire.forms import choice, media, partial, whole
+from apiserver.watchcache.groups import Extent
+from apiserver.wire import as_json, negotiation, segments
+from apiserver.wire.forms import choice, media, partial, sections, whole
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Part, Text, fits_indented
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Text, fits_indented
 from apiserver.wire.representation import Representation
 from tests.fixtures import protobuf as messages
 from tests.unit.wire.served import CLAIMS, CLASSES, SLICES
@@ -56,6 +58,15 @@ def entry(body: bytes) -> Entry:
     return Entry(Key("a"), Revision(7), body, NO_LABELS, ())
 
 
+def entries_of(bodies: Sequence[bytes]) -> list[Entry]:
+    """Several objects: each at a revision of its own."""
+    return [Entry(Key(f"o{at:04}"), Revision(7 + at), body, NO_LABELS, ()) for at, body in enumerate(bodies)]
+
+
+def sent(pieces: Pieces) -> bytes:
+    return b"".join(segments.text(piece.make()) for piece in pieces)
+
+
 def single(accept: str, body: bytes, resource: Resource = CLASSES, *, query: str = "") -> bytes:
     return form(accept, resource, query=query).single(body)
 
@@ -68,8 +79,8 @@ def listed(
     query: str = "",
     **more: Any,
 ) -> bytes:
-    length, pieces = form(accept, resource, query=query).listing(list(map(entry, bodies)), ListMeta(9, **more))
-    data = b"".join(piece.make() for piece in pieces)
+    length, pieces, _ = form(accept, resource, query=query).listing(entries_of(bodies), ListMeta(9, **more))
+    data = sent(pieces)
     assert length in (None, len(data))
     return data
 
@@ -113,8 +124,8 @@ def test_a_list_is_its_objects_bytes_and_its_length_is_known(count: int) -> None
 def test_a_long_list_comes_in_pieces_of_stored_bytes() -> None:
     body = stored("a", annotations={"x": "y" * 3000})
     bodies = [body] * 1000
-    length, pieces = form().listing([entry(body) for body in bodies], ListMeta(9))
-    parts = [piece.make() for piece in pieces]
+    length, pieces, _ = form().listing(entries_of(bodies), ListMeta(9))
+    parts = [segments.text(piece.make()) for piece in pieces]
     assert len(parts) > 10
     assert max(map(len, parts)) < whole.PIECE + 2 * len(body)
     assert sum(map(len, parts)) == length
@@ -368,11 +379,11 @@ ALL = [
 @pytest.mark.parametrize(("accept", "query"), ALL)
 def test_a_list_is_the_same_when_its_elements_are_remembered(accept: str, query: str) -> None:
     cache = EncodingCache()
-    entries = [entry(stored(f"o{i}", labels={"a": "é<"})) for i in range(70)]
+    entries = entries_of([stored(f"o{i}", labels={"a": "é<"}) for i in range(70)])
 
     def listing() -> bytes:
         asked = form(accept, query=query, cache=cache).listing(entries, ListMeta(9))
-        return b"".join(piece.make() for piece in asked.pieces)
+        return sent(asked.pieces)
 
     first, held = listing(), cache.size
     assert listing() == first
@@ -382,10 +393,10 @@ def test_a_list_is_the_same_when_its_elements_are_remembered(accept: str, query:
 def test_a_remembered_row_tells_the_age_of_now() -> None:
     cache, one = EncodingCache(), entry(stored("a"))
     for now, age in ((NOW, "60s"), (NOW + 600, "11m")):
-        [piece] = form(TABLE, now=now, cache=cache).listing([one], ListMeta(9)).pieces
-        assert json.loads(piece.make())["rows"][0]["cells"] == ["a", age]
-    assert one.encodings is not None
-    assert len(one.encodings) == 1
+        pieces = form(TABLE, now=now, cache=cache).listing([one], ListMeta(9)).pieces
+        assert json.loads(sent(pieces))["rows"][0]["cells"] == ["a", age]
+    assert one.group is not None
+    assert len(one.group) == 1
 
 
 def test_two_versions_of_a_kind_and_two_forms_never_share_what_is_remembered() -> None:
@@ -409,8 +420,9 @@ def test_what_takes_long_is_for_a_thread_and_stands_alone_in_a_list(accept: str,
     assert asked.heavy(len(large)) is not verbatim
     if accept == PARTIAL or verbatim:
         return
-    _, pieces = asked.listing([entry(body) for body in (small, small, large, small)], ListMeta(9))
-    assert [piece.heavy for piece in pieces] == [False, True, False]
+    _, pieces, _ = asked.listing(entries_of([small, small, large, small]), ListMeta(9))
+    heavy = [piece.heavy for piece in pieces if piece.make() == b""]
+    assert heavy == [False, True, False]
 
 
 @pytest.mark.parametrize(("accept", "query"), ALL)
@@ -418,20 +430,22 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
     accept: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = form(accept, query=query)
-    entries = [entry(stored(f"o{i}", annotations={"x": "y" * (i % 40) * 97})) for i in range(600)]
-    seen: list[Sequence[Entry]] = []
-    part = asked._part
+    entries = entries_of([stored(f"o{i}", annotations={"x": "y" * (i % 40) * 97}) for i in range(600)])
+    seen: list[list[Entry]] = []
+    made = asked.made
 
-    def watched(taken: Sequence[Entry]) -> Part:
-        seen.append(taken)
-        return part(taken)
+    def watched(one: Entry) -> Any:
+        seen[-1].append(one)
+        return made(one)
 
-    monkeypatch.setattr(asked, "_part", watched)
-    list(asked.listing(entries, ListMeta(9)).pieces)
+    monkeypatch.setattr(asked, "made", watched)
+    for piece in asked.listing(entries, ListMeta(9)).pieces:
+        seen.append([])
+        piece.make()
     verbatim = (accept, query) == ("application/json", "")
     assert [one for taken in seen for one in taken] == ([] if verbatim else entries)
-    for taken in seen:
-        assert len(taken) <= forms.MOST_ELEMENTS
+    for taken in filter(None, seen):
+        assert len(taken) <= sections.MOST_ELEMENTS
         assert len(taken) == 1 or sum(len(one.body) for one in taken) <= asked.reach
 
 
@@ -467,7 +481,7 @@ def test_an_object_that_cannot_be_read_hides_no_other_and_is_named(
 ) -> None:
     bad = Entry(Key("ns/bad"), Revision(8), UNREADABLE[why], NO_LABELS, ())
     entries = [entry(stored("before")), bad, entry(stored("behind"))]
-    data = b"".join(piece.make() for piece in form(accept, SLICES).listing(entries, ListMeta(9)).pieces)
+    data = sent(form(accept, SLICES).listing(entries, ListMeta(9)).pieces)
     value = yaml.load(data, Loader=yaml.CBaseLoader)
     shown = [row["object"] for row in value["rows"]] if "Table" in accept else value["items"]
     assert [shown[0]["metadata"]["name"], shown[2]["metadata"]["name"]] == ["before", "behind"]
@@ -511,7 +525,7 @@ def test_a_syntax_is_a_class_and_a_line_in_the_table(monkeypatch: pytest.MonkeyP
     asked = choice.form(lines, CLASSES, query=Query(""), clock=lambda: NOW, cache=EncodingCache())
     body = stored("a")
     assert asked.single(body) == b"DeviceClass " + body + b"\n"
-    data = b"".join(piece.make() for piece in asked.listing([entry(body), entry(body)], ListMeta(9)).pieces)
+    data = sent(asked.listing(entries_of([body, body]), ListMeta(9)).pieces)
     assert data == b'DeviceClassList {"metadata":{"resourceVersion":"9"}}\n' + (body + b"\n") * 2
 
 
@@ -519,22 +533,21 @@ MEMORY = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 def pieces_of(asked: Form, entries: Sequence[Entry]) -> list[bytes]:
-    length, pieces = asked.listing(entries, ListMeta(9))
+    length, pieces, _ = asked.listing(entries, ListMeta(9))
     assert length is None
-    return [piece.make() for piece in pieces]
+    return [segments.text(piece.make()) for piece in pieces]
 
 
-def test_a_short_list_in_protobuf_is_one_piece() -> None:
-    made = [data for data in pieces_of(form(PROTOBUF), [entry(stored(f"o{i}")) for i in range(20)]) if data]
-    assert len(made) == 1
-    _, kind, message = messages.opened(made[0])
+def test_a_list_in_protobuf_is_an_envelope_of_its_length() -> None:
+    data = b"".join(pieces_of(form(PROTOBUF), entries_of([stored(f"o{i}") for i in range(20)])))
+    _, kind, message = messages.opened(data)
     assert kind == "DeviceClassList"
     assert len(messages.messages(message, 2)) == 20
 
 
 @pytest.mark.parametrize("budget", [64 << 20, 1 << 20, 0])
 def test_a_long_list_in_protobuf_is_the_same_whatever_is_remembered(budget: int) -> None:
-    entries = [entry(stored(f"o{i}", annotations={"x": "y" * (i % 7) * 1000})) for i in range(600)]
+    entries = entries_of([stored(f"o{i}", annotations={"x": "y" * (i % 7) * 1000}) for i in range(600)])
     cache = EncodingCache(budget)
     asked = form(PROTOBUF, cache=cache)
 
@@ -544,7 +557,7 @@ def test_a_long_list_in_protobuf_is_the_same_whatever_is_remembered(budget: int)
     _, _, message = messages.opened(b"".join(first))
     singles = [messages.opened(single(PROTOBUF, one.body))[2] for one in entries]
     assert messages.messages(message, 2) == singles
-    assert max(map(len, first)) < forms.COPIED * asked.reach
+    assert max(map(len, first)) <= 2 * groups.MOST_BYTES
     assert cache.size <= budget
 
 
@@ -552,12 +565,13 @@ def test_a_long_list_in_protobuf_is_the_same_whatever_is_remembered(budget: int)
 def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) -> None:
     cache, one = EncodingCache(), entry(stored("a"))
     asked = form(accept.replace("List", ""), cache=cache)
-    frame = asked.frame("ADDED", one)
-    assert one.encodings is not None
-    (held,) = one.encodings.values()
+    frame = sent(asked.initial([one], Extent(9), first=True))
+    assert one.group is not None
+    (held,) = one.group.values()
     assert messages.frames(frame)[0][1] == asked.single(one.body)
-    assert messages.opened(asked.single(one.body))[2] in held
+    assert messages.opened(asked.single(one.body))[2] in held.text
     size = cache.size
+    assert sent(asked.initial([one], Extent(9), first=True)) == frame == asked.frame("ADDED", one)
     assert messages.frames(asked.frame("MODIFIED", one)) == [("MODIFIED", asked.single(one.body))]
     assert cache.size == size
 
@@ -577,20 +591,18 @@ def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resourc
 
 def test_a_get_of_partial_metadata_in_protobuf_is_answered_from_what_watches_remember() -> None:
     asked, one = form(MEMORY.replace("List", "")), entry(stored("a"))
-    asked.frame("ADDED", one)
+    sent(asked.initial([one], Extent(9), first=True))
     assert asked.remembered(one) == asked.single(one.body)
 
 
 def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() -> None:
     asked = form(PROTOBUF)
-    large = entry(stored("b", annotations={"x": "y" * (1 << 20)}))
-    entries = [entry(stored("a")), large, entry(stored("c"))]
-    assert asked.heavy(large.size)
+    entries = entries_of([stored("a"), stored("b", annotations={"x": "y" * (1 << 20)}), stored("c")])
+    assert asked.heavy(entries[1].size)
     pieces = asked.listing(entries, ListMeta(9)).pieces
-    heavy = [piece.heavy for piece in pieces if piece.make() is not None]
+    heavy = [piece.heavy for piece in pieces if piece.make() == b""]
     # Found out how long they are one after the other, then sent.
-    assert heavy[:3] == [False, True, False]
-    assert not any(heavy[3:])
+    assert heavy == [False, True, False]
 
 
 def test_an_object_that_cannot_be_read_hides_no_other_in_protobuf(caplog: pytest.LogCaptureFixture) -> None:

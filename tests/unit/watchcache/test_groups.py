@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from apiserver.watchcache import groups
+from apiserver.watchcache.encodings import Draft, Elements, EncodingCache
+from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
+from apiserver.watchcache.groups import Extent, Run
+
+FORM = "form"
+
+
+class Objects:
+    """A resource of many objects, and what lists of it show."""
+
+    def __init__(self, count: int, *, namespaces: int = 1, size: int = 10) -> None:
+        self.revision = 0
+        self.made: list[Key] = []
+        keys = [Key(f"ns{at % namespaces:03}/o{at:05}") for at in range(count)]
+        self.entries = {key: self._written(key, size) for key in sorted(keys)}
+
+    def _written(self, key: Key, size: int = 10) -> Entry:
+        self.revision += 1
+        return Entry(key, Revision(self.revision), b"%d " % self.revision + b"x" * size, NO_LABELS, ())
+
+    def write(self, key: Key, size: int = 10) -> None:
+        if key in self.entries:
+            groups.supersede(self.entries[key])
+        self.entries[key] = self._written(key, size)
+        self.entries = dict(sorted(self.entries.items()))
+
+    def delete(self, key: Key) -> None:
+        groups.supersede(self.entries.pop(key))
+
+    @property
+    def all(self) -> list[Entry]:
+        return list(self.entries.values())
+
+    def listed(self, cache: EncodingCache, entries: list[Entry] | None = None, extent: Extent | None = None) -> bytes:
+        """What a form does: takes what is kept of each, makes the others, keeps all of them together."""
+        self.made = []
+        taken = self.all if entries is None else entries
+        runs = groups.runs(taken, extent or Extent(self.revision), cache)
+        return b",".join([self._text(run, cache) for run in runs])
+
+    def _text(self, run: Run, cache: EncodingCache) -> bytes:
+        kept = run.group.get(FORM) if run.group is not None else None
+        if isinstance(kept, Elements):
+            return kept.text
+        parts = [groups.member(entry, FORM) for entry in run.entries]
+        for at, part in enumerate(parts):
+            if part is None:
+                self.made.append(run.entries[at].key)
+                parts[at] = run.entries[at].body
+        elements = Elements(parts, b",")
+        if run.group is not None:
+            instead = kept.size if isinstance(kept, Draft) else 0
+            cache.keep(run.group, FORM, elements, size=elements.size, instead=instead)
+        return elements.text
+
+
+def plain(entries: list[Entry]) -> bytes:
+    return b",".join(entry.body for entry in entries)
+
+
+def test_a_second_list_makes_nothing() -> None:
+    objects, cache = Objects(1000), EncodingCache()
+    assert objects.listed(cache) == plain(objects.all)
+    assert len(objects.made) == 1000
+    assert objects.listed(cache) == plain(objects.all)
+    assert objects.made == []
+
+
+def test_groups_have_a_bounded_number_of_members_and_of_bytes() -> None:
+    cache = EncodingCache()
+    for size in (10, 5000, groups.MOST_BYTES // 2, 2 * groups.MOST_BYTES):
+        objects = Objects(300, size=size)
+        for run in groups.runs(objects.all, Extent(objects.revision), cache):
+            assert len(run.entries) <= groups.MOST
+            assert len(run.entries) == 1 or sum(entry.size for entry in run.entries) <= groups.MOST_BYTES
+    objects = Objects(1000)
+    assert len(list(groups.runs(objects.all, Extent(objects.revision), cache))) < 1000 // 16
+
+
+def test_after_a_write_only_what_was_written_is_made() -> None:
+    objects, cache = Objects(1000), EncodingCache()
+    objects.listed(cache)
+    for key in (Key("ns000/o00000"), Key("ns000/o00500"), Key("ns000/o00999")):
+        objects.write(key)
+        assert objects.listed(cache) == plain(objects.all)
+        assert objects.made == [key]
+
+
+def test_what_is_created_or_deleted_between_others_leaves_what_is_kept_of_them() -> None:
+    objects, cache = Objects(1000), EncodingCache()
+    objects.listed(cache)
+    for name in ("o00500a", "o00500b", "a", "z"):
+        objects.write(Key(f"ns000/{name}"))
+        assert objects.listed(cache) == plain(objects.all)
+        assert objects.made == [f"ns000/{name}"]
+    for key in random.Random(1).sample(sorted(objects.entries), 100):
+        objects.delete(key)
+        assert objects.listed(cache) == plain(objects.all)
+        assert objects.made == []
+
+
+def test_what_was_kept_of_a_group_goes_when_its_last_member_has_left() -> None:
+    objects, cache = Objects(500), EncodingCache()
+    objects.listed(cache)
+    full = cache.size
+    for _ in range(20):
+        for key in list(objects.entries):
+            objects.write(key)
+        objects.listed(cache)
+    assert cache.size < 1.2 * full
+    for key in list(objects.entries):
+        objects.delete(key)
+    assert cache.size == 0
+
+
+@pytest.mark.parametrize("limit", [50, 500])
+def test_chunks_and_lists_of_all_share_what_is_kept_and_do_not_take_it_from_each_other(limit: int) -> None:
+    objects, cache = Objects(2000), EncodingCache()
+    objects.listed(cache)
+    held = cache.size
+    for start in range(0, 2000, limit):
+        some = objects.all[start : start + limit]
+        extent = Extent(objects.revision, begins=not start, ends=start + limit >= 2000)
+        assert objects.listed(cache, some, extent) == plain(some)
+        assert objects.made == []
+    assert objects.listed(cache) == plain(objects.all)
+    assert (objects.made, cache.size) == ([], held)
+
+
+def test_a_list_of_one_namespace_among_many_makes_nothing_that_a_list_of_all_has() -> None:
+    objects, cache = Objects(1000, namespaces=20), EncodingCache()
+    objects.listed(cache)
+    for namespace in range(20):
+        some = [entry for entry in objects.all if entry.namespace == f"ns{namespace:03}"]
+        extent = Extent(objects.revision, begins=False, ends=False)
+        assert objects.listed(cache, some, extent) == plain(some)
+        assert objects.made == []
+
+
+def test_selected_objects_are_taken_out_of_what_is_kept_of_all() -> None:
+    objects, cache = Objects(1000), EncodingCache()
+    objects.listed(cache)
+    held = cache.size
+    some = random.Random(2).sample(objects.all, 300)
+    some.sort(key=lambda entry: entry.key)
+    assert objects.listed(cache, some, Extent(objects.revision, sparse=True)) == plain(some)
+    assert (objects.made, cache.size) == ([], held)
+
+
+def test_what_only_selected_lists_ask_for_is_kept_as_well() -> None:
+    objects, cache = Objects(1000), EncodingCache()
+    some = objects.all[::3]
+    for made in (len(some), 0):
+        objects.listed(cache, some, Extent(objects.revision, sparse=True))
+        assert len(objects.made) == made
+    assert objects.listed(cache) == plain(objects.all)
+    assert len(objects.made) == 1000 - len(some)
+
+
+def test_a_list_of_an_older_state_uses_what_is_there_and_changes_nothing() -> None:
+    objects, cache = Objects(1000), EncodingCache()
+    older, state = objects.all, Extent(objects.revision)
+    keys = list(objects.entries)
+    for key in keys[100:110]:
+        objects.write(key)
+    objects.delete(keys[500])
+    objects.listed(cache)
+    held = cache.size
+    for _ in range(2):
+        assert objects.listed(cache, older, state) == plain(older)
+        assert objects.made == [*keys[100:110], keys[500]]
+        assert cache.size == held
+    assert objects.listed(cache) == plain(objects.all)
+    assert objects.made == []
+
+
+def test_without_a_budget_nothing_is_kept_and_nothing_differs() -> None:
+    objects, cache = Objects(1000), EncodingCache(0)
+    for _ in range(2):
+        assert objects.listed(cache) == plain(objects.all)
+        assert len(objects.made) == 1000
+    assert cache.size == 0
+    assert all(entry.group is None for entry in objects.all)
+
+
+@pytest.mark.parametrize("budget", [20_000, 64 << 20])
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_written_and_listed_no_list_differs_from_its_objects(seed: int, budget: int) -> None:
+    draw = random.Random(seed)
+    objects, cache = Objects(draw.randrange(400), namespaces=draw.choice([1, 3, 50])), EncodingCache(budget)
+    past: list[tuple[list[Entry], int]] = []
+    for _ in range(200):
+        for _ in range(draw.choice([0, 1, 3, 40])):
+            known = list(objects.entries)
+            if known and draw.random() < 0.4:
+                objects.delete(draw.choice(known))
+            elif known and draw.random() < 0.6:
+                objects.write(draw.choice(known), draw.choice([1, 50, 60_000]))
+            else:
+                objects.write(Key(f"ns{draw.randrange(50):03}/o{draw.randrange(10**5):05}"))
+        entries, state = objects.all, objects.revision
+        past.append((entries, state))
+        if draw.random() < 0.2:
+            entries, state = draw.choice(past)
+        begin = draw.choice([0, 0, draw.randrange(len(entries) + 1)])
+        end = draw.choice([len(entries), draw.randrange(begin, len(entries) + 1)])
+        sparse = draw.random() < 0.2
+        some = entries[begin:end]
+        if sparse:
+            some = [entry for entry in some if draw.random() < 0.5]
+        extent = Extent(state, sparse, begins=not begin, ends=end == len(entries))
+        assert objects.listed(cache, some, extent) == plain(some)
+        assert cache.size <= budget

@@ -1,0 +1,171 @@
+"""Whatever is kept of lists and whatever was written since: no byte of any list, chunk or beginning of a watch differs for it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gzip
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apiserver.apimachinery.request import NO_QUERY, Query
+from apiserver.schema.resource import Resource
+from apiserver.watchcache.blocks import Blocks
+from apiserver.watchcache.encodings import EncodingCache
+from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, splice
+from apiserver.watchcache.groups import Extent
+from apiserver.watchcache.mvcc import Index, View
+from apiserver.wire import as_json, negotiation, response, segments
+from apiserver.wire.forms import choice
+from apiserver.wire.forms.form import Form, ListMeta
+from apiserver.wire.segments import Segment
+from tests.unit.wire.served import CLASSES, SLICES
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+JSON, YAML = "application/json", "application/yaml"
+STREAMED = [
+    (media, kind, query) for media in (JSON, PROTOBUF) for kind in ("", "PartialObjectMetadata") for query in ("",)
+] + [(JSON, "Table", query) for query in ("", "includeObject=None", "includeObject=Object")]
+LISTS = [
+    *((media, kind, "") for media in (JSON, YAML, PROTOBUF) for kind in ("", "PartialObjectMetadataList")),
+    *((JSON, kind, "pretty=1") for kind in ("", "Table", "PartialObjectMetadataList")),
+    *((JSON, "Table", query) for query in ("", "includeObject=None", "includeObject=Object")),
+    (YAML, "Table", ""),
+]
+BARE = dataclasses.replace(CLASSES, columns=())
+START = 5 << 16
+NOW = 1_700_000_000
+
+
+def made_of(media: str, kind: str, query: str, *, resource: Resource, cache: EncodingCache, now: float) -> Form:
+    accept = f"{media};as={kind};g=meta.k8s.io;v=v1" if kind else media
+    found = negotiation.negotiate(accept, Query(query) if query else NO_QUERY, "")
+    return choice.form(found, resource, query=Query(query), clock=lambda: now, cache=cache)
+
+
+def stored(number: int, revision: int, size: int) -> Entry:
+    namespace, name = f"ns{number % 3}", f"o{number:03}"
+    created = f"2023-11-14T{number % 24:02}:12:20Z"
+    metadata = {"name": name, "uid": f"u{revision}", "creationTimestamp": created, "labels": {"é<": "x" * size}}
+    spec = {"driver": "d.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "nodeName": "n"}
+    body = as_json.dumps({"metadata": {**metadata, "annotations": {"at": str(revision)}}, "spec": spec})
+    return Entry(Key(f"{namespace}/{name}"), Revision(revision), splice(body, revision), NO_LABELS, ())
+
+
+class Store:
+    """The memory of a resource, and the states that lists go on with."""
+
+    def __init__(self) -> None:
+        self.index = Index()
+        self.index.load(Blocks.of(()), applied=Revision(START), floor=Revision(START))
+        self.views: list[View] = []
+        for number in range(0, 160, 2):
+            self.write(number, 30)
+
+    def write(self, number: int, size: int) -> None:
+        entry = stored(number, self.index.applied + 1, size)
+        known = self.index.view().get(entry.key) is not None
+        self.index.apply(Event(entry.revision, EventType.UPDATED if known else EventType.CREATED, entry, None))
+
+    def delete(self, number: int) -> None:
+        held = self.index.view().get(stored(number, 1, 0).key)
+        if held is not None:
+            revision = Revision(self.index.applied + 1)
+            self.index.apply(Event(revision, EventType.DELETED, held.at(revision), None))
+
+
+def fresh(entries: Iterable[Entry]) -> list[Entry]:
+    """The same objects with nothing kept of them."""
+    return [Entry(one.key, one.revision, one.body, one.labels, one.fields) for one in entries]
+
+
+def listed(form: Form, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> bytes:
+    meta = ListMeta(extent.state, "" if extent.ends else "more")
+    length, pieces, large = form.listing(entries, meta, extent, compressed=compressed)
+    parts = [piece.make() for piece in pieces]
+    text = b"".join(map(segments.text, parts))
+    assert length in (None, len(text))
+    assert not large or len(text) > response.GZIP_THRESHOLD / 2
+    if not compressed:
+        return text
+    packed = asyncio.run(_packed(parts))
+    assert gzip.decompress(packed) == text
+    return text
+
+
+async def _packed(parts: Sequence[bytes | Segment]) -> bytes:
+    async def sent() -> AsyncIterator[bytes | Segment]:
+        for part in parts:
+            yield part
+
+    return b"".join([data async for data in response.packed(sent())])
+
+
+NUMBERS = st.integers(0, 170)
+WRITES = st.tuples(st.just("write"), NUMBERS, st.sampled_from([0, 30, 2000, 70_000]))
+DELETIONS = st.tuples(st.just("delete"), NUMBERS, st.just(0))
+SHOWN = st.tuples(
+    st.sampled_from(["list", "chunk", "namespace", "selected", "older", "watch"]),
+    st.tuples(st.integers(0, 12), st.booleans(), st.integers(0, 10**6)),
+    NUMBERS,
+)
+
+
+@pytest.mark.parametrize("resource", [SLICES, BARE], ids=["with columns", "without"])
+@given(
+    steps=st.lists(st.one_of(WRITES, DELETIONS, SHOWN, SHOWN), min_size=5, max_size=40),
+    budget=st.sampled_from([0, 30_000, 64 << 20]),
+)
+@settings(max_examples=25, deadline=None)
+def test_no_list_differs_for_what_is_kept(resource: Resource, steps: list[tuple], budget: int) -> None:  # type: ignore[type-arg]
+    store, cache = Store(), EncodingCache(budget)
+    for what, how, number in steps:
+        if what == "write":
+            store.write(how, number)
+        elif what == "delete":
+            store.delete(how)
+        else:
+            _compare(store, cache, resource, what, how, number)
+        assert cache.size <= budget
+
+
+def _compare(
+    store: Store, cache: EncodingCache, resource: Resource, what: str, how: tuple[int, bool, int], number: int
+) -> None:
+    which, compressed, seconds = how
+    view = store.index.view()
+    store.views.append(view)
+    if what == "older":
+        view = store.views[number % len(store.views)]
+    entries, extent = list(view.scan()), Extent(view.revision)
+    if what == "chunk":
+        end = min(len(entries), number // 2 + 40)
+        entries, extent = entries[number // 2 : end], extent._replace(begins=number < 2, ends=end == len(entries))
+    elif what == "namespace":
+        entries, extent = list(view.scan("ns1/")), extent._replace(begins=False, ends=False)
+    elif what == "selected":
+        entries, extent = entries[number % 5 :: 3], extent._replace(sparse=True)
+    forms = STREAMED if what == "watch" else LISTS
+    media, kind, query = forms[which % len(forms)]
+
+    def shown(some: Sequence[Entry], kept: EncodingCache) -> bytes:
+        form = made_of(media, kind, query, resource=resource, cache=kept, now=NOW + seconds)
+        if what == "watch":
+            return b"".join(segments.text(piece.make()) for piece in form.initial(some, extent, first=True))
+        return listed(form, some, extent, compressed=compressed)
+
+    assert shown(entries, cache) == shown(fresh(entries), EncodingCache(0))
+
+
+@pytest.mark.parametrize(("media", "kind", "query"), STREAMED)
+def test_a_watch_begins_with_the_frames_of_its_objects(media: str, kind: str, query: str) -> None:
+    store = Store()
+    entries = list(store.index.view().scan())
+    form = made_of(media, kind, query, resource=SLICES, cache=EncodingCache(), now=NOW)
+    begun = b"".join(
+        segments.text(piece.make()) for piece in form.initial(entries, Extent(store.index.applied), first=True)
+    )
+    assert begun == b"".join(form.frame("ADDED", entry, first=not at) for at, entry in enumerate(entries))
