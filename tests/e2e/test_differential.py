@@ -13,8 +13,8 @@ from tests.e2e.corpus import known, ways
 from tests.fuzz import objects, sequences
 from tests.fuzz.objects import Side
 
-SEED, OBJECTS = 36, 600
-SEQUENCES, STEPS = 40, 8
+SEED, OBJECTS = 36, 240
+SEQUENCES, STEPS = 16, 8
 
 
 @pytest.fixture(scope="module")
