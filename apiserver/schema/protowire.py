@@ -31,6 +31,8 @@ def key(number: int, wire_type: int) -> int:
 
 def varint(value: int) -> bytes:
     """A number; negative ones as 64 bits."""
+    if _SHORT <= value < _SHORT * _SHORT:
+        return bytes((value & 127 | _SHORT, value >> 7))
     value &= _MASK
     made = bytearray()
     while value >= _SHORT:

@@ -50,20 +50,45 @@ def parser(shape: Struct, float_hook: Callable[[str], Any] | None = None) -> Cal
     Where the shape holds raw JSON, members that it does not have are left out. Raises msgspec.ValidationError for another structure, and
     what msgspec's decoder raises.
     """
-    return msgspec.json.Decoder(_parsing(shape, extra=TYPE_META), float_hook=float_hook).decode
+    return msgspec.json.Decoder(_parsing(shape, holds_raw, extra=TYPE_META), float_hook=float_hook).decode
 
 
 @functools.cache
-def _parsing(type_: Type, extra: tuple[str, ...] = ()) -> Any:
-    """Any for what holds no raw JSON."""
+def splitter(shape: Struct, kept: Callable[[Type], bool]) -> Callable[[bytes], Any]:
+    """A parser that leaves the values of all types of which `kept` says so as text, besides raw JSON."""
+
+    def holds(type_: Type) -> bool:
+        match type_:
+            case Struct():
+                return holds_raw(type_) or any(holds(f.type) for f in type_.fields)
+            case ListOf():
+                return holds(type_.item)
+            case MapOf():
+                return kept(type_) or holds(type_.value)
+        return kept(type_) or holds_raw(type_)
+
+    return msgspec.json.Decoder(_parsing(shape, holds, kept, extra=TYPE_META)).decode
+
+
+def _nothing(_: Type) -> bool:
+    return False
+
+
+@functools.cache
+def _parsing(
+    type_: Type, holds: Callable[[Type], bool], kept: Callable[[Type], bool] = _nothing, extra: tuple[str, ...] = ()
+) -> Any:
+    """`holds` tells what raw JSON, or something else that is kept as text, lies below; Any for what is not of that sort."""
+    if kept(type_):
+        return msgspec.Raw
     match type_:
-        case Struct() if holds_raw(type_):
-            members = {f.name: _or_null(_parsing(f.type)) for f in types.members(type_)}
+        case Struct() if holds(type_):
+            members = {f.name: _or_null(_parsing(f.type, holds, kept)) for f in types.members(type_)}
             return _typed_dict(type_.name, {**dict.fromkeys(extra, Any), **members}, total=False)
-        case ListOf() if holds_raw(type_):
-            return _list[_or_null(_parsing(type_.item))]
-        case MapOf() if holds_raw(type_):
-            return _dict[str, _or_null(_parsing(type_.value))]
+        case ListOf() if holds(type_):
+            return _list[_or_null(_parsing(type_.item, holds, kept))]
+        case MapOf() if holds(type_):
+            return _dict[str, _or_null(_parsing(type_.value, holds, kept))]
         case RawJSON():
             return msgspec.Raw
     return Any

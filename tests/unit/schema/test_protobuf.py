@@ -86,6 +86,57 @@ def test_objects_of_the_kinds_go_to_protobuf_and_back(kind: str, data: st.DataOb
     assert protobuf.encode(KINDS[kind], stored) == message
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_stored_value_has_the_message_of_its_object(kind: str, data: st.DataObject) -> None:
+    stored = canonical.encode(KINDS[kind], data.draw(shapes_and_values.struct_values(KINDS[kind])))
+    assert protobuf.of_stored(KINDS[kind], stored) == protobuf.encode(
+        KINDS[kind], canonical.decode(KINDS[kind], stored)
+    )
+
+
+@given(sample=shapes_and_values.samples())
+def test_a_value_of_any_shape_has_the_message_of_its_object(sample: Sample) -> None:
+    text = canonical.encode_served(sample.shape, sample.value)
+    assert protobuf.of_stored(sample.shape, text) == protobuf.encode(sample.shape, canonical.decode(sample.shape, text))
+
+
+MARKS = ("},", '"},"', '":{"', '\\"},\\"b\\":{\\"string\\":\\"', "\\", '"', "}}", "<&>", "é", "\u2028", "\ud800", "")
+
+
+@given(
+    attributes=st.dictionaries(
+        st.lists(st.sampled_from((*MARKS, "a", "b")), max_size=3).map("".join),
+        st.one_of(
+            st.lists(st.sampled_from((*MARKS, "x")), max_size=4).map(lambda parts: {"string": "".join(parts)}),
+            st.integers(-(1 << 63), (1 << 63) - 1).map(lambda number: {"int": number}),
+            st.booleans().map(lambda truth: {"bool": truth}),
+            st.lists(st.sampled_from(MARKS), max_size=2).map(lambda texts: {"strings": texts}),
+            st.just({}),
+            st.just({"string": "a", "bool": True}),
+        ),
+        max_size=4,
+    )
+)
+def test_texts_that_look_like_json_are_no_entries_of_a_stored_map(attributes: dict[str, Any]) -> None:
+    shape = KINDS["ResourceSlice"]
+    stored = canonical.encode(shape, {"spec": {"devices": [{"name": "d", "attributes": attributes}]}})
+    assert protobuf.of_stored(shape, stored) == protobuf.encode(shape, canonical.decode(shape, stored))
+
+
+def test_what_is_no_stored_value_is_refused() -> None:
+    for text in (
+        b"",
+        b"[]",
+        b'{"spec":',
+        b'{"spec":{"devices":[{"attributes":{"a":{"int":1}}',
+        b'{"metadata":{"name":1}}',
+    ):
+        with pytest.raises((ValueError, AttributeError)):
+            protobuf.of_stored(KINDS["ResourceSlice"], text)
+
+
 def test_a_list_that_is_a_go_type_of_its_own_is_a_message() -> None:
     message = protobuf.encode(machinery.API_RESOURCE, {"name": "n", "verbs": ["get", "list"]})
     assert message == bytes.fromhex("0a016e 1000 1a00 220b 0a03676574 0a046c697374 3200 4200 4a00 5200")
