@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import objects
+from tests.e2e import objects, workloads
 from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import DRA_GROUP, Bed
 from tests.e2e.controlplane.plane import ControlPlane, until
@@ -201,3 +201,97 @@ def test_a_node_keeps_slices_of_its_own_and_no_others(taken_over: Bed) -> None:
         assert node.ask("PUT", path, node.ask("GET", path).json).status == 200
         assert node.ask("DELETE", f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-1").status == 200
         assert taken_over.kubectl("get", "resourceslice", "kept", check=False).returncode == 1
+
+
+def test_a_claim_is_shared_by_pods_released_by_the_last_and_used_again(taken_over: Bed) -> None:
+    claim = f"{workloads.V1}/namespaces/default/resourceclaims/shared"
+    with taken_over.connect() as admin:
+        workloads.node(admin, "node-s")
+        workloads.devices(admin, "node-s", count=1)
+        workloads.made(admin, claim.rpartition("/")[0], workloads.claim("shared"))
+
+        def status() -> objects.Object:
+            found: objects.Object = admin.ask("GET", claim).json.get("status", {})
+            return found
+
+        def users() -> set[str]:
+            return {user["name"] for user in status().get("reservedFor", ())}
+
+        def end(pod: str) -> None:
+            assert admin.ask("DELETE", f"/api/v1/namespaces/default/pods/{pod}?gracePeriodSeconds=0").status == 200
+
+        for pod in ("first", "second"):
+            workloads.pod(admin, pod, claim="shared")
+        until(lambda: all(workloads.is_bound(admin, pod) for pod in ("first", "second")), "both pods are bound")
+        assert users() == {"first", "second"}
+        allocated = status()["allocation"]
+        end("first")
+        until(lambda: users() == {"second"}, "the first one's reservation is gone")
+        assert status()["allocation"] == allocated
+        end("second")
+        until(lambda: not status(), "the claim is not allocated any more")
+
+        workloads.pod(admin, "third", claim="shared")
+        until(lambda: workloads.is_bound(admin, "third"), "the claim is allocated again")
+        assert status()["allocation"]["devices"] == allocated["devices"]
+        end("third")
+        assert admin.ask("DELETE", claim).status == 200
+        until(lambda: admin.ask("GET", claim).status == 404, "what the scheduler held is released and gone")
+        assert admin.ask("DELETE", f"{SLICES}/node-s-gpus").status == 200
+
+
+def test_a_namespace_goes_with_its_claims_which_its_quota_has_counted(taken_over: Bed) -> None:
+    name, core = "counted", "/api/v1/namespaces/counted"
+    quota, counted = f"{core}/resourcequotas/claims", f"count/resourceclaims.{DRA_GROUP}"
+    claims = f"{workloads.V1}/namespaces/{name}/resourceclaims"
+    with taken_over.connect() as admin:
+
+        def used() -> str:
+            return str(admin.ask("GET", quota).json.get("status", {}).get("used", {}).get(counted))
+
+        workloads.made(admin, "/api/v1/namespaces", {"metadata": {"name": name}})
+        body = {"metadata": {"name": "claims"}, "spec": {"hard": {counted: "1"}}}
+        workloads.made(admin, f"{core}/resourcequotas", body)
+        until(lambda: used() == "0", "the quota is measured")
+        workloads.node(admin, "node-q")
+        workloads.devices(admin, "node-q", count=1)
+        workloads.template(admin, "gpu", namespace=name)
+        workloads.pod(admin, "p", template="gpu", namespace=name)
+        until(lambda: workloads.is_bound(admin, "p", namespace=name), "the pod is bound")
+        assert used() == "1"
+        refused = admin.ask("POST", claims, workloads.claim("more"))
+        assert (refused.status, "exceeded quota: claims" in refused.text) == (403, True)
+
+        assert admin.ask("DELETE", core).status == 200
+        # What the node's kubelet does with a pod that is to end.
+        assert admin.ask("DELETE", f"{core}/pods/p?gracePeriodSeconds=0").status in (200, 404)
+        until(lambda: admin.ask("GET", core).status == 404, "the namespace is gone")
+        assert admin.ask("GET", claims).json["items"] == []
+        assert admin.ask("DELETE", f"{SLICES}/node-q-gpus").status == 200
+
+
+def test_a_kubelet_clears_away_what_a_driver_that_is_gone_has_published_and_nothing_else(taken_over: Bed) -> None:
+    def offered(name: str, node: str, driver: str) -> objects.Object:
+        made = dra_slice(name)
+        made["spec"] |= {"nodeName": node, "driver": driver, "pool": made["spec"]["pool"] | {"name": node}}
+        return made
+
+    slices = {
+        "k-a": ("node-k", "a.example.com"),
+        "k-b": ("node-k", "b.example.com"),
+        "l-a": ("node-l", "a.example.com"),
+    }
+    kubelet = taken_over.user("system:node:node-k", ["system:nodes"])
+    with taken_over.connect() as admin, taken_over.connect(kubelet) as node:
+        for name, (where, driver) in slices.items():
+            workloads.made(admin, SLICES, offered(name, where, driver))
+
+        def left() -> set[str]:
+            return {item["metadata"]["name"] for item in admin.ask("GET", SLICES).json["items"]} & slices.keys()
+
+        selected = f"{SLICES}?fieldSelector=spec.nodeName%3Dnode-k"
+        assert node.ask("DELETE", f"{selected}%2Cspec.driver%3Da.example.com").status == 200
+        assert left() == {"k-b", "l-a"}
+        assert node.ask("DELETE", selected).status == 200
+        assert left() == {"l-a"}
+        assert admin.ask("DELETE", f"{SLICES}/l-a").status == 200

@@ -112,10 +112,12 @@ class Bed:
         flags: Sequence[str] = (),
         serve_flags: Sequence[str] = (),
         registered: bool = True,
+        durable: bool = False,
+        client_flags: Sequence[str] = (),
     ) -> None:
         """`registered` False: no APIService leads to Sluice yet, and kube-apiserver serves its own group. `versions` are those that
         get one, the preferred one first; if none are named, those that Sluice serves in that group by itself. `flags` are for
-        kube-apiserver, `serve_flags` for Sluice."""
+        kube-apiserver, `serve_flags` for Sluice; the other words are the control plane's."""
         self.folder = folder
         self.group = group
         self.versions = versions or SERVED.get(group, ("v1",))
@@ -126,7 +128,14 @@ class Bed:
         self.registered = registered
         if group == DRA_GROUP and registered:
             flags = [f"--runtime-config={DRA_GROUP}/v1=false", *flags]
-        self.plane = ControlPlane(folder / "plane", flags=flags, controllers=controllers, scheduler=scheduler)
+        self.plane = ControlPlane(
+            folder / "plane",
+            flags=flags,
+            controllers=controllers,
+            scheduler=scheduler,
+            durable=durable,
+            client_flags=client_flags,
+        )
         self.store = Server(folder / "v")
         self.address = "127.0.0.1" if routing == "external-name" else primary_address()
         self.serving = self._serving_pair()

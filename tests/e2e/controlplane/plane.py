@@ -23,7 +23,7 @@ SERVICES = "10.0.0.0/16"
 class ControlPlane:
     """One cluster. `flags` are added to kube-apiserver's, and win over ours where they name the same. `durable`: what was
     written survives a crash of the machine, which tests do not need and which costs time. `controllers` and `scheduler` say what
-    `start_clients` starts. `address` is where kube-apiserver is reached: on loopback there can be no nodes and no pods. `network` are the
+    `start_clients` starts, `client_flags` are added to those of both. `address` is where kube-apiserver is reached: on loopback there can be no nodes and no pods. `network` are the
     words before each command that put it where that address is."""
 
     def __init__(
@@ -36,6 +36,7 @@ class ControlPlane:
         durable: bool = False,
         address: str = LOOPBACK,
         network: Sequence[str] = (),
+        client_flags: Sequence[str] = (),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -43,6 +44,7 @@ class ControlPlane:
         self.controllers = controllers
         self.scheduler = scheduler
         self.durable = durable
+        self.client_flags = client_flags
         self.address = address
         self.network = network
         self.pki = pki.PKI(folder / "pki", address)
@@ -204,6 +206,7 @@ class ControlPlane:
             # Users ask for certificates where nobody else makes them.
             f"--cluster-signing-cert-file={self.pki.cluster.file}",
             f"--cluster-signing-key-file={self.pki.cluster.file.with_suffix('.key')}",
+            *self.client_flags,
         ]
 
     def _kube_scheduler(self) -> list[str]:
@@ -212,6 +215,7 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             f"--secure-port={free_port()}",
             "--leader-elect=false",
+            *self.client_flags,
         ]
 
 
