@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node bench binaries lock wheels clean
+.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -74,6 +74,9 @@ e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its o
 
 e2e-node: binaries ## Sluice as pods of a real node, without a registry: the end-to-end suite and what a deployment must stand (needs root; ARGS=up: until Ctrl-C, ARGS=clean: after kill -9)
 	$(BIN)/python -m tests.e2e.node $(ARGS)
+
+e2e-dra: binaries ## Kubernetes' own specs for dynamic resource allocation, with the built-in group and with Sluice in its place (ARGS="--focus CRUD --only sluice")
+	$(BIN)/python -m tests.e2e.dra $(ARGS)
 
 fuzz: binaries ## random input, judged by us and by the real thing (ARGS=kinds: objects; ARGS=cel: expressions compiled; ARGS=policies: evaluated; ARGS=admission: policies in force on both; ARGS=gates: features switched off; ARGS=sequences: who manages which field, write after write; ARGS="kinds --seed=7")
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -50,12 +50,17 @@ class Seen:
     created: dict[str, float] = field(default_factory=dict)
     allocated: dict[str, float] = field(default_factory=dict)
     released: dict[str, float] = field(default_factory=dict)
+    ended: threading.Event = field(default_factory=threading.Event)
 
-    def follow(self, stream: Stream) -> None:
-        """Until it is closed."""
-        with contextlib.suppress(OSError, ValueError, AttributeError, AssertionError):
-            while True:
-                self.take(stream.next(), time.perf_counter())
+    def follow(self, admin: Connection, at: str) -> None:
+        """Until its end. A server may end a watch whose client was slow for a moment, and goes on where it was asked to."""
+        while not self.ended.is_set():
+            target = f"{CLAIMS}?watch=1&timeoutSeconds=3600&resourceVersion={at}"
+            with contextlib.suppress(OSError, AssertionError), Stream(admin, target, seconds=1.0) as stream:
+                while True:
+                    event = stream.next()
+                    at = event["object"]["metadata"]["resourceVersion"]
+                    self.take(event, time.perf_counter())
 
     def take(self, event: Object, now: float) -> None:
         claim = event["object"]
@@ -90,17 +95,23 @@ def measured(cluster: Cluster, *, nodes: int, devices: int) -> str:
             workloads.node(admin, f"node-{number}")
             workloads.devices(admin, f"node-{number}", count=devices)
         seen = Seen()
-        with Stream(admin, f"{CLAIMS}?watch=1&timeoutSeconds=3600", seconds=SECONDS) as stream:
-            threading.Thread(target=seen.follow, args=[stream], daemon=True).start()
-            began = time.perf_counter()
-            _everywhere(cluster, claims, _wanted)
-            until(lambda: len(seen.allocated) == claims, "every claim is allocated", seconds=SECONDS)
-            allocated = time.perf_counter() - began
-            began = time.perf_counter()
-            _everywhere(cluster, claims, _unwanted)
-            until(lambda: len(seen.released) == claims, "every claim is released", seconds=SECONDS)
-            released = time.perf_counter() - began
-    took = sorted(seen.allocated[name] - at for name, at in seen.created.items())
+        with cluster.connect() as watching:
+            at = admin.ask("GET", CLAIMS).json["metadata"]["resourceVersion"]
+            follower = threading.Thread(target=seen.follow, args=[watching, at])
+            follower.start()
+            try:
+                began = time.perf_counter()
+                _everywhere(cluster, claims, _wanted)
+                until(lambda: len(seen.allocated) == claims, "every claim is allocated", seconds=SECONDS)
+                allocated = time.perf_counter() - began
+                began = time.perf_counter()
+                _everywhere(cluster, claims, _unwanted)
+                until(lambda: len(seen.released) == claims, "every claim is released", seconds=SECONDS)
+                released = time.perf_counter() - began
+            finally:
+                seen.ended.set()
+                follower.join()
+    took = sorted(at - seen.created[name] for name, at in seen.allocated.items())
     p50, p99 = (took[min(len(took) - 1, int(len(took) * part))] for part in (0.5, 0.99))
     return (
         f"{cluster.name}: {claims} claims allocated in {allocated:.1f} s ({claims / allocated:.0f}/s), "

@@ -59,6 +59,7 @@ class Server:
     async def of(cls, client: Client, kinds: Kinds, group: str) -> Server:
         """Each kind in the best version that the server itself serves. Raises MigrationError, ClusterError."""
         versions: dict[str, Resource] = {}
+        taken_over = {kind.version for kind in kinds.stored if kind.group == group}
         strange: dict[str, None] = {}
         elsewhere: list[str] = []
         for version in _in_order(kinds, group):
@@ -70,7 +71,7 @@ class Server:
                 continue
             for name in await _listable(client, group, version):
                 known = [r for r in kinds.known if (r.group, r.version, r.plural) == (group, version, name)]
-                if not known:
+                if not known and version in taken_over:
                     strange[f"{name}.{group} is not known here: what of it is there would be out of sight"] = None
                 for resource in known:
                     versions.setdefault(resource.storage_name, resource)

@@ -23,8 +23,8 @@ SERVICES = "10.0.0.0/16"
 class ControlPlane:
     """One cluster. `flags` are added to kube-apiserver's, and win over ours where they name the same. `durable`: what was
     written survives a crash of the machine, which tests do not need and which costs time. `controllers` and `scheduler` say what
-    `start_clients` starts, `client_flags` are added to those of both. `address` is where kube-apiserver is reached: on loopback there can be no nodes and no pods. `network` are the
-    words before each command that put it where that address is."""
+    `start_clients` starts, `client_flags` are added to those of both. `address` is where kube-apiserver is reached: on loopback there
+    can be no nodes and no pods. `network` are the words before each command that put it where that address is."""
 
     def __init__(
         self,

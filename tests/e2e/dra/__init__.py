@@ -1,0 +1,1 @@
+"""Kubernetes' own specs for dynamic resource allocation, against both servers of the group."""
