@@ -718,15 +718,43 @@ def test_policies_name_the_ports_that_are_served(rendered: list[Object]) -> None
 
 
 def test_one_pod_at_a_time_may_be_evicted_and_in_ha_one_stays(deployed: list[Object], render: Render) -> None:
-    deployment, [budget] = _one(deployed, "Deployment", "sluice")["spec"], _of(deployed, "PodDisruptionBudget")
+    deployment = _one(deployed, "Deployment", "sluice")["spec"]
     replicas = deployment["replicas"]
-    limits = budget["spec"]
+    limits = _one(deployed, "PodDisruptionBudget", "sluice")["spec"]
     assert len({"minAvailable", "maxUnavailable"} & set(limits)) == 1
     assert limits.get("maxUnavailable", replicas - limits.get("minAvailable", 0)) == 1
     assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     if deployed is render("ha"):
         assert replicas >= 2
         assert limits["minAvailable"] == 1
+
+
+def test_the_store_may_be_moved_from_a_node_that_is_drained(deployed: list[Object]) -> None:
+    limits = _one(deployed, "PodDisruptionBudget", "sluice-valkey")["spec"]
+    assert (limits["maxUnavailable"], limits["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+
+
+def test_every_container_asks_for_memory_and_has_a_limit(deployed: list[Object]) -> None:
+    for workload in _workloads(deployed):
+        for container in _containers(workload):
+            resources = container["resources"]
+            assert mib(resources["requests"]["memory"]) <= mib(resources["limits"]["memory"])
+            assert "cpu" in resources["requests"]
+
+
+def test_the_probe_of_valkey_has_its_password_under_the_names_of_old_and_new_clients(deployed: list[Object]) -> None:
+    [container] = _containers(_one(deployed, "StatefulSet", "sluice-valkey"))
+    given = {item["name"]: item["valueFrom"]["secretKeyRef"] for item in container["env"]}
+    password = {"name": "sluice-store", "key": "password"}
+    assert given == {"VALKEYCLI_AUTH": password, "REDISCLI_AUTH": password}
+
+
+def test_what_skaffold_takes_away_is_the_server_and_never_the_store(render: Render) -> None:
+    [skaffold] = _load(PROJECT / "skaffold.yaml")
+    [word] = skaffold["deploy"]["kubectl"]["flags"]["delete"]
+    key, value = word.removeprefix("--selector=").split("=")
+    gone = {_identity(item)[0] for item in render("dev") if item["metadata"].get("labels", {}).get(key) == value}
+    assert gone == {"Deployment", "PodDisruptionBudget", "NetworkPolicy"}
 
 
 def test_ha_spreads_each_revision_over_nodes_and_asks_for_resources(render: Render) -> None:
