@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels clean
+.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels chart clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -99,6 +99,9 @@ wheels: venv ## check that every line of requirements.lock has a wheel for the i
 	  $(BIN)/uv pip install --quiet --dry-run --no-deps --require-hashes --only-binary :all: --python-version 3.13 \
 	    --python-platform $$machine-manylinux_2_28 --target $(VENV)/wheels -r requirements.lock || exit 1; \
 	done
+
+chart: binaries ## write charts/sluice anew from manifests/
+	$(BIN)/python -m charts.generate
 
 clean: ## remove what the other targets made here (the cache of Kubernetes programs lies outside)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -21,10 +21,13 @@ KUBERNETES = binaries.Module(
 COREDNS = binaries.Module(GO / "coredns", {"coredns": "."}, takes="about two minutes on two cores")
 """Apart from Kubernetes: what CoreDNS requires is newer, and would change what Kubernetes is compiled from."""
 
+HELM = binaries.Module(GO / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, takes="about four minutes on two cores")
+"""Built when the chart is tested, not before."""
+
 
 def program(name: str) -> pathlib.Path:
     """Of the node, or of the control plane."""
-    module = next((module for module in (KUBERNETES, COREDNS) if name in module.packages), binaries.MODULE)
+    module = next((module for module in (KUBERNETES, COREDNS, HELM) if name in module.packages), binaries.MODULE)
     return binaries.binary(name, module)
 
 

@@ -1,0 +1,263 @@
+"""Writes charts/sluice from manifests/: the objects of `base` and `store-init` as kustomize renders them, with values in the places where
+clusters differ. `make chart`; tests/structure/test_chart.py holds the two together.
+
+What is put in a place is an action of Helm's templates; what stood there is the default in values.yaml. So with the defaults the chart is
+what kustomize makes, but for the namespace, which Helm makes itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import yaml
+
+from apiserver import __version__
+from tests.e2e.controlplane import binaries
+
+PROJECT = pathlib.Path(__file__).resolve().parents[1]
+CHART = PROJECT / "charts" / "sluice"
+NAMESPACE = "sluice-system"
+STORE = "sluice-valkey"
+"""The name of all that belongs to the store alone."""
+
+Object = dict[str, Any]
+
+WRITTEN = "Written by `make chart`, from manifests/."
+VALUE = re.compile(r"\.Values\.([\w.]+)")
+_ACTION = re.compile(r"'?«(.*?)»'?")
+_BLOCK = re.compile(r"^( *)([^\s:]+): '?»(.*?)«'?$", re.MULTILINE)
+
+CHART_YAML: Object = {
+    "apiVersion": "v2",
+    "name": "sluice",
+    "description": "A Kubernetes aggregated API server that keeps resource.k8s.io-style objects in Redis Streams",
+    "type": "application",
+    "version": __version__,
+    "appVersion": __version__,
+}
+
+VALUES = """# {written} Comments and defaults are in charts/generate.py and manifests/base.
+# The image, wherever it was pushed.
+image: {image}
+imagePullPolicy: {policy}
+replicas: {replicas}
+# manifests/README.md, "Memory". No limit of CPU: a throttled process delays every watch.
+resources:
+{resources}
+# Further arguments of `sluice serve`, as in --runtime-config=resource.sluice.dev/v1beta1=true.
+extraArgs: []
+# Further variables, the twins of flags among them (`sluice serve --help`): name and value.
+extraEnv: []
+store:
+  # A Valkey of one node beside Sluice. Without it the Secret `sluice-store` says where the store is (keys redis-url and admin-redis-url),
+  # and `port` which port the NetworkPolicies let through.
+  embedded: true
+  port: 6379
+  image: {store_image}
+  size: {size}
+  # null is the cluster's default StorageClass.
+  storageClassName: null
+  resources:
+{store_resources}
+  # The Job that creates the store comes with the first installation only, because a store that was lost must not be created again without a
+  # word. After an upgrade that adds kinds: --set store.init=true, once.
+  init: false
+certificates:
+  # cert-manager with its CA injector writes the Secret `sluice-serving` and the APIService's caBundle. Otherwise the Secret is yours
+  # (tls.crt, tls.key; certs/README.md), and caBundle the base64 of the CA that vouches for it.
+  certManager: false
+  caBundle: ""
+"""
+
+
+def action(text: str) -> str:
+    """In place of a value."""
+    return f"«{text}»"
+
+
+def block(text: str) -> str:
+    """In place of a list or mapping; Helm indents it."""
+    return f"»{text}«"
+
+
+def rendered() -> list[Object]:
+    """What kustomize makes of the base and of the Job that creates the store."""
+    objects: list[Object] = []
+    for part in ("base", "store-init"):
+        command = [str(binaries.kubectl()), "kustomize", str(PROJECT / "manifests" / part)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        objects += yaml.safe_load_all(done.stdout)
+    return [item for item in objects if item["kind"] != "Namespace"]
+
+
+def files() -> dict[str, str]:
+    """Of the chart, by their paths in it."""
+    objects = rendered()
+    written: dict[str, str] = {
+        "Chart.yaml": f"# {WRITTEN}\n{_dumped(CHART_YAML)}",
+        "values.yaml": _values(objects),
+        "templates/NOTES.txt": NOTES,
+    }
+    for item in objects:
+        name = f"templates/{item['kind'].lower()}-{item['metadata']['name']}.yaml"
+        assert name not in written, name
+        written[name] = _template(copy.deepcopy(item))
+    for file in sorted((PROJECT / "certs" / "cert-manager").glob("*-*.yaml")):
+        item = yaml.safe_load(file.read_text())
+        item["metadata"]["labels"] = {"app.kubernetes.io/part-of": "sluice"}
+        body = _body(item)
+        if item["kind"] == "Certificate" and "dnsNames" in item["spec"]:
+            body = body.replace(f".{NAMESPACE}", ".{{ .Release.Namespace }}")
+        written[f"templates/{file.name}"] = _only_if(".Values.certificates.certManager", body)
+    return written
+
+
+NOTES = """{{- if .Release.IsInstall -}}
+The Job sluice-store-init waits for the store and creates what Sluice needs in it. Then:
+
+  kubectl wait apiservice/v1.resource.sluice.dev --for=condition=Available --timeout=5m
+{{- end }}
+"""
+
+
+def _values(objects: list[Object]) -> str:
+    server, store = _container(_one(objects, "Deployment")), _container(_one(objects, "StatefulSet"))
+    [claim] = _one(objects, "StatefulSet")["spec"]["volumeClaimTemplates"]
+    return VALUES.format(
+        written=WRITTEN,
+        image=server["image"],
+        policy=server["imagePullPolicy"],
+        replicas=_one(objects, "Deployment")["spec"]["replicas"],
+        resources=_indented(_dumped(server["resources"]), 2),
+        store_image=store["image"],
+        store_resources=_indented(_dumped(store["resources"]), 4),
+        size=claim["spec"]["resources"]["requests"]["storage"],
+    )
+
+
+def _one(objects: list[Object], kind: str) -> Object:
+    [found] = [item for item in objects if item["kind"] == kind]
+    return found
+
+
+def _container(workload: Object) -> Object:
+    container: Object
+    [container] = workload["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def _template(item: Object) -> str:
+    match item["kind"]:
+        case "Deployment":
+            _server(item)
+        case "StatefulSet":
+            _store(item)
+        case "Job":
+            container = _container(item)
+            container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
+            return _only_if("or .Release.IsInstall .Values.store.init", _body(item))
+        case "NetworkPolicy" if item["spec"]["egress"]:
+            return _network(item)
+        case "APIService":
+            return _body(item, appended=(CA_BUNDLE, ANNOTATION))
+    return _only_if(".Values.store.embedded", _body(item)) if item["metadata"]["name"] == STORE else _body(item)
+
+
+ANNOTATION = (
+    "metadata:\n",
+    """metadata:
+{{- if .Values.certificates.certManager }}
+  annotations:
+    cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/sluice-serving
+{{- end }}
+""",
+)
+CA_BUNDLE = ("spec:\n", "spec:\n{{- with .Values.certificates.caBundle }}\n  caBundle: {{ . }}\n{{- end }}\n")
+
+
+def _server(item: Object) -> None:
+    item["spec"]["replicas"] = action(".Values.replicas")
+    container = _container(item)
+    container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
+    container["resources"] = block(".Values.resources")
+    container["args"].append(action("range .Values.extraArgs"))
+    container["env"].append(action("range .Values.extraEnv"))
+
+
+def _store(item: Object) -> None:
+    container = _container(item)
+    container["image"] = action(".Values.store.image")
+    container["resources"] = block(".Values.store.resources")
+    [claim] = item["spec"]["volumeClaimTemplates"]
+    claim["spec"]["resources"]["requests"]["storage"] = action(".Values.store.size")
+    claim["spec"]["storageClassName"] = action("storageClassName")
+
+
+def _network(item: Object) -> str:
+    """A store elsewhere is no pod that could be selected."""
+    [rule] = [rule for rule in item["spec"]["egress"] if "to" in rule]
+    [port] = rule["ports"]
+    port["port"] = action(f"ternary {port['port']} .Values.store.port .Values.store.embedded")
+    return re.sub(
+        r"^    to:\n(?:    - .*\n|      .*\n)+",
+        lambda m: _only_if(".Values.store.embedded", m[0]),
+        _body(item),
+        flags=re.MULTILINE,
+    )
+
+
+def _body(item: Object, appended: tuple[tuple[str, str], ...] = ()) -> str:
+    text = _dumped(item).replace(f"namespace: {NAMESPACE}", "namespace: {{ .Release.Namespace }}")
+    text = _BLOCK.sub(lambda m: f"{m[1]}{m[2]}:\n{{{{- toYaml {m[3]} | nindent {len(m[1]) + 2} }}}}", text)
+    # What a range or a condition surrounds stands on lines of its own.
+    text = re.sub(r"^ *- '?«range (\S+)»'?\n", _ranged, text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)storageClassName: '?«storageClassName»'?\n", _class, text, flags=re.MULTILINE)
+    text = _ACTION.sub(r"{{ \1 }}", text)
+    for here, instead in appended:
+        assert text.count(f"\n{here}") == 1
+        text = text.replace(f"\n{here}", f"\n{instead}")
+    return text
+
+
+def _ranged(found: re.Match[str]) -> str:
+    indent = len(found[0]) - len(found[0].lstrip())
+    return f"{{{{- with {found[1]} }}}}\n{{{{- toYaml . | nindent {indent} }}}}\n{{{{- end }}}}\n"
+
+
+def _class(found: re.Match[str]) -> str:
+    value = ".Values.store.storageClassName"
+    # "" is a class, too: none.
+    return f'{{{{- if kindIs "string" {value} }}}}\n{found[1]}storageClassName: {{{{ {value} | quote }}}}\n{{{{- end }}}}\n'
+
+
+def _only_if(condition: str, body: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{body}{{{{- end }}}}\n"
+
+
+def _dumped(value: object) -> str:
+    return yaml.safe_dump(value, sort_keys=False, width=1000, allow_unicode=True)
+
+
+def _indented(text: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in text.splitlines())
+
+
+def main() -> int:
+    wanted = files()
+    for old in (file for file in CHART.rglob("*") if file.is_file()):
+        if str(old.relative_to(CHART)) not in wanted:
+            old.unlink()
+    for name, text in wanted.items():
+        file = CHART / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""charts/sluice with the real Helm: what it makes of the chart, and Sluice installed with it."""
+
+from __future__ import annotations
+
+import base64
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from charts import generate
+from tests.e2e.controlplane.bed import PROJECT
+from tests.e2e.node import programs
+from tests.e2e.node.cluster import Node
+from tests.e2e.node.deployment import APISERVICE, JOB, Deployment
+
+NAMESPACE = "charted"
+
+
+@pytest.fixture(scope="module")
+def helm() -> pathlib.Path:
+    return programs.program("helm")
+
+
+def rendered(helm: pathlib.Path, *words: str) -> dict[tuple[str, str], dict[str, Any]]:
+    command = [str(helm), "template", "sluice", str(generate.CHART), "--namespace", generate.NAMESPACE, *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(done.stdout) if item}
+
+
+def test_the_chart_passes_helms_own_look(helm: pathlib.Path) -> None:
+    done = subprocess.run([helm, "lint", "--strict", generate.CHART], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_with_its_defaults_it_is_what_kustomize_makes_of_base_and_store_init(helm: pathlib.Path) -> None:
+    expected = {(item["kind"], item["metadata"]["name"]): item for item in generate.rendered()}
+    assert rendered(helm) == expected
+
+
+def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
+    words = ["image=registry.example/sluice:1", "replicas=2", "store.embedded=false", "store.port=6380"]
+    words += [
+        "extraArgs={--runtime-config=api/beta=true}",
+        "certificates.certManager=true",
+        "resources.limits.memory=2Gi",
+    ]
+    objects = rendered(helm, *(f"--set={word}" for word in words))
+    assert [name for kind, name in objects if kind == "StatefulSet" or "valkey" in name] == []
+    deployment = objects["Deployment", "sluice"]["spec"]
+    [container] = deployment["template"]["spec"]["containers"]
+    assert (deployment["replicas"], container["image"]) == (2, "registry.example/sluice:1")
+    assert container["args"][-1] == "--runtime-config=api/beta=true"
+    assert container["resources"]["limits"] == {"memory": "2Gi"}
+    rule = objects["NetworkPolicy", "sluice"]["spec"]["egress"][0]
+    assert rule == {"ports": [{"port": 6380, "protocol": "TCP"}]}
+    assert objects["APIService", APISERVICE]["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": f"{generate.NAMESPACE}/sluice-serving"
+    }
+    assert {name for kind, name in objects if kind == "Certificate"} == {"sluice-serving", "sluice-serving-ca"}
+
+
+@pytest.fixture
+def secrets(node: Node, tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Of a namespace that is there for the chart, as certs/README.md makes them."""
+    shutil.copy(PROJECT / "certs" / "make.sh", tmp_path)
+    subprocess.run([tmp_path / "make.sh", tmp_path / "out", "sluice", NAMESPACE], check=True, capture_output=True)
+    node.kubectl("create", "namespace", NAMESPACE)
+    out, create = tmp_path / "out", ("--namespace", NAMESPACE, "create", "secret")
+    names = ("password", "auth.conf", "redis-url", "admin-redis-url")
+    node.kubectl(*create, "generic", "sluice-store", *(f"--from-file={out / name}" for name in names))
+    node.kubectl(*create, "tls", "sluice-serving", f"--cert={out / 'tls.crt'}", f"--key={out / 'tls.key'}")
+    yield out
+    node.kubectl("delete", "namespace", NAMESPACE)
+
+
+def test_helm_installs_it_upgrades_it_and_takes_it_away(
+    helm: pathlib.Path, node: Node, deployment: Deployment, secrets: pathlib.Path
+) -> None:
+    """In place of what the overlay deployed: there is one APIService of that name."""
+    deployment.kubectl("delete", "deployment", "sluice", "--cascade=foreground")
+    for part in ("store-init", "overlays/test"):
+        node.kubectl("delete", "--kustomize", str(deployment.folder / "manifests" / part), "--ignore-not-found")
+
+    def run(*words: str) -> None:
+        command = [str(helm), "--kubeconfig", str(node.admin), "--namespace", NAMESPACE, *words]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    ca = base64.b64encode((secrets / "ca.crt").read_bytes()).decode()
+    values = [f"--set=certificates.caBundle={ca}", "--wait", "--timeout=5m"]
+    run("install", "sluice", str(generate.CHART), *values)
+    node.kubectl("wait", f"apiservice/{APISERVICE}", "--for=condition=Available", "--timeout=110s")
+    node.kubectl("get", "deviceclasses.resource.sluice.dev")
+    run("upgrade", "sluice", str(generate.CHART), *values, "--set=replicas=2")
+    jobs = node.kubectl("--namespace", NAMESPACE, "get", "job", JOB, "--ignore-not-found", "-o", "name").stdout
+    assert jobs == "", "only an installation creates the store"
+    ready = node.kubectl(
+        "--namespace", NAMESPACE, "get", "deployment", "sluice", "-o", "jsonpath={.status.readyReplicas}"
+    )
+    assert ready.stdout == "2"
+    run("uninstall", "sluice", "--wait")
+    deployment.deploy("test")

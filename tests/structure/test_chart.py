@@ -1,0 +1,39 @@
+"""The chart of charts/sluice is what charts/generate.py makes of manifests/.
+
+That Helm makes of it what kustomize makes of them, and that it can be installed, is tested with the real Helm on a node (tests/e2e/node).
+"""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from charts import generate
+
+WANTED = generate.files()
+
+
+def test_the_chart_is_what_make_chart_writes() -> None:
+    found = {
+        str(file.relative_to(generate.CHART)): file.read_text() for file in generate.CHART.rglob("*") if file.is_file()
+    }
+    assert {name for name in WANTED.keys() | found.keys() if WANTED.get(name) != found.get(name)} == set(), "make chart"
+
+
+def test_every_action_reads_a_value_that_has_a_default() -> None:
+    values = yaml.safe_load(WANTED["values.yaml"])
+    named = {word for text in WANTED.values() for word in generate.VALUE.findall(text)}
+    for name in named:
+        at = values
+        for word in name.split("."):
+            assert word in at, f".Values.{name}"
+            at = at[word]
+    assert len(named) > 10
+
+
+@pytest.mark.parametrize("name", [name for name in WANTED if name.startswith("templates/")])
+def test_nothing_of_the_generator_is_left_in_a_template(name: str) -> None:
+    text = WANTED[name]
+    assert not set("«»") & set(text)
+    assert text.count("{{- end }}") == text.count("{{- if") + text.count("{{- with")
+    assert generate.NAMESPACE not in text.replace(f"namespace {generate.NAMESPACE}", "")
