@@ -18,7 +18,7 @@ from tests.promises import oracle
 CLUSTER = "cluster"
 """Of the end-to-end tests that share one, and of what is run meanwhile."""
 SHARE_IT = re.compile(
-    r"tests/e2e/test_(controllers|deployment|forged_headers|identities|informers|kubectl_apply|openapi|watch_survival)\.py"
+    r"tests/e2e/controlplane/test_external\.py|tests/e2e/test_(controllers|deployment|forged_headers|identities|informers|kubectl_apply|openapi|watch_survival)\.py"
     r"|tests/e2e/test_first_minute\.py::\w+\[cluster"
 )
 MEANWHILE = ("tests/e2e/test_outages.py", "tests/e2e/test_replicas.py", "tests/e2e/test_cluster_command.py")

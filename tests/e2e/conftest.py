@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
+import re
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -24,6 +25,8 @@ from tests.fixtures.server import DevServer, dev_server
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 EXTERNAL = "SLUICE_E2E_KUBECONFIG"
 """Names the administrator's kubeconfig of a cluster that runs already, with Sluice behind it (`make e2e-kind`)."""
+OURS = re.compile(rf"(?:of-)?(?:e2e|gc|id|inf)-{os.getpid()}-\d+(?:-[a-z]+)*")
+"""What namespaces are called, and what tests make outside of them."""
 _NUMBERS = itertools.count()
 
 
@@ -35,12 +38,14 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The bed, or the cluster that the environment names."""
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The bed, or the cluster that the environment names, which is left as it was."""
     if kubeconfig := os.environ.get(EXTERNAL):
-        return External(pathlib.Path(kubeconfig), tmp_path_factory.mktemp("external"))
-    bed: Bed = request.getfixturevalue("bed")
-    return bed
+        external = External(pathlib.Path(kubeconfig), tmp_path_factory.mktemp("external"))
+        yield external
+        external.clean(OURS)
+    else:
+        yield request.getfixturevalue("bed")
 
 
 @pytest.fixture(scope="session")

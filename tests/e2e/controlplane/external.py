@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import pathlib
+import re
 import subprocess
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,10 +16,20 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from apiserver.serving.pki import write_private
+from tests.e2e import objects
 from tests.e2e.controlplane import kubectl, pki
 from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.plane import until
 
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+LEFT = (
+    f"{objects.V1}/resourceslices",
+    f"{objects.V1}/deviceclasses",
+    "/api/v1/namespaces",
+    f"{RBAC}/clusterroles",
+    f"{RBAC}/clusterrolebindings",
+)
+"""What belongs to no namespace."""
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
@@ -40,15 +51,29 @@ class Cluster(Protocol):
 
 
 class External:
-    """By its administrator's kubeconfig."""
+    """By its administrator's kubeconfig: the current context, with files and other contexts beside it as people have them."""
 
     def __init__(self, kubeconfig: pathlib.Path, folder: pathlib.Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.admin = kubeconfig
+        self.admin = folder / "admin.kubeconfig"
+        flat = kubectl.run(
+            "config", "view", "--raw", "--minify", "--flatten", kubeconfig=kubeconfig, home=self.folder / "home"
+        )
+        write_private(self.admin, flat.stdout.encode())
+        kubeconfig = self.admin
         cluster = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
         self._url = cluster["server"]
         self._ca = base64.b64decode(cluster["certificate-authority-data"])
+
+    def clean(self, ours: re.Pattern[str]) -> None:
+        """Takes away what tests made under such names, and left. What they made in namespaces goes with these."""
+        with self.connect() as admin:
+            for collection in LEFT:
+                found = [item["metadata"]["name"] for item in admin.ask("GET", collection).json["items"]]
+                for name in found:
+                    if ours.fullmatch(name):
+                        admin.ask("DELETE", f"{collection}/{name}")
 
     def connect(self, kubeconfig: pathlib.Path | None = None) -> Connection:
         return Connection(kubeconfig or self.admin)
