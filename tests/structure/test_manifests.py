@@ -689,8 +689,8 @@ def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) ->
         for target, labels in pods.items()
         for port in ports
         if source != target
-        and (source not in ruled or _open(ruled[source]["egress"], "to", labels, port))
-        and (target not in ruled or _open(ruled[target]["ingress"], "from", own, port))
+        and (source not in ruled or _open(ruled[source].get("egress", []), "to", labels, port))
+        and (target not in ruled or _open(ruled[target].get("ingress", []), "from", own, port))
         and (source in ruled or target in ruled)
     }
     assert {path for path in reached if path[1] in ruled} == {
@@ -711,7 +711,7 @@ def test_policies_name_the_ports_that_are_served(rendered: list[Object]) -> None
     for workload in _workloads(rendered):
         served = {port["containerPort"] for container in _containers(workload) for port in container.get("ports", [])}
         policy = _one(rendered, "NetworkPolicy", workload["metadata"]["name"])
-        assert {entry["port"] for rule in policy["spec"]["ingress"] for entry in rule["ports"]} == served
+        assert {entry["port"] for rule in policy["spec"].get("ingress", []) for entry in rule["ports"]} == served
 
 
 # ------------------------------------------------------------------------------------------------------------ availability

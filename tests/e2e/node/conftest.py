@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.e2e.node.cluster import RUNS, Node
-from tests.e2e.node.deployment import Deployment
+from tests.e2e.node.deployment import STORE, Deployment
 
 collect_ignore_glob = [] if os.environ.get(RUNS) else ["test_*.py"]
 
@@ -33,3 +33,22 @@ def deployment(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Deployme
     deployment.load_images()
     deployment.deploy("test")
     return deployment
+
+
+@pytest.fixture(scope="session")
+def durable(deployment: Deployment) -> Deployment:
+    """The same with the overlay `dev`: a store on a volume."""
+    deployment.kubectl("delete", "statefulset", STORE, "--wait")
+    deployment.deploy("dev")
+    return deployment
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Figures, for whoever watches."""
+
+    def tell(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n    {text}", flush=True)
+
+    return tell

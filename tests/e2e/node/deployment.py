@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from tests.e2e.controlplane.bed import NAMESPACE, PROJECT, SERVICE
+from tests.e2e.controlplane.plane import until
 from tests.e2e.node import images
 from tests.e2e.node.cluster import Node
 
@@ -47,6 +50,12 @@ class Deployment:
         """What kubectl says of each object."""
         return self.node.kubectl("apply", "--kustomize", str(self.folder / "manifests" / part)).stdout
 
+    def objects(self, part: str) -> list[dict[str, Any]]:
+        """As the cluster has them."""
+        done = self.node.kubectl("get", "--kustomize", str(self.folder / "manifests" / part), "--output", "json")
+        found: list[dict[str, Any]] = json.loads(done.stdout)["items"]
+        return found
+
     def create_store(self) -> None:
         """Anew, if it ran before."""
         self.kubectl("delete", "job", JOB, "--ignore-not-found", "--wait")
@@ -65,7 +74,39 @@ class Deployment:
 
     def pods(self, component: str = "apiserver") -> list[dict[str, Any]]:
         """Those that are not going."""
+        return [pod for pod in self._all(component) if "deletionTimestamp" not in pod["metadata"]]
+
+    def names(self, component: str = "apiserver") -> list[str]:
+        return [pod["metadata"]["name"] for pod in self.pods(component)]
+
+    def log(self) -> str:
+        """Of one server."""
+        return self.kubectl("logs", f"deployment/{SERVICE}").stdout
+
+    def ready(self) -> int:
+        """How many servers are."""
+        statuses = [condition for pod in self.pods() for condition in pod["status"].get("conditions", [])]
+        return sum(condition["type"] == "Ready" and condition["status"] == "True" for condition in statuses)
+
+    def restarts(self, names: Sequence[str]) -> int:
+        """Of the first containers of these servers, all together."""
+        return sum(
+            pod["status"]["containerStatuses"][0]["restartCount"]
+            for pod in self.pods()
+            if pod["metadata"]["name"] in names
+        )
+
+    def scale(self, replicas: int) -> None:
+        """Returns when there are so many, and those that had to go have gone."""
+        self.kubectl("scale", f"deployment/{SERVICE}", f"--replicas={replicas}")
+        self.rolled_out(f"deployment/{SERVICE}")
+        until(lambda: len(self._all()) == self.ready() == replicas, f"{replicas} servers")
+
+    def until_gone(self, name: str) -> None:
+        self.kubectl("wait", f"pod/{name}", "--for=delete", PATIENCE)
+
+    def _all(self, component: str = "apiserver") -> list[dict[str, Any]]:
         path = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io%2Fcomponent%3D{component}"
         with self.node.connect() as admin:
             found: list[dict[str, Any]] = admin.ask("GET", path).json["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return found

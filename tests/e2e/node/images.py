@@ -111,7 +111,7 @@ def _archive(name: str, folder: pathlib.Path, *, digest: str) -> pathlib.Path:
     images.mkdir(parents=True, exist_ok=True)
     stem = name.rpartition("/")[2].partition(":")[0]
     with binaries.only_one(cache() / f"{stem}.lock", f"waiting for another process that builds {name}"):
-        bases = {base: _debian(suite) for base, suite in _debians(folder / "Dockerfile").items()}
+        bases = {base: _debian(suite) for base, suite in debians(folder / "Dockerfile").items()}
         recipe = _digest(digest.encode(), name.encode(), *(_identity(base).encode() for base in bases.values()))
         archive = images / f"{stem}-{recipe[:16]}.tar"
         if archive.exists():
@@ -138,7 +138,7 @@ def _digest(*texts: bytes) -> str:
 # Where images come from
 
 
-def _debians(dockerfile: pathlib.Path) -> dict[str, str]:
+def debians(dockerfile: pathlib.Path) -> dict[str, str]:
     """The images that a Dockerfile begins with, and the suite that each of them is."""
     found, stages = {}, {"scratch"}
     for base, stage in FROM.findall(dockerfile.read_text()):

@@ -13,6 +13,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -50,18 +51,20 @@ def alone(*, wait: float = 0.0) -> Iterator[None]:
     """Two nodes at a time would have the same names and addresses. The kernel drops the lock with its holder."""
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open("a+") as handle:
-        end = time.monotonic() + wait
+        end, told = time.monotonic() + wait, False
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.monotonic() < end:
-                    time.sleep(0.2)
-                    continue
                 handle.seek(0)
-                holder = handle.read().strip()
-                raise Busy(f"another node runs on this machine ({holder}); only one can at a time") from None
+                busy = Busy(f"another node runs on this machine ({handle.read().strip()}); only one can at a time")
+                if time.monotonic() > end:
+                    raise busy from None
+                if not told:
+                    sys.stderr.write(f"node: {busy}; waiting for its end\n")
+                    told = True
+                time.sleep(0.2)
         handle.truncate(0)
         handle.write(f"process {os.getpid()}, {pathlib.Path.cwd()}\n")
         handle.flush()

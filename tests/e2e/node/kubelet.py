@@ -64,6 +64,8 @@ class Kubelet:
             "containerRuntimeEndpoint": f"unix://{containerd.SOCKET}",
             "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{NAME}",
+            # Renewed Secrets show in pods this soon.
+            "syncFrequency": "3s",
             # Version 1 is what some machines still have.
             "failCgroupV1": False,
             "failSwapOn": False,

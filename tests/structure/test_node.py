@@ -1,0 +1,58 @@
+"""What `make e2e-node` goes by, checked where it cannot run."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from tests.e2e.controlplane import binaries
+from tests.e2e.controlplane.bed import PROJECT
+from tests.e2e.node import images, isolation, machine
+from tests.e2e.node.programs import KUBERNETES
+
+
+def test_a_node_is_of_the_version_of_its_control_plane() -> None:
+    def staging(module: binaries.Module) -> set[str]:
+        return set(re.findall(r"k8s\.io/\S+ => k8s\.io/\S+ v\S+", (module.folder / "go.mod").read_text()))
+
+    pinned = re.findall(r"k8s\.io/kubernetes (v\S+)", (KUBERNETES.folder / "go.mod").read_text())
+    assert pinned == [binaries.version()]
+    assert staging(KUBERNETES) == staging(binaries.MODULE) != set()
+
+
+def test_every_image_that_the_dockerfile_begins_with_can_be_made_without_a_registry() -> None:
+    assert set(images.debians(PROJECT / "Dockerfile").values()) == {"trixie"}
+
+
+def test_an_image_that_cannot_be_made_is_named(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM scratch AS a\nFROM a\nFROM docker.io/library/python:3.13\n")
+    with pytest.raises(images.ImageError, match=r"begins with docker\.io/library/python:3\.13"):
+        images.debians(tmp_path / "Dockerfile")
+
+
+def test_the_first_process_of_a_node_is_a_valid_script() -> None:
+    subprocess.run(["sh", "-n", isolation.BOOT], check=True)
+    assert os.access(isolation.BOOT, os.X_OK)
+
+
+def test_a_second_node_is_refused_and_told_who_has_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(isolation, "LOCK", tmp_path / "lock")
+    with isolation.alone(), pytest.raises(isolation.Busy, match=rf"process {os.getpid()}\b"), isolation.alone():
+        pass
+    with isolation.alone():
+        pass
+
+
+def test_a_machine_that_is_not_fit_says_all_that_is_missing_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(machine.Unable, match=r"apt-get install.* buildah .*containerd .*runc") as unable:
+        machine.check(tmp_path / "state", tmp_path / "cache")
+    assert "\n" not in str(unable.value)
