@@ -81,7 +81,7 @@ e2e-dra: binaries ## Kubernetes' own specs for dynamic resource allocation, with
 fuzz: binaries ## random input, judged by us and by the real thing (ARGS=kinds: objects; ARGS=cel: expressions compiled; ARGS=policies: evaluated; ARGS=admission: policies in force on both; ARGS=gates: features switched off; ARGS=sequences: who manages which field, write after write; ARGS="kinds --seed=7")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-bench: venv ## measure (bench/README.md); ARGS=--upstream measures kube-apiserver as well and prints the ratios
+bench: venv ## measure (bench/README.md), and say which bounds are missed; ARGS=--upstream: beside kube-apiserver, ARGS=--quick: fewer samples
 	$(BIN)/python -m bench $(ARGS)
 
 binaries: venv ## build the Kubernetes programs of the tests, once (tests/e2e/controlplane/README.md)

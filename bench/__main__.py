@@ -27,6 +27,7 @@ from bench import (
     deliveries,
     forms,
     lists,
+    picture,
     protobuf,
     results,
     servers,
@@ -68,7 +69,7 @@ class Run:
         return max(1, operations // self._parts)
 
     def filling(self) -> Iterator[Step]:
-        """What makes the slices that all others are about, and so is always done."""
+        """What makes the slices that all others are about."""
         slices = self.slices
         yield Step("writes", "CREATE c1", lambda bench: bench.create(first=0, count=1000, clients=1))
         yield Step("writes", "CREATE c16", lambda bench: bench.create(first=1000, count=slices - 2000, clients=16))
@@ -169,20 +170,25 @@ class Run:
 
 
 class Report:
-    """Prints lines as they come, and keeps the figures."""
+    """Prints lines as they come, and keeps the figures: in the file as well, so that a run that is stopped has not been for nothing."""
 
-    def __init__(self, found: Results) -> None:
+    def __init__(self, found: Results, file: Path) -> None:
         self.found = found
+        self._file = file
 
     def add(self, step: Step, server: str, result: Result) -> None:
-        self.found.add(step.group, step.name, server, result.all())
+        self._keep(step.group, step.name, server, result.all())
         print(f"{server:15} {step.name:34} {result.line()}", flush=True)
 
     def figure(self, group: str, name: str, server: str, figures: results.Figures) -> None:
         """One that is no operation's."""
-        self.found.add(group, name, server, figures)
+        self._keep(group, name, server, figures)
         told = ", ".join(f"{value:.1f} {key.rpartition('_')[2].replace('mb', 'MB')}" for key, value in figures.items())
         print(f"{server:15} {name:34} {told} (server + store)", flush=True)
+
+    def _keep(self, group: str, name: str, server: str, figures: results.Figures) -> None:
+        self.found.add(group, name, server, figures)
+        self.found.write(self._file)
 
     def memory(self, when: str, benches: dict[str, Bench]) -> None:
         for server, bench in benches.items():
@@ -250,9 +256,11 @@ def served(server: Sluice, wanted: argparse.Namespace, report: Report) -> None:
             if uvloop.run(filled(bench, wanted.slices)):
                 print(f"{name:15} has its {wanted.slices} slices already")
                 continue
-            unwanted = Report(Results())
-            for step in run.filling():
-                uvloop.run(measure({name: bench}, [step], report if step.wanted(only) else unwanted))
+            filling = list(run.filling())
+            if any(step.wanted(only) for step in filling):
+                uvloop.run(measure({name: bench}, filling, report))
+            else:
+                uvloop.run(fill(bench, wanted.slices, 0))
         report.memory(f"with {wanted.slices} slices", benches)
         uvloop.run(measure(benches, [step for step in run.steps() if step.wanted(only)], report))
         report.memory("after all", benches)
@@ -291,6 +299,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, help="keep ours in this folder: the next run finds its slices there")
     parser.add_argument("--flags", default="", help="further flags of `sluice dev`")
     parser.add_argument("--results", type=Path, default=results.LAST, help="the file of results (default: %(default)s)")
+    parser.add_argument("--publish", action="store_true", help="show this run in README.md and bench/lists.svg")
     parser.add_argument("--list", action="store_true", help="print the names of the workloads")
     return parser.parse_args()
 
@@ -303,14 +312,17 @@ def main() -> None:
             print(f"{step.group:10} {step.name}")
         return
     facts = results.facts(upstream=wanted.upstream, slices=wanted.slices, quick=wanted.quick)
-    report = Report(Results(facts))
+    report = Report(Results(facts), wanted.results)
     with tempfile.TemporaryDirectory() as folder:
         data = wanted.data or Path(folder) / "data"
         with servers.sluice(data, wanted.group, shlex.split(wanted.flags)) as server:
             served(server, wanted, report)
             if not (wanted.quick or wanted.only):
                 grown(server, wanted, report)
-    report.found.write(wanted.results)
+    if picture.rows(report.found):
+        wanted.results.with_suffix(".svg").write_text(picture.draw(report.found))
+    if wanted.publish:
+        picture.publish(report.found)
     for verdict in bounds.judge(report.found):
         if verdict.measured is not None:
             print(verdict.line())

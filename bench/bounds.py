@@ -49,6 +49,8 @@ def _bounds() -> tuple[Bound, ...]:
         "PUT c16": 1.3,
         "MERGE PATCH c16": 1.3,
         "APPLY c16": 1.8,
+        "CREATE 128 devices c16": 12,
+        "APPLY 128 devices c16": 20,
         "LIST identity c1": 50,
         "LIST gzip c1": 12,
         "LIST gzip cold": 45,

@@ -281,14 +281,20 @@ class InitialEvents(asyncio.Protocol):
         self._tail = data[-16:]
 
 
-class WatchProtocol(asyncio.Protocol):
-    """One watcher that only counts lines and notes when they came."""
+Seen = Callable[[bytes, bytes], None]
 
-    def __init__(self, request: bytes, seen: Callable[[bytes], None]) -> None:
+
+class WatchProtocol(asyncio.Protocol):
+    """One watcher. `seen` is called with what came, behind the end of what came before: events need not come in one piece each."""
+
+    TAIL = 64
+
+    def __init__(self, request: bytes, seen: Seen) -> None:
         self.request = request
         self.seen = seen
         self.opened = asyncio.get_running_loop().create_future()
         self.lost = False
+        self._tail = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -299,13 +305,14 @@ class WatchProtocol(asyncio.Protocol):
             self.opened.set_result(data[:12])
             _, _, data = data.partition(b"\r\n\r\n")
         if data:
-            self.seen(data)
+            self.seen(self._tail, data)
+            self._tail = (self._tail + data)[-self.TAIL :]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
 
 
-async def watcher(target: Target, query: str, seen: Callable[[bytes], None], *, accept: str = JSON) -> WatchProtocol:
+async def watcher(target: Target, query: str, seen: Seen, *, accept: str = JSON) -> WatchProtocol:
     """Opens a watch and returns once its header has come."""
     request = f"GET {target.base}/resourceslices?{query} HTTP/1.1\r\nHost: {target.host}\r\nAccept: {accept}\r\n\r\n"
     loop = asyncio.get_running_loop()

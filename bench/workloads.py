@@ -14,8 +14,10 @@ from bench import accounting, client
 SLICES = "/resourceslices"
 DEVICES, MOST_DEVICES = 8, 128
 STANDING = b"999999"
+STAMP = 16
+"""Bytes of what tells writes apart for a watcher, at most."""
 _STEPS = 'sluice_event_loop_step_seconds_bucket{le="'
-_LOOKUPS = "sluice_encoding_requests_total"
+_LOOKUPS = "sluice_encodings_total"
 _HELD = "sluice_encoding_bytes"
 WRITES = {
     "APPLY": ("PATCH", "application/apply-patch+yaml", "force=true"),
@@ -91,6 +93,8 @@ class Result:
         text += f"  CPU {self.cost:8.4f} ms/op  {self.note}"
         if "peak_mb" in self.figures:
             text += f"  peak +{self.figures['peak_mb']:.0f} MB"
+        if "hit_ratio" in self.figures:
+            text += f"  hits {self.figures['hit_ratio']:.0%}"
         if "longest_step_ms" in self.figures:
             text += f"  steps <= {self.figures['longest_step_ms']:g} ms"
         return text
@@ -152,9 +156,9 @@ class Bench:
             (float(name[len(_STEPS) : -2]), value) for name, value in more.items() if name.startswith(_STEPS)
         )
         found = {"longest_step_ms": 1000 * next(most for most, count in buckets if count == buckets[-1][1])}
-        asked = {result: _sum(more, _LOOKUPS, f'result="{result}"') for result in ("hit", "miss")}
+        asked = {name: count for name, count in more.items() if name.startswith(_LOOKUPS)}
         if sum(asked.values()):
-            found["hit_ratio"] = asked["hit"] / sum(asked.values())
+            found["hit_ratio"] = sum(n for name, n in asked.items() if 'outcome="found"' in name) / sum(asked.values())
         return found
 
     async def held(self) -> dict[str, float]:
@@ -264,12 +268,13 @@ class Bench:
         sent: dict[bytes, float] = {}
         came: list[float] = []
 
-        def seen(data: bytes) -> None:
+        def seen(tail: bytes, data: bytes) -> None:
             now = time.perf_counter()
+            data = tail + data
             at = data.find(b'"stamp":"')
             while at >= 0:
-                stamp = data[at + 9 : data.index(b'"', at + 9)]
-                if stamp in sent:
+                stamp, whole, _ = data[at + 9 : at + 9 + STAMP].partition(b'"')
+                if whole and stamp in sent:
                     came.append(now - sent.pop(stamp))
                 at = data.find(b'"stamp":"', at + 9)
 
@@ -302,10 +307,6 @@ class Bench:
         meter.stop()
         connection.close()
         return meter
-
-
-def _sum(samples: Mapping[str, float], name: str, label: str) -> float:
-    return sum(value for sample, value in samples.items() if sample.startswith(name) and label in sample)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -3,7 +3,8 @@ import ssl
 
 import pytest
 
-from bench.client import Answer, Reader, Target
+from bench.client import Answer, Reader, Target, WatchProtocol
+from bench.deliveries import marks
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\nc\r\n, everybody!\r\n0\r\n\r\n"
 NOWHERE = Target("localhost", 0, "", ssl.create_default_context())
@@ -44,3 +45,15 @@ async def test_a_connection_that_ends_within_an_answer_is_an_error() -> None:
     reader.connection_lost(None)
     with pytest.raises(ConnectionError):
         await asked
+
+
+async def test_events_are_seen_once_in_whatever_pieces_they_come() -> None:
+    event = b'1d\r\n{"type":"MODIFIED","object":{}}\n\r\n'
+    for size in range(1, 2 * len(event) + 1):
+        counted: list[int] = []
+        protocol = WatchProtocol(b"", lambda tail, data, counted=counted: counted.append(marks(tail, data)))  # type: ignore[misc]
+        protocol.data_received(b"HTTP/1.1 200 OK\r\n\r\n")
+        stream = 3 * event
+        for at in range(0, len(stream), size):
+            protocol.data_received(stream[at : at + size])
+        assert sum(counted) == 3

@@ -1,0 +1,188 @@
+"""The tables of README.md, made of the results that are published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bench import bounds
+from bench.results import OURS, THEIRS, Results
+
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- made of results/published.json by bench.picture -->", "<!-- end of what is made -->"
+OPERATIONS = ("writes", "large", "reads", "lists")
+
+
+def page(text: str, found: Results) -> str:
+    """README.md with the tables of these results. Raises ValueError when it has no place for them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{BEGIN} and {END} must stand in README.md")
+    return f"{before}{BEGIN}\n\n{made(found)}\n\n{END}{after}"
+
+
+def made(found: Results) -> str:
+    parts = (_run(found), _operations(found), _cold(found), _watches(found), _standing(found), _verdicts(found))
+    return "\n\n".join(part for part in parts if part)
+
+
+def number(value: float) -> str:
+    """With about three digits."""
+    if not value:
+        return "0"
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def _run(found: Results) -> str:
+    facts = found.facts
+    machine, versions = facts["machine"], facts["versions"]
+    of = ", ".join(f"{name} {version}" for name, version in versions.items())
+    quick = " with `--quick`: fewer samples, so less certain" if facts["quick"] else ""
+    return (
+        f"One run on {facts['date']}{quick}; {facts['slices']:,} slices, {machine['cores']} cores ({machine['processor']}), "
+        f"{machine['memory_gb']} GB, Linux {machine['kernel']}; {of}."
+    )
+
+
+def _table(head: Iterable[str], lines: list[list[str]]) -> str:
+    if not lines:
+        return ""
+    columns = list(head)
+    text = [columns, ["---"] * len(columns), *lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in text)
+
+
+def _cell(found: Results, name: str, server: str, figure: str) -> str:
+    value = found.figure(name, server, figure)
+    return "" if value is None else number(value)
+
+
+def _bounded(found: Results, name: str, figure: str) -> str:
+    """The bound, and whether it is missed."""
+    most, value = bounds.limit(name, figure), found.figure(name, OURS, figure)
+    if most is None or value is None:
+        return ""
+    return f"**{most:g}: missed**" if value > most else f"{most:g}"
+
+
+def _walls(found: Results, name: str, server: str) -> str:
+    cells = [_cell(found, name, server, figure) for figure in ("p50_ms", "p99_ms")]
+    return " / ".join(cells) if all(cells) else ""
+
+
+def _times(found: Results, name: str, figure: str) -> str:
+    ours, theirs = (found.figure(name, server, figure) for server in (OURS, THEIRS))
+    return "" if not ours or theirs is None else f"{theirs / ours:.1f}"
+
+
+def _operations(found: Results) -> str:
+    head = (
+        "workload (c = clients)",
+        "Sluice: CPU ms",
+        "bound",
+        "p50 / p99 ms",
+        "longest step ms",
+        "peak MB",
+        "kube-apiserver: CPU ms",
+    )
+    lines = [
+        [
+            name,
+            _cell(found, name, OURS, "cpu_ms"),
+            _bounded(found, name, "cpu_ms"),
+            _walls(found, name, OURS),
+            _cell(found, name, OURS, "longest_step_ms").removesuffix(".00").removesuffix(".0"),
+            _cell(found, name, OURS, "peak_mb"),
+            _cell(found, name, THEIRS, "cpu_ms"),
+            _walls(found, name, THEIRS),
+            _times(found, name, "cpu_ms"),
+        ]
+        for name in found.of(*OPERATIONS)
+    ]
+    return _table((*head, "p50 / p99 ms", "CPU, theirs / ours"), lines)
+
+
+def _cold(found: Results) -> str:
+    head = (
+        "made for the first time",
+        "CPU ms",
+        "least – most",
+        "bound",
+        "first byte ms: head",
+        "body",
+        "bound",
+        "peak MB",
+        "bound",
+    )
+    lines = [
+        [
+            name,
+            _cell(found, name, OURS, "cpu_ms"),
+            f"{_cell(found, name, OURS, 'cpu_least_ms')} – {_cell(found, name, OURS, 'cpu_most_ms')}",
+            _bounded(found, name, "cpu_ms"),
+            _cell(found, name, OURS, "head_ms"),
+            _cell(found, name, OURS, "first_byte_ms"),
+            _bounded(found, name, "first_byte_ms"),
+            _cell(found, name, OURS, "peak_mb"),
+            _bounded(found, name, "peak_mb"),
+        ]
+        for name in found.of("cold")
+        if found.figure(name, OURS, "head_ms") is not None
+    ]
+    return _table(head, lines)
+
+
+def _watches(found: Results) -> str:
+    head = ("watches", "Sluice", "bare", "ours / bare", "bound", "kube-apiserver", "theirs / ours")
+    lines = []
+    for name in found.of("watches"):
+        figure, unit, bare = ("cpu_us", "µs", "bare_us") if name.startswith("fan-out") else ("p50_ms", "ms", "bare_ms")
+        lines.append(
+            [
+                f"{name}, {'CPU µs of a delivery' if unit == 'µs' else 'p50 ms'}",
+                *(_cell(found, name, OURS, each) for each in (figure, bare, "of_bare")),
+                _bounded(found, name, "of_bare"),
+                _cell(found, name, THEIRS, figure),
+                _times(found, name, figure),
+            ]
+        )
+    return _table(head, lines)
+
+
+def _standing(found: Results) -> str:
+    """Memory, and starts."""
+    lines = []
+    for name, servers in found.workloads.items():
+        if found.groups[name] not in {"memory", "start"} and name != "all forms of a list":
+            continue
+        start = found.figure(name, OURS, "start_s")
+        lines.append(
+            [
+                name + ("" if start is None else f": served after {number(start)} s"),
+                *(number(servers[each]["memory_mb"]) if each in servers else "" for each in (OURS, THEIRS)),
+                _bounded(found, name, "memory_mb") or _bounded(found, name, "start_s"),
+            ]
+        )
+    return _table(("resident, server + store", "Sluice MB", "kube-apiserver MB", "bound"), lines)
+
+
+def _verdicts(found: Results) -> str:
+    return "\n".join(_judged(found))
+
+
+def _judged(found: Results) -> Iterator[str]:
+    verdicts = bounds.judge(found)
+    missed = [verdict for verdict in verdicts if verdict.missed]
+    absent = sum(verdict.measured is None for verdict in verdicts)
+    met = len(verdicts) - len(missed) - absent
+    yield f"Of {len(verdicts)} bounds {met} are met, {len(missed)} missed; {absent} were not measured in this run."
+    if missed:
+        yield ""
+        yield "Missed:"
+        yield ""
+        for verdict in missed:
+            assert verdict.measured is not None
+            bound = verdict.bound
+            yield f"* {bound.workload}: {number(verdict.measured)} instead of {bound.most:g} {bounds.UNITS[bound.figure]}"
