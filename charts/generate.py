@@ -161,7 +161,7 @@ def _template(item: Object) -> str:
             container = _container(item)
             container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
             return _only_if("or .Release.IsInstall .Values.store.init", _body(item))
-        case "NetworkPolicy" if item["spec"]["egress"]:
+        case "NetworkPolicy" if item["spec"].get("egress"):
             return _network(item)
         case "APIService":
             return _body(item, appended=(CA_BUNDLE, ANNOTATION))

@@ -47,6 +47,9 @@ def up(overlay: str = "") -> int:
             signal.pause()
     except KeyboardInterrupt:
         say("stopped")
+    except (machine.Unable, isolation.Busy):
+        folder.rmdir()
+        raise
     except BaseException:
         say(f"the logs are in {folder}")
         raise
