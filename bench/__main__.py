@@ -135,7 +135,7 @@ class Run:
 
     def _cold(self) -> Iterator[Step]:
         for listing in lists.LISTINGS:
-            for clients, samples in ((1, self._samples), (8, 1)):
+            for clients, samples in ((1, self._samples), (8, 1))[: 1 if self._parts > 1 else 2]:
                 name = f"{listing.name}{f' c{clients}' if clients > 1 else ''} cold"
                 yield Step("cold", name, self._first(listing, clients, samples), ours=True)
         yield Step(
