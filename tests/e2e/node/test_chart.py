@@ -82,9 +82,7 @@ def test_helm_installs_it_upgrades_it_and_takes_it_away(
     helm: pathlib.Path, node: Node, deployment: Deployment, secrets: pathlib.Path
 ) -> None:
     """In place of what the overlay deployed: there is one APIService of that name."""
-    deployment.kubectl("delete", "deployment", "sluice", "--cascade=foreground")
-    for part in ("store-init", "overlays/test"):
-        node.kubectl("delete", "--kustomize", str(deployment.folder / "manifests" / part), "--ignore-not-found")
+    deployment.remove("test")
 
     def run(*words: str) -> None:
         command = [str(helm), "--kubeconfig", str(node.admin), "--namespace", NAMESPACE, *words]
