@@ -11,7 +11,6 @@ import argparse
 import concurrent.futures
 import contextlib
 import itertools
-import re
 import tempfile
 import threading
 import time
@@ -145,8 +144,12 @@ def _conflicts(cluster: Cluster) -> int:
     """Writes of claims that were answered 409."""
     with cluster.server() as server:
         lines = server.ask("GET", "/metrics").text.splitlines()
-    counted = re.compile(r'apiserver_request_total\{.*code="409".*resource="resourceclaims".*\} (\S+)')
-    return sum(int(float(found[1])) for line in lines if (found := counted.match(line)))
+    counted = [line for line in lines if line.startswith("apiserver_request_total{")]
+    return sum(
+        int(float(line.rpartition(" ")[2]))
+        for line in counted
+        if 'code="409"' in line and 'resource="resourceclaims"' in line
+    )
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,7 +89,8 @@ class Administrator:
         plane = self.bed.plane
         for name in ("kube-scheduler", "kube-controller-manager"):
             plane.processes.pop(name).stop()
-        plane.stop_apiserver()
+        # Asked to stop, it would wait a minute for the watches that Sluice has open.
+        plane.processes.pop("kube-apiserver").stop(signal.SIGKILL)
         plane.flags = flags
         plane.start_apiserver()
         plane.start_clients()
