@@ -183,11 +183,10 @@ class Exchange:
         if self.request.method == "HEAD":
             return
         chunked = outlet.chunked and response.content_length is None
-        async for data in packed(parts) if compressed else _gathered(parts):
-            for part in _slices(data):
-                outlet.write(frames.chunk(part) if chunked else part)
-                await outlet.settle()
-                await asyncio.sleep(0)  # the next piece costs time; others first
+        async for some in packed(parts) if compressed else _gathered(parts):
+            outlet.write_all(frames.chunk_of(some) if chunked else some)
+            await outlet.settle()
+            await asyncio.sleep(0)  # the next piece costs time; others first
         await outlet.settle()
         await response.write_eof()
 
@@ -238,22 +237,22 @@ async def _first(parts: AsyncIterator[bytes | Segment], more_than: int) -> list[
     return found
 
 
-async def _gathered(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[bytes]:
-    """The text in pieces that are worth a write of their own."""
+async def _gathered(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[bytes]]:
+    """The text, as much at a time as is worth a write."""
     pending: list[bytes] = []
     size = 0
     async for part in parts:
-        text = segments.text(part)
-        pending.append(text)
-        size += len(text)
-        if size >= GATHERED:
-            yield _one(pending)
-            pending, size = [], 0
+        for text in _slices(segments.text(part)):
+            pending.append(text)
+            size += len(text)
+            if size >= GATHERED:
+                yield pending
+                pending, size = [], 0
     if size:
-        yield _one(pending)
+        yield pending
 
 
-async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[bytes]:
+async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[bytes]]:
     """One gzip member, in pieces of which each is half a millisecond's work or worth a write. Texts that follow each other are compressed
     together, segments come as they are."""
     member = gzip.Member()
@@ -275,16 +274,16 @@ async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[bytes]:
                 continue
             for piece in _slices(_one(texts)):
                 ready.append(member.add(gzip.deflate(piece)))
-                yield _one(ready)
+                yield ready
                 ready = []
             texts, text_size, size = [], 0, 0
         if size >= GATHERED:
-            yield _one(ready)
+            yield [b"".join(ready)]
             ready, size = [], 0
     if texts:
         ready.append(member.add(gzip.deflate(_one(texts))))
     ready.append(member.end())
-    yield _one(ready)
+    yield [b"".join(ready)]
 
 
 def _one(parts: list[bytes]) -> bytes:
@@ -318,6 +317,13 @@ class _Outlet:
             raise ConnectionResetError("the client is gone")
         self._writer.output_size += len(data)
         self.transport.write(data)
+
+    def write_all(self, parts: list[bytes]) -> None:
+        """The same in several pieces, which are not copied together."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._writer.output_size += sum(map(len, parts))
+        self.transport.writelines(parts)
 
     async def settle(self) -> None:
         """Waits until the client has taken nearly everything; cuts it off when it takes nothing.
@@ -369,7 +375,8 @@ class WatchStream:
     async def write(self, frame: bytes) -> None:
         """One or more whole lines."""
         if frame:
-            await self.send(frames.chunk(frame))
+            self._outlet.write_all(frames.chunk_of([frame]) if self._chunked else [frame])
+            await self._outlet.settle()
 
     async def send(self, chunk: bytes) -> None:
         """A ready-made chunk. Raises ConnectionResetError when the client is gone or stalled."""
@@ -405,6 +412,11 @@ class _TappedWatchStream(WatchStream):
     def __init__(self, response: web.StreamResponse, outlet: _Outlet, tell: Callable[[bytes], None]) -> None:
         super().__init__(response, outlet)
         self._tell = tell
+
+    async def write(self, frame: bytes) -> None:
+        if frame:
+            self._tell(frame)
+        await super().write(frame)
 
     async def send(self, chunk: bytes) -> None:
         self._tell(_unchunked(chunk))

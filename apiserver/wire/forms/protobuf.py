@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver.schema import canonical, protobuf
+from apiserver.schema import protobuf
 from apiserver.schema.protowire import BYTES, key, sized
 from apiserver.wire import as_protobuf
 from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, ready
@@ -63,7 +63,17 @@ class Protobuf(Streamed):
         return _frame(event_type, type_, _inside(element))
 
     def events_of(self, event_type: str, type_: DocumentType, elements: Sequence[bytes], *, typed: bool) -> bytes:
-        return b"".join([self.event_of(event_type, type_, element) for element in elements])
+        frames: list[bytes] = []
+        around: dict[int, tuple[bytes, int]] = {}
+        for element in elements:
+            size = len(element)
+            if size not in around:  # what stands around a message depends on its length alone
+                message = _inside(element)
+                frame = _frame(event_type, type_, message)
+                around[size] = frame[: len(frame) - len(message) - len(as_protobuf.TAIL)], size - len(message)
+            before, at = around[size]
+            frames += before, element[at:], as_protobuf.TAIL
+        return b"".join(frames)
 
 
 def _come_first(type_: DocumentType, name: str) -> bool:
@@ -74,7 +84,7 @@ def _come_first(type_: DocumentType, name: str) -> bool:
 
 def _message(type_: DocumentType, members: bytes) -> bytes:
     assert type_.shape is not None
-    return protobuf.encode(type_.shape, canonical.decode(type_.shape, members))
+    return protobuf.of_stored(type_.shape, members)
 
 
 def _inside(element: bytes) -> bytes:

@@ -88,11 +88,15 @@ class _Row:
         self.texts = texts
         self.since = since
 
-    def at(self, now: float) -> bytes:
+    def parts(self, ages: _Ages) -> list[bytes]:
+        """Its text, piece by piece."""
         parts = [self.texts[0]]
         for since, text in zip(self.since, self.texts[1:], strict=True):
-            parts += _text(meta.age_at(since, now)), text
-        return b"".join(parts)
+            parts += ages[since], text
+        return parts
+
+    def at(self, now: float) -> bytes:
+        return b"".join(self.parts(_Ages(now)))
 
     def __len__(self) -> int:
         return _ROW_BYTES + sum(map(len, self.texts))
@@ -206,14 +210,23 @@ class Table(Form):
             yield _Section(self, run, ages)
 
     def _events(self, event_type: str, section: Made, entries: Sequence[Entry], *, first: bool) -> bytes:
-        assert isinstance(self.syntax, Streamed)
-        now, frames = self.clock(), []
+        ages = _Ages(self.clock())
+        frames: list[bytes] = []
+        around = self._around(event_type, first=first)
         for entry, row in zip(entries, section.cut(), strict=True):
-            columns = _definitions(tuple(columns_of(self.resource))) if first else b"null"
-            head = self._head(b'{"resourceVersion":"%d"}' % entry.revision, columns)
-            frames.append(self.syntax.event(event_type, self._type, b'%b,"rows":[%b]}' % (head, row.at(now))))
-            first = False
+            before, between, behind = around
+            frames += before, b"%d" % entry.revision, between, *row.parts(ages), behind
+            if first:
+                around, first = self._around(event_type, first=False), False
         return b"".join(frames)
+
+    def _around(self, event_type: str, *, first: bool) -> tuple[bytes, bytes, bytes]:
+        """A frame but for its version and its row."""
+        assert isinstance(self.syntax, Streamed)
+        columns = _definitions(tuple(columns_of(self.resource))) if first else b"null"
+        head = self._head(b'{"resourceVersion":"\0"}', columns)
+        before, between, behind = self.syntax.event(event_type, self._type, b'%b,"rows":[\0]}' % head).split(b"\0")
+        return before, between, behind
 
     def _head(self, metadata: bytes, columns: bytes) -> bytes:
         """A Table's members up to its rows."""

@@ -101,7 +101,7 @@ async def _packed(parts: Sequence[bytes | Segment]) -> bytes:
         for part in parts:
             yield part
 
-    return b"".join([data async for data in response.packed(sent())])
+    return b"".join([data async for some in response.packed(sent()) for data in some])
 
 
 NUMBERS = st.integers(0, 170)
