@@ -114,8 +114,8 @@ class Group(Encodings):
 
     @property
     def count(self) -> int:
-        """How many members there were."""
-        return len(self._members)
+        """How many members there were; 0 when they all have left."""
+        return len(self._members) if self._left else 0
 
     def is_of(self, members: Sequence[object]) -> bool:
         """Whether these are its members, all of them and no others."""

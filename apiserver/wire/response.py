@@ -30,6 +30,8 @@ LARGE = 256 << 10
 """Bytes above which an answer is written in slices, so that a client that does not take them is noticed."""
 GATHERED = 128 << 10
 """Bytes of an answer in pieces that are written at once, or compressed."""
+FIRST = 2 << 10
+"""The same for the first ones: whoever waits sees that it begins."""
 STALL_SECONDS = 30.0
 BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
@@ -240,14 +242,14 @@ async def _first(parts: AsyncIterator[bytes | Segment], more_than: int) -> list[
 async def _gathered(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[bytes]]:
     """The text, as much at a time as is worth a write."""
     pending: list[bytes] = []
-    size = 0
+    size, enough = 0, FIRST
     async for part in parts:
         for text in _slices(segments.text(part)):
             pending.append(text)
             size += len(text)
-            if size >= GATHERED:
+            if size >= enough:
                 yield pending
-                pending, size = [], 0
+                pending, size, enough = [], 0, GATHERED
     if size:
         yield pending
 
@@ -258,7 +260,7 @@ async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[by
     member = gzip.Member()
     ready: list[bytes] = [member.HEAD]
     texts: list[bytes] = []
-    size, text_size = 0, 0
+    size, text_size, enough = 0, 0, FIRST
     async for part in parts:
         if not isinstance(part, bytes):
             deflated = part.deflated()
@@ -277,9 +279,9 @@ async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[by
                 yield ready
                 ready = []
             texts, text_size, size = [], 0, 0
-        if size >= GATHERED:
+        if size >= enough:
             yield [b"".join(ready)]
-            ready, size = [], 0
+            ready, size, enough = [], 0, GATHERED
     if texts:
         ready.append(member.add(gzip.deflate(_one(texts))))
     ready.append(member.end())

@@ -58,25 +58,41 @@ class Made(Section):
         if self.whole is not None:
             form.cache.uses[Use.OBJECT_FOUND] += len(entries)
             return
-        parts = [groups.member(entry, form.key) for entry in entries] if form.keeps else [None] * len(entries)
-        missing = [at for at, part in enumerate(parts) if part is None]
-        if form.keeps:
-            form.cache.uses[Use.OBJECT_FOUND] += len(entries) - len(missing)
-            form.cache.uses[Use.OBJECT_MADE] += len(missing)
-        start, size = 0, 0
-        for end, at in enumerate(missing):
-            cost = entries[at].size
-            size += cost
-            if end > start and (size > form.reach or end - start == MOST_ELEMENTS):
-                yield self._piece(parts, missing[start:end])
-                start, size = end, cost
-        if start < len(missing):
-            yield self._piece(parts, missing[start:])
+        parts = self._begun()
+        while places := self._next(parts):
+            yield self._piece(parts, places)
         self.whole = form.together(parts)
-        if group is not None and form.keeps:
+        if group is not None and form.keeps and group.count:
             before = group.get(form.key)
             instead = before.size if isinstance(before, Divisible) else 0
             form.cache.keep(group, form.key, self.whole, size=self.whole.size, instead=instead)
+
+    def _begun(self) -> list[Any]:
+        """What is there of each. Lists that come at the same time share it: each makes what the others have not made yet."""
+        form, (entries, group) = self.form, self._run
+        if not form.keeps:
+            return [None] * len(entries)
+        draft = group.get(form.key) if group is not None else None
+        if not isinstance(draft, Draft):
+            draft = Draft([groups.member(entry, form.key) for entry in entries])
+            if group is not None:
+                form.cache.keep(group, form.key, draft, size=draft.size)
+        missing = draft.parts.count(None)
+        form.cache.uses[Use.OBJECT_FOUND] += len(entries) - missing
+        form.cache.uses[Use.OBJECT_MADE] += missing
+        return draft.parts
+
+    def _next(self, parts: Sequence[Any]) -> list[int]:
+        """As many as one step allows of those that are still to be made; one that is heavy by itself stands alone."""
+        places: list[int] = []
+        size = 0
+        for at, part in enumerate(parts):
+            if part is None:
+                size += self._run.entries[at].size
+                if places and (size > self.form.reach or len(places) == MOST_ELEMENTS):
+                    break
+                places.append(at)
+        return places
 
     def _piece(self, parts: list[Any], places: Sequence[int]) -> Piece[bytes]:
         entries = self._run.entries

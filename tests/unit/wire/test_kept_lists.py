@@ -169,3 +169,30 @@ def test_a_watch_begins_with_the_frames_of_its_objects(media: str, kind: str, qu
         segments.text(piece.make()) for piece in form.initial(entries, Extent(store.index.applied), first=True)
     )
     assert begun == b"".join(form.frame("ADDED", entry, first=not at) for at, entry in enumerate(entries))
+
+
+@pytest.mark.parametrize("media", [PROTOBUF, YAML])
+def test_lists_that_come_at_the_same_time_make_everything_once(media: str) -> None:
+    store, cache = Store(), EncodingCache()
+    entries, made = list(store.index.view().scan()), 0
+    form = made_of(media, "", "", resource=SLICES, cache=cache, now=NOW)
+    make = form.made
+
+    def counted(entry: Entry) -> object:
+        nonlocal made
+        made += 1
+        return make(entry)
+
+    form.made = counted  # type: ignore[method-assign]
+    meta = ListMeta(store.index.applied)
+    texts = [b"", b"", b""]
+    going = dict(enumerate(form.listing(entries, meta).pieces for _ in texts))
+    while going:
+        for at, pieces in list(going.items()):
+            piece = next(pieces, None)
+            if piece is None:
+                del going[at]
+            else:
+                texts[at] += segments.text(piece.make())
+    assert made == len(entries)
+    assert texts[0] == texts[1] == texts[2]
