@@ -6,12 +6,15 @@ Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,delete}.go` (Ad
 
 from __future__ import annotations
 
+from functools import partial
+
 from apiserver.admission.attributes import Attributes, Operation
 from apiserver.admission.views import Views
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle
 from apiserver.verbs.context import Call, Services
+from apiserver.workers import BODIES
 
 
 class Step:
@@ -52,7 +55,11 @@ class Step:
         if made is None or made is shown:
             return obj
         replaced = {name: value for name, value in made.items() if name not in ("kind", "apiVersion")}
-        self._managers.readmitted(replaced, obj, self._call.exchange.warnings)
+        readmit = partial(self._managers.readmitted, replaced, obj, self._call.exchange.warnings)
+        if self._size > lifecycle.LARGE or lifecycle.is_large(replaced):
+            await BODIES.run_patiently(readmit)
+        else:
+            readmit()
         lifecycle.settle_namespace(self._call, replaced)
         return replaced
 

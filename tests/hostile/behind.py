@@ -12,6 +12,7 @@ from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import Reply
 from tests.hostile.campaign import FLAGS
+from tests.hostile.generator import GROUP
 from tests.hostile.rules import REGISTRATION, configured
 
 
@@ -37,9 +38,20 @@ class Behind:
             return admin.ask(method, path, body)
 
 
+def _limit(admin: Connection) -> None:
+    """A quota of the namespace, as the quota controller would have counted it: each claim is claimed there, up to a limit that is met."""
+    quotas, hard = "/api/v1/namespaces/hostile/resourcequotas", {f"count/resourceclaims.{GROUP}": "200"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "claims"}, "spec": {"hard": hard}}
+    reply = admin.ask("POST", quotas, quota)
+    assert reply.status == 201, reply.body
+    status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+    reply = admin.ask("PUT", f"{quotas}/claims/status", {**reply.json, "status": status})
+    assert reply.status == 200, reply.body
+
+
 @contextlib.contextmanager
 def behind(folder: pathlib.Path) -> Iterator[Behind]:
-    """In a cluster of its own, with the namespace that hostile requests name."""
+    """In a cluster of its own, with the namespace that hostile requests name, the rules for them, and a quota."""
     with configured(folder) as rules, Bed(folder, serve_flags=FLAGS) as bed:
         with bed.connect() as admin:
             assert admin.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "hostile"}}).status == 201
@@ -47,4 +59,5 @@ def behind(folder: pathlib.Path) -> Iterator[Behind]:
                 plural = rule["kind"].lower().removesuffix("y") + ("ies" if rule["kind"].endswith("y") else "s")
                 reply = admin.ask("POST", f"/apis/{REGISTRATION}/{plural}", rule)
                 assert reply.status == 201, reply.body
+            _limit(admin)
         yield Behind(bed)

@@ -47,9 +47,9 @@ ALONE_BYTES = 256 << 10
 """Requests above it are sent one at a time: several may take more memory together than one may."""
 TOLD, TOLD_SECONDS = 500, 30.0
 """After how many requests it is said how it goes, and after how long at the latest."""
-WARM, WARM_HEADS = 400, 4000
-"""After how many requests a process is as large as it will be: of all sorts; and of heads alone, once every place is taken where short
-targets are remembered."""
+WARM, WARM_HEADS = 2000, 4000
+"""After how many requests a process is as large as it will be: of all sorts, once patterns, expressions and field sets are remembered up to
+their bounds; and of heads alone, once every place is taken where short targets are remembered."""
 HEALTH_SECONDS = 0.1
 PROBE_SECONDS = 0.02
 ANSWER_SECONDS = 90.0

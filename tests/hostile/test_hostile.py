@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.fixtures.server import DevServer, dev_server
 from tests.hostile.campaign import FLAGS, Campaign, Report
-from tests.hostile.generator import BODY, FAMILIES, HEADERS, Generator, Hostile
+from tests.hostile.generator import BODY, COLLECTIONS, FAMILIES, HEADERS, PATCHES, STANDING, Generator, Hostile
 from tests.hostile.rules import as_files
 
 SEED = 8
@@ -81,6 +82,21 @@ def test_a_breach_is_told_at_once_with_the_arguments_that_send_its_request_again
     assert said == [f"BREACH {campaign.report.breaches[0]}"]
     assert said[0].endswith(f'again: make hostile ARGS="--seed {SEED} --only 17 --largest {MOST}"')
     assert Generator(SEED, most=MOST).at(17) == request
+
+
+def test_large_managed_fields_of_an_object_that_a_policy_changes_hold_up_nobody(server: DevServer) -> None:
+    owners = {"k:" + json.dumps({"uid": str(at)}): {".": {}, "f:name": {}} for at in range(8000)}
+    fields = {"f:metadata": {"f:ownerReferences": owners}}
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    report = played(server, iter([patched(json.dumps({"metadata": {"managedFields": [entry]}}))]), most=1)
+    assert not report.breaches, str(report)
+    assert report.codes == {("managed fields", 200): 1}
+
+
+def patched(body: str) -> Hostile:
+    """A merge patch of the claim that is always there, which a policy gives a label."""
+    head = f"PATCH {COLLECTIONS['ResourceClaim']}/{STANDING} HTTP/1.1\r\nHost: server\r\nContent-Type: {PATCHES[1]}\r\n"
+    return Hostile("managed fields", f"{head}Content-Length: {len(body)}\r\n\r\n".encode(), body.encode())
 
 
 def test_the_same_seed_draws_the_same_requests() -> None:

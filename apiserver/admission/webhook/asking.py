@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 Step = Literal["admit", "validating"]
 """What metrics of webhooks call the two steps."""
 WITHOUT_EFFECTS = ("None", "NoneOnDryRun")
+NOTED_TOGETHER = 200
+"""How many annotations of an answer are noted in one step of the event loop: some milliseconds."""
 _MOST_CODE = 600
 _NO_VERSION = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)"
 
@@ -47,8 +49,10 @@ class Asking:
         if attributes.dry_run:
             _check_side_effects(webhook)
         response = await self._answer(webhook, match, attributes)
-        for key, value in response.audit_annotations.items():
+        for number, (key, value) in enumerate(response.audit_annotations.items(), start=1):
             note(attributes, f"{webhook.name}/{key}", value)
+            if number % NOTED_TOGETHER == 0:
+                await asyncio.sleep(0)
         for text in response.warnings:
             attributes.warnings.add(text)
         if not response.allowed:

@@ -17,6 +17,7 @@ from apiserver.admission.chain import Chain
 from apiserver.admission.expressions import Expressions
 from apiserver.admission.matching import Matcher
 from apiserver.admission.sources import Nothing, Sources
+from apiserver.admission.webhook.asking import NOTED_TOGETHER
 from apiserver.admission.webhook.calls import Caller, CallFailed, Target
 from apiserver.admission.webhook.mutating import MutatingAdmissionWebhook
 from apiserver.admission.webhook.validating import ValidatingAdmissionWebhook
@@ -337,3 +338,19 @@ async def test_where_no_webhook_is_configured_the_plugins_cost_next_to_nothing()
             await rig.validating.validate(attributes)
         best = min(best, (time.perf_counter() - began) / 100)
     assert best < 20e-6
+
+
+async def test_thousands_of_annotations_in_one_answer_hold_up_nobody() -> None:
+    rig = Rig(Hooks(**{"1": {"auditAnnotations": {f"k{at}": "v" for at in range(5000)}}}), one=[webhook("1")])
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await rig.admit()
+    counting.cancel()
+    assert turns >= 5000 // NOTED_TOGETHER
