@@ -14,17 +14,18 @@ import os
 import random as randomness
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
+import msgspec
 import orjson
 from yarl import URL
 
 from apiserver import __version__, metrics
 from apiserver.cluster.credentials import Identity, Kubeconfig, ServiceAccount, Source, in_pod
-from apiserver.cluster.errors import ClusterError, Refused, Unreadable
+from apiserver.cluster.errors import ClusterError, Refused, TooLong, Unreadable
 from apiserver.cluster.pace import ONCE, Backoff, Throttle
 
 __all__ = ["Client", "ClusterError", "Events", "Refused", "in_pod"]
@@ -49,6 +50,13 @@ _Done = TypeVar("_Done")
 
 Counted = Callable[[str, float], None]
 """Is told the code and the seconds of each attempt."""
+
+
+class Page(NamedTuple):
+    """Of a list: its metadata, and its objects as they came, to be `decoded` one by one."""
+
+    metadata: Mapping[str, Any]
+    items: Sequence[bytes | memoryview]
 
 
 class Client:
@@ -136,7 +144,12 @@ class Client:
             lane=lane,
             counted=counted,
         )
-        return _decoded(raw, self._what(method, _target(path, query)))
+        return decoded(raw, self._what(method, _target(path, query)))
+
+    async def page(self, path: str, query: Mapping[str, str], *, seconds: float, most: int) -> Page:
+        """A list, or the part of it that the query says. Raises TooLong for an answer of more than `most` bytes, of which the rest is not
+        read, and any other ClusterError."""
+        return _page(await self.fetch("GET", path, query=query, seconds=seconds, within=seconds, most=most), path)
 
     async def fetch(
         self,
@@ -151,8 +164,10 @@ class Client:
         throttle: Throttle | None = None,
         lane: str = "",
         counted: Counted | None = None,
+        most: int | None = None,
     ) -> bytes:
-        """The body of a 2xx as it came, in which numbers stand as they were written; `content` is JSON. Otherwise as `ask`."""
+        """The body of a 2xx as it came, in which numbers stand as they were written; `content` is JSON. Raises TooLong for more bytes than
+        `most`. Otherwise as `ask`."""
         target = _target(path, query)
         until = self.clock() + within
         pauses = backoff.pauses(self.random)
@@ -160,7 +175,7 @@ class Client:
             try:
                 await self._take_turn(throttle or self._throttle, lane, until)
                 async with self._limit(method, target, min(seconds, until - self.clock())):
-                    return await self._exchange(method, target, content, counted)
+                    return await self._exchange(method, target, content, counted=counted, most=most)
             except ClusterError as error:
                 pause = next(pauses, None) if error.transient else None
                 if pause is None:
@@ -219,12 +234,14 @@ class Client:
         except TimeoutError:
             raise ClusterError(f"{self._what(method, target)}: no answer within {seconds:.3g} s") from None
 
-    async def _exchange(self, method: str, target: str, content: bytes | None, counted: Counted | None) -> bytes:
+    async def _exchange(
+        self, method: str, target: str, content: bytes | None, *, counted: Counted | None, most: int | None
+    ) -> bytes:
         started, code = self.clock(), NO_ANSWER
         try:
             response = await self._send(method, target, content)
             code = str(response.status)
-            raw = await _body(response, self._what(method, target))
+            raw = await _body(response, self._what(method, target), most)
         finally:
             seconds = self.clock() - started
             metrics.CLIENT_SECONDS.labels(method, self._host).observe(seconds)
@@ -317,7 +334,7 @@ class Events:
         return self
 
     async def __anext__(self) -> tuple[str, Mapping[str, Any]]:
-        event = _decoded(await self._line(), self._what)
+        event = decoded(await self._line(), self._what)
         kind, found = event.get("type"), event.get("object")
         if not isinstance(kind, str) or not isinstance(found, dict):
             raise Unreadable(f"{self._what}: the answer holds no watch event")
@@ -358,9 +375,17 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
-async def _body(response: aiohttp.ClientResponse, what: str) -> bytes:
+async def _body(response: aiohttp.ClientResponse, what: str, most: int | None = None) -> bytes:
     with _translated(what):
-        return await response.read()
+        if most is None:
+            return await response.read()
+        found = bytearray()
+        async for chunk in response.content.iter_any():
+            found += chunk
+            if len(found) > most:
+                response.close()
+                raise TooLong(f"{what}: the answer is longer than {most} bytes")
+        return bytes(found)
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
@@ -370,7 +395,25 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
         raise ClusterError(f"the question fits no JSON: {error}") from None
 
 
-def _decoded(raw: bytes, what: str) -> Mapping[str, Any]:
+class _List(msgspec.Struct):
+    metadata: dict[str, Any] = {}
+    items: list[msgspec.Raw] | None = None
+
+
+_LIST = msgspec.json.Decoder(_List)
+
+
+def _page(raw: bytes, path: str) -> Page:
+    """What objects are is not looked at here: that takes a fifth of the time, or a twentieth."""
+    try:
+        found = _LIST.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise Unreadable(f"{path}: the answer is no list") from None
+    return Page(found.metadata, [memoryview(item) for item in found.items or ()])
+
+
+def decoded(raw: bytes | memoryview, what: str) -> Mapping[str, Any]:
+    """The object that an answer holds. Raises Unreadable."""
     try:
         found = orjson.loads(raw)
     except ValueError:

@@ -34,5 +34,9 @@ class Unreadable(ClusterError):
     """There was an answer that makes no sense: to ask the same again would give the same."""
 
 
+class TooLong(ClusterError):
+    """There was an answer, and more of it than was wanted."""
+
+
 class NoSuchKind(Exception):
     """A kind that the cluster does not serve, as far as it can be told. The text is upstream's."""

@@ -31,8 +31,6 @@ LOOK_SECONDS = 1.0
 """How often it is looked which kinds are named (upstream's policyRefreshInterval)."""
 KINDS = 200
 """How many kinds are followed at once."""
-PAGE = 50
-"""A ConfigMap may have a megabyte, and a page is decoded in one step."""
 
 _TYPED = frozenset(
     (
@@ -73,7 +71,7 @@ class ParamKind:
         self._named = named
         typed = named[0].rpartition("/")[0] in _TYPED
         shown = partial(_shown, named=None if typed else named)
-        self._reflector = Reflector(client, path, page=PAGE, collection=partial(ByNamespace, shown))
+        self._reflector = Reflector(client, path, collection=partial(ByNamespace, shown))
         self._task = asyncio.create_task(tasks.supervised(self._reflector.run, name="params"))
 
     @property

@@ -1,22 +1,30 @@
 """A local copy of objects of the API server: list, then watch. Knows no kinds.
 
-Lists are read in pages, so that no decoding holds up the event loop, and from the newest state, so that the copy never goes back in
-time. While the server is away the copy stays as it was. Upstream: kubernetes/client-go `tools/cache/reflector.go`.
+Lists are read in pages, and from the newest state, so that the copy never goes back in time. A page of large objects is asked for again
+with fewer of them, and objects are decoded some at a time, so that nobody waits for it: a namespace may have a quarter of a mebibyte of
+annotations, a ConfigMap four times as much. While the server is away the copy stays as it was.
+Upstream: kubernetes/client-go `tools/cache/reflector.go`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
-from apiserver.cluster.client import Client
-from apiserver.cluster.errors import ClusterError, Refused, Unreadable
+from apiserver.cluster.client import Client, decoded
+from apiserver.cluster.errors import ClusterError, Refused, TooLong, Unreadable
 
 logger = logging.getLogger(__name__)
 
 PAGE = 500
+PAGE_BYTES = 8 << 20
+"""Of a longer answer the rest is not read. The JSON of one object is at most half of that."""
+FEWER = 8
+"""How many times fewer objects are asked for then."""
+STEP_BYTES = 128 << 10
+"""How much is decoded in one step of the event loop, and an object."""
 LIST_SECONDS = 60.0
 WATCH_SECONDS = 300.0
 """How long the server is asked to keep a watch open, and up to twice that (client-go's defaultMinWatchTimeout)."""
@@ -43,18 +51,15 @@ class Reflector:
         path: str,
         *,
         field_selector: str = "",
-        page: int = PAGE,
         collection: Callable[[], MutableMapping[str, Object]] = dict,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`page` is how many objects are asked for at once, `collection` what the copy is kept in, and `on_change` is called after each
-        list and each event that the copy has taken in."""
+        """`collection` is what the copy is kept in, and `on_change` is called after each list and each event that the copy has taken in."""
         self.ready = asyncio.Event()
         self._client = client
         self._path = path
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
         self._on_change = on_change
-        self._page = page
         self._collection = collection
         self._items = collection()
         self._at = ""
@@ -120,22 +125,37 @@ class Reflector:
 
     async def _list(self) -> None:
         found = self._collection()
-        query = {"limit": str(self._page), **self._selector}
+        most, query = PAGE, self._selector
         while True:
-            page = await self._client.ask("GET", self._path, query=query, seconds=LIST_SECONDS, within=LIST_SECONDS)
-            items, metadata = page.get("items") or [], _metadata(page)
-            if not isinstance(items, list):
-                raise Unreadable(f"{self._path}: the answer is no list")
-            found.update(map(_named, items))
-            if not metadata.get("continue"):
+            try:
+                page = await self._client.page(
+                    self._path, {"limit": str(most), **query}, seconds=LIST_SECONDS, most=PAGE_BYTES
+                )
+            except TooLong:
+                if most == 1:
+                    raise
+                most = max(1, most // FEWER)
+                continue
+            await self._take(page.items, found)
+            if not page.metadata.get("continue"):
                 break
-            query["continue"] = metadata["continue"]
-        self._at = _version(metadata)
+            query = {**self._selector, "continue": page.metadata["continue"]}
+        self._at = _version(page.metadata)
         self._items = found
         self._changes += 1
         self._was_heard()
         self.ready.set()
         self._on_change()
+
+    async def _take(self, items: Sequence[bytes | memoryview], into: MutableMapping[str, Object]) -> None:
+        size = 0
+        for raw in items:
+            name, kept = _named(decoded(raw, self._path))
+            into[name] = kept
+            size += len(raw)
+            if size > STEP_BYTES:
+                size = 0
+                await asyncio.sleep(0)
 
     async def _watch(self) -> bool:
         """Whether it went as it should until the server ended it."""

@@ -523,6 +523,10 @@ class Recorder:
         self._note(method, path, query or {})
         return {"metadata": {"resourceVersion": "1"}, "items": [], "status": {}}
 
+    async def page(self, path: str, query: Mapping[str, str], **_: object) -> client.Page:
+        self._note("GET", path, query)
+        return client.Page({"resourceVersion": "1"}, [])
+
     @contextlib.asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str], **_: object) -> AsyncIterator[AsyncIterator[Any]]:
         self._note("GET", path, {**query, "watch": "true"})
