@@ -11,7 +11,7 @@ from typing import Any
 
 from apiserver import metrics
 from apiserver.admission.attributes import Attributes
-from apiserver.admission.expressions import CONDITIONS_BUDGET, Expressions, OutOfBudget, Scope
+from apiserver.admission.expressions import CONDITIONS_BUDGET, Expressions, Scope, Unevaluated
 from apiserver.admission.matching import Match
 from apiserver.admission.variables import Variables
 from apiserver.cel.types import BOOL
@@ -79,7 +79,7 @@ class MatchConditions:
             results, _ = await self._expressions.evaluate(
                 self._scope, self._conditions, variables, budget=CONDITIONS_BUDGET
             )
-        except OutOfBudget as e:
+        except Unevaluated as e:
             raise ConditionErrors([str(e)]) from None
         problems = []
         for result in results:

@@ -44,7 +44,11 @@ LONG_CHARACTERS = 4096
 Decide = Callable[[User, RequestInfo], Awaitable[Decision]]
 
 
-class OutOfBudget(Exception):
+class Unevaluated(Exception):
+    """None of the expressions could be evaluated. The text is upstream's."""
+
+
+class OutOfBudget(Unevaluated):
     """The expressions of one evaluation together cost more than they may."""
 
     def __init__(self) -> None:
@@ -184,10 +188,13 @@ class Expressions:
         self, scope: Scope, expressions: Sequence[Expression | None], variables: Variables, *, budget: int
     ) -> tuple[list[Result], int]:
         """A result for each expression, in their order, and what is left of the budget. `variables` of the scope are evaluated for all of
-        them together, each when it is first asked for. Raises OutOfBudget."""
+        them together, each when it is first asked for. Raises Unevaluated."""
         if not scope.compiled:
             await scope.ready()
-        await variables.prepare(scope.names)
+        try:
+            await variables.prepare(scope.names)
+        except ValueError as e:  # raw JSON may have numbers that no value of an expression can have
+            raise Unevaluated(str(e)) from None
         run = _Run(scope, expressions, variables, budget)
         quick = scope.small and variables.small
         while True:

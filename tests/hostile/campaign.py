@@ -68,6 +68,7 @@ OURS = (HEALTH, "all")
 """What breaches name that are of no request."""
 SHOWN = 300
 """Bytes of an answer that a breach shows."""
+HELD_UP = "held the event loop"
 PANIC = b"caused apiserver to panic"
 TICKS = os.sysconf("SC_CLK_TCK")
 UPSTREAMS = (
@@ -459,7 +460,8 @@ class Campaign:
         if took > MEMORY_BYTES * len(self._lanes):
             self.found(requests[0], f"took {took >> 20} MiB of memory", together=len(requests))
         for what in late:
-            if _ratio(what) > FAR:
+            # That health checks wait while several are served is not the budget of one; what holds the loop for so long is.
+            if what.startswith(HELD_UP) and _ratio(what) > FAR:
                 self.found(requests[0], what, together=len(requests))
 
     async def _judge(self, request: Hostile, look: Look | None = None) -> None:
@@ -489,7 +491,7 @@ class Campaign:
         finally:
             done.set()
             waited = await probing
-        late = [f"held the event loop: {step}" for step in steps.breaches()]
+        late = [f"{HELD_UP}: {step}" for step in steps.breaches()]
         if waited is not None:
             late.append(f"let a health check wait: cpu_seconds={waited:.3f} (budget {HEALTH_SECONDS:.3f} s)")
         self._read_log(requests)

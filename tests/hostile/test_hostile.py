@@ -11,7 +11,18 @@ import pytest
 
 from tests.fixtures.server import DevServer, dev_server
 from tests.hostile.campaign import FLAGS, Campaign, Report
-from tests.hostile.generator import BODY, COLLECTIONS, FAMILIES, HEADERS, PATCHES, STANDING, Generator, Hostile
+from tests.hostile.generator import (
+    BODY,
+    COLLECTIONS,
+    FAMILIES,
+    GROUP,
+    HEADERS,
+    PATCHES,
+    SPECS,
+    STANDING,
+    Generator,
+    Hostile,
+)
 from tests.hostile.rules import as_files
 
 SEED = 8
@@ -85,12 +96,27 @@ def test_a_breach_is_told_at_once_with_the_arguments_that_send_its_request_again
 
 
 def test_large_managed_fields_of_an_object_that_a_policy_changes_hold_up_nobody(server: DevServer) -> None:
-    owners = {"k:" + json.dumps({"uid": str(at)}): {".": {}, "f:name": {}} for at in range(8000)}
+    owners: dict[str, dict[str, object]] = {
+        "k:" + json.dumps({"uid": str(at)}): {".": {}, "f:name": {}} for at in range(8000)
+    }
     fields = {"f:metadata": {"f:ownerReferences": owners}}
     entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
     report = played(server, iter([patched(json.dumps({"metadata": {"managedFields": [entry]}}))]), most=1)
     assert not report.breaches, str(report)
     assert report.codes == {("managed fields", 200): 1}
+
+
+def test_a_number_that_no_expression_can_have_is_told_by_the_policy_that_would_have_looked_at_it(
+    server: DevServer,
+) -> None:
+    config = [{"opaque": {"driver": "gpu.example.com", "parameters": {"p": 0}}}]
+    spec = {"devices": {**SPECS["ResourceClaim"]["devices"], "config": config}}
+    claim = {"apiVersion": f"{GROUP}/v1", "kind": "ResourceClaim", "metadata": {"name": "number"}, "spec": spec}
+    body = json.dumps(claim).replace('"p": 0', '"p": 1e999').encode()
+    headers = {"Content-Type": "application/json"}
+    reply = server.request("POST", COLLECTIONS["ResourceClaim"], body, headers=headers)
+    assert reply.status == 422, reply.text
+    assert "json: cannot unmarshal number 1e999 into Go value of type float64" in reply.json["message"]
 
 
 def patched(body: str) -> Hostile:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from apiserver import metrics
 from apiserver.admission.attributes import Attributes, Operation, forbidden
 from apiserver.admission.conditions import ConditionErrors, MatchConditions
-from apiserver.admission.expressions import POLICY_BUDGET, Expression, Expressions, OutOfBudget, Scope
+from apiserver.admission.expressions import POLICY_BUDGET, Expression, Expressions, Scope, Unevaluated
 from apiserver.admission.matching import Matcher
 from apiserver.admission.policy import mutations
 from apiserver.admission.policy.binding import ConfigurationError, Evaluation, evaluations
@@ -86,7 +86,7 @@ class Mutator:
             [result], _ = await self._expressions.evaluate(
                 self.scope, [mutation.expression], variables, budget=POLICY_BUDGET
             )
-        except OutOfBudget as e:
+        except Unevaluated as e:
             raise Refused(str(e)) from None
         if mutation.expression.program is None:
             raise Refused(mutation.expression.problem)

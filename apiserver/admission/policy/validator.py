@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apiserver.admission.conditions import ConditionErrors, MatchConditions
-from apiserver.admission.expressions import POLICY_BUDGET, Expression, Expressions, OutOfBudget, Result, Scope
+from apiserver.admission.expressions import POLICY_BUDGET, Expression, Expressions, Result, Scope, Unevaluated
 from apiserver.admission.policy.definitions import IGNORE
 from apiserver.admission.variables import Variables
 from apiserver.cel.environments import COST_LIMIT
@@ -111,7 +111,7 @@ class Validator:
             results, left = await self._expressions.evaluate(
                 self._scope, self._conditions, variables, budget=POLICY_BUDGET
             )
-        except OutOfBudget as e:
+        except Unevaluated as e:
             return self._failure(str(e))
         decisions = await self._decisions(results, variables, left)
         if not self._values:
@@ -120,7 +120,7 @@ class Validator:
             values, _ = await self._expressions.evaluate(
                 self._scope, self._values, variables.without_authorizer(), budget=POLICY_BUDGET
             )
-        except OutOfBudget as e:
+        except Unevaluated as e:
             return self._failure(str(e))
         return Verdict(decisions, [note for pair in zip(self._keys, values, strict=True) for note in self._note(*pair)])
 
@@ -135,7 +135,7 @@ class Validator:
                 messages, _ = await self._expressions.evaluate(
                     self._scope, self._messages, variables.without_authorizer(), budget=left
                 )
-            except OutOfBudget as e:
+            except Unevaluated as e:
                 exceeded = f"failed messageExpression: {e}"
         decisions = []
         for at, (validation, result) in enumerate(zip(self._validations, results, strict=True)):
