@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import errors
-from apiserver.schema import json_syntax, type_meta
+from apiserver.schema import json_syntax, rawjson, type_meta
 from apiserver.wire import as_json, as_yaml, complaints, yaml_scalars
 
 UPSTREAM = (
@@ -88,7 +88,11 @@ def read_strategic_patch(raw: bytes, validation: str) -> Document:
         wrong = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
     if wrong:
         raise errors.bad_request(wrong)
-    value = _renumbered(found.value, _json_number) if _LONG.search(raw) else found.value
+    try:
+        value = _renumbered(found.value, _json_number) if _LONG.search(raw) else found.value
+    except OverflowError:
+        number = f"number {rawjson.beyond_floats(raw)}"
+        raise errors.bad_request(f"json: cannot unmarshal {number} into Go value of type float64") from None
     judged = found.suspicious and validation != "Ignore"
     return Document(value or {}, complaints.find(raw, complaints.anything) if judged else ())
 

@@ -170,3 +170,20 @@ def test_an_applied_configuration_may_not_nest_too_deep() -> None:
     with pytest.raises(StatusError) as refused:
         patches.read_apply_patch(raw, "Warn")
     assert (refused.value.code, refused.value.message) == (400, "error decoding YAML: exceeded max depth of 500")
+
+
+BEYOND = "3" * 400
+"""A number of more digits than floats have."""
+
+
+def test_a_number_beyond_floats_is_no_strategic_patch() -> None:
+    for validation in ("Strict", "Warn", "Ignore"):
+        with pytest.raises(StatusError) as told:
+            patches.read_strategic_patch(b'{"spec":{"a":[1,-%b]}}' % BEYOND.encode(), validation)
+        assert told.value.code == 400
+        assert told.value.message == f"json: cannot unmarshal number -{BEYOND} into Go value of type float64"
+
+
+def test_a_number_beyond_floats_is_a_text_in_yaml_also_if_that_is_json() -> None:
+    for text in (f'{{"a":{BEYOND}}}', f"a: {BEYOND}"):
+        assert patches.read_apply_patch(text.encode(), "Strict").value == {"a": BEYOND}
