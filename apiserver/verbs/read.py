@@ -181,7 +181,7 @@ async def _token_state(call: Call, token: continue_token.Token) -> View:
 
 SLICE = 256
 """Objects that are looked at before it is asked whether others wait."""
-SLICE_SECONDS = 0.005
+SLICE_SECONDS = 0.002
 
 
 async def slices(entries: Iterator[Entry]) -> AsyncIterator[list[Entry]]:

@@ -11,9 +11,9 @@ from apiserver.watchcache import groups
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms import json_text
-from apiserver.wire.forms.form import Form, Listing, ListMeta, extent_of
+from apiserver.wire.forms.form import LARGE, LEAST_BYTES, Form, Listing, ListMeta, extent_of
 from apiserver.wire.forms.sections import Bodies
-from apiserver.wire.forms.syntax import DocumentType, Piece, Pieces, Section, document_type, ready
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Piece, Pieces, Section, document_type, ready
 
 PIECE = 256 << 10
 """Bytes after which a piece of a list of stored bytes is handed on."""
@@ -59,11 +59,14 @@ class Whole(Form):
         if not self._plain:
             return self._collection(type_, members, "items", entries, extent=extent)
         around = json_text.COMPACT.brackets(type_, members, "items")
-        bodies = [entry.body for entry in entries]
-        length = len(around.opening) + sum(map(len, bodies)) + max(len(bodies) - 1, 0) + len(around.closing)
+        large = len(entries) * LEAST_BYTES > LARGE
+        # To know how long a large list is, every object would have to be looked at before anything is sent.
+        length = None if large else _length(around, entries)
         if compressed:
-            return Listing(length, self._collection(type_, members, "items", entries, extent=extent).pieces)
-        return Listing(length, _joined(around.opening, bodies, around.closing))
+            pieces = self._collection(type_, members, "items", entries, extent=extent).pieces
+        else:
+            pieces = _joined(around, entries)
+        return Listing(length, pieces, large)
 
     def sections(self, entries: Sequence[Entry], extent: Extent) -> Iterator[Section]:
         if not self._plain:
@@ -96,19 +99,19 @@ def batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
         yield entries[start:]
 
 
-def _joined(opening: bytes, bodies: Sequence[bytes], closing: bytes) -> Pieces:
+def _length(around: Brackets, entries: Sequence[Entry]) -> int:
+    bodies = sum(len(entry.body) for entry in entries) + max(len(entries) - 1, 0)
+    return len(around.opening) + bodies + len(around.closing)
+
+
+def _joined(around: Brackets, entries: Sequence[Entry]) -> Pieces:
     """Joins as many stored objects as make up a piece, never all of them."""
-    start, size, before = 0, 0, opening
-    for end, body in enumerate(bodies, 1):
-        size += len(body)
-        if size >= PIECE:
-            yield Piece(functools.partial(_join, before, bodies[start:end], b""))
-            start, size, before = end, 0, b","
-    if start < len(bodies):
-        yield Piece(functools.partial(_join, before, bodies[start:], closing))
-    else:
-        yield Piece(lambda: (opening if not bodies else b"") + closing)
+    before = around.opening
+    for some in batches(entries):
+        yield Piece(functools.partial(_join, before, some))
+        before = b","
+    yield ready(around.closing if entries else around.opening + around.closing)
 
 
-def _join(before: bytes, bodies: Sequence[bytes], behind: bytes) -> bytes:
-    return b"".join((before, b",".join(bodies), behind))
+def _join(before: bytes, entries: Sequence[Entry]) -> bytes:
+    return b"".join((before, b",".join([entry.body for entry in entries])))
