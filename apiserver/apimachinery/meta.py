@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from apiserver.apimachinery import excerpt, fieldpath, names, options
+from apiserver.apimachinery import excerpt, fieldpath, names, options, sorting
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
 
 ANNOTATIONS_BYTES = 256 * 1024
@@ -321,7 +321,7 @@ def _unqualified_finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
 
 
 def _new_finalizer_errors(found: Sequence[str], before: Sequence[str]) -> Iterator[FieldError]:
-    added = sorted(set(found) - set(before))
+    added = [*sorting.in_order(set(found) - set(before))]
     if added:
         shown = excerpt.cut(", ".join(map(fieldpath.go_quote, added)), fieldpath.ERRORS_ROOM)
         detail = (

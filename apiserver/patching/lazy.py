@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver.patching.members import in_order
+from apiserver.apimachinery.sorting import by_name
 from apiserver.schema import rawjson
 
 _whole = msgspec.json.Decoder(msgspec.Raw).decode
@@ -71,7 +71,7 @@ def _sorted(value: Any) -> Any:
         here = left.pop()
         for place, x in _inside(here):
             if isinstance(x, dict | list):
-                here[place] = in_order(x) if isinstance(x, dict) else x.copy()
+                here[place] = by_name(x) if isinstance(x, dict) else x.copy()
                 left.append(here[place])
     return out[0]
 

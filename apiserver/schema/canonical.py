@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import quantity, utf8
+from apiserver.apimachinery.sorting import in_order
 from apiserver.schema import rawjson, times, typed, types
 from apiserver.schema.resource import Object
 from apiserver.schema.types import (
@@ -314,7 +315,7 @@ def _list_writer(writer: _Writer | None) -> _Writer | None:
 
 def _map_writer(writer: _Writer | None) -> _Writer:
     def write(value: Object) -> Object:
-        keys = sorted(value)
+        keys = [*in_order(value)]
         if writer is not None:
             return {k: x if (x := value[k]) is None else writer(x) for k in keys}
         return value if keys == list(value) else {k: value[k] for k in keys}

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import quantity, utf8
+from apiserver.apimachinery.sorting import in_order
 from apiserver.schema import canonical, protowire, rawjson, times, typed, types
 from apiserver.schema.protowire import BYTES, VARINT, DecodeError
 from apiserver.schema.resource import Object
@@ -304,11 +305,11 @@ def _map_writer(type_: MapOf, number: int) -> _Writer:
         return entry(name, {member: scalar})
 
     def write(value: Object) -> bytes:
-        return b"".join([entry(name, value[name]) for name in sorted(value)])
+        return b"".join([entry(name, value[name]) for name in in_order(value)])
 
     def write_structs(value: Object) -> bytes:
         parts = []
-        for name in sorted(value):
+        for name in in_order(value):
             x = value[name]
             if len(x) == 1 and len(name) <= _REMEMBERED_BYTES:
                 ((member, scalar),) = x.items()

@@ -18,6 +18,7 @@ import msgspec
 import orjson
 
 from apiserver.apimachinery import strconv, utf8
+from apiserver.apimachinery.sorting import LONG, by_name
 
 LEVELS = 750
 """Levels of nesting in one text. Readers and writers of whole objects take a frame for each level, and Python has a thousand."""
@@ -223,14 +224,15 @@ def _as_go(value: Any, source: bytes) -> Any:
 
 
 def _spelled(value: Any, *, clean: bool = False) -> Any:
-    """A copy with numbers as Go's encoder spells them; `clean` without half characters."""
+    """A copy with numbers as Go's encoder spells them, and long maps sorted; `clean` without half characters."""
     out = [value]
     left: list[Any] = [out]
     while left:
         here = left.pop()
         for place, x in _inside(here):
             if isinstance(x, dict):
-                here[place] = {utf8.whole(name): inner for name, inner in x.items()} if clean else x.copy()
+                below = {utf8.whole(name): inner for name, inner in x.items()} if clean else x.copy()
+                here[place] = below if len(below) <= LONG else by_name(below)
                 left.append(here[place])
             elif isinstance(x, list):
                 here[place] = x.copy()

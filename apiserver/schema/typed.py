@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 
 from apiserver.apimachinery import utf8
+from apiserver.apimachinery.sorting import LONG, in_order
 from apiserver.schema import times, types
 from apiserver.schema.types import (
     Boolean,
@@ -204,7 +205,7 @@ def _map_mapper(member: Mapper) -> Mapper:
     def mapped(value: dict[str, Any], step: Callable[[Any], Any]) -> dict[str, Any]:
         # Of keys that are written alike, one is written.
         whole = {utf8.whole(name): x for name, x in value.items()}
-        made = {name: x if (x := whole[name]) is None else member(x, step) for name in sorted(whole)}
+        made = {name: x if (x := whole[name]) is None else member(x, step) for name in in_order(whole)}
         return value if made.keys() == value.keys() and all(x is value[name] for name, x in made.items()) else made
 
     return mapped
@@ -260,7 +261,7 @@ def _leaf(type_: Type) -> Any:
 @functools.cache
 def writing(type_: Type) -> Any:
     """For output, presence rules as defaults; None when the shape needs more than these: a struct that is left out when empty must be
-    written before one knows."""
+    written before one knows. Long maps are refused: nobody but us may sort them."""
     match type_:
         case Struct():
             members = [_write_member(f) for f in types.members(type_)]
@@ -273,7 +274,7 @@ def writing(type_: Type) -> Any:
             return None if inner is None else _list[inner]
         case MapOf():
             inner = writing(type_.value)
-            return None if inner is None else _dict[str, inner]
+            return None if inner is None else _annotated[_dict[str, inner], msgspec.Meta(max_length=LONG)]
         case RawJSON():
             return msgspec.Raw
         case Time():

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from apiserver.structuredmerge.paths import FIELD, Element, PathError, in_order, paired, quoted, read, report, wire
+from apiserver.apimachinery.sorting import in_order
+from apiserver.structuredmerge.paths import FIELD, Element, PathError, paired, quoted, read, report, wire
 from apiserver.structuredmerge.sets import EMPTY, Set
 
 __all__ = ["FieldsError", "decode", "encode"]

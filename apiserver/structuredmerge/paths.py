@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
-from heapq import merge
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -31,7 +30,6 @@ __all__ = [
     "Path",
     "PathError",
     "field",
-    "in_order",
     "index",
     "item",
     "keyed",
@@ -50,18 +48,6 @@ FIELD, KEY, VALUE, INDEX = range(4)
 
 class PathError(ValueError):
     """A key of FieldsV1 that selects nothing; the text is upstream's."""
-
-
-RUN = 4 << 10
-"""Elements that are sorted in one go: other threads stand still meanwhile."""
-
-
-def in_order(elements: Collection[Element]) -> Iterable[Element]:
-    """The elements, sorted."""
-    if len(elements) <= RUN:
-        return sorted(elements)
-    every = list(elements)
-    return merge(*(sorted(every[start : start + RUN]) for start in range(0, len(every), RUN)))
 
 
 def field(name: str) -> Element:

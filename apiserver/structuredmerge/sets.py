@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from apiserver.structuredmerge.paths import FIELD, KEY, Element, Path, in_order, text
+from apiserver.apimachinery.sorting import in_order
+from apiserver.structuredmerge.paths import FIELD, KEY, Element, Path, text
 from apiserver.structuredmerge.types import Type
 
 __all__ = ["EMPTY", "Builder", "Set", "of"]

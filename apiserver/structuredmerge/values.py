@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from apiserver.apimachinery.sorting import in_order
+
 __all__ = ["ABSENT", "Key", "equal", "key", "of"]
 
 # A value as it is ordered and hashed: (rank, number | str | bool | keys of items | (name, key) of members), null (rank,).
@@ -19,7 +21,7 @@ MAX_DEPTH: Final = 100  # levels of a value that is part of a path element
 
 NUMBER, STRING, BOOLEAN, LIST, MAP, NULL = range(6)
 _NULL_KEY: Final = (NULL,)
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.Encoder().encode
 
 
 class _Absent:
@@ -82,7 +84,7 @@ def key(value: Any, depth: int = 0) -> Key:
         raise RecursionError(f"exceeded max depth of {MAX_DEPTH}")
     if kind is list:
         return (LIST, tuple([key(item, depth + 1) for item in value]))
-    return (MAP, tuple([(name, key(value[name], depth + 1)) for name in sorted(value)]))
+    return (MAP, tuple([(name, key(value[name], depth + 1)) for name in in_order(value)]))
 
 
 def of(key_: Key) -> Any:

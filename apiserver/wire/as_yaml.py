@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from apiserver.apimachinery import sorting
 from apiserver.schema import json_syntax
 from apiserver.wire import yaml_scalars
 
@@ -192,7 +193,7 @@ class _Builder:
 
     def _close(self) -> None:
         holder = self._holders.pop()
-        value = dict(sorted(holder.out.items())) if isinstance(holder.out, dict) else holder.out
+        value = sorting.by_name(holder.out) if isinstance(holder.out, dict) else holder.out
         if holder.unfit is not None:
             value = holder.unfit
         repeats = self.repeats[holder.first_repeat :]
@@ -382,7 +383,7 @@ def _scalar_event(text: str, style: str | None) -> Any:
 def in_order(names: dict[str, Any]) -> list[str]:
     """go-yaml's order: letters behind everything else, runs of digits by their value."""
     if all(name.isascii() and name.isalpha() for name in names):
-        return sorted(names)
+        return [*sorting.in_order(names)]
     return sorted(names, key=functools.cmp_to_key(_compare))
 
 

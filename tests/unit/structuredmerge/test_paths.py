@@ -138,12 +138,6 @@ def test_a_key_that_is_no_json_or_too_deep_is_refused(wire: str) -> None:
         paths.read(wire)
 
 
-def test_elements_come_out_sorted_however_many_they_are() -> None:
-    elements = [paths.keyed({"uid": f"u{i * 7919 % 20_011}"}) for i in range(20_000)]
-    assert list(paths.in_order(elements)) == sorted(elements)
-    assert list(paths.in_order(frozenset(elements[:10]))) == sorted(elements[:10])
-
-
 def test_an_element_of_a_hundred_levels_is_read_compared_and_printed() -> None:
     wire = "v:" + "[" * 100 + "]" * 100
     element = paths.read(wire)
