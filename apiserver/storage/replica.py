@@ -270,6 +270,7 @@ class Replica:
                 return
             self._last = record.id
         self.meter.fed(len(entries))
+        self.hub.deliver()
         self.progress.reached(self.index.applied)
 
     def _apply(self, record: Record) -> None:

@@ -31,7 +31,8 @@ it belong to the ring, events above it to the pump:
    of the one before names a state that was lost, or never was: that watch is EXPIRED.
 
 Slices. The pump hands over until SLICE_SECONDS have passed, then lets the loop run; a round may take many slices. All moves above
-happen between two awaits, so a slice's end is the only moment at which other tasks can see the hub.
+happen between two awaits, so a slice's end is the only moment at which other tasks can see the hub. The first slice, a short one, is
+that of whoever feeds the index (`deliver`): what few watch has left before anything else of that turn of the loop, and the pump sleeps on.
 
 Bookmarks. Each watcher that wants them has its next time in a bucket of one second: a minute ahead, or 2 s before the deadline.
 `tick()` collects who is due; they are served as a round of its own between two events, so that `pumped` is exact for each of them.
@@ -57,6 +58,8 @@ __all__ = ["Dropped", "Hub", "Scope", "Sink", "Wake", "Watcher"]
 
 SLICE_SECONDS = 0.004
 """One step of the event loop stays below 5 ms."""
+AT_ONCE_SECONDS = 0.001
+"""Of the slice in the step that has fed the index."""
 STRIDE = 16
 """Watchers between two looks at the clock: at 20 µs each a slice is over by less than half a millisecond."""
 BATCH = 64
@@ -172,9 +175,9 @@ class Watcher:
 class Hub:
     """The watchers of one index.
 
-    What the store calls: `publish(event)` in the same step as `index.apply(event)`; `watch(…)`; `end_all()` at shutdown and
-    before it loads the index again; and it keeps a task on `run()`, which never returns. When a sink raises, so does `run()`,
-    after dropping that sink's watcher; it may then simply be started again.
+    What the store calls: `publish(event)` in the same step as `index.apply(event)`, and `deliver()` at the end of that step; `watch(…)`;
+    `end_all()` at shutdown and before it loads the index again; and it keeps a task on `run()`, which never returns. When a sink raises,
+    so does `run()`, after dropping that sink's watcher; it may then simply be started again.
 
     `clock` is the loop's time, in which deadlines are given. Tests drive `pump()` and `tick()` by hand instead of `run()`.
     """
@@ -207,6 +210,7 @@ class Hub:
         self._overdue = False
         self._next_tick = clock() + TICK_SECONDS
         self._idle: asyncio.Future[None] | None = None
+        self._raised: Exception | None = None  # by a sink, in a step that is not the pump's
         self.drops = 0
         """Watchers given up on so far, for metrics."""
 
@@ -305,12 +309,26 @@ class Hub:
                 self._leave(watcher, Wake.EXPIRED)
 
     def publish(self, event: Event) -> None:
-        """The index has applied `event`: let the pump know. With nobody to tell, it is told already."""
-        if self._watchers or self._event is not None:
+        """The index has applied `event`, which the next `deliver` hands over. With nobody to tell, it is told already."""
+        if not self._nobody_listens():
+            return
+        self._batch.clear()
+        self._pumped = event.revision
+
+    def deliver(self) -> None:
+        """Hand over what was published, as far as that takes no time; the pump goes on. Must not raise: what a sink does is no affair of
+        whoever follows the log, and is told by `run`."""
+        if self._nobody_listens():
+            return
+        try:
+            more = self.pump(min(self._slice_seconds, AT_ONCE_SECONDS))
+        except Exception as error:  # noqa: BLE001 - run() raises it
+            self._raised, more = error, True
+        if more:
             self._wake_pump()
-        else:
-            self._batch.clear()
-            self._pumped = event.revision
+
+    def _nobody_listens(self) -> bool:
+        return not self._watchers and self._event is None
 
     def end_all(self, *, at_most: int | None = None) -> int:
         """End the oldest watches, or all: each `wait()` returns ENDED at once, each sink has had its last call. How many are left."""
@@ -327,6 +345,9 @@ class Hub:
         """Pumps and ticks for ever."""
         loop = asyncio.get_running_loop()
         while True:
+            if self._raised is not None:
+                error, self._raised = self._raised, None
+                raise error
             now = self._clock()
             if now >= self._next_tick:
                 self.tick()
@@ -341,9 +362,9 @@ class Hub:
                 timer.cancel()
                 self._idle = None
 
-    def pump(self) -> bool:
+    def pump(self, seconds: float | None = None) -> bool:
         """One slice of handing over; False when nothing is left to do."""
-        until = self._clock() + self._slice_seconds
+        until = self._clock() + (self._slice_seconds if seconds is None else seconds)
         while self._event is not None or self._round or self._open_round():
             self._hand_over(until)
             if self._turn < len(self._round):

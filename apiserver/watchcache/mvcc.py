@@ -73,7 +73,8 @@ class Index:
     2. `preload(events, since=floor)`, once, after the load: the events after `since` up to the `applied` of the load. Then every
        revision from the floor on is served. `backfill()` until it says False, at leisure.
     3. For each log entry, in order: `apply(event)`, and `hub.publish(event)` in the same step; `advance(revision)` for an entry
-       that changes no object (a fence). `Diverged` means rebuild: end the hub's watches and start at 1 again.
+       that changes no object (a fence). After some of them `hub.deliver()`. `Diverged` means rebuild: end the hub's watches and start at
+       1 again.
     4. `compact(floor)` when the log's floor has moved, then `trim()` until it says False; `overflow()` now and then.
 
     `clear` and `preload` are iterators of steps of a few milliseconds; nothing may be read before their last one.

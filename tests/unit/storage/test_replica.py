@@ -106,6 +106,13 @@ def test_entries_become_events_with_the_states_before_and_after() -> None:
     assert fed.replica.position() == b"7-3"
 
 
+def test_who_watches_has_an_event_when_the_log_was_fed() -> None:
+    fed, ear = Fed(), Ear()
+    fed.replica.hub.watch(after=rev(7, 0), scope=Scope(), sink=ear).join()
+    fed.feed(CREATED, UPDATED)
+    assert [event.revision for event in ear.events] == [rev(7, 1), rev(7, 2)]
+
+
 def test_tokens_are_told_with_the_entries_that_they_made() -> None:
     fed = Fed()
     fed.feed(CREATED, UPDATED, DELETED)

@@ -649,21 +649,68 @@ def test_after_an_end_nothing_of_the_old_lineage_is_handed_out(slow: Stage) -> N
 # Running
 
 
-async def test_the_pump_runs_by_itself_and_ticks_by_the_clock(stage: Stage) -> None:
-    client = stage.client(bookmarks=True)
+def test_what_was_published_is_handed_over_in_the_step_that_has_fed_the_index(stage: Stage) -> None:
+    clients = [stage.client() for _ in range(3)]
+    stage.put()
+    stage.put()
+    stage.hub.deliver()
+    for client in clients:
+        assert client.got == client.owed(stage.log, stage.log.head)
+
+
+async def test_what_takes_longer_than_that_step_may_is_left_to_the_pump(slow: Stage) -> None:
+    clients = [slow.client() for _ in range(3)]
+    running = asyncio.ensure_future(slow.hub.run())
+    await asyncio.sleep(0)
+    slow.put()
+    slow.hub.deliver()
+    assert [len(client.got) for client in clients] == [1, 0, 0]
+    await turns(lambda: bool(clients[-1].got))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for client in clients:
+        assert client.got == client.owed(slow.log, slow.log.head)
+
+
+async def test_a_sink_that_raises_in_that_step_stops_the_pump_and_not_who_feeds_the_index(stage: Stage) -> None:
+    before = stage.client()
+    broken = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Broken())
+    assert broken.join()
+    after = stage.client()
     running = asyncio.ensure_future(stage.hub.run())
+    await asyncio.sleep(0)
+    stage.put()
+    stage.hub.deliver()
+    with pytest.raises(RuntimeError):
+        await running
+    assert broken.wake is Wake.DROPPED
+    running = asyncio.ensure_future(stage.hub.run())
+    await turns(lambda: bool(after.got))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    for client in (before, after):
+        assert client.got == client.owed(stage.log, stage.log.head)
+
+
+async def test_the_pump_runs_by_itself_and_ticks_by_the_clock(slow: Stage) -> None:
+    client = slow.client(bookmarks=True)
+    running = asyncio.ensure_future(slow.hub.run())
     for _ in range(3):
         await asyncio.sleep(0)
-        stage.put()
-        await turns(lambda: client.watcher.position == stage.log.head)
-    stage.clock.now += 60
-    stage.put()
+        slow.put()
+        slow.hub.deliver()
+        await turns(lambda: client.watcher.position == slow.log.head)
+    slow.clock.now += 60
+    slow.put()
+    slow.hub.deliver()
     await turns(lambda: bool(client.bookmarks))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert client.got == client.owed(stage.log, stage.log.head)
-    assert client.bookmarks == [stage.log.head]
+    assert client.got == client.owed(slow.log, slow.log.head)
+    assert client.bookmarks == [slow.log.head]
 
 
 async def test_an_idle_pump_wakes_itself_for_its_tick(stage: Stage) -> None:
