@@ -145,6 +145,7 @@ func main() {
 	binary := flag.Bool("protobuf", false, "answers in protobuf, as clients of Kubernetes' own kinds ask for them")
 	flag.Parse()
 	config := must(clientcmd.BuildConfigFromFlags("", *kubeconfig))
+	config.QPS = -1 // no limit: nobody else wants anything of the server
 	if *binary {
 		config.ContentType, config.AcceptContentTypes = protobuf, protobuf
 	}

@@ -165,6 +165,7 @@ func main() {
 		log.Fatal(err)
 	}
 	config.ContentType, config.AcceptContentTypes = protobuf, protobuf
+	config.QPS = -1 // no limit: nobody else wants anything of the server
 	p := &program{recorder: &recorder{}, ctx: context.Background(), out: json.NewEncoder(os.Stdout)}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { p.next = next; return p })
 	client, err := resourceclient.NewForConfig(config)
