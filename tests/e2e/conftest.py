@@ -58,9 +58,7 @@ def our_own() -> None:
 @pytest.fixture(scope="session")
 def bed(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """A cluster of our own with Sluice behind it. Its requests are logged."""
-    with Bed(
-        tmp_path_factory.mktemp("bed"), controllers=True, serve_flags=["-v=3", "--shutdown-delay-duration=0s"]
-    ) as bed:
+    with Bed(tmp_path_factory.mktemp("bed"), controllers=True, serve_flags=["-v=3"]) as bed:
         yield bed
 
 

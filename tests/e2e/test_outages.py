@@ -26,7 +26,7 @@ AVAILABLE_SECONDS = 5.0
 @pytest.fixture(scope="module")
 def frail(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """A cluster whose parts these tests stop."""
-    with Bed(tmp_path_factory.mktemp("frail"), serve_flags=["-v=3", "--shutdown-delay-duration=0s"]) as bed:
+    with Bed(tmp_path_factory.mktemp("frail"), serve_flags=["-v=3"]) as bed:
         yield bed
 
 
@@ -135,7 +135,7 @@ def _the_apiservice_stays_available(bed: Bed) -> None:
 def test_a_sluice_that_is_gone_comes_back_by_itself(frail: Bed) -> None:
     [replica] = frail.replicas
     with frail.connect() as admin:
-        replica.stop()
+        replica.vanish()
         ask_for_a_probe(frail)
         until(lambda: frail.condition()["status"] == "False", "the APIService is unavailable")
         assert admin.ask("GET", CLASSES).status == 503
@@ -156,7 +156,7 @@ def test_without_kube_apiserver_nobody_gets_in_who_must_be_asked_about(frail: Be
         frail.connect(frail.straight(frail.user("mallory"))) as mallory,
         frail.connect(robot) as token,
     ):
-        frail.plane.stop_apiserver()
+        frail.plane.kill_apiserver()
         try:
             assert admin.ask("GET", f"{CLASSES}/kept").status == 200
             assert admin.ask("POST", CLASSES, objects.device_class("alone")).status == 201
@@ -238,7 +238,7 @@ def test_without_kube_apiserver_writes_are_judged_by_what_was_configured_last(fr
     followed = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
     with frail.connect(frail.straight(frail.admin)) as straight:
-        frail.plane.stop_apiserver()
+        frail.plane.kill_apiserver()
         try:
             before = age(straight, followed)
             made = straight.ask("POST", CLASSES, objects.device_class("yes", labels={"judged": "last"}))

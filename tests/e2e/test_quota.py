@@ -55,8 +55,7 @@ def connect(
             plane.start_clients()
             made: Connect = lambda replica: plane.connect()  # noqa: E731
         else:
-            serve = ["--shutdown-delay-duration=0s", *flags]
-            bed = Bed(folder, group=DRA_GROUP, replicas=2, controllers=True, scheduler=True, serve_flags=serve)
+            bed = Bed(folder, group=DRA_GROUP, replicas=2, controllers=True, scheduler=True, serve_flags=flags)
             stack.enter_context(bed)
             plane = bed.plane
             ways = [bed.admin, bed.straight(bed.admin, replica=1)]

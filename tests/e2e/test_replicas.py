@@ -26,7 +26,7 @@ def pair(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Be
 @pytest.fixture(scope="module")
 def single(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """One port that successive processes hand over (recipe a)."""
-    flags = ["--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=2s"]
+    flags = ["--shutdown-watch-termination-grace-period=2s"]
     with Bed(tmp_path_factory.mktemp("single"), serve_flags=flags) as bed:
         yield bed
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,8 +88,7 @@ class Administrator:
         plane = self.bed.plane
         for name in ("kube-scheduler", "kube-controller-manager"):
             plane.processes.pop(name).stop()
-        # Asked to stop, it would wait a minute for the watches that Sluice has open.
-        plane.processes.pop("kube-apiserver").stop(signal.SIGKILL)
+        plane.kill_apiserver()
         plane.flags = flags
         plane.start_apiserver()
         plane.start_clients()

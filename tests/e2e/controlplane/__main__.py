@@ -27,7 +27,7 @@ def main() -> int:
     folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-cluster-"))
     say(f"starting etcd, kube-apiserver, kube-controller-manager, Valkey and Sluice in {folder}")
     try:
-        with Bed(folder, controllers=True, serve_flags=["--shutdown-delay-duration=0s"]) as bed:
+        with Bed(folder, controllers=True) as bed:
             say(f"{bed.apiservice} is available; the logs are in {folder}; Ctrl-C stops everything")
             print(f"export KUBECONFIG={bed.admin}", flush=True)
             signal.pause()

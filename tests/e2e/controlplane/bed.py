@@ -10,6 +10,7 @@ import base64
 import contextlib
 import os
 import pathlib
+import signal
 import socket
 import ssl
 import subprocess
@@ -25,7 +26,7 @@ from tests.e2e.controlplane.connection import Connection
 from tests.e2e.controlplane.pki import Pair
 from tests.e2e.controlplane.plane import ControlPlane, until
 from tests.fixtures import steps
-from tests.fixtures.processes import Process
+from tests.fixtures.processes import Process, free_port
 from tests.fixtures.valkey import Server
 
 PROJECT = pathlib.Path(__file__).resolve().parents[3]
@@ -48,19 +49,21 @@ Routing = Literal["external-name", "endpoint-slices"]
 
 
 class Replica:
-    """One place where `sluice serve` listens. Its socket outlives the processes that take it over from each other."""
+    """One place where `sluice serve` listens. Its socket outlives the processes that take it over from each other, unless it vanishes."""
 
     def __init__(self, bed: Bed, number: int, address: str) -> None:
         self.bed = bed
         self.number = number
         self.address = address
-        self.socket = socket.create_server((address, 0), backlog=4096)
-        self.port: int = self.socket.getsockname()[1]
+        self.port = free_port(address)
+        self.socket = self._listen()
         self.process: Process | None = None
         self._generation = 0
 
     def start(self, *, ready: bool = True) -> None:
         """Beside a predecessor, if one still runs."""
+        if self.socket.fileno() < 0:
+            self.socket = self._listen()
         self._generation += 1
         log = self.bed.folder / f"sluice-{self.number}.{self._generation}.log"
         command = [sys.executable, "-c", HAND_OVER, str(self.socket.fileno()), sys.executable, "-m", "apiserver"]
@@ -90,10 +93,18 @@ class Replica:
         assert self.process is not None
         return self.process.stop(seconds=SECONDS)
 
+    def vanish(self) -> None:
+        """Stops, and whoever connects meanwhile is refused instead of waiting for a successor."""
+        self.stop()
+        self.socket.close()
+
     def close(self) -> None:
         if self.process is not None:
             self.process.stop(seconds=SECONDS)
         self.socket.close()
+
+    def _listen(self) -> socket.socket:
+        return socket.create_server((self.address, self.port), backlog=4096)
 
 
 class Bed:
@@ -225,6 +236,11 @@ class Bed:
         self.apply([endpoint_slice(replica, ready=ready)])
 
     def stop(self) -> None:
+        for (
+            replica
+        ) in self.replicas:  # all at once, and each told twice: nobody is left for whom it should take its time
+            if replica.process is not None:
+                replica.process.send(signal.SIGTERM)
         for replica in self.replicas:
             replica.close()
         with contextlib.suppress(AssertionError):
@@ -282,6 +298,8 @@ class Bed:
             f"--tls-private-key-file={self.serving.key}",
             f"--authentication-kubeconfig={self._sluice_kubeconfig}",
             f"--authorization-kubeconfig={self._sluice_kubeconfig}",
+            # Nobody routes around a process that stops, unless a test does.
+            "--shutdown-delay-duration=0s",
             *self.serve_flags,
         ]
 

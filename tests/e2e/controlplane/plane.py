@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import signal
 import time
 from collections.abc import Callable, Sequence
 
@@ -108,6 +109,10 @@ class ControlPlane:
 
     def stop_apiserver(self) -> None:
         self.processes.pop("kube-apiserver").stop()
+
+    def kill_apiserver(self) -> None:
+        """As if its machine were gone. Asked to stop, it would wait a minute for the watches that others have open."""
+        self.processes.pop("kube-apiserver").stop(signal.SIGKILL)
 
     def stop(self) -> None:
         """Last started, first stopped."""

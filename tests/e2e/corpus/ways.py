@@ -44,10 +44,8 @@ WAYS: Mapping[str, Way] = {way.name: way for way in (AGGREGATED, DIRECT)}
 
 def bed(folder: pathlib.Path) -> Bed:
     """As the recording was made: no controller reacts to what a scenario does, and a new role counts at once, since the server that was
-    recorded keeps the roles itself. Nobody is left to notice that it stops."""
-    return Bed(
-        folder, serve_flags=["--authorization-webhook-cache-unauthorized-ttl=0s", "--shutdown-delay-duration=0s"]
-    )
+    recorded keeps the roles itself."""
+    return Bed(folder, serve_flags=["--authorization-webhook-cache-unauthorized-ttl=0s"])
 
 
 def verdict(way: Way, bed: Bed, corpus: pathlib.Path) -> known.Verdict:
