@@ -20,6 +20,11 @@ from apiserver.watchcache.entry import Entry
 from apiserver.wire import as_json, body, patches
 from apiserver.workers import BODIES
 
+LARGE = 16 << 10
+"""Patches that have more bytes than that, together with the object that they change, are applied in a thread."""
+DENSE = 6 << 10
+"""The same of the patch alone: it may have a value in every two of them, each of which is merged, judged and told."""
+
 
 def _json_patched(patch: bytes, live: Object) -> bytes:
     """What copies made has not been weighed yet. Raises 413 and 422."""
@@ -108,9 +113,7 @@ def _change(
 
     async def change(live: Entry | None) -> Object:
         size = len(raw) + kind.growth(raw) + (live.size if live is not None else 0)
-        large = size > (ownership.LARGE if kind.applies else body.LARGE) or (
-            len(raw) > body.STRANGE and as_json.plain(raw) is None
-        )
+        large = size > LARGE or len(raw) > DENSE or (len(raw) > body.STRANGE and as_json.plain(raw) is None)
         return await BODIES.run(compute, live) if large else compute(live)
 
     return change

@@ -369,6 +369,34 @@ async def test_another_protocol_is_refused_as_gos_server_does(dev: DevServer, li
     assert not line.endswith("0.9") or answer.endswith(b"505 HTTP Version Not Supported: unsupported protocol version")
 
 
+DENSE_BYTES = 60_000
+APPLIED = f'{{"apiVersion":"{GROUP}/v1","kind":"DeviceClass","metadata":{{%s}}}}'
+DENSE = {
+    "strategic finalizers": ("strategic-merge-patch+json", '{"metadata":{"finalizers":[%s]}}', "{}"),
+    "strategic owners": ("strategic-merge-patch+json", '{"metadata":{"ownerReferences":[%s]}}', '{"uid":"u@"}'),
+    "strategic configurations": ("strategic-merge-patch+json", '{"spec":{"config":[%s]}}', "{}"),
+    "merged finalizers": ("merge-patch+json", '{"metadata":{"finalizers":[%s]}}', "{}"),
+    "merged labels": ("merge-patch+json", '{"metadata":{"labels":{%s}}}', '"k@":1'),
+    "merged configurations": ("merge-patch+json", '{"spec":{"config":[%s]}}', '{"x":1}'),
+    "operations": ("json-patch+json", "[%s]", '{"op":"add","path":"/metadata/labels/k@","value":"v"}'),
+    "tests": ("json-patch+json", "[%s]", '{"op":"test","path":"","value":[{}]}'),
+    "applied finalizers": ("apply-patch+yaml", APPLIED % '"finalizers":[%s]', "{}"),
+}
+
+
+@pytest.mark.parametrize("case", DENSE)
+def test_a_patch_of_many_small_values_is_judged_within_the_budget(dev: DevServer, case: str) -> None:
+    """Whatever becomes of it; the detector of steps looks at the server."""
+    (media, form, element), name = DENSE[case], case.replace(" ", "-")
+    assert dev.request("POST", CLASSES, {"metadata": {"name": name}, "spec": {}}).status == 201
+    every = [element.replace("@", str(at)) for at in range(DENSE_BYTES // (len(element) + 1))]
+    for count in (len(every) // 10, len(every) // 4, len(every) // 2, len(every)):
+        body = form % ",".join(every[:count])
+        query = "?fieldValidation=Ignore" + ("&fieldManager=m" if "apply" in media else "")
+        reply = dev.request("PATCH", f"{CLASSES}/{name}{query}", body, headers={"Content-Type": f"application/{media}"})
+        assert reply.status in (200, 400, 413, 422, 500), reply.text
+
+
 def test_without_its_gate_a_shard_selector_says_nothing(dev: DevServer) -> None:
     for selector in ("nonsense", "shardRange(object.metadata.uid,'0x0000000000000000','0x0000000000000001')", "%20"):
         listed = dev.request("GET", f"{CLASSES}?shardSelector={selector}")

@@ -56,7 +56,7 @@ class Asking:
         for text in response.warnings:
             attributes.warnings.add(text)
         if not response.allowed:
-            raise failures.denial(webhook.name, response.status)
+            raise await failures.denied(webhook.name, response.status)
         return response
 
     async def _answer(self, webhook: Webhook, match: Match, attributes: Attributes) -> Response:

@@ -15,6 +15,7 @@ from typing import Any
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.workers import BODIES
 
 LATE = "request did not complete within requested timeout"
 NO_EXPLANATION = "without explanation"
@@ -22,6 +23,8 @@ HIGHEST_CODE = 999
 """No answer can have a code above."""
 _DETAILS = ("name", "group", "kind", "uid", "causes", "retryAfterSeconds")
 _CAUSE = ("reason", "message", "field")
+MANY_CAUSES = 500
+"""A denial with more causes than these is made in a thread."""
 
 
 class CallFailure(Exception):
@@ -44,8 +47,15 @@ class Denial(Exception):
         self.error = error
 
 
+async def denied(webhook: str, status: Mapping[str, Any] | None) -> Denial:
+    """Of the Status that came with the no, if any, whatever it says."""
+    if len(((status or {}).get("details") or {}).get("causes") or ()) > MANY_CAUSES:
+        return await BODIES.run_patiently(denial, webhook, status)
+    return denial(webhook, status)
+
+
 def denial(webhook: str, status: Mapping[str, Any] | None) -> Denial:
-    """Of the Status that came with the no, if any."""
+    """The same of a Status that is not long, or in a thread."""
     found = status or {}
     code = found.get("code") or 0
     by, said = f"admission webhook {go_quote(webhook)} denied the request", found.get("message") or found.get("reason")
