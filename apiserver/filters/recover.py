@@ -30,6 +30,10 @@ BROKEN_BODY = StatusError(
 )
 
 
+LARGE = 16 << 10
+"""Bytes of a body of which what was made is freed in a thread."""
+
+
 def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) -> Handler:
     """`new_id` makes the id of a request that brings none."""
 
@@ -53,7 +57,7 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
             except Exception:
                 logger.exception("unhandled exception", extra=_about(request))
                 failure = TextError(500, PANIC)
-            failure.__traceback__ = None  # names the frame that names the failure
+            _let_go(failure, workers if exchange.received > LARGE else None)
             return await _answer(request, failure, workers)
         finally:
             # Each names the other: without this, all that they hold waits for the garbage collector.
@@ -70,6 +74,14 @@ async def _answer(request: Request, failure: StatusError | TextError, workers: W
     if isinstance(failure, StatusError):
         return await _status(request.exchange, failure, workers)
     return _text(failure)
+
+
+def _let_go(failure: BaseException, workers: Workers | None) -> None:
+    """Of the frames that it passed through, which name it, and of all that they hold."""
+    held = [failure.__traceback__, failure.__context__, failure.__cause__]
+    failure.__traceback__ = failure.__context__ = failure.__cause__ = None
+    if workers is not None:
+        workers.free(held)
 
 
 def _printable(audit_id: str) -> str:

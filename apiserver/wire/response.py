@@ -50,10 +50,11 @@ class Tap(Protocol):
 class Exchange:
     """What a handler needs of a request, and how it answers.
 
-    `until` is when, by the event loop's clock, somebody else answers that its time is over.
+    `until` is when, by the event loop's clock, somebody else answers that its time is over. `received` is how many bytes of the body
+    have been read.
     """
 
-    __slots__ = ("_accept", "_query", "_taps", "annotations", "request", "until", "waits", "warnings")
+    __slots__ = ("_accept", "_query", "_taps", "annotations", "received", "request", "until", "waits", "warnings")
 
     def __init__(self, request: web.Request) -> None:
         self.request = request
@@ -61,6 +62,7 @@ class Exchange:
         self.annotations = Annotations()
         self.waits = Waits()
         self.until = math.inf
+        self.received = 0
         self._taps: tuple[Tap, ...] = ()
         self._query: Query | None = None
         self._accept: str | None = None
@@ -99,10 +101,9 @@ class Exchange:
     async def body(self, limit: int = BODY_LIMIT) -> bytes:
         """The whole request body, 413 when it is longer."""
         parts: list[bytes] = []
-        size = 0
         while part := await self.request.content.readany():
-            size += len(part)
-            if size > limit:
+            self.received += len(part)
+            if self.received > limit:
                 raise errors.request_entity_too_large(f"limit is {limit}")
             for tap in self._taps:
                 tap.received(part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 
 import pytest
 from aiohttp import web
@@ -210,3 +211,28 @@ async def test_ids_are_made_only_for_requests_that_bring_none() -> None:
     await connection.ask("GET", "/", {"Audit-ID": "mine"})
     assert not made
     assert re.fullmatch("id-1", ids()())
+
+
+@pytest.mark.parametrize(("size", "in_a_thread"), [(100, False), (100_000, True)])
+async def test_what_a_failed_request_was_made_into_is_freed_in_a_thread_if_it_is_large(
+    size: int, in_a_thread: bool
+) -> None:
+    freed, went = [], threading.Event()
+
+    class Decoded:
+        def __del__(self) -> None:
+            freed.append(threading.current_thread() is not threading.main_thread())
+            went.set()
+
+    async def fail(request: Request) -> web.StreamResponse:
+        _decoded, _body = Decoded(), await request.exchange.body()
+        try:
+            raise ValueError("it is wrong")
+        except ValueError as e:
+            raise errors.bad_request(str(e)) from e
+
+    answer = await connect(fail).ask("POST", "/x", body=b"x" * size)
+
+    assert answer.status == 400
+    assert await asyncio.to_thread(went.wait, 10)
+    assert freed == [in_a_thread]
