@@ -5,6 +5,7 @@ Upstream: kubernetes/apiserver `pkg/admission/conversion.go`, `pkg/admission/plu
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -28,16 +29,17 @@ TYPE_META = ("kind", "apiVersion")
 
 class Views:
     """The objects of one change in other forms, each made once. An object is remembered by what it is, not by what it says: nobody
-    changes one in place.
+    changes one in place. Any thread may ask: webhooks are asked all at once.
 
     `size` is about how many bytes an object has. `clock`, in seconds since the epoch, says which time defaults are filled in with.
     """
 
-    __slots__ = ("_known", "clock", "size")
+    __slots__ = ("_known", "_lock", "clock", "size")
 
     def __init__(self, *, size: int = 0, clock: Callable[[], float] = time.time) -> None:
         self.size = size
         self.clock = clock
+        self._lock = threading.Lock()
         self._known: dict[int, tuple[Object, dict[tuple[str, str], Any]]] = {}
 
     @property
@@ -75,11 +77,12 @@ class Views:
         return await BODIES.run_patiently(make, obj, resource) if self.large else make(obj, resource)
 
     def _of(self, obj: Object) -> dict[tuple[str, str], Any]:
-        found = self._known.get(id(obj))
-        if found is None:
-            while len(self._known) >= REMEMBERED:
-                del self._known[next(iter(self._known))]
-            found = self._known[id(obj)] = (obj, {})
+        with self._lock:
+            found = self._known.get(id(obj))
+            if found is None:
+                while len(self._known) >= REMEMBERED:
+                    del self._known[next(iter(self._known))]
+                found = self._known[id(obj)] = (obj, {})
         return found[1]
 
 
