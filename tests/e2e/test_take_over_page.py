@@ -83,16 +83,6 @@ class Administrator:
     def thaw(self) -> None:
         self.run("kubectl delete -k manifests/take-over/freeze")
 
-    def restart(self, *flags: str) -> None:
-        """kube-apiserver with these flags, and whoever watches."""
-        plane = self.bed.plane
-        for name in ("kube-scheduler", "kube-controller-manager"):
-            plane.processes.pop(name).stop()
-        plane.kill_apiserver()
-        plane.flags = flags
-        plane.start_apiserver()
-        plane.start_clients()
-
 
 @pytest.fixture(scope="module")
 def cluster_that_moves(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
@@ -170,7 +160,7 @@ def test_a_running_cluster_moves_into_sluice_and_back(administrator: Administrat
     assert told(lines, "resourceclaims") == "3 read through v1, 0 to import, 0 renewed, 3 already there"
 
     # It is worked with there.
-    page.restart(OFF)
+    bed.plane.restart(OFF)
     with bed.connect() as admin:
         assert "are being moved" in page.probe()
         page.thaw()
@@ -186,7 +176,7 @@ def test_a_running_cluster_moves_into_sluice_and_back(administrator: Administrat
     page.freeze()
     moved = objects(bed)
     page.run("kubectl delete apiservice")
-    page.restart()
+    bed.plane.restart()
     with bed.connect() as admin:
         assert workloads.claims_of(admin, "goes"), "etcd is as it was left"
         lines = page.run("sluice store export", after="--dry-run")

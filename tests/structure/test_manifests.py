@@ -45,6 +45,8 @@ BEDS = {
     "bed, take-over": ["overlays/bed/external-name", "take-over"],
 }
 """What is put together for a control plane without kubelets."""
+TAKEN_OVER = {f"{name}, take-over": name for name in DEPLOYMENTS}
+"""The same as servers of resource.k8s.io."""
 
 Object = dict[str, Any]
 
@@ -164,12 +166,13 @@ def render(checkout: pathlib.Path) -> Render:
 
 def _render(checkout: pathlib.Path, name: str) -> list[Object]:
     manifests = pathlib.Path("..", "manifests")
-    resources = ["overlays/bed"] if name in BEDS else [f"overlays/{name}", "store-init"]
+    resources = ["overlays/bed"] if name in BEDS else [f"overlays/{TAKEN_OVER.get(name, name)}", "store-init"]
+    components = ["take-over"] if name in TAKEN_OVER else BEDS.get(name, [])
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [str(manifests / path) for path in resources],
-        "components": [str(manifests / path) for path in BEDS.get(name, [])],
+        "components": [str(manifests / path) for path in components],
     }
     folder = checkout / name
     folder.mkdir()
@@ -261,6 +264,27 @@ def test_a_bed_differs_only_where_no_kubelet_and_no_proxy_is_needed(name: str, r
         assert service == {key: v for key, v in _one(base, "Service", "sluice")["spec"].items() if key != "selector"}
     else:
         assert service == {"type": "ExternalName", "externalName": "localhost"}
+
+
+@pytest.mark.parametrize("name", TAKEN_OVER)
+def test_the_take_over_leads_the_real_group_to_any_overlay_which_serves_it(name: str, render: Render) -> None:
+    """Wherever in its list an overlay has the variable."""
+
+    def variables(objects: list[Object]) -> dict[str, dict[str, Object]]:
+        return {
+            workload["metadata"]["name"]: {item["name"]: item for item in container.get("env", [])}
+            for workload in _workloads(objects)
+            for container in _containers(workload)
+        }
+
+    taken = render(name)
+    [apiservice] = _of(taken, "APIService")
+    assert (apiservice["metadata"]["name"], apiservice["spec"]["group"]) == ("v1.resource.k8s.io", "resource.k8s.io")
+    expected = variables(render(TAKEN_OVER[name]))
+    for workload in ("sluice", "sluice-store-init"):
+        assert expected[workload]["SLUICE_GROUP"]["value"] == "resource.sluice.dev"
+        expected[workload]["SLUICE_GROUP"] = {"name": "SLUICE_GROUP", "value": "resource.k8s.io"}
+    assert variables(taken) == expected
 
 
 # ------------------------------------------------------------------------------------------------------------ pods and services

@@ -53,6 +53,6 @@ def test_a_machine_that_is_not_fit_says_all_that_is_missing_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(machine.Unable, match=r"apt-get install.* buildah .*containerd .*runc") as unable:
+    with pytest.raises(machine.Unable, match=r"apt-get install.* buildah .*debootstrap .*runc") as unable:
         machine.check(tmp_path / "state", tmp_path / "cache")
     assert "\n" not in str(unable.value)

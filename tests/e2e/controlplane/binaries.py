@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
+import json
 import os
 import pathlib
 import platform
@@ -83,6 +84,17 @@ def _given(name: str) -> pathlib.Path | None:
         if folder and (program := shutil.which(name, path=folder)):
             return pathlib.Path(program).absolute()
     return None
+
+
+def source(module: Module, name: str) -> pathlib.Path:
+    """Where Go keeps what the Go module `name`, which this one requires, consists of. Downloaded when it is not there."""
+    command = [_go(), "mod", "download", "-json", name]
+    done = subprocess.run(
+        command, cwd=module.folder, env=_go_environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)} failed, exit code {done.returncode}: {done.stderr}{done.stdout}")
+    return pathlib.Path(json.loads(done.stdout)["Dir"])
 
 
 def version() -> str:

@@ -107,6 +107,15 @@ class ControlPlane:
         if self.scheduler:
             self._start("kube-scheduler", self._kube_scheduler())
 
+    def restart(self, *flags: str, client_flags: Sequence[str] = ()) -> None:
+        """kube-apiserver with these flags, and whoever watches it with those."""
+        for name in self.processes.keys() & {"kube-scheduler", "kube-controller-manager"}:
+            self.processes.pop(name).stop()
+        self.kill_apiserver()
+        self.flags, self.client_flags = flags, client_flags
+        self.start_apiserver()
+        self.start_clients()
+
     def stop_apiserver(self) -> None:
         self.processes.pop("kube-apiserver").stop()
 
@@ -189,7 +198,7 @@ class ControlPlane:
         ]
 
     def _with_nodes(self) -> list[str]:
-        """Pods reach it by its Service, and it reaches kubelets."""
+        """Pods reach it by its Service, and it reaches kubelets. Drivers of nodes are privileged, which kubeadm's allows, too."""
         kubelets = self.pki.cluster.client("kube-apiserver-kubelet-client", [MASTERS])
         return [
             f"--advertise-address={self.address}",
@@ -197,6 +206,7 @@ class ControlPlane:
             f"--kubelet-client-key={kubelets.key}",
             f"--kubelet-certificate-authority={self.pki.cluster.file}",
             "--kubelet-preferred-address-types=InternalIP",
+            "--allow-privileged=true",
         ]
 
     def _controller_manager(self) -> list[str]:

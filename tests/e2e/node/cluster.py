@@ -23,6 +23,7 @@ from tests.e2e.node import coredns, images, isolation, machine
 from tests.e2e.node.containerd import Containerd
 from tests.e2e.node.isolation import NAME, NODE, STATE, Namespaces
 from tests.e2e.node.kubelet import Kubelet, KubeProxy
+from tests.e2e.node.programs import program
 
 WAIT = "SLUICE_NODE_WAIT"
 """How many seconds to wait for another node's end, where there is one."""
@@ -47,6 +48,8 @@ class Node:
             closing.enter_context(isolation.alone(wait=float(os.environ.get(WAIT) or 0)))
             # Before anything runs: the first time it takes minutes.
             pause = images.pause()
+            for name in ("containerd", "coredns"):
+                program(name)
             self.folder.mkdir(parents=True, exist_ok=True)
             self.namespaces = closing.enter_context(Namespaces(self.folder))
             self.plane = ControlPlane(

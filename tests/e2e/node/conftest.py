@@ -27,12 +27,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="session")
-def deployment(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """Sluice with a store that forgets with its pod, and with a certificate and passwords of its own."""
+def sluice(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    """Ready to be deployed, with a certificate and passwords of its own."""
     deployment = Deployment(node, tmp_path_factory.mktemp("deployment"))
     deployment.load_images()
-    deployment.deploy("test")
     return deployment
+
+
+@pytest.fixture(scope="session")
+def deployment(sluice: Deployment) -> Deployment:
+    """Sluice with a store that forgets with its pod."""
+    sluice.deploy("test")
+    return sluice
 
 
 @pytest.fixture(scope="session")

@@ -8,30 +8,11 @@ import pathlib
 from tests.e2e.node import images
 from tests.e2e.node.isolation import STATE, Daemon, Namespaces
 from tests.e2e.node.machine import CNI
+from tests.e2e.node.programs import program
 
 SOCKET = "/run/containerd/containerd.sock"
 PODS = "10.244.0.0/24"
-CONFIG = f"""\
-version = 2
-root = "{STATE}/containerd"
-state = "/run/containerd"
-[grpc]
-  address = "{SOCKET}"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{STATE}/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{images.PAUSE}"
-  # Lower values than its parent's need a capability that root may lack in a virtual machine.
-  restrict_oom_score_adj = true
-  disable_apparmor = true
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{CNI}"
-    conf_dir = "{STATE}/cni"
-"""
+CDI = "/var/run/cdi"
 # A wire of its own for each pod, and no bridge: on one, answers of a Service's pod to another pod would pass by the address translation.
 NETWORK = {
     "cniVersion": "1.0.0",
@@ -61,8 +42,8 @@ class Containerd:
         folder.mkdir(exist_ok=True)
         (folder / "10-pods.conflist").write_text(json.dumps(NETWORK))
         config = STATE / "containerd.toml"
-        config.write_text(CONFIG)
-        self._daemon = self._namespaces.daemon("containerd", ["containerd", f"--config={config}"])
+        config.write_text(_config())
+        self._daemon = self._namespaces.daemon("containerd", [program("containerd"), f"--config={config}"])
         self._daemon.until(self._answers, "containerd answers")
 
     def stop(self, signal: str = "TERM") -> None:
@@ -74,7 +55,37 @@ class Containerd:
         self.ctr("images", "import", archive)
 
     def ctr(self, *words: str | pathlib.Path) -> str:
-        return self._namespaces.run("ctr", "--namespace=k8s.io", f"--address={SOCKET}", *words).stdout
+        return self._namespaces.run(program("ctr"), "--namespace=k8s.io", f"--address={SOCKET}", *words).stdout
 
     def _answers(self) -> bool:
-        return self._namespaces.run("ctr", f"--address={SOCKET}", "version", check=False).returncode == 0
+        return self._namespaces.run(program("ctr"), f"--address={SOCKET}", "version", check=False).returncode == 0
+
+
+def _config() -> str:
+    return f"""\
+version = 3
+root = "{STATE}/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "{SOCKET}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{STATE}/opt"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{images.PAUSE}"
+[plugins."io.containerd.cri.v1.runtime"]
+  # Lower values than its parent's need a capability that root may lack in a virtual machine.
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  # Where drivers of devices say what a container gets; upstream's other folder is the machine's.
+  cdi_spec_dirs = ["{CDI}"]
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    runtime_path = "{program("containerd-shim-runc-v2")}"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{CNI}"]
+    conf_dir = "{STATE}/cni"
+"""

@@ -9,7 +9,9 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from tests.e2e.controlplane.bed import NAMESPACE, PROJECT, SERVICE
+import yaml
+
+from tests.e2e.controlplane.bed import DRA_GROUP, NAMESPACE, PROJECT, SERVICE
 from tests.e2e.controlplane.plane import until
 from tests.e2e.node import images
 from tests.e2e.node.cluster import Node
@@ -17,6 +19,7 @@ from tests.e2e.node.cluster import Node
 APISERVICE = "v1.resource.sluice.dev"
 STORE = "sluice-valkey"
 JOB = "sluice-store-init"
+TAKEN_OVER = f"v1.{DRA_GROUP}"
 PATIENCE = "--timeout=110s"
 
 
@@ -41,6 +44,33 @@ class Deployment:
         self.create_store()
         self.rolled_out(f"deployment/{SERVICE}")
         self.until_available()
+
+    def take_over(self, overlay: str, *flags: str, client_flags: Sequence[str] = ()) -> None:
+        """Makes it the server of resource.k8s.io, in place of what it served, as docs/take-over.md has it for a cluster that runs; there is
+        nothing to move. (Pods of a new cluster would wait for their only kube-apiserver, and that for them.) `flags` are for
+        kube-apiserver, `client_flags` for its controllers and scheduler, when they start anew."""
+        self.node.kubectl("delete", "apiservice", APISERVICE, "--ignore-not-found")
+        self.kubectl("delete", "job,deployment,statefulset", "--all", "--cascade=foreground")
+        prepared = self.kustomization("prepared", overlay, "take-over", "take-over/unregistered")
+        self.node.kubectl("apply", "--kustomize", str(prepared))
+        self.kubectl("wait", f"job/{JOB}", "--for=condition=Complete", PATIENCE)
+        self.rolled_out(f"deployment/{SERVICE}")
+        self.node.kubectl("label", "apiservice", TAKEN_OVER, "kube-aggregator.kubernetes.io/automanaged-")
+        registered = self.kustomization("registered", overlay, "take-over")
+        self.node.kubectl("apply", "--kustomize", str(registered))
+        self.until_available(TAKEN_OVER)
+        self.node.plane.restart(*flags, client_flags=client_flags)
+
+    def kustomization(self, name: str, overlay: str, *components: str) -> pathlib.Path:
+        """A folder with the overlay, the Job that creates the store, and components over both."""
+        folder = self.folder / name
+        folder.mkdir()
+        document = {
+            "resources": [f"../manifests/overlays/{overlay}", "../manifests/store-init"],
+            "components": [f"../manifests/{component}" for component in components],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+        return folder
 
     def make_certs(self) -> None:
         """A second time it renews the serving pair."""
@@ -71,8 +101,8 @@ class Deployment:
     def rolled_out(self, what: str) -> None:
         self.kubectl("rollout", "status", what, PATIENCE)
 
-    def until_available(self) -> None:
-        self.node.kubectl("wait", f"apiservice/{APISERVICE}", "--for=condition=Available", PATIENCE)
+    def until_available(self, apiservice: str = APISERVICE) -> None:
+        self.node.kubectl("wait", f"apiservice/{apiservice}", "--for=condition=Available", PATIENCE)
 
     def kubectl(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """In its namespace."""

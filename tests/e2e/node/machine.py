@@ -14,8 +14,6 @@ PACKAGES = {
     "ip": "iproute2",
     "nft": "nftables",
     "conntrack": "conntrack",
-    "containerd": "containerd",
-    "ctr": "containerd",
     "runc": "runc",
     "buildah": "buildah",
     "debootstrap": "debootstrap",

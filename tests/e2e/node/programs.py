@@ -21,20 +21,39 @@ KUBERNETES = binaries.Module(
 COREDNS = binaries.Module(GO / "coredns", {"coredns": "."}, takes="about two minutes on two cores")
 """Apart from Kubernetes: what CoreDNS requires is newer, and would change what Kubernetes is compiled from."""
 
+CONTAINERD = binaries.Module(
+    GO / "containerd",
+    {
+        "containerd": "github.com/containerd/containerd/v2/cmd/containerd",
+        "containerd-shim-runc-v2": "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        "ctr": "github.com/containerd/containerd/v2/cmd/ctr",
+    },
+    takes="about two minutes on two cores",
+)
+"""Debian 12 has 1.6, which passes over the devices that a DRA driver gives a container (CDI)."""
+
+DRIVER = binaries.Module(
+    GO / "dra-example-driver",
+    {"dra-example-kubeletplugin": "sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin"},
+    takes="about a minute on two cores",
+)
+"""A driver of devices, of the version that go.mod names. Built when it is tested, not before."""
+
 HELM = binaries.Module(GO / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, takes="about four minutes on two cores")
 """Built when the chart is tested, not before."""
 
 
 def program(name: str) -> pathlib.Path:
     """Of the node, or of the control plane."""
-    module = next((module for module in (KUBERNETES, COREDNS, HELM) if name in module.packages), binaries.MODULE)
+    modules = (KUBERNETES, COREDNS, CONTAINERD, DRIVER, HELM)
+    module = next((module for module in modules if name in module.packages), binaries.MODULE)
     return binaries.binary(name, module)
 
 
 def main() -> int:
     """Builds what is missing; prints where each program is."""
     try:
-        for name in (*KUBERNETES.packages, *COREDNS.packages):
+        for name in (*KUBERNETES.packages, *COREDNS.packages, *CONTAINERD.packages):
             sys.stdout.write(f"{program(name)}\n")
     except binaries.BuildError as e:
         sys.stderr.write(f"{e}\n")
