@@ -72,6 +72,12 @@ class Attributes:
     def subresource(self) -> str:
         return self.info.subresource
 
+    def become(self, obj: Object | None) -> None:
+        """From now on this is the new object. Of a large one before it no other forms stay."""
+        if self.object is not None and self.object is not obj:
+            self.views.leave(self.object)
+        self.object = obj
+
     def annotate(self, key: str, value: str, level: Level = Level.METADATA) -> None:
         """A note for whoever records the request, under `prefix/name`. The first value of a key stays.
 

@@ -105,7 +105,7 @@ class Chain:
             now = self._clock()
             observe(now - before)
             if replaced is not None:
-                attributes.object = replaced
+                attributes.become(replaced)
         return now
 
     async def validate(self, attributes: Attributes) -> None:

@@ -24,6 +24,8 @@ LARGE = 64 << 10
 """Objects of about so many bytes are written and read in a thread."""
 REMEMBERED = 4
 """How many objects are remembered in other forms: the stored one, and what the last plugins made of the new one."""
+REMEMBERED_LARGE = 2
+"""Of large ones, whose values take more than ten times as much memory as their text: the stored one, and the new one as it is now."""
 TYPE_META = ("kind", "apiVersion")
 
 
@@ -60,7 +62,9 @@ class Views:
         known, key = self._of(obj), ("plain", resource.api_version)
         made: dict[str, Any] | None = known.get(key)
         if made is None:
-            made = known[key] = rawjson.parsed(self.text(obj, resource))
+            # Of a large one the text goes at once unless somebody else wants it.
+            text = known.get(("text", resource.api_version)) or (written if self.large else self.text)(obj, resource)
+            made = known[key] = rawjson.parsed(text)
         return made
 
     async def atext(self, obj: Object, resource: Resource) -> bytes:
@@ -76,13 +80,19 @@ class Views:
     async def _made(self, make: Callable[[Object, Resource], Any], obj: Object, resource: Resource) -> Any:
         return await BODIES.run_patiently(make, obj, resource) if self.large else make(obj, resource)
 
+    def leave(self, obj: Object) -> None:
+        """Nobody asks for this object any more: of a large one nothing is remembered."""
+        if self.large:
+            with self._lock:
+                self._known.pop(id(obj), None)
+
     def _of(self, obj: Object) -> dict[tuple[str, str], Any]:
         with self._lock:
-            found = self._known.get(id(obj))
-            if found is None:
-                while len(self._known) >= REMEMBERED:
-                    del self._known[next(iter(self._known))]
-                found = self._known[id(obj)] = (obj, {})
+            found = self._known.pop(id(obj), None) or (obj, {})
+            while len(self._known) >= (REMEMBERED_LARGE if self.large else REMEMBERED):
+                del self._known[next(iter(self._known))]
+            # Whatever was asked for last stays longest.
+            self._known[id(obj)] = found
         return found[1]
 
 

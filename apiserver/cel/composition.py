@@ -58,9 +58,11 @@ class Composed(MapView):
     `bindings` is the mapping that the programs are evaluated with, and has this as its `variables`. `cost` is what they cost so far: that
     is not part of the cost of the expression that asks. What makes it more than `budget` raises Overspent. An evaluation that `cancelled`
     breaks off by an exception of its own leaves no trace: it is made again when it is asked for again.
+
+    It does not hold `bindings`: they hold it, and a circle would keep large objects until Python looks for one.
     """
 
-    __slots__ = ("_bindings", "_programs", "_results", "budget", "cancelled", "cost")
+    __slots__ = ("_programs", "_results", "_variables", "budget", "cancelled", "cost")
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class Composed(MapView):
         cancelled: Callable[[], bool] | None = None,
     ) -> None:
         self._programs = programs
-        self._bindings = {**variables, "variables": self}
+        self._variables = variables
         self._results: dict[str, Value] = {}
         self.cancelled = cancelled
         self.cost = 0
@@ -78,8 +80,8 @@ class Composed(MapView):
 
     @property
     def bindings(self) -> Mapping[str, Value]:
-        """The variables of an expression that may ask."""
-        return self._bindings
+        """The variables of an expression that may ask, each time another mapping."""
+        return {**self._variables, "variables": self}
 
     def take_cost(self) -> int:
         """What was not taken yet of the cost."""
@@ -106,7 +108,7 @@ class Composed(MapView):
         problem = ""
         value: Value = None
         try:
-            value, cost = program.evaluate(self._bindings, cancelled=self.cancelled)
+            value, cost = program.evaluate(self.bindings, cancelled=self.cancelled)
         except (EvaluationError, CostExceeded) as error:
             problem, cost = str(error), error.cost
         except Cancelled as error:

@@ -200,8 +200,8 @@ def _levels(source: bytes) -> int:
 
 
 def _inside(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """The places in a dict or list that is about to be changed, and what stands there."""
-    yield from list(holder.items()) if isinstance(holder, dict) else enumerate(holder)
+    """The places in a dict or list, and what stands there. Something else may be put into a place meanwhile."""
+    return iter(holder.items() if isinstance(holder, dict) else enumerate(holder))
 
 
 def _as_go(value: Any, source: bytes) -> Any:
@@ -230,6 +230,8 @@ def _spelled(value: Any, *, clean: bool = False) -> Any:
     while left:
         here = left.pop()
         for place, x in _inside(here):
+            if not x and isinstance(x, dict | list):
+                continue
             if isinstance(x, dict):
                 below = {utf8.whole(name): inner for name, inner in x.items()} if clean else x.copy()
                 here[place] = below if len(below) <= LONG else by_name(below)

@@ -99,6 +99,39 @@ def _or_null(parsing: Any) -> Any:
     return parsing if parsing in (Any, msgspec.Raw) else parsing | None
 
 
+def has_no_others(shape: Struct, document: bytes) -> bool:
+    """Whether the JSON of a document of that shape has only members that the shape has. What has no members of its own is not read: maps
+    and lists without structs cost nothing, however long they are. No says nothing."""
+    try:
+        _knowing(shape)(document)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+    return True
+
+
+@functools.cache
+def _knowing(shape: Struct) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(_known(shape, TYPE_META)).decode
+
+
+@functools.cache
+def _known(type_: Type, extra: tuple[str, ...] = ()) -> Any:
+    """Structs that refuse other members; text as it stands for whatever has none below it."""
+    match type_:
+        case Struct():
+            members = [(field.name, _or_null(_known(field.type))) for field in types.members(type_)]
+            named = [*((name, msgspec.Raw) for name in extra), *members]
+            fields = [(f"m{i}", known, msgspec.field(default=None, name=name)) for i, (name, known) in enumerate(named)]
+            return msgspec.defstruct(type_.name, fields, forbid_unknown_fields=True, gc=False)
+        case ListOf():
+            item = _known(type_.item)
+            return item if item is msgspec.Raw else _list[item | None]
+        case MapOf():
+            member = _known(type_.value)
+            return member if member is msgspec.Raw else _dict[str, member | None]
+    return msgspec.Raw
+
+
 @functools.cache
 def holds_raw(type_: Type) -> bool:
     """Whether raw JSON lies below."""

@@ -94,7 +94,7 @@ class Step:
                 waits=call.exchange.waits,
                 views=Views(size=self._size, clock=self._now),
             )
-        attributes.object = shown
+        attributes.become(shown)
         attributes.name = self._name or ("" if obj is None else obj["metadata"].get("name", ""))
         return attributes
 

@@ -106,6 +106,22 @@ def test_large_managed_fields_of_an_object_that_a_policy_changes_hold_up_nobody(
     assert report.codes == {("managed fields", 200): 1}
 
 
+def test_an_apply_of_forty_thousand_labels_that_a_policy_changes_takes_no_more_memory_than_any_request_may(
+    server: DevServer,
+) -> None:
+    metadata = {"name": STANDING, "labels": {f"a-label-{at}": "v" * 9 for at in range(40_000)}}
+    applied = {"apiVersion": f"{GROUP}/v1", "kind": "ResourceClaim", "metadata": metadata}
+    body = json.dumps(applied).encode()
+    head = (
+        f"PATCH {COLLECTIONS['ResourceClaim']}/{STANDING}?fieldManager=m&force=true&dryRun=All HTTP/1.1\r\nHost: server\r\n"
+        f"Content-Type: application/apply-patch+yaml\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    report = played(server, iter([Hostile("apply", head.encode(), body)]), most=1)
+    assert not report.breaches, str(report)
+    # Only once all is made is it known that this is too much for the store.
+    assert report.codes == {("apply", 500): 1}
+
+
 def test_a_number_that_no_expression_can_have_is_told_by_the_policy_that_would_have_looked_at_it(
     server: DevServer,
 ) -> None:

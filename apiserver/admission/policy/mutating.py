@@ -33,6 +33,7 @@ from apiserver.cel import environments
 from apiserver.cel.mutation import OBJECT, PATCH
 from apiserver.cel.types import list_of
 from apiserver.cel.values import Value
+from apiserver.schema import typed
 from apiserver.schema.resource import Object, Resource
 from apiserver.workers import BODIES
 
@@ -133,18 +134,28 @@ def _configured(value: Value, resource: Resource, attributes: Attributes) -> Obj
 def _patched(value: Value, resource: Resource, attributes: Attributes) -> Object:
     """Raises 500 for what is no object of that version any more, whatever the failurePolicy says."""
     assert attributes.object is not None
-    patched = mutations.json_patched(attributes.views.text(attributes.object, resource), value)
+    patched = mutations.json_patched(_taken(attributes, resource), value)
     if patched is None:
         return attributes.object
     if wrong := mutations.other_kind(resource, patched):
         raise errors.internal(wrong)
+    # First, so that what it reads is gone when the object is made.
+    known = typed.has_no_others(resource.shape, patched)
     try:
         made = taken_back(resource, patched, attributes)
     except ValueError as e:
         raise errors.internal(str(e)) from None
-    if wrong := mutations.strict_error(resource, patched):
+    if not known and (wrong := mutations.strict_error(resource, patched)):
         raise errors.internal(wrong)
     return made
+
+
+def _taken(attributes: Attributes, resource: Resource) -> bytes:
+    """The JSON of the new object, which another takes the place of."""
+    assert attributes.object is not None
+    text = attributes.views.text(attributes.object, resource)
+    attributes.views.leave(attributes.object)
+    return text
 
 
 class MutatingAdmissionPolicy:
@@ -241,7 +252,7 @@ class _Change:
         started, error = time.perf_counter(), "no_error"
         try:
             value = await definition.rules.value(mutation, self._variables(each, param))
-            attributes.object = await mutation.made(value, attributes, each.match.resource)
+            attributes.become(await mutation.made(value, attributes, each.match.resource))
         except Refused as e:
             error = _error_type(str(e))
             self._failures.append(Failure(definition, each.binding, str(e), INVALID))

@@ -132,7 +132,7 @@ class MutatingAdmissionWebhook:
         if response.patch_type != review.JSON_PATCH:
             raise CallFailure(webhook.name, f"unsupported patch type {go_quote(response.patch_type)}", code=400)
         made = await patches.applied(patch, response, concern, attributes, kinds=self._matcher.kinds)
-        attributes.object = made.object
+        attributes.become(made.object)
         note(attributes, PATCH + place, made.note, Level.REQUEST)
         return made.changed
 

@@ -11,7 +11,7 @@ from apiserver.admission import views
 from apiserver.admission.attributes import Attributes
 from apiserver.admission.views import Views, taken_back
 from apiserver.schema import canonical, strict, typed
-from apiserver.schema.resource import Resource
+from apiserver.schema.resource import Object, Resource
 from tests.unit.admission.changes import GROUP, KINDS, change
 
 MANAGER = b'{"manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{}}}'
@@ -89,6 +89,48 @@ def test_only_the_last_objects_are_remembered() -> None:
     assert last is not None
     assert shown.text(last, resource("v1")) is texts[-1]
     assert shown.text(first, resource("v1")) is not texts[0]
+
+
+def test_of_large_objects_two_are_remembered_those_that_were_asked_for_last() -> None:
+    shown = Views(size=views.LARGE + 1)
+    old, first, last = (change(new=canonical.decode(resource("v1").shape, CLAIM)).object or {} for _ in range(3))
+    plain = [shown.plain(obj, resource("v1")) for obj in (old, first)]
+    assert shown.plain(old, resource("v1")) is plain[0]
+    shown.plain(last, resource("v1"))
+    assert shown.plain(old, resource("v1")) is plain[0]
+    assert shown.plain(first, resource("v1")) is not plain[1]
+
+
+@pytest.mark.parametrize(("size", "times"), [(0, 1), (views.LARGE + 1, 2)])
+def test_of_a_large_object_the_text_that_its_values_were_read_from_is_not_kept(
+    size: int, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obj, shown = claim().object, Views(size=size)
+    assert obj is not None
+    write = views.written
+    made: list[bytes] = []
+
+    def written(obj: Object, resource: Resource) -> bytes:
+        made.append(write(obj, resource))
+        return made[-1]
+
+    monkeypatch.setattr(views, "written", written)
+    plain, text = shown.plain(obj, resource("v1")), shown.text(obj, resource("v1"))
+    assert json.loads(text)["metadata"] == plain["metadata"]
+    assert made == [text] * times
+    assert shown.text(obj, resource("v1")) is text
+
+
+@pytest.mark.parametrize("size", [0, views.LARGE + 1])
+def test_of_a_large_object_that_another_takes_the_place_of_nothing_is_remembered(size: int) -> None:
+    attributes = change(new=canonical.decode(resource("v1").shape, CLAIM), views=Views(size=size))
+    before = attributes.object
+    assert before is not None
+    plain = attributes.views.plain(before, resource("v1"))
+    attributes.become(before)
+    assert attributes.views.plain(before, resource("v1")) is plain
+    attributes.become({**before})
+    assert (attributes.views.plain(before, resource("v1")) is plain) is (size == 0)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])

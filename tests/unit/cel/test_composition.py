@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from apiserver.cel import types
@@ -42,3 +45,20 @@ def test_a_variable_that_fails_fails_whoever_asks() -> None:
 def test_a_variable_that_there_is_not_is_missing() -> None:
     with pytest.raises(EvaluationError, match=r"^no such key: other$"):
         program("variables.other").evaluate(composed(a="1").bindings)
+
+
+class _Object(dict[str, int]):
+    """That can be referred to weakly."""
+
+
+def test_what_expressions_were_evaluated_with_is_gone_with_them_and_waits_for_no_collection() -> None:
+    seen = _Object(a=2)
+    gone = weakref.ref(seen)
+    gc.disable()
+    try:
+        variables = Composed({"double": program("object.a * 2")}, {"object": seen})
+        assert program("variables.double").evaluate(variables.bindings).value == 4
+        del variables, seen
+        assert gone() is None
+    finally:
+        gc.enable()
