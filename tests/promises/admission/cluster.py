@@ -65,7 +65,8 @@ def started(folder: pathlib.Path) -> Iterator[Cluster]:
         f"--admission-control-config-file={configuration}",
     ]
     audit = [f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
-    made = bed.Bed(folder, versions=VERSIONS, flags=[UPSTREAMS, *audit, *further], serve_flags=[OLDER, *further])
+    serve_flags = ["--shutdown-delay-duration=0s", OLDER, *further]
+    made = bed.Bed(folder, versions=VERSIONS, flags=[UPSTREAMS, *audit, *further], serve_flags=serve_flags)
     with contextlib.closing(Hooks(folder / "hooks", made.plane.pki)) as hooks:
         configuration.write_text(yaml.safe_dump(_admission(folder, made.plane.pki, hooks.port)))
         with made:
