@@ -6,7 +6,7 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/managedfields
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery.fieldpath import go_quote
@@ -61,18 +61,17 @@ def updater(manager: str, api_version: str, subresource: str) -> Identity:
     return Identity(manager, UPDATE, api_version, subresource)
 
 
-@dataclass(frozen=True, slots=True)
-class Managed:
+class Managed(NamedTuple):
     """The managers of an object. None of its parts is changed.
 
     `managers` are those of structured merge, by the text of their identity; `times` are RFC 3339 and may name more than these.
     `identities` and `stored` are what is known of some of them: who they are, and the entry's set with its value of fieldsV1.
     """
 
-    managers: Managers = field(default_factory=dict)
-    times: Mapping[str, str] = field(default_factory=dict)
-    identities: Mapping[str, Identity] = field(default_factory=dict)
-    stored: Mapping[str, tuple[Set, Any]] = field(default_factory=dict)
+    managers: Managers = MappingProxyType({})
+    times: Mapping[str, str] = MappingProxyType({})
+    identities: Mapping[str, Identity] = MappingProxyType({})
+    stored: Mapping[str, tuple[Set, Any]] = MappingProxyType({})
 
     def with_managers(self, managers: Managers) -> Managed:
         return Managed(managers, self.times, self.identities, self.stored)

@@ -9,7 +9,6 @@ structuredmerge,versioncheck,lastappliedmanager}.go`, kubernetes/apiserver `pkg/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from apiserver.apimachinery import errors
@@ -169,7 +168,7 @@ class FieldManagers:
                 typedform.of_stored(resource, live) if resource.conversion is None else typedform.form(resource, live)
             )
             if not managed.managers:
-                untracked = replace(writer, manager=BEFORE_FIRST_APPLY)
+                untracked = writer._replace(manager=BEFORE_FIRST_APPLY)
                 managed = self._replaced(typedform.zero(resource), before, managed, untracked)
         identity = entries.applier(writer.manager, writer.subresource)
 
@@ -232,7 +231,7 @@ def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str 
     own = left[name].set - UNMANAGED if name in left else EMPTY
     found = managed.with_managers({other: owned for other, owned in left.items() if other != name})
     if own:
-        found = found.with_manager(identity, replace(left[name], set=own), time=time)
+        found = found.with_manager(identity, left[name]._replace(set=own), time=time)
     return found
 
 

@@ -5,13 +5,12 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/buildmanageri
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from apiserver.schema.resource import Resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class Writer(NamedTuple):
     """The manager, and its request. `resource` is the version that was asked for, `now` an RFC 3339 time; `force` takes fields from
     others."""
 

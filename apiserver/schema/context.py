@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.request import ANONYMOUS, User
@@ -29,8 +28,7 @@ def _go_on() -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(NamedTuple):
     """`namespace_labels` looks up the labels of the object's namespace, None when there is none; it raises LookupError with the reason when
     nobody can say. `user` is who writes, by the request's `verb`.
 
@@ -38,7 +36,7 @@ class Context:
     nobody waits for their result any more.
     """
 
-    gates: Gates = field(default_factory=Gates)
+    gates: Gates = Gates()
     user: User = ANONYMOUS
     verb: str = ""
     namespace_labels: Callable[[], Mapping[str, str] | None] = _unknown

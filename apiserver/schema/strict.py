@@ -12,8 +12,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,8 +27,7 @@ MAX_STRICT_ERRORS = 100
 TOO_DEEP = "exceeded max depth"
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """An object in canonical spelling, members in shape order, and the paths of the members that were dropped."""
 
     object: Object

@@ -6,8 +6,7 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/json/{meta,json}.go`, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from apiserver.apimachinery import fieldpath
 from apiserver.schema.kinds import Kinds
@@ -35,8 +34,7 @@ class Unfit(ValueError):
     """The document is of a kind that cannot be used here; the text is upstream's."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypeMeta:
+class TypeMeta(NamedTuple):
     """What a document says it is. Empty where it says nothing."""
 
     group: str
@@ -52,7 +50,7 @@ class TypeMeta:
         kind = self.kind or resource.kind
         if not self.version and self.group in ("", resource.group):
             return TypeMeta(resource.group, resource.version, kind)
-        return replace(self, kind=kind)
+        return self._replace(kind=kind)
 
 
 def read(value: Any) -> TypeMeta:
@@ -144,6 +142,6 @@ def check_delete_options(meta: TypeMeta) -> None:
     """DeleteOptions of any version will do, also when neither kind nor version is stated. Raises Unfit."""
     if meta.kind in ("", "DeleteOptions"):
         return
-    completed = meta if meta.version or meta.group else replace(meta, group="meta.k8s.io", version="v1")
+    completed = meta if meta.version or meta.group else meta._replace(group="meta.k8s.io", version="v1")
     known = meta.kind in _UNVERSIONED or (completed.api_version == _META_VERSION and meta.kind in _META)
     raise unconvertible(completed, "v1.DeleteOptions") if known else not_registered(completed)

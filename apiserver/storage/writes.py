@@ -15,9 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from apiserver import metrics
 from apiserver.storage import functions, lineage
@@ -40,8 +39,7 @@ MOST_WAITING = 10_000
 SWEEP_SECONDS = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One change. `value` None deletes; `expected` 0 demands that the key is absent."""
 
     key: Key

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from apiserver.structuredmerge.comparison import Comparison, compare
@@ -35,8 +34,7 @@ class _Unchanged:
 UNCHANGED: Final = _Unchanged()
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(NamedTuple):
     """What one manager owns: paths of objects of a version, and whether it applied them."""
 
     set: Set
@@ -157,7 +155,7 @@ def _servable(managers: Managers, versions: Versions) -> dict[str, Owned]:
         type_ = versions.type_at(owned.version)
         if type_ is not None:
             reconciled = reconcile(owned.set, type_)
-            known[name] = owned if reconciled is owned.set else replace(owned, set=reconciled)
+            known[name] = owned if reconciled is owned.set else owned._replace(set=reconciled)
     return known
 
 
@@ -207,7 +205,7 @@ def _left(comparisons: _Comparisons, managers: Managers, writer: str, *, force: 
         if lost and not force:
             conflicts += (Conflict(name, path) for path in lost.paths())
         rest = owned.set - lost - removed
-        left[name] = owned if rest is owned.set else replace(owned, set=rest)
+        left[name] = owned if rest is owned.set else owned._replace(set=rest)
     if conflicts:
         raise Conflicts(sorted(conflicts, key=lambda conflict: conflict.manager))
     return {name: owned for name, owned in left.items() if owned.set}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import UpdateOptions
@@ -28,8 +28,7 @@ ChangeFunction = Callable[[Entry | None], Awaitable[Object]]
 result. A PUT does not look at what is stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(NamedTuple):
     """What one PUT or PATCH wants done.
 
     `whole`: the new object is what was sent, as in PUT, and a foreign uid in it is a 409. `size` is about how many bytes the change
@@ -46,8 +45,7 @@ class Order:
     owned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The value of the object as it is then (or would be), with its resourceVersion, and whether it is new."""
 
     value: bytes

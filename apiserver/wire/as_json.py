@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -35,8 +34,7 @@ __all__ = [
 _DECODER = msgspec.json.Decoder(float_hook=strconv.parse_float)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A decoded document. `suspicious`: some object may name a member twice; False is certain."""
 
     value: Any

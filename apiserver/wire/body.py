@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from apiserver import workers
 from apiserver.apimachinery import errors, fieldpath, printing
@@ -89,8 +89,7 @@ def _media_type(content_type: str) -> str:
 # Objects.
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
+class _Document(NamedTuple):
     """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found."""
 
     value: Any
