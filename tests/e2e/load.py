@@ -8,12 +8,13 @@ import pathlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tests.e2e import objects
 from tests.e2e.controlplane.client_go import Informers
 from tests.e2e.controlplane.external import Cluster
 from tests.fixtures.server import Reply
+from tests.fixtures.steady import Steady
 
 CLASSES = f"{objects.V1}/deviceclasses"
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -23,35 +24,20 @@ WRITERS = 5
 _RUNS = itertools.count()
 
 
-class Writers:
-    """Clients that create, change and delete objects of their own at a steady rate, and remember every answer."""
+class Writers(Steady):
+    """Clients that create, change and delete objects of their own, and remember every answer."""
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__(self._write, clients=WRITERS, per_second=WRITES_PER_SECOND)
         self.cluster = cluster
         self.prefix = f"w{next(_RUNS)}-"
-        self.stopping = threading.Event()
         self.accepted: list[tuple[str, str, str]] = []
         self.refused: list[str] = []
-        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
 
-    def __enter__(self) -> Writers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stopping.set()
-        for thread in self._threads:
-            thread.join(120)
-
-    def _write(self, number: int) -> None:
-        pause = WRITERS / WRITES_PER_SECOND
-        due = time.monotonic()
+    def _write(self, number: int, turns: Iterator[None]) -> None:
         with self.cluster.connect() as admin:
             turn = 0
-            while not self.stopping.is_set():
-                due += pause
-                self.stopping.wait(max(0.0, due - time.monotonic()))
+            for _ in turns:
                 name, step = f"{self.prefix}{number}-{turn // 3}", turn % 3
                 try:
                     if step == 0:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.e2e.controlplane.plane import until
 from tests.fixtures.server import Reply
+from tests.fixtures.steady import Steady
 from tests.promises.admission.hooks import add, patch
 from tests.promises.admission.rig import POLICIES, REGISTRATION, WEBHOOKS, Rig
 from tests.promises.api.client import Client, claim
@@ -20,41 +20,25 @@ AFTER = 10
 """Writes that are judged by each version before it is replaced."""
 
 
-class Writers:
-    """Create claims at a steady rate, each on a connection of its own, and remember which version judged each of them."""
+class Writers(Steady):
+    """Create claims, each on a connection of its own, and remember which version judged each of them."""
 
     def __init__(self, rig: Rig, judged_by: Callable[[Reply], int]) -> None:
+        super().__init__(self._write, clients=WRITERS, per_second=WRITES_PER_SECOND)
         self.rig = rig
         self.verdicts: list[list[int]] = [[] for _ in range(WRITERS)]
         self._judged_by = judged_by
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
-
-    def __enter__(self) -> Writers:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(120)
 
     def judged(self, version: int) -> int:
         """How many writes this version has judged."""
         return sum(verdicts.count(version) for verdicts in self.verdicts)
 
-    def _write(self, number: int) -> None:
-        client, due = Client(self.rig.target), time.monotonic()
-        try:
-            while not self._stopping.is_set():
-                due += WRITERS / WRITES_PER_SECOND
-                self._stopping.wait(max(0.0, due - time.monotonic()))
-                verdicts = self.verdicts[number]
+    def _write(self, number: int, turns: Iterator[None]) -> None:
+        verdicts = self.verdicts[number]
+        with contextlib.closing(Client(self.rig.target)) as client:
+            for _ in turns:
                 reply = client.ask("POST", self.rig.claims, claim(f"c-{number}-{len(verdicts)}"))
                 verdicts.append(self._judged_by(reply))
-        finally:
-            client.close()
 
 
 def _by_label(reply: Reply) -> int:
