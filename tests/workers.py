@@ -21,7 +21,7 @@ SHARE_IT = re.compile(
     r"tests/e2e/controlplane/test_external\.py|tests/e2e/test_(controllers|deployment|forged_headers|identities|informers|kubectl_apply|openapi|watch_survival)\.py"
     r"|tests/e2e/test_first_minute\.py::\w+\[cluster"
 )
-MEANWHILE = ("tests/e2e/test_outages.py", "tests/e2e/test_replicas.py", "tests/e2e/test_cluster_command.py")
+MEANWHILE = tuple(f"tests/e2e/test_{name}.py" for name in ("outages", "replicas", "cluster_command", "quota"))
 """While the shared cluster's idle watch is silent for three minutes and its controllers, which look for kinds every 30 s, find ours."""
 WAIT_FOR_IT = ("tests/e2e/test_controllers.py", "tests/e2e/test_watch_survival.py")
 ADMISSION = "admission"
