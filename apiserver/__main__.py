@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from apiserver import app, config, delegation, dev, garbage, logs, server, workers
+from apiserver import allocator, app, config, delegation, dev, garbage, logs, server, workers
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
@@ -44,7 +44,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return _misconfigured(e)
     logs.configure(settings.logging)
     workers.share_fairly()
-    garbage.collect_elsewhere()
+    garbage.collect_elsewhere(allocator.trim)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_command(settings, kinds, environ))

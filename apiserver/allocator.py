@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 
+_C = ctypes.CDLL(None)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 LARGE_BYTES = 1 << 20
 """What has pages of its own. Pieces of lists are smaller: pages that come and go with each of them would cost more than they do."""
@@ -20,8 +21,16 @@ SPARE_BYTES = 16 << 20
 
 def give_back() -> None:
     """For a process that serves. Another C library has its own ways."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(_C, "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
         mallopt(_M_TRIM_THRESHOLD, SPARE_BYTES)
         mallopt(_M_ARENA_MAX, 1)
+
+
+def trim() -> None:
+    """Gives back what is free between things that stay, which glibc does by itself only at the heap's end. Some milliseconds, in which
+    whoever needs memory waits: for a thread, and seldom."""
+    malloc_trim = getattr(_C, "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from collections.abc import Callable
 
 YOUNG = 5_000
 """So many more objects than at the last collection are worth one."""
@@ -28,13 +29,13 @@ _PAUSE = 100
 """How many times as long as a collection took there is none."""
 
 
-def collect_elsewhere() -> None:
-    """For a process that serves, once."""
+def collect_elsewhere(afterwards: Callable[[], None]) -> None:
+    """For a process that serves, once. `afterwards` is called after each full collection, in its thread."""
     gc.set_threshold(YOUNG, MIDDLE, _NEVER)
-    threading.Thread(target=_collect, name="garbage", daemon=True).start()
+    threading.Thread(target=_collect, args=(afterwards,), name="garbage", daemon=True).start()
 
 
-def _collect() -> None:
+def _collect(afterwards: Callable[[], None]) -> None:
     pause = _LOOK_SECONDS
     while True:
         time.sleep(pause)
@@ -42,4 +43,5 @@ def _collect() -> None:
         if gc.isenabled() and gc.get_count()[2] >= EVERY:
             began = time.perf_counter()
             gc.collect()
+            afterwards()
             pause += _PAUSE * (time.perf_counter() - began)

@@ -90,6 +90,7 @@ UPSTREAMS = (
         rb'"message":"(value for key |cannot merge lists |unexpected slice of slice|failed to (create|convert|get|prune|merge) )',
     ),
     (500, rb"Internal Server Error: .*failed to create RequestInfo"),
+    (500, rb'"message":"(errors:\\n +)?\.metadata\.[a-zA-Z]+: duplicate entries for key '),
     (
         500,
         rb"Internal error occurred: (Unable to complete the copy|(add|copy|move|remove|replace|test) operation does not apply|testing )",

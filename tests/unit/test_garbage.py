@@ -14,7 +14,7 @@ class Cycle:
 
 full = []
 gc.callbacks.append(lambda phase, info: full.append(threading.current_thread().name) if info["generation"] == 2 else None)
-garbage.collect_elsewhere()
+garbage.collect_elsewhere(int)
 cycle = Cycle()
 cycle.itself = cycle
 gone = weakref.ref(cycle)
@@ -37,7 +37,7 @@ _WAITING = """
 import gc
 from apiserver import garbage
 
-garbage.collect_elsewhere()
+garbage.collect_elsewhere(int)
 gc.collect()
 before = gc.get_stats()
 for _ in range(50):
@@ -55,7 +55,7 @@ _LARGE = """
 import gc
 from apiserver import garbage
 
-garbage.collect_elsewhere()
+garbage.collect_elsewhere(int)
 gc.collect()
 gc.freeze()
 most = 0
