@@ -66,7 +66,7 @@ promises: binaries ## every promise of the API and of admission against `sluice 
 differential: binaries ## the recorded answers of a real kube-apiserver against Sluice, behind one and asked directly (ARGS=--oracle: that server itself)
 	$(BIN)/python -m tests.e2e.corpus $(ARGS)
 
-hostile: venv ## 10,000 hostile requests, drawn from a seed, against a server of its own: up to a quarter of an hour (ARGS=--help)
+hostile: venv ## 10,000 hostile requests, drawn from a seed, against a server of its own: some eight minutes (ARGS=--help)
 	$(BIN)/python -m tests.hostile $(ARGS)
 
 e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its own (needs docker, kind)
