@@ -83,7 +83,8 @@ class Protocol(web.RequestHandler):
         if self._request_count != before:
             self._headers_complete()
             self._body = self._messages[-1][1] if self._messages else None
-            self._fail_unfinished_body()
+            if self._messages and not isinstance(message := self._messages[-1][0], RawRequestMessage):
+                self._malformed(message.exc)
         elif data and not in_body:
             self._header_bytes += len(data)
             if self._header_timer is None:
@@ -91,12 +92,12 @@ class Protocol(web.RequestHandler):
             if self._header_bytes > config.MAX_HEADER_BYTES:
                 self._refuse(TOO_LARGE)
 
-    def _fail_unfinished_body(self) -> None:
-        """A body that is malformed in the middle would leave its reader waiting for the rest for ever."""
+    def _malformed(self, exc: BaseException) -> None:
+        """The error holds no frames, which name it and all that was sent. A body that is malformed in the middle would leave its reader
+        waiting for the rest for ever."""
+        exc.__traceback__ = exc.__context__ = None
         request = self._current_request
-        if request is None or not self._messages or isinstance(self._messages[-1][0], RawRequestMessage):
-            return
-        if not request.content.is_eof():
+        if request is not None and not request.content.is_eof():
             request.content.set_exception(web.RequestPayloadError("malformed in its transfer encoding"))
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
