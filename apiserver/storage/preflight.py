@@ -93,7 +93,7 @@ def library_refusals(listing: list[Any]) -> list[str]:
         if have == need:
             return []
         return [f"the function library is {have}, not {need}: run `sluice store init`"]
-    return ["the function library is not loaded: run `sluice store init`"]
+    return ["the function library is not loaded: run `sluice store init` if it never was, else restore the store"]
 
 
 def head_refusals(resource: str, head: Head | StorageError) -> list[str]:

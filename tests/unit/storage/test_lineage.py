@@ -339,7 +339,7 @@ async def test_init_warns_of_dangerous_settings_and_refuses_a_replica(own_server
 async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
     options = patient(own_server.url)
     assert await administration.check(options, ["g/things"]) == [
-        "the function library is not loaded: run `sluice store init`"
+        "the function library is not loaded: run `sluice store init` if it never was, else restore the store"
     ]
     await install(own_server, "g/things")
     assert await administration.check(options, ["g/things"]) == []
