@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import pathlib
 from collections.abc import Sequence
@@ -422,7 +423,9 @@ def test_what_takes_long_is_for_a_thread_and_stands_alone_in_a_list(accept: str,
         return
     _, pieces, _ = asked.listing(entries_of([small, small, large, small]), ListMeta(9))
     heavy = [piece.heavy for piece in pieces if piece.make() == b""]
-    assert heavy == [False, True, False]
+    # Where neighbours are told apart is a matter of their keys' hash: the small ones before it may be two pieces.
+    assert [each for each, _ in itertools.groupby(heavy)] == [False, True, False]
+    assert heavy.count(True) == 1
 
 
 @pytest.mark.parametrize(("accept", "query"), ALL)
