@@ -150,7 +150,7 @@ class _Run:
     def __init__(self, document: bytes) -> None:
         self.copied = 0
         self.work = 0
-        self.root: Any = lazy.opened(lazy.node(document))
+        self.root: Any = lazy.document(document)
 
     def spend(self, steps: int = 1) -> None:
         """Raises 413 when the patch asks for too much."""

@@ -28,12 +28,18 @@ def node(text: bytes | str) -> Any:
 
 def opened(value: Any) -> Any:
     """A dict or list in place of a node that is one, each time another; any other node is itself. Of repeated members the last counts."""
-    if not isinstance(value, msgspec.Raw):
-        return value
-    text = bytes(value)
+    return _opened(bytes(value), value) if isinstance(value, msgspec.Raw) else value
+
+
+def document(text: bytes) -> Any:
+    """The same of a whole text without blanks around it. Its nodes are parts of the text, not of a copy: it may be large."""
+    return _opened(text, msgspec.Raw(text))
+
+
+def _opened(text: bytes, otherwise: Any) -> Any:
     if text[:1] == b"{":
         return {name: _or_none(x) for name, x in _members(text).items()}
-    return list(map(_or_none, _elements(text))) if text[:1] == b"[" else value
+    return list(map(_or_none, _elements(text))) if text[:1] == b"[" else otherwise
 
 
 def _or_none(value: msgspec.Raw) -> Any:
