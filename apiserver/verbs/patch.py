@@ -11,8 +11,8 @@ from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import PatchOptions
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.patching import json_patch, merge_patch, strategic
-from apiserver.schema import conversion, json_syntax
-from apiserver.schema.resource import Object
+from apiserver.schema import canonical, conversion, json_syntax
+from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle, ownership, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
@@ -105,6 +105,8 @@ def _change(
             warnings=warnings,
         )
         new = kind.decode(terms, kind.apply(sent.value, document, writer), sent)
+        if len(raw) > DENSE:
+            _weigh(resource.stored, new)
         if live is None:
             _check_nobodys(call, new)
         lifecycle.settle_namespace(call, new)
@@ -117,6 +119,14 @@ def _change(
         return await BODIES.run(compute, live) if large else compute(live)
 
     return change
+
+
+def _weigh(resource: Resource, new: Object) -> None:
+    """A patch makes nothing that could not have been sent: what it leaves out, and every element has, is written out by now. Raises 413."""
+    metadata = {
+        name: x for name, x in new["metadata"].items() if name != "managedFields"
+    }  # text, which nobody takes apart
+    json_syntax.weigh(canonical.encode(resource.shape, {**new, "metadata": metadata}))
 
 
 def _check_nobodys(call: Call, new: Object) -> None:

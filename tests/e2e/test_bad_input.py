@@ -397,6 +397,22 @@ def test_a_patch_of_many_small_values_is_judged_within_the_budget(dev: DevServer
         assert reply.status in (200, 400, 413, 422, 500), reply.text
 
 
+def test_a_patch_makes_nothing_that_is_too_heavy_to_be_sent(dev: DevServer) -> None:
+    """Of an owner the patch says one member; the object has four of each."""
+    assert dev.request("POST", CLASSES, {"metadata": {"name": "owned"}, "spec": {}}).status == 201
+    owners = [{"uid": f"u{at}"} for at in range(40_000)]
+    patch = {"metadata": {"ownerReferences": owners}}
+    whole = [{"apiVersion": "", "kind": "", "name": "", **owner} for owner in owners]
+
+    patched = dev.request(
+        "PATCH", f"{CLASSES}/owned", patch, headers={"Content-Type": "application/strategic-merge-patch+json"}
+    )
+    put = dev.request("PUT", f"{CLASSES}/owned", {"metadata": {"name": "owned", "ownerReferences": whole}, "spec": {}})
+
+    assert status(patched) == status(put)
+    assert patched.status == 413
+
+
 def test_without_its_gate_a_shard_selector_says_nothing(dev: DevServer) -> None:
     for selector in ("nonsense", "shardRange(object.metadata.uid,'0x0000000000000000','0x0000000000000001')", "%20"):
         listed = dev.request("GET", f"{CLASSES}?shardSelector={selector}")
