@@ -192,12 +192,14 @@ def _is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
+_SHOWN = 8 << 10
+"""Bytes of a text that an error shows."""
+_QUOTED = {byte: chr(byte) if 0x20 <= byte <= 0x7F else f"\\x{byte:02x}" for byte in range(256)} | {
+    ord(c): f"\\{c}" for c in '"\\'
+}
+
+
 def _quote(text: str) -> str:
-    """The time package's own quoting: every byte that is not printable ASCII as \\xNN."""
-    out = []
-    for c in text:
-        if c in '"\\':
-            out.append("\\" + c)
-        else:
-            out.append(c if " " <= c <= "\x7f" else f"\\x{ord(c):02x}")
-    return f'"{"".join(out)}"'
+    """The time package's own quoting: every byte that is not printable ASCII as \\xNN. Long ones are cut."""
+    more = len(text) - _SHOWN
+    return f'"{text[:_SHOWN].translate(_QUOTED)}"' + (f"… {more} more bytes" if more > 0 else "")

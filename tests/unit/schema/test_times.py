@@ -65,6 +65,13 @@ def test_what_is_no_time_is_refused_in_the_words_of_go(text: str, error: str) ->
     assert str(refused.value) == error
 
 
+def test_what_is_no_time_is_shown_as_far_as_that_costs_little() -> None:
+    with pytest.raises(times.TimeError) as refused:
+        times.canonical("\ud800" * 400_000 + "é" * 400_000)
+    assert str(refused.value).endswith(' more bytes as "2006"')
+    assert len(str(refused.value)) < 128 << 10
+
+
 def test_a_micro_time_without_its_six_digits_is_refused() -> None:
     with pytest.raises(times.TimeError, match=r'cannot parse "Z" as ".000000"$'):
         times.canonical("2024-01-02T03:04:05Z", micro=True)
