@@ -27,6 +27,8 @@ MOST_WORK = 1_000_000
 """Steps that the operations of one patch may take together: each level of a path that is walked, each value that `test` compares, and
 SHIFTED elements of a list that make room or close up, or bytes that are read, count as one. That is about half a second."""
 SHIFTED = 1024
+SEARCHED = 64 << 10
+"""Bytes of the longest patch whose `growth` is found out."""
 
 
 class Inapplicable(Exception):
@@ -93,8 +95,11 @@ def parse(patch: bytes) -> Patch:
 
 
 def growth(patch: bytes) -> int:
-    """By how many bytes the result of a patch may be longer than what it is applied to and the patch together."""
-    return MOST_COPIED if b"copy" in patch or b"\\u" in patch else 0
+    """By how many bytes the result of a patch may be longer than what it is applied to and the patch together.
+
+    Only short ones are searched for copies: to search a long one takes half of what a step of the event loop may.
+    """
+    return MOST_COPIED if len(patch) > SEARCHED or b"copy" in patch or b"\\u" in patch else 0
 
 
 def _operation(members: dict[str, Any]) -> Operation:

@@ -38,7 +38,7 @@ class Check:
     told: bool = False
 
 
-Document = Callable[[Request], Awaitable[web.Response]]
+Document = Callable[[Request], Awaitable[web.StreamResponse]]
 
 
 def documents(name: str, checks: Sequence[Check]) -> dict[str, Document]:
@@ -101,7 +101,7 @@ def _one(check: Check) -> web.Response:
     return web.Response(body=b"ok", headers={"Content-Type": TEXT})
 
 
-async def scrape(_request: Request) -> web.Response:
-    """All metrics. Printing them takes longer than the event loop may be held, hence the thread."""
+async def scrape(request: Request) -> web.StreamResponse:
+    """All metrics. To print them takes longer than the event loop may be held, hence the thread; megabytes of them are sent in pieces."""
     text = await workers.METRICS.run(collectors.exposition_text)
-    return web.Response(body=text, headers={"Content-Type": collectors.CONTENT_TYPE})
+    return await request.exchange.respond(200, collectors.CONTENT_TYPE, text)

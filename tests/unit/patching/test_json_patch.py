@@ -305,3 +305,7 @@ def test_no_other_patch_makes_more_than_it_brings() -> None:
         json_patch.growth(text([{"op": "add", "path": "/a", "value": "x"}, {"op": "move", "from": "/a", "path": "/b"}]))
         == 0
     )
+
+
+def test_a_long_patch_is_taken_for_one_that_copies() -> None:
+    assert json_patch.growth(text([{"op": "add", "path": "/a", "value": "x" * 100_000}])) == json_patch.MOST_COPIED

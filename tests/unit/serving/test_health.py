@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from aiohttp import web
 
+from apiserver import collectors
 from apiserver.apimachinery.errors import TextError
 from apiserver.filters.state import Request
 from apiserver.serving import health
@@ -89,6 +92,14 @@ async def test_a_single_check_tells_its_reason_and_is_not_marked_when_it_passes(
 @pytest.mark.parametrize("path", ["/readyz/", "/readyz/nonsense", "/readyz/ping/"])
 async def test_what_is_no_check_is_no_page(path: str) -> None:
     assert (await ask(path)).text == "404 page not found\n"
+
+
+async def test_megabytes_of_metrics_are_compressed_and_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"".join(b"a %d\n" % number for number in range(300_000))
+    monkeypatch.setattr(collectors, "exposition_text", lambda: text)
+    answer = await connect(health.scrape).ask("GET", "/metrics", {"Accept-Encoding": "gzip"})
+    assert answer.headers["Transfer-Encoding"] == "chunked"
+    assert gzip.decompress(answer.body) == text
 
 
 async def test_metrics_are_text_for_prometheus() -> None:
