@@ -20,7 +20,7 @@ from apiserver.workers import BODIES
 if TYPE_CHECKING:
     from apiserver.admission.attributes import Attributes
 
-LARGE = 64 << 10
+LARGE = 16 << 10
 """Objects of about so many bytes are written and read in a thread."""
 REMEMBERED = 4
 """How many objects are remembered in other forms: the stored one, and what the last plugins made of the new one."""

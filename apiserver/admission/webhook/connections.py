@@ -20,7 +20,7 @@ IDLE_SECONDS, MOST_IDLE = 90.0, 25
 """How long a connection is kept, and how many to one address, as client-go does it."""
 MOST_PLACES = 32
 """Addresses to which connections of one webhook are kept: redirects may lead anywhere."""
-STEP = 32 << 10
+STEP = 8 << 10
 """Bytes that are looked at in one step of the event loop."""
 PIECE = 128 << 10
 """Bytes of a review that are encrypted in one step."""

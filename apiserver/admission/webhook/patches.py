@@ -27,7 +27,7 @@ from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.workers import BODIES
 
-LARGE = 64 << 10
+LARGE = 16 << 10
 """Bytes of a patch, of what it makes the object grow by, and of the object, above which it is applied in a thread."""
 LONG = 16 << 10
 """Bytes of a patch above which it is read in a thread: it may have an operation in every three of them."""
