@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self._answer = Answer()
         self._first = b""
         self._backlog: deque[bytes] = deque()
-        self._stepping = self._ends = False
+        self._stepping = self._held = self._ends = False
         self._lost: Exception | None = None
         self._why: Exception | None = Broken("EOF")
         """Why one that is over before it was ever asked is so."""
@@ -156,9 +156,16 @@ class Connection(asyncio.Protocol):
                 self._over()
         except (Broken, http1.Malformed, http1.BodyBroken, ssl.SSLError) as error:
             self._fail(error)
+        self._hold(held=bool(self._backlog))
         if self._backlog:
             self._stepping = True
             self._loop.call_soon(self._go_on)
+
+    def _hold(self, *, held: bool) -> None:
+        """While there is more than one step takes, no more is read: a peer may send faster than this."""
+        if held != self._held and not self._transport.is_closing():
+            self._held = held
+            (self._transport.pause_reading if held else self._transport.resume_reading)()
 
     def _go_on(self) -> None:
         self._stepping = False

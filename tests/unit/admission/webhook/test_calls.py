@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.admission.webhook import calls
+from apiserver.admission.webhook import calls, http1
 from apiserver.admission.webhook.calls import Caller, CallFailed, Target
 from apiserver.serving.steps import new_event_loop
 from tests.unit.admission.webhook import hook as plays
 from tests.unit.admission.webhook.hook import Hook
+
+SYSTEM_BYTES = 64 << 20
+"""What the kernel may keep of a connection between the two ends."""
 
 
 async def call(caller: Caller, hook: Hook, path: str = "/judge", *, seconds: float = 10.0) -> bytes:
@@ -115,16 +118,22 @@ async def test_long_questions_and_long_answers_pass(hook: Hook, caller: Caller) 
 
 
 async def test_an_answer_without_end_is_given_up(hook: Hook, caller: Caller) -> None:
+    """Who sends it waits until what has come was looked at: it is never in memory."""
+    sent = 0
+
     async def endless(exchange: plays.Exchange) -> None:
+        nonlocal sent
         exchange.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
         while True:
             exchange.send(b"z" * (1 << 18))
+            sent += 1 << 18
             await exchange.writer.drain()
             await asyncio.sleep(0)  # who has gone is only noticed by the loop, and a drain need not give it its turn
 
     hook.plays = [endless]
     with pytest.raises(CallFailed, match=r"Please retry\. Original error: http: response body too large$"):
         await call(caller, hook, seconds=60)
+    assert sent < http1.MOST_BODY + SYSTEM_BYTES
 
 
 async def test_an_answer_of_many_small_chunks_holds_nothing_up(hook: Hook, caller: Caller) -> None:
