@@ -75,7 +75,7 @@ e2e-kind: venv ## the end-to-end suite against Sluice in a kind cluster of its o
 e2e-node: binaries ## Sluice as pods of a real node, without a registry: the end-to-end suite and what a deployment must stand (needs root; ARGS=up: until Ctrl-C, ARGS=clean: after kill -9)
 	$(BIN)/python -m tests.e2e.node $(ARGS)
 
-e2e-dra: binaries ## Kubernetes' own specs for dynamic resource allocation, with the built-in group and with Sluice in its place (ARGS="--focus CRUD --only sluice")
+e2e-dra: binaries ## Kubernetes' own specs for dynamic resource allocation, with the built-in group and with Sluice in its place (ARGS=--node: with those that need a kubelet, on a real node; ARGS="--focus CRUD --only sluice")
 	$(BIN)/python -m tests.e2e.dra $(ARGS)
 
 fuzz: binaries ## random input, judged by us and by the real thing (ARGS=kinds: objects; ARGS=cel: expressions compiled; ARGS=policies: evaluated; ARGS=admission: policies in force on both; ARGS=gates: features switched off; ARGS=sequences: who manages which field, write after write; ARGS="kinds --seed=7")

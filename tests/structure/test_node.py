@@ -11,17 +11,19 @@ import pytest
 
 from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import PROJECT
+from tests.e2e.dra import specs
 from tests.e2e.node import images, isolation, machine
 from tests.e2e.node.programs import KUBERNETES
 
 
-def test_a_node_is_of_the_version_of_its_control_plane() -> None:
+@pytest.mark.parametrize("module", [KUBERNETES, specs.MODULE], ids=["node", "specs"])
+def test_a_node_and_the_specs_for_it_are_of_the_version_of_the_control_plane(module: binaries.Module) -> None:
     def staging(module: binaries.Module) -> set[str]:
         return set(re.findall(r"k8s\.io/\S+ => k8s\.io/\S+ v\S+", (module.folder / "go.mod").read_text()))
 
-    pinned = re.findall(r"k8s\.io/kubernetes (v\S+)", (KUBERNETES.folder / "go.mod").read_text())
+    pinned = re.findall(r"k8s\.io/kubernetes (v\S+)", (module.folder / "go.mod").read_text())
     assert pinned == [binaries.version()]
-    assert staging(KUBERNETES) == staging(binaries.MODULE) != set()
+    assert staging(module) == staging(binaries.MODULE) != set()
 
 
 def test_every_image_that_the_dockerfile_begins_with_can_be_made_without_a_registry() -> None:

@@ -3,93 +3,66 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
 
 from tests.e2e.controlplane import binaries
-from tests.e2e.controlplane.bed import DRA_GROUP, Bed
-from tests.e2e.controlplane.plane import ControlPlane, until
-from tests.e2e.dra.kubelets import Kubelets
+from tests.e2e.dra import specs
+from tests.e2e.dra.places import BUILT_IN, ON_A_NODE, PLACES, SLUICE, Places
+from tests.e2e.dra.specs import PASSED, SKIPPED, Result, Results
+from tests.e2e.node import images, isolation, machine
+from tests.e2e.node.__main__ import SIGNALS, interrupt
 
-PROGRAM = "dra-specs"
-SPECS = binaries.Module(
-    pathlib.Path(__file__).resolve().parent / "go",
-    {PROGRAM: "."},
-    takes="five to fifteen minutes on two cores, once the control plane is compiled",
-)
-NODES = ("node-1", "node-2", "node-3")
-FLAGS = ("--allow-privileged=true",)
-"""The specs' driver asks for it, though nothing runs here."""
-BEYOND = "Feature:|Alpha"
-"""Labels of specs that need a kubelet, or what is off by default."""
-PASSED, SKIPPED = "passed", ("skipped", "pending")
-
-Results = Mapping[str, tuple[str, float]]
-"""By the name of a spec: how it ended, and the seconds it took."""
+ABSENT = Result("not run", 0.0, "")
 
 
-@contextlib.contextmanager
-def built_in(folder: pathlib.Path) -> Iterator[ControlPlane]:
-    with ControlPlane(folder, controllers=True, scheduler=True, flags=FLAGS) as plane:
-        plane.start_clients()
-        yield plane
-
-
-@contextlib.contextmanager
-def sluice(folder: pathlib.Path) -> Iterator[ControlPlane]:
-    with Bed(folder, group=DRA_GROUP, controllers=True, scheduler=True, flags=FLAGS) as bed:
-        yield bed.plane
-
-
-PLACES: Mapping[str, Callable[[pathlib.Path], contextlib.AbstractContextManager[ControlPlane]]] = {
-    "built-in": built_in,
-    "sluice": sluice,
-}
-
-
-def results(place: str, focus: str) -> Results:
-    """Each spec that was run. What ginkgo said of it goes to standard error when one failed."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(temporary)
-        with PLACES[place](folder / "plane") as plane, plane.connect() as admin, Kubelets(plane, NODES):
-            until(lambda: admin.ask("GET", "/readyz").status == 200, "kube-apiserver is ready")
-            until(
-                lambda: not any(node["spec"].get("taints") for node in admin.ask("GET", "/api/v1/nodes").json["items"]),
-                "the nodes are ready",
+def results(places: Places, place: str, focus: str, folder: pathlib.Path) -> Results:
+    """Each spec that was run, or that said why it was not."""
+    found: dict[str, Result] = {}
+    with places[place](folder / "cluster") as where:
+        for number, turn in enumerate(where.rounds):
+            turn.prepare()
+            where.until_ready()
+            found |= specs.run(
+                folder / f"specs-{number}", where.plane.admin, focus=focus, labels=turn.labels, words=where.words
             )
-            return _run(folder, plane, focus)
+    return found
 
 
-def _run(folder: pathlib.Path, plane: ControlPlane, focus: str) -> Results:
-    report = folder / "report.json"
-    command = [
-        str(binaries.binary(PROGRAM, SPECS)),
-        "-ginkgo.v",
-        "-ginkgo.no-color",
-        f"-ginkgo.focus={focus}",
-        f"-ginkgo.skip={BEYOND}",
-        f"-ginkgo.json-report={report}",
-        "--provider=skeleton",
-        "--allowed-not-ready-nodes=-1",
-        f"--kubeconfig={plane.admin}",
-    ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.stderr.write(done.stdout + done.stderr)
-    [suite] = json.loads(report.read_text())
-    return {
-        " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]]): (
-            spec["State"],
-            spec["RunTime"] / 1e9,
-        )
-        for spec in suite["SpecReports"]
-        if spec["LeafNodeType"] == "It" and spec["State"] not in SKIPPED
-    }
+def tell(found: dict[str, Results]) -> int:
+    """How many specs passed with the built-in group and not with Sluice."""
+    lost = 0
+    for spec in dict.fromkeys(spec for ran in found.values() for spec in ran):
+        ends = {place: ran.get(spec, ABSENT) for place, ran in found.items()}
+        told = ", ".join(f"{place} {end.state} {end.seconds:.1f} s" for place, end in ends.items())
+        print(f"{spec}: {told}")
+        for place, end in ends.items():
+            if end.reason:
+                print(f"    {place}: {' '.join(end.reason.split())[:300]}")
+        lost += ends.get(BUILT_IN, ABSENT).state == PASSED and ends.get(SLUICE, ends[BUILT_IN]).state != PASSED
+    for place, ran in found.items():
+        tried = [end for end in ran.values() if end.state != SKIPPED]
+        print(f"{place}: {sum(end.state == PASSED for end in tried)} of {len(tried)} passed")
+    return lost
+
+
+def compare(places: Places, names: list[str], focus: str) -> int:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-dra-"))
+    try:
+        found = {name: results(places, name, focus, folder / name) for name in names}
+    except BaseException:
+        images.say(f"the logs are in {folder}")
+        raise
+    lost = tell(found)
+    if lost or not all(found.values()):
+        print(f"{lost} passed with the built-in group and not with Sluice; the logs are in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 def main() -> int:
@@ -97,17 +70,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--focus", default="DRA", help="regular expression of the specs to run")
     parser.add_argument("--only", choices=PLACES, help="run them with one of the two")
+    parser.add_argument(
+        "--node", action="store_true", help="on a real node, with those that need a kubelet (root; ../node/README.md)"
+    )
     words = parser.parse_args()
-    found = {place: results(place, words.focus) for place in PLACES if words.only in (None, place)}
-    lost = 0
-    for spec in dict.fromkeys(spec for ran in found.values() for spec in ran):
-        ends = {place: ran.get(spec, ("not run", 0.0)) for place, ran in found.items()}
-        told = ", ".join(f"{place} {state} {seconds:.1f} s" for place, (state, seconds) in ends.items())
-        print(f"{spec}: {told}", flush=True)
-        lost += ends.get("built-in", (PASSED,))[0] == PASSED and ends.get("sluice", (PASSED,))[0] != PASSED
-    passed = {place: sum(state == PASSED for state, _ in ran.values()) for place, ran in found.items()}
-    print("; ".join(f"{place}: {passed[place]} of {len(ran)} passed" for place, ran in found.items()))
-    return 1 if lost or not all(found.values()) else 0
+    for number in SIGNALS:
+        signal.signal(number, interrupt)
+    try:
+        if words.node:
+            machine.check(isolation.STATE, binaries.cache_folder())
+        return compare(ON_A_NODE if words.node else PLACES, [words.only] if words.only else list(PLACES), words.focus)
+    except (machine.Unable, isolation.Busy) as e:
+        images.say(str(e))
+        return machine.UNABLE
+    except (images.ImageError, binaries.BuildError, subprocess.SubprocessError) as e:
+        images.say(str(e))
+        return 1
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"testing"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -30,6 +31,8 @@ type outcome struct{ failed bool }
 func (o *outcome) Fail() { o.failed = true }
 
 func main() {
+	// ginkgo, which runs several of us at a time, gives a flag of `go test`'s.
+	testing.Init()
 	config.CopyFlags(config.Flags, flag.CommandLine)
 	framework.RegisterCommonFlags(flag.CommandLine)
 	framework.RegisterClusterFlags(flag.CommandLine)
