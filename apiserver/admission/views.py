@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -19,6 +19,9 @@ from apiserver.workers import BODIES
 
 if TYPE_CHECKING:
     from apiserver.admission.attributes import Attributes
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LARGE = 16 << 10
 """Objects of about so many bytes are written and read in a thread."""
@@ -36,13 +39,14 @@ class Views:
     `size` is about how many bytes an object has. `clock`, in seconds since the epoch, says which time defaults are filled in with.
     """
 
-    __slots__ = ("_known", "_lock", "clock", "size")
+    __slots__ = ("_known", "_left", "_lock", "clock", "size")
 
     def __init__(self, *, size: int = 0, clock: Callable[[], float] = time.time) -> None:
         self.size = size
         self.clock = clock
         self._lock = threading.Lock()
         self._known: dict[int, tuple[Object, dict[tuple[str, str], Any]]] = {}
+        self._left: list[Any] = []
 
     @property
     def large(self) -> bool:
@@ -69,24 +73,33 @@ class Views:
 
     async def atext(self, obj: Object, resource: Resource) -> bytes:
         """As `text`, for objects of any size."""
-        made: bytes = await self._made(self.text, obj, resource)
-        return made
+        return await self.run(self.text, obj, resource)
 
     async def aplain(self, obj: Object, resource: Resource) -> dict[str, Any]:
         """As `plain`, for objects of any size."""
-        made: dict[str, Any] = await self._made(self.plain, obj, resource)
-        return made
+        return await self.run(self.plain, obj, resource)
 
-    async def _made(self, make: Callable[[Object, Resource], Any], obj: Object, resource: Resource) -> Any:
-        return await BODIES.run_patiently(make, obj, resource) if self.large else make(obj, resource)
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function of these objects returns or raises, in a thread if they are large."""
+        return await BODIES.run_patiently(call, *args, **kwargs) if self.large else call(*args, **kwargs)
 
     def leave(self, obj: Object) -> None:
         """Nobody asks for this object any more: of a large one nothing is remembered."""
         if self.large:
+            self.let_go()
             with self._lock:
-                self._known.pop(id(obj), None)
+                _, forms = self._known.pop(id(obj), (obj, {}))
+            BODIES.free([forms])
+            self._left.append(obj)  # whoever made another one of it still has it in hand
+
+    def let_go(self) -> None:
+        """What was left is freed, in a thread: that of a large object takes most of a step of the event loop."""
+        if self._left:
+            left, self._left = self._left, []
+            BODIES.free(left)
 
     def _of(self, obj: Object) -> dict[tuple[str, str], Any]:
+        self.let_go()
         with self._lock:
             found = self._known.pop(id(obj), None) or (obj, {})
             while len(self._known) >= (REMEMBERED_LARGE if self.large else REMEMBERED):

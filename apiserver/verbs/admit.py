@@ -51,6 +51,7 @@ class Step:
         attributes = self._of(obj)
         shown = attributes.submitted = attributes.object
         await self._chain.admit(attributes)
+        attributes.views.let_go()
         made = attributes.object
         if made is None or made is shown:
             return obj

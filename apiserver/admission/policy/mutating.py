@@ -7,6 +7,7 @@ the object in another version than the request's can change nothing of it, and s
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -209,7 +210,7 @@ class _Change:
     async def make(self, evaluations: Sequence[Evaluation[Mutator]]) -> list[Failure]:
         """What could not be done. Raises StatusError."""
         attributes, again = self._attributes, self._again
-        if self._reinvocation.again and not _same(again.output, attributes.object):
+        if self._reinvocation.again and not await _same(attributes, again.output):
             again.changed()
         try:
             for each in evaluations:
@@ -232,7 +233,7 @@ class _Change:
         before = attributes.object
         for mutation in mutator.mutations:
             self._mutated = await self._mutate(mutation, each, param) or self._mutated
-        if not _same(before, attributes.object):
+        if not await _same(attributes, before):
             self._want()
         if mutator.again:
             self._again.made(key)
@@ -281,8 +282,10 @@ def _key(each: Evaluation[Mutator], param: Mapping[str, Any] | None) -> Key:
     return each.definition.name, each.binding.name, metadata.get("namespace") or "", metadata.get("name") or ""
 
 
-def _same(one: Object | None, other: Object | None) -> bool:
-    return one is other or one == other
+async def _same(attributes: Attributes, before: Object | None) -> bool:
+    """Whether the object is still what it was."""
+    now = attributes.object
+    return now is before or await attributes.views.run(operator.eq, now, before)
 
 
 def _error_type(text: str) -> str:

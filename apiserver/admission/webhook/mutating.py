@@ -78,7 +78,7 @@ class MutatingAdmissionWebhook:
     async def _ask_all(self, concerns: Sequence[Concern], attributes: Attributes) -> Object | None:
         before, reinvocation = attributes.object, attributes.reinvocation
         memory: _Memory = reinvocation.values.setdefault(type(self).__name__, _Memory())
-        if reinvocation.again and not _same(attributes, memory.output, before):
+        if reinvocation.again and not await _same(attributes, memory.output):
             memory.changed()
         for concern in concerns:
             webhook, match = concern
@@ -137,7 +137,9 @@ class MutatingAdmissionWebhook:
         return made.changed
 
 
-def _same(attributes: Attributes, a: Object | None, b: Object | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return a is b or canonical.equal(attributes.resource.stored.shape, a, b)
+async def _same(attributes: Attributes, before: Object | None) -> bool:
+    """Whether the object is still what it was."""
+    now = attributes.object
+    if now is None or before is None or now is before:
+        return now is before
+    return await attributes.views.run(canonical.equal, attributes.resource.stored.shape, now, before)
