@@ -27,6 +27,8 @@ EXTERNAL = "SLUICE_E2E_KUBECONFIG"
 """Names the administrator's kubeconfig of a cluster that runs already, with Sluice behind it (`make e2e-kind`)."""
 OURS = re.compile(rf"(?:of-)?(?:e2e|gc|id|inf)-{os.getpid()}-\d+(?:-[a-z]+)*")
 """What namespaces are called, and what tests make outside of them."""
+COMPLAINTS, COMPLAINT = 20, 500
+"""Lines of a log that a failed test shows, and characters of one."""
 _NUMBERS = itertools.count()
 
 
@@ -114,11 +116,15 @@ def kubectl(dev: DevServer, tmp_path: pathlib.Path) -> Kubectl:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test says where the logs of its clusters are; pytest keeps the folders of the last three runs."""
+    """A failed test says where the logs of its clusters are, and what our servers complained about last; pytest keeps the folders of the
+    last three runs."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         clusters = [value for value in item.funcargs.values() if isinstance(value, Bed)]
         logs = [str(log) for cluster in clusters for log in sorted(cluster.folder.rglob("*log"))]
         if logs:
             report.sections.append(("logs of the cluster", "\n".join(logs)))
+        for log in (log for cluster in clusters for log in sorted(cluster.folder.glob("sluice-*.log"))):
+            complaints = [line for line in log.read_text(errors="replace").splitlines() if '"level":"info"' not in line]
+            report.sections.append((log.name, "\n".join(line[:COMPLAINT] for line in complaints[-COMPLAINTS:])))
     return report
