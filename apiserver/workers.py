@@ -109,7 +109,8 @@ class Workers:
     def free(self, held: list[Any]) -> None:
         """Empties the list in a thread: to free what a large request was taken apart into takes as long as a step of the loop may. Whoever
         calls this holds nothing of it otherwise."""
-        self._executor.submit(held.clear)
+        if held:
+            self._executor.submit(held.clear)
 
     def close(self) -> None:
         """Lets the threads end. A pool of a process that serves stays open."""

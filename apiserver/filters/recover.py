@@ -57,7 +57,7 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
             except Exception:
                 logger.exception("unhandled exception", extra=_about(request))
                 failure = TextError(500, PANIC)
-            _let_go(failure, workers if exchange.received > LARGE else None)
+            _let_go(failure, exchange, workers)
             return await _answer(request, failure, workers)
         finally:
             # Each names the other: without this, all that they hold waits for the garbage collector.
@@ -76,11 +76,11 @@ async def _answer(request: Request, failure: StatusError | TextError, workers: W
     return _text(failure)
 
 
-def _let_go(failure: BaseException, workers: Workers | None) -> None:
+def _let_go(failure: BaseException, exchange: Exchange, workers: Workers) -> None:
     """Of the frames that it passed through, which name it, and of all that they hold."""
-    held = [failure.__traceback__, failure.__context__, failure.__cause__]
+    held = [failure.__traceback__, failure.__context__, failure.__cause__, *exchange.let_go()]
     failure.__traceback__ = failure.__context__ = failure.__cause__ = None
-    if workers is not None:
+    if exchange.heavy or exchange.received > LARGE:
         workers.free(held)
 
 

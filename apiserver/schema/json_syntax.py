@@ -83,9 +83,9 @@ _NEW_VALUE = "looking for beginning of value"
 LIGHT = 128 << 10
 """Documents up to this many bytes need no weighing."""
 MOST_WEIGHT = 24 << 20
-"""Bytes of memory that a decoded document may take, roughly: some eighty thousand objects, a hundred thousand lists or members, or three
-times as many elements. Admission keeps two or three of it for a while."""
-_WEIGHTS = ((b"{", 320), (b"[", 240), (b",", 72), (b":", 130))
+"""Bytes of memory that a decoded document may take, roughly: some sixty thousand lists or objects, a hundred thousand members, or twice as
+many elements. Admission has three or four of it at a time."""
+_WEIGHTS = ((b"{", 320), (b"[", 240), (b",", 128), (b":", 130))
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 

@@ -24,9 +24,15 @@ NAME_ATTEMPTS = 8
 
 async def create(services: Services, call: Call) -> Any:
     """One new object; 201 with it as stored."""
-    exchange = call.exchange
     answer = rendering.negotiate(services, call)
-    body.check_content_type(exchange.content_type)
+    body.check_content_type(call.exchange.content_type)
+    stored = await _stored(services, call)
+    services.workers.free(call.exchange.let_go())
+    return await answer.single(stored, code=201)
+
+
+async def _stored(services: Services, call: Call) -> bytes:
+    exchange = call.exchange
     raw = await exchange.body()
     wanted = options.parse_create(exchange.query)
     obj = await body.decode_object(
@@ -42,10 +48,9 @@ async def create(services: Services, call: Call) -> Any:
     lifecycle.wipe_system_metadata(obj)
     await lifecycle.dedup_owners(obj, exchange.warnings, after_admission=False)
     try:
-        stored = await insert(services, call, obj, wanted, size=len(raw))
+        return await insert(services, call, obj, wanted, size=len(raw))
     except KeyExists as clash:
         raise _exists(call, clash.entry) from clash
-    return await answer.single(stored, code=201)
 
 
 async def insert(
@@ -68,6 +73,8 @@ async def insert(
         obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager, size=size)
     given = obj["metadata"].get("name", "")
     step = admit.Step(services, call, operation="CREATE", options=wanted, name=given, old=None, size=size)
+    if size > lifecycle.LARGE:
+        call.exchange.hold(obj, step)
     obj = await step.mutate(obj)
     await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=True)
     metadata = obj["metadata"]

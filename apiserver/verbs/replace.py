@@ -60,7 +60,9 @@ def subresource(call: Call) -> Subresource | None:
 async def replace(services: Services, call: Call, order: Order) -> Outcome:
     """Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
-    return await attempts.until_settled(call, key, lambda live: _fitting(services, call, order, live))
+    outcome = await attempts.until_settled(call, key, lambda live: _fitting(services, call, order, live))
+    services.workers.free(call.exchange.let_go())
+    return outcome
 
 
 async def _fitting(services: Services, call: Call, order: Order, live: Entry | None) -> Outcome:
@@ -77,15 +79,20 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     if live is None:
         return await _create(services, call, order)
     resource, warnings = call.resource.stored, call.exchange.warnings
+    size = order.size + live.size
+    services.workers.free(call.exchange.let_go())  # of a round before this one
     old = rendering.decoded(resource, live)
     new = await order.change(live)
+    if size > lifecycle.LARGE:
+        call.exchange.hold(old, new)
     if order.whole:
         _check_uid(call, live.key, new, old)
-    size = order.size + live.size
     if tracked and not order.owned:
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old, size=size)
     new = await step.mutate(new)
+    if size > lifecycle.LARGE:
+        call.exchange.hold(new, step)
     if not tracked:
         new["metadata"].pop("managedFields", None)
     await lifecycle.dedup_owners(new, warnings, after_admission=True)

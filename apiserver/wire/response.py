@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
@@ -51,10 +51,22 @@ class Exchange:
     """What a handler needs of a request, and how it answers.
 
     `until` is when, by the event loop's clock, somebody else answers that its time is over. `received` is how many bytes of the body
-    have been read.
+    have been read. `heavy`: it is about so much that freeing what was made of it takes a good part of a step of the event loop.
     """
 
-    __slots__ = ("_accept", "_query", "_taps", "annotations", "received", "request", "until", "waits", "warnings")
+    __slots__ = (
+        "_accept",
+        "_held",
+        "_query",
+        "_taps",
+        "annotations",
+        "heavy",
+        "received",
+        "request",
+        "until",
+        "waits",
+        "warnings",
+    )
 
     def __init__(self, request: web.Request) -> None:
         self.request = request
@@ -63,6 +75,8 @@ class Exchange:
         self.waits = Waits()
         self.until = math.inf
         self.received = 0
+        self.heavy = False
+        self._held: list[Any] = []
         self._taps: tuple[Tap, ...] = ()
         self._query: Query | None = None
         self._accept: str | None = None
@@ -70,6 +84,16 @@ class Exchange:
     def tap(self, tap: Tap) -> None:
         """From here on `tap` sees what passes, and everybody else who asked for it before."""
         self._taps = (*self._taps, tap)
+
+    def hold(self, *made: Any) -> None:
+        """Keeps what was made, until whoever made it is done and somebody lets go of it in a thread."""
+        self.heavy = True
+        self._held += made
+
+    def let_go(self) -> list[Any]:
+        """What was held, for `Workers.free`."""
+        held, self._held = self._held, []
+        return held
 
     @property
     def query(self) -> Query:

@@ -413,6 +413,27 @@ def test_a_patch_makes_nothing_that_is_too_heavy_to_be_sent(dev: DevServer) -> N
     assert patched.status == 413
 
 
+SMALL = {
+    "merge-patch+json": '{"metadata":{"labels":{"a":"b"}}}',
+    "strategic-merge-patch+json": '{"metadata":{"labels":{"a":"c"}}}',
+    "json-patch+json": '[{"op":"add","path":"/metadata/labels","value":{"a":"d"}}]',
+    "apply-patch+yaml": APPLIED.replace('"metadata":{', '"metadata":{"labels":{"a":"e"},') % "",
+}
+
+
+def test_a_small_patch_of_a_large_object_is_judged_within_the_budget(dev: DevServer) -> None:
+    """What is freed behind it is as large as the object; the detector of steps looks at the server."""
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": f"u{at}"} for at in range(18_000)]
+    large = {"metadata": {"name": "large", "ownerReferences": owners}, "spec": {}}
+    assert dev.request("POST", CLASSES, large).status == 201
+    for media, body in SMALL.items():
+        query = "?fieldManager=m&force=true" if "apply" in media else ""
+        reply = dev.request("PATCH", f"{CLASSES}/large{query}", body, headers={"Content-Type": f"application/{media}"})
+        assert reply.status == 200, reply.text[:1000]
+        assert len(reply.json["metadata"]["ownerReferences"]) == len(owners)
+    assert dev.request("DELETE", f"{CLASSES}/large").status == 200
+
+
 def test_without_its_gate_a_shard_selector_says_nothing(dev: DevServer) -> None:
     for selector in ("nonsense", "shardRange(object.metadata.uid,'0x0000000000000000','0x0000000000000001')", "%20"):
         listed = dev.request("GET", f"{CLASSES}?shardSelector={selector}")
