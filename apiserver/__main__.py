@@ -16,7 +16,7 @@ from apiserver.migration import sources
 from apiserver.migration.exporting import Export
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
-from apiserver.schema import roles
+from apiserver.schema import as_yaml, roles
 from apiserver.schema.kinds import Kinds
 from apiserver.serving import chains, dynamiccertificates
 from apiserver.serving.steps import new_event_loop
@@ -24,7 +24,6 @@ from apiserver.storage import administration, loading, patience
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores
 from apiserver.watchcache.errors import StorageError
-from apiserver.wire import as_yaml
 
 FAILURES = (EmbeddedError, StorageError, ClusterError, MigrationError, chains.BadCertificates, OSError)
 """What an operator can cure: told in one line, without a trace."""

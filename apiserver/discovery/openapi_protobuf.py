@@ -10,8 +10,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apiserver.schema import protowire
-from apiserver.wire import as_yaml
+from apiserver.schema import as_yaml, protowire
 
 Writer = Callable[[int, Any], bytes]
 """The field of this number with this value."""

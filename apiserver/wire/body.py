@@ -18,6 +18,7 @@ from apiserver.apimachinery import errors, fieldpath, printing
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import (
+    as_yaml,
     conversion,
     defaults,
     json_syntax,
@@ -35,7 +36,6 @@ from apiserver.schema.types import Struct
 from apiserver.wire import (
     as_json,
     as_protobuf,
-    as_yaml,
     complaints,
     negotiation,
     representation,

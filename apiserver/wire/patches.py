@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import errors
-from apiserver.schema import json_syntax, rawjson, type_meta
-from apiserver.wire import as_json, as_yaml, complaints, yaml_scalars
+from apiserver.schema import as_yaml, json_syntax, rawjson, type_meta, yaml_scalars
+from apiserver.wire import as_json, complaints
 
 UPSTREAM = (
     "application/json-patch+json",

@@ -178,6 +178,8 @@ ANSWERS: Sequence[Callable[[str], bytes]] = (
     lambda uid: _patched(uid, [{"op": "add", "path": "/metadata/finalizers", "value": ["a/b"] * MANY}]),
     lambda uid: _patched(uid, [{"op": "test", "path": "/a" * MANY, "value": 1}]),
     lambda uid: b"[" * 1_000_000,
+    lambda uid: b"[" * 60_000,
+    lambda uid: b"a:\n" * MANY,
     lambda uid: b'{"a":' * 5000 + b"1" + b"}" * 5000,
     lambda uid: _review(uid)[:-5],
     lambda uid: _review(uid) + b" " * (3 << 20),

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.schema import json_syntax
+from apiserver.schema import as_yaml, json_syntax
 
 SCHEME = "pkg/runtime/scheme.go:111"
 """The name of upstream's schemes, which is where they are made."""
@@ -24,8 +24,6 @@ MOST_YAML = 64 << 10
 """Bytes of an answer that are read as YAML, which takes a hundred times as long as JSON."""
 _GO_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 _RANGES = {"int32": range(-(1 << 31), 1 << 31), "int64": range(-(1 << 63), 1 << 63), "uint8": range(256)}
-
-_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Float(float):
@@ -131,12 +129,17 @@ _REVIEWS = {version: _review(version) for version in ("v1", "v1beta1")}
 
 def decoded(data: bytes, version: str) -> dict[str, Any]:
     """The review, every member of its response null or of its type. Raises Unlike."""
-    value = _json(data) if data.lstrip()[:1] == b"{" else _yaml(data)
+    value = _json(data) if begins_as_object(data) else _yaml(data)
     _check_kind({} if value is None else value, version)
     for mismatch in _mismatches(_REVIEWS[version], value, ()):
         raise Unlike(mismatch)
     found: dict[str, Any] = value or {}
     return found
+
+
+def begins_as_object(data: bytes) -> bool:
+    """Whether it is read as JSON; anything else is YAML to upstream."""
+    return data.lstrip()[:1] == b"{"
 
 
 def _json(data: bytes) -> Any:
@@ -147,25 +150,14 @@ def _json(data: bytes) -> Any:
 
 
 def _yaml(data: bytes) -> Any:
-    """What does not begin as an object of JSON is YAML to upstream."""
     if len(data) > MOST_YAML:
         raise Unlike(f"couldn't get version/kind; json parse error: {_not_json(data)}")
     try:
-        return next(yaml.load_all(data, Loader=_LOADER), None)
-    except yaml.reader.ReaderError:
-        raise Unlike("yaml: control characters are not allowed") from None
-    except yaml.YAMLError as error:
-        raise Unlike(f"yaml: {_line(error)}{getattr(error, 'problem', error)}") from None
-    except RecursionError:
-        raise Unlike("yaml: exceeded max depth of 10000") from None
-
-
-def _line(error: yaml.YAMLError) -> str:
-    """Where, as go-yaml counts: scanner errors from one, others from zero, and no word of the first line."""
-    for mark in (getattr(error, "problem_mark", None), getattr(error, "context_mark", None)):
-        if mark is not None and mark.line:
-            return f"line {mark.line + isinstance(error, yaml.scanner.ScannerError)}: "
-    return ""
+        return as_yaml.read(data).value
+    except as_yaml.YAMLProblem as problem:
+        raise Unlike(str(problem)) from None
+    except errors.StatusError as heavy:
+        raise Unlike(f"yaml: {heavy.message}") from None
 
 
 def _not_json(data: bytes) -> str:

@@ -29,8 +29,8 @@ from apiserver.workers import BODIES
 
 LARGE = 16 << 10
 """Bytes of a patch, of what it makes the object grow by, and of the object, above which it is applied in a thread."""
-LONG = 16 << 10
-"""Bytes of a patch above which it is read in a thread: it may have an operation in every three of them."""
+LONG = 4 << 10
+"""Bytes of a patch above which it is read in a thread: what is wrong with it is found byte by byte."""
 
 
 @dataclass(frozen=True, slots=True)

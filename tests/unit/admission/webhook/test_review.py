@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -133,3 +134,33 @@ def test_a_patch_that_is_none_is_told() -> None:
     found = read(answer(patch=base64.b64encode(b"{}").decode(), patchType="JSONPatch"))
     with pytest.raises(UndecodablePatch, match=r"json: cannot unmarshal object into Go value of type jsonpatch\.Patch"):
         found.operations()
+
+
+DENSE: dict[str, Callable[[int], bytes]] = {
+    "nested objects": lambda size: b'{"a":' * (size // 6) + b"1" + b"}" * (size // 6),
+    "open objects": lambda size: b'{"a":' * (size // 5),
+    "open lists, as YAML has them": lambda size: b"[" * size,
+    "lists of texts in YAML": lambda size: b"- a\n" * (size // 4),
+    "nulls in YAML": lambda size: b"a:\n" * (size // 3),
+    "a patch of open lists": lambda size: json.dumps(
+        {"response": {"uid": UID, "allowed": True, "patch": base64.b64encode(b"[" * (size * 3 // 4)).decode()}}
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("size", [2 << 10, review.LARGE - 64, 16 << 10, 63 << 10, 250 << 10])
+@pytest.mark.parametrize("shape", DENSE)
+async def test_no_answer_holds_the_event_loop(shape: str, size: int) -> None:
+    """What is wrong with it is told in the words of whoever read it."""
+    with pytest.raises((Undecodable, InvalidResponse)):
+        await review.received(DENSE[shape](size), version="v1", uid=UID, mutating=True)
+
+
+def test_open_lists_in_yaml_are_refused_as_too_deep() -> None:
+    with pytest.raises(Undecodable, match=r"^yaml: exceeded max depth of 10000$"):
+        review.read(b"[" * (64 << 10), version="v1", uid=UID, mutating=True)
+
+
+def test_names_that_are_numbers_in_yaml_are_texts() -> None:
+    with pytest.raises(InvalidResponse, match=r"^webhook response was absent$"):
+        review.read(b"1234: 1\n2: b\n", version="v1", uid=UID, mutating=True)

@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from apiserver.apimachinery import sorting
-from apiserver.schema import json_syntax
-from apiserver.wire import yaml_scalars
+from apiserver.schema import json_syntax, yaml_scalars
 
 MAX_DEPTH = 10_000
 """Levels of nesting that go-yaml accepts."""

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.wire import as_yaml
-from apiserver.wire.as_yaml import YAMLProblem
+from apiserver.schema import as_yaml
+from apiserver.schema.as_yaml import YAMLProblem
 from tests.unit.wire import recorded
 
 CASES = recorded.cases("go_yaml.jsonl")

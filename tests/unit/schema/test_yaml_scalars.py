@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.wire import yaml_scalars
+from apiserver.schema import yaml_scalars
 
 
 @pytest.mark.parametrize(
