@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import pathlib
 import shutil
 import signal
@@ -14,9 +16,10 @@ from tests.e2e.controlplane import binaries
 from tests.e2e.dra import specs
 from tests.e2e.dra.places import BUILT_IN, ON_A_NODE, PLACES, SLUICE, Places
 from tests.e2e.dra.specs import PASSED, SKIPPED, Result, Results
-from tests.e2e.node import images, isolation, machine
+from tests.e2e.node import images, isolation, machine, several
 from tests.e2e.node.__main__ import SIGNALS, interrupt
 
+COMMAND = [sys.executable, "-m", "tests.e2e.dra"]
 ABSENT = Result("not run", 0.0, "")
 
 
@@ -50,19 +53,50 @@ def tell(found: dict[str, Results]) -> int:
     return lost
 
 
-def compare(places: Places, names: list[str], focus: str) -> int:
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-dra-"))
-    try:
-        found = {name: results(places, name, focus, folder / name) for name in names}
-    except BaseException:
-        images.say(f"the logs are in {folder}")
-        raise
+def keep(words: argparse.Namespace, name: str, folder: pathlib.Path) -> None:
+    """Runs them with one of the two, and writes down how they ended."""
+    found = results(ON_A_NODE if words.node else PLACES, name, words.focus, folder / name)
+    content = {spec: dataclasses.asdict(result) for spec, result in found.items()}
+    (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def kept(name: str, folder: pathlib.Path) -> Results:
+    content = json.loads((folder / f"{name}.json").read_text())
+    return {spec: Result(**result) for spec, result in content.items()}
+
+
+def compare(words: argparse.Namespace, folder: pathlib.Path) -> int:
+    """With both, at the same time where there is room for two nodes."""
+    names = [words.only] if words.only else list(PLACES)
+    if words.node and len(names) > 1 and machine.has_room_for(len(names)):
+        each = [*COMMAND, "--node", f"--focus={words.focus}", f"--into={folder}"]
+        code = max(several.run([([*each, f"--only={name}"], None) for name in names], {}))
+        if code:
+            return code
+    else:
+        for name in names:
+            keep(words, name, folder)
+    found = {name: kept(name, folder) for name in names}
     lost = tell(found)
     if lost or not all(found.values()):
-        print(f"{lost} passed with the built-in group and not with Sluice; the logs are in {folder}")
+        print(f"{lost} passed with the built-in group and not with Sluice")
         return 1
     shutil.rmtree(folder)
     return 0
+
+
+def run(words: argparse.Namespace) -> int:
+    if words.node:
+        machine.check(isolation.STATE, binaries.cache_folder())
+    if words.into:
+        keep(words, words.only, words.into)
+        return 0
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-dra-"))
+    try:
+        return compare(words, folder)
+    finally:
+        if folder.exists():
+            images.say(f"the logs are in {folder}")
 
 
 def main() -> int:
@@ -73,19 +107,22 @@ def main() -> int:
     parser.add_argument(
         "--node", action="store_true", help="on a real node, with those that need a kubelet (root; ../node/README.md)"
     )
+    # Of one that runs beside another one of us: the folder that takes what it found.
+    parser.add_argument("--into", type=pathlib.Path, help=argparse.SUPPRESS)
     words = parser.parse_args()
     for number in SIGNALS:
         signal.signal(number, interrupt)
     try:
-        if words.node:
-            machine.check(isolation.STATE, binaries.cache_folder())
-        return compare(ON_A_NODE if words.node else PLACES, [words.only] if words.only else list(PLACES), words.focus)
+        return run(words)
     except (machine.Unable, isolation.Busy) as e:
         images.say(str(e))
         return machine.UNABLE
     except (images.ImageError, binaries.BuildError, subprocess.SubprocessError) as e:
         images.say(str(e))
         return 1
+    except KeyboardInterrupt:
+        images.say("stopped")
+        return 130
 
 
 if __name__ == "__main__":

@@ -13,13 +13,17 @@ import time
 from collections.abc import Sequence
 
 from tests.e2e.controlplane import binaries
-from tests.e2e.node import images, isolation, machine
+from tests.e2e.node import images, isolation, machine, several
 from tests.e2e.node.cluster import RUNS, WAIT, Node
 from tests.e2e.node.deployment import Deployment
 from tests.e2e.node.images import say
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TESTS = pathlib.Path(__file__).parent
+TAKEN_OVER = TESTS / "test_driver.py"
+NODES = 2
+COMMAND = [sys.executable, "-m", "tests.e2e.node"]
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 
 
 def interrupt(*_: object) -> None:
@@ -60,8 +64,20 @@ def up(overlay: str = "") -> int:
 def clean() -> int:
     with isolation.alone(wait=float(os.environ.get(WAIT) or 0)):
         isolation.clean()
-    say("nothing of a node is left")
+    say(f"nothing of {isolation.NAME} is left")
     return 0
+
+
+def everything() -> int:
+    """All tests. Those of the group taken over have a node of their own at the same time, and are told when they have ended."""
+    with tempfile.TemporaryFile() as output:
+        codes = several.run(
+            [([*PYTEST, str(TESTS), f"--ignore={TAKEN_OVER}"], None), ([*PYTEST, str(TAKEN_OVER)], output)],
+            {RUNS: "yes"},
+        )
+        output.seek(0)
+        print(output.read().decode(errors="replace"), flush=True)
+    return max(codes)
 
 
 def main(words: Sequence[str]) -> int:
@@ -71,13 +87,16 @@ def main(words: Sequence[str]) -> int:
         machine.check(isolation.STATE, binaries.cache_folder())
         match words:
             case ["clean"]:
+                return max(several.run([([*COMMAND, "clean-one"], None)] * NODES, {}))
+            case ["clean-one"]:
                 return clean()
             case ["up", *overlay]:
                 return up(*overlay)
+            case [] if machine.has_room_for(NODES):
+                return everything()
             case _:
                 # In our place: who stops us stops the tests.
-                command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(words or [str(TESTS)])]
-                os.execve(sys.executable, command, {**os.environ, RUNS: "yes"})
+                os.execve(sys.executable, [*PYTEST, *(words or [str(TESTS)])], {**os.environ, RUNS: "yes"})
     except (machine.Unable, isolation.Busy) as e:
         say(str(e))
         return machine.UNABLE

@@ -33,6 +33,6 @@ mkdir -p "$settings"
 mount --move /run/settings "$settings"
 # Volumes that the kubelet mounts must show in containers. Only now: what is shared already would be mounted twice. Nothing shows outside.
 mount --make-rshared /
-hostname sluice-node
+hostname "${state##*/}"
 : >"$state/booted"
 exec "$pause"

@@ -119,7 +119,8 @@ def _archive(name: str, folder: pathlib.Path, *, digest: str) -> pathlib.Path:
             return archive
         started = time.monotonic()
         say(f"building the image {name}")
-        _build(name, folder, bases, archive)
+        with binaries.only_one(cache() / "storage.lock", "waiting for another process that builds an image"):
+            _build(name, folder, bases, archive)
         say(f"built in {time.monotonic() - started:.0f} s: {archive.stat().st_size >> 20} MiB")
         for old in sorted(images.glob(f"{stem}-*.tar"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
             old.unlink()

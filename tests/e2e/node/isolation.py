@@ -21,12 +21,15 @@ from tests.e2e.controlplane.plane import SERVICES
 from tests.e2e.node.programs import program
 from tests.fixtures.processes import Died, Process, start
 
-NAME = "sluice-node"
+NUMBER = int(os.environ.get("SLUICE_NODE_NUMBER") or 0)
+"""Which node of the machine's this process has. Each has names and addresses of its own."""
+# None longer than the first: paths of drivers' sockets, which are made of it, may have 107 characters.
+NAME = f"sluice-n{NUMBER}" if NUMBER else "sluice-node"
 STATE = pathlib.Path("/var/tmp", NAME)
 """On a disk, not in memory, and on no overlay: images are unpacked in it."""
 LOCK = pathlib.Path("/run/lock", f"{NAME}.lock")
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
-HOST, NODE, PREFIX = "198.18.77.1", "198.18.77.2", 30
+HOST, NODE, PREFIX = f"198.18.77.{4 * NUMBER + 1}", f"198.18.77.{4 * NUMBER + 2}", 30
 """The two ends of the only wire between the machine and the node (addresses for tests of networks, RFC 2544)."""
 INTERFACE = NAME
 SYSCTLS = (
@@ -43,12 +46,12 @@ BOOT = pathlib.Path(__file__).with_name("boot.sh")
 
 
 class Busy(Exception):
-    """Another node runs on this machine."""
+    """Another one runs on this machine under the same names."""
 
 
 @contextlib.contextmanager
 def alone(*, wait: float = 0.0) -> Iterator[None]:
-    """Two nodes at a time would have the same names and addresses. The kernel drops the lock with its holder."""
+    """Two of one number would have the same names and addresses. The kernel drops the lock with its holder."""
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open("a+") as handle:
         end, told = time.monotonic() + wait, False
@@ -262,7 +265,7 @@ def _no_process_is_left() -> bool:
 def _holds(process: pathlib.Path) -> bool:
     """Only `unshare`: all others go with it."""
     words = _read_bytes(process / "cmdline").split(b"\0")
-    return words[0] == b"unshare" and str(BOOT).encode() in words
+    return words[0] == b"unshare" and {str(BOOT).encode(), str(STATE).encode()} <= set(words)
 
 
 def _no_cgroup_is_left() -> bool:

@@ -32,9 +32,16 @@ class Unable(Exception):
 
 
 def check(state: pathlib.Path, cache: pathlib.Path) -> None:
-    problems = [text for text in (_root(), _packages(), _memory(), _disk(state), _disk(cache), _cgroups()) if text]
+    problems = [
+        text for text in (_root(), _packages(), _memory(MEMORY_MIB), _disk(state), _disk(cache), _cgroups()) if text
+    ]
     if problems:
         raise Unable("a node cannot run here: " + "; ".join(dict.fromkeys(problems)))
+
+
+def has_room_for(nodes: int) -> bool:
+    """At the same time."""
+    return not _memory(nodes * MEMORY_MIB)
 
 
 def _root() -> str:
@@ -48,10 +55,10 @@ def _packages() -> str:
     return f"needs `apt-get install --no-install-recommends {' '.join(sorted(missing))}`" if missing else ""
 
 
-def _memory() -> str:
+def _memory(needed: int) -> str:
     lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
     available = next(int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:"))
-    return f"needs {MEMORY_MIB} MiB of memory, {available} MiB are available" if available < MEMORY_MIB else ""
+    return f"needs {needed} MiB of memory, {available} MiB are available" if available < needed else ""
 
 
 def _disk(folder: pathlib.Path) -> str:

@@ -1,4 +1,7 @@
-"""charts/sluice with the real Helm: what it makes of the chart, and Sluice installed with it."""
+"""charts/sluice with the real Helm: what it makes of the chart, and Sluice installed with it.
+
+There is one APIService of that name, so this file comes before those that deploy an overlay.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +78,13 @@ def secrets(node: Node, tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     node.kubectl(*create, "generic", "sluice-store", *(f"--from-file={out / name}" for name in names))
     node.kubectl(*create, "tls", "sluice-serving", f"--cert={out / 'tls.crt'}", f"--key={out / 'tls.key'}")
     yield out
-    node.kubectl("delete", "namespace", NAMESPACE)
+    node.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 def test_helm_installs_it_upgrades_it_and_takes_it_away(
-    helm: pathlib.Path, node: Node, deployment: Deployment, secrets: pathlib.Path
+    helm: pathlib.Path, sluice: Deployment, secrets: pathlib.Path
 ) -> None:
-    """In place of what the overlay deployed: there is one APIService of that name."""
-    deployment.remove("test")
+    node = sluice.node
 
     def run(*words: str) -> None:
         command = [str(helm), "--kubeconfig", str(node.admin), "--namespace", NAMESPACE, *words]
@@ -101,4 +103,3 @@ def test_helm_installs_it_upgrades_it_and_takes_it_away(
     )
     assert ready.stdout == "2"
     run("uninstall", "sluice", "--wait")
-    deployment.deploy("test")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import ssl
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,12 +20,18 @@ Tell = Callable[[str], None]
 RESOURCE = f"deviceclasses.v1.{objects.GROUP}"
 
 
-@pytest.fixture
-def pair(durable: Deployment) -> Iterator[Deployment]:
-    """Two servers, as `overlays/ha` has them."""
+@pytest.fixture(scope="module")
+def pair(durable: Deployment) -> Deployment:
+    """Two servers, as `overlays/ha` has them. Tests of a pair stand before those of a single one."""
     durable.scale(2)
-    yield durable
+    return durable
+
+
+@pytest.fixture(scope="module")
+def single(durable: Deployment) -> Deployment:
+    """One server, as `overlays/dev` has it, and no other that is still going."""
     durable.scale(1)
+    return durable
 
 
 @pytest.fixture
@@ -67,57 +74,6 @@ def test_an_eviction_costs_no_request_and_no_relist_and_a_second_one_has_to_wait
     tell(under_load(pair.node, tmp_path, evict_both, ended=0))
 
 
-def test_scaling_to_three_and_back_costs_no_request_and_no_relist(
-    durable: Deployment, tmp_path: pathlib.Path, tell: Tell
-) -> None:
-    def scale() -> None:
-        durable.scale(3)
-        durable.scale(1)
-
-    tell(under_load(durable.node, tmp_path, scale, ended=0))
-
-
-def test_a_renewed_certificate_is_served_without_a_restart(durable: Deployment, tmp_path: pathlib.Path) -> None:
-    def presented() -> str:
-        address = durable.pods()[0]["status"]["podIP"]
-        return durable.node.enter("openssl", "s_client", "-connect", f"{address}:10250", stdin="").stdout
-
-    def pem(text: str) -> bytes:
-        start, end = text.index("-----BEGIN"), text.index("-----END CERTIFICATE-----")
-        return ssl.PEM_cert_to_DER_cert(text[start:end] + "-----END CERTIFICATE-----\n")
-
-    def renew() -> None:
-        durable.make_certs()
-        durable.apply("overlays/dev")
-        renewed = pem((durable.folder / "certs" / "out" / "tls.crt").read_text())
-        until(lambda: pem(presented()) == renewed, "the renewed certificate is served")
-
-    before = durable.names()
-    under_load(durable.node, tmp_path, renew, ended=0)
-    assert durable.names() == before
-
-
-@pytest.mark.parametrize("how", ["deleted", "killed"])
-def test_a_store_that_goes_and_comes_back_loses_nothing_and_ends_no_watch(
-    durable: Deployment, informers: Informers, how: str, tell: Tell
-) -> None:
-    [pod] = durable.names("store")
-    with Outage(durable.node, f"store-{how}") as outage:
-        asked = len(informers.requests())
-        if how == "deleted":
-            durable.kubectl("delete", "pod", pod, "--wait")
-        else:
-            durable.node.kill(NAMESPACE, pod, "valkey")
-        outage.until_written(50)
-        until(lambda: outage.silence > 0.3, "the store was missed", seconds=30)
-        outage.until_written(50)
-    until_all_is_known(informers, outage)
-    tell(f"store {how}: {outage}, {len(informers.requests()) - asked} watches opened again")
-    assert outage.lost() == []
-    assert len(informers.requests()) == asked
-    durable.rolled_out(f"statefulset/{STORE}")
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_servers_that_are_killed_lose_nothing_that_was_acknowledged(
     pair: Deployment, informers: Informers, count: int, tell: Tell
@@ -137,20 +93,79 @@ def test_servers_that_are_killed_lose_nothing_that_was_acknowledged(
     assert outage.lost() == []
 
 
-def test_a_node_is_drained_and_all_is_there_when_it_comes_back(
-    durable: Deployment, informers: Informers, tell: Tell
+def test_scaling_to_three_and_down_to_one_costs_no_request_and_no_relist(
+    pair: Deployment, tmp_path: pathlib.Path, tell: Tell
 ) -> None:
-    with Outage(durable.node, "drain") as outage:
-        durable.node.kubectl("drain", durable.node.name, "--delete-emptydir-data", "--ignore-daemonsets")
-        assert durable.ready() == 0
-        durable.node.kubectl("uncordon", durable.node.name)
-        durable.rolled_out(f"statefulset/{STORE}")
-        durable.rolled_out(f"deployment/{SERVICE}")
-        durable.until_available()
+    def scale() -> None:
+        pair.scale(3)
+        pair.scale(1)
+
+    tell(under_load(pair.node, tmp_path, scale, ended=0))
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(single: Deployment, tmp_path: pathlib.Path) -> None:
+    def presented() -> str:
+        address = single.pods()[0]["status"]["podIP"]
+        return single.node.enter("openssl", "s_client", "-connect", f"{address}:10250", stdin="").stdout
+
+    def pem(text: str) -> bytes:
+        start, end = text.index("-----BEGIN"), text.index("-----END CERTIFICATE-----")
+        return ssl.PEM_cert_to_DER_cert(text[start:end] + "-----END CERTIFICATE-----\n")
+
+    def renew() -> None:
+        single.make_certs()
+        single.apply("overlays/dev")
+        renewed = pem((single.folder / "certs" / "out" / "tls.crt").read_text())
+        until(lambda: pem(presented()) == renewed, "the renewed certificate is served")
+
+    before = single.names()
+    under_load(single.node, tmp_path, renew, ended=0)
+    assert single.names() == before
+
+
+@pytest.mark.parametrize("how", ["deleted", "killed"])
+def test_a_store_that_goes_and_comes_back_loses_nothing_and_ends_no_watch(
+    single: Deployment, informers: Informers, how: str, tell: Tell
+) -> None:
+    [pod] = single.names("store")
+    with Outage(single.node, f"store-{how}") as outage:
+        asked = len(informers.requests())
+        if how == "deleted":
+            single.kubectl("delete", "pod", pod, "--wait")
+        else:
+            single.node.kill(NAMESPACE, pod, "valkey")
+        outage.until_written(50)
+        until(lambda: outage.silence > 0.3, "the store was missed", seconds=30)
+        outage.until_written(50)
+    until_all_is_known(informers, outage)
+    tell(f"store {how}: {outage}, {len(informers.requests()) - asked} watches opened again")
+    assert outage.lost() == []
+    assert len(informers.requests()) == asked
+    single.rolled_out(f"statefulset/{STORE}")
+
+
+def test_a_node_is_drained_and_all_is_there_when_it_comes_back(
+    single: Deployment, informers: Informers, tell: Tell
+) -> None:
+    with Outage(single.node, "drain") as outage:
+        single.node.kubectl("drain", single.node.name, "--delete-emptydir-data", "--ignore-daemonsets")
+        assert single.ready() == 0
+        single.node.kubectl("uncordon", single.node.name)
+        single.rolled_out(f"statefulset/{STORE}")
+        single.rolled_out(f"deployment/{SERVICE}")
+        single.until_available()
         outage.until_written(50)
     until_all_is_known(informers, outage)
     tell(f"drained: {outage}")
     assert outage.lost() == []
+
+
+def test_it_is_removed_in_seconds(durable: Deployment, tell: Tell) -> None:
+    """As manifests/README.md does it. A namespace that was deleted together with its pods would take a minute and a half."""
+    started = time.monotonic()
+    durable.remove("dev")
+    tell(f"removed after {time.monotonic() - started:.0f} s")
+    assert durable.node.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found").stdout == ""
 
 
 def until_all_is_known(informers: Informers, outage: Outage) -> None:

@@ -1,6 +1,6 @@
 """A real driver of devices, dra-example-driver, with Sluice in place of resource.k8s.io. It is unmodified, as all of Kubernetes is.
 
-The group is taken over on the node of the other tests, so this file comes last.
+The group stays taken over on the node, so this file comes last, or has a node of its own.
 """
 
 from __future__ import annotations
