@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
 from tests.e2e.node.cluster import RUNS, Node
 from tests.e2e.node.deployment import STORE, Deployment
+
+LINES = 60
+"""Of the log of a pod, that a failed test shows."""
 
 collect_ignore_glob = [] if os.environ.get(RUNS) else ["test_*.py"]
 
@@ -58,3 +61,15 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
             print(f"\n    {text}", flush=True)
 
     return tell
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows what the pods said last: they are gone when somebody looks."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for deployment in {value for value in item.funcargs.values() if isinstance(value, Deployment)}:
+            for pod in deployment.names() + deployment.names("store"):
+                said = deployment.kubectl("logs", pod, "--all-containers", f"--tail={LINES}", check=False)
+                report.sections.append((f"log of {pod}", said.stdout + said.stderr))
+    return report
