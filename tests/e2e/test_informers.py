@@ -102,7 +102,8 @@ async def test_kubernetes_asyncio_lists_and_watches_on_from_the_lists_version(cl
                 seen.append((event["type"], event["object"]["metadata"]["name"]))
                 if len([1 for _, what in seen if what.startswith(name)]) == 2:
                     # Otherwise it is still taking leave of its server, as TLS wants it, when the test is over.
-                    watching.resp.connection.transport.abort()
+                    response: Any = watching.resp
+                    response.connection.transport.abort()
                     break
     assert [event for event in seen if event[1].startswith(name)] == [("ADDED", f"{name}-2"), ("DELETED", f"{name}-1")]
 
