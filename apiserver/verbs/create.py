@@ -48,7 +48,7 @@ async def _stored(services: Services, call: Call) -> bytes:
     lifecycle.wipe_system_metadata(obj)
     await lifecycle.dedup_owners(obj, exchange.warnings, after_admission=False)
     try:
-        return await insert(services, call, obj, wanted, size=len(raw))
+        return await insert(services, call, obj, wanted, size=body.heft(raw, exchange.content_type))
     except KeyExists as clash:
         raise _exists(call, clash.entry) from clash
 

@@ -24,6 +24,7 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.entitlements import NONE_REFUSED, NamespaceLabels, Refused
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key
+from apiserver.wire import body, negotiation
 
 KEPT_BY_STATUS = (
     "deletionTimestamp",
@@ -177,7 +178,7 @@ async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
 def is_large(new: Object) -> bool:
     """Whether preparing, checking and encoding it is work for a thread, of one that is not known to be: to find out is work too."""
     try:
-        return len(rawjson.light(new, LARGE)) > LARGE
+        return body.heft(rawjson.light(new, LARGE), negotiation.JSON) > LARGE
     except TypeError:
         return True  # deep, with half characters, or long
 

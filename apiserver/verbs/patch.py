@@ -79,7 +79,7 @@ async def patch(services: Services, call: Call) -> Any:
         sub=sub,
         options=wanted.as_update(),
         whole=False,
-        size=len(raw) + kind.growth(raw),
+        size=body.heft(raw, kind.media) + kind.growth(raw),
         creates=kind.creates and sub is None,
         owned=kind.applies,
     )
@@ -114,7 +114,7 @@ def _change(
         return new
 
     async def change(live: Entry | None) -> Object:
-        size = len(raw) + kind.growth(raw) + (live.size if live is not None else 0)
+        size = body.heft(raw, kind.media) + kind.growth(raw) + (live.size if live is not None else 0)
         large = size > LARGE or len(raw) > DENSE or (len(raw) > body.STRANGE and as_json.plain(raw) is None)
         return await BODIES.run(compute, live) if large else compute(live)
 

@@ -44,7 +44,7 @@ async def update(services: Services, call: Call) -> Any:
         sub=replace.subresource(call),
         options=wanted,
         whole=True,
-        size=len(raw),
+        size=body.heft(raw, exchange.content_type),
     )
     outcome = await replace.replace(services, call, order)
     return await answer.single(outcome.value)

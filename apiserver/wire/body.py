@@ -46,13 +46,24 @@ LARGE = 64 << 10
 """Bodies above this many bytes are decoded in a thread."""
 MESSAGE = 8 << 10
 """The same for protobuf."""
-STRANGE = 2 << 10
+STRANGE = 1 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
+ELEMENT = 32
+"""Bytes that a value has, with its name, in objects as they mostly are."""
 LEVELS = 800
 """Of a body that nests too deep to be handled, so much is read. Only a member without a shape of its own can go deeper: an unknown one,
 which is dropped, or raw JSON, which is refused with what is left of it (`rawjson.LEVELS`)."""
 _SUMMARY = 30
 _SYNTAX = "couldn't get version/kind; json parse error: "
+
+
+def heft(raw: bytes, content_type: str) -> int:
+    """About how many bytes an object has for which so much is to be done as for this body: very many small values are more work than
+    their bytes say, and messages of protobuf are dense."""
+    if content_type.startswith(negotiation.PROTOBUF):
+        return 4 * len(raw)
+    return max(len(raw), ELEMENT * (raw.count(b",") + raw.count(b"\n"))) if len(raw) <= LARGE else len(raw)
+
 
 # Media types.
 
@@ -191,7 +202,7 @@ async def decode_object(
         validation=validation,
         warnings=warnings,
     )
-    if quick is not None or len(raw) <= _at_once(media):
+    if (quick is not None and heft(raw, media) <= LARGE) or len(raw) <= _at_once(media):
         return decode()
     return await workers.BODIES.run(decode)
 

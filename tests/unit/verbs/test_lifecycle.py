@@ -23,17 +23,19 @@ def many(element: bytes, size: int) -> bytes:
     ("obj", "large"),
     [
         (configured(b"{}"), False),
-        (configured(many(b"{}", 15_000)), False),
-        (configured(many(b"{}", 17_000)), True),
-        (configured(*[many(b"{}", 1_000)] * 10), False),
-        (configured(*[many(b"{}", 1_000)] * 20), True),
+        (configured(many(b'"%b"' % (b"x" * 40), 15_000)), False),
+        (configured(many(b'"%b"' % (b"x" * 40), 17_000)), True),
+        (configured(many(b"{}", 1_400)), False),
+        (configured(many(b"{}", 1_700)), True),
+        (configured(*[many(b"{}", 100)] * 10), False),
+        (configured(*[many(b"{}", 100)] * 20), True),
         (configured(b"[" * 200 + b"]" * 200), False),
         (configured(b"[" * 300 + b"]" * 300), True),
         ({"metadata": {"labels": {"a": "x" * 17_000}}}, True),
         ({"metadata": {"labels": {"a": "\ud800"}}}, True),
     ],
 )
-def test_an_object_is_large_when_it_has_many_bytes_or_levels(obj: Any, large: bool) -> None:
+def test_an_object_is_large_when_it_has_many_bytes_values_or_levels(obj: Any, large: bool) -> None:
     assert lifecycle.is_large(obj) is large
 
 

@@ -64,6 +64,23 @@ async def test_no_depth_makes_a_write_fail(server: Composed, sort: tuple[str, st
     assert (await server.ask("DELETE", path)).status == 200
 
 
+@pytest.mark.parametrize("size", [1_000, 5_900, 16_000])
+@pytest.mark.parametrize("element", ["0", "{}", '""'])
+@pytest.mark.parametrize("member", ["finalizers", "ownerReferences"])
+async def test_short_bodies_of_very_many_values_hold_nobody_up(
+    server: Composed, member: str, element: str, size: int
+) -> None:
+    listed = ",".join([element] * (size // (len(element) + 1)))
+    obj = f'{{"apiVersion":"{server.group}/v1","kind":"ResourceClaim","metadata":{{"name":"c","{member}":[{listed}]}},"spec":{{}}}}'
+    for method, path, kind in (
+        ("POST", server.claims, "application/json"),
+        ("PATCH", f"{server.claims}/c", MERGE_PATCH),
+        ("PATCH", f"{server.claims}/c?fieldManager=me", "application/apply-patch+yaml"),
+    ):
+        answer = await server.ask(method, path, obj.encode(), kind=kind)
+        assert answer.status in (400, 404, 422, 500), answer.text[:200]
+
+
 def operations(*steps: Any) -> bytes:
     return json.dumps(steps, separators=(",", ":")).encode()
 
