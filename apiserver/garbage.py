@@ -12,9 +12,10 @@ CPython: `Modules/gcmodule.c` (gc_collect_generations).
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 YOUNG = 5_000
 """So many more objects than at the last collection are worth one."""
@@ -27,37 +28,39 @@ PAUSES = (10, 10, 100)
 """How many times as long as a collection took there is none of its generation."""
 
 
-def collect_elsewhere(afterwards: Callable[[], None]) -> None:
-    """For a process that serves, once. `afterwards` is called after each full collection, in its thread.
+TIDY_SECONDS = 5.0
+"""After a collection: what is put away once may be for all that came meanwhile."""
 
-    Who wants none for a while says so as ever: `gc.disable()`.
+
+def collect_elsewhere(afterwards: Callable[[], None]) -> None:
+    """For a process that serves, once. `afterwards` is called in the collector's thread, some seconds after it collected.
+
+    Who wants no collection for a while says so as ever: `gc.disable()`.
     """
     gc.set_threshold(0)
     threading.Thread(target=_collect, args=(afterwards,), name="garbage", daemon=True).start()
 
 
 def _collect(afterwards: Callable[[], None]) -> None:
-    not_before = [0.0, 0.0, 0.0]
+    not_before, tidy = [0.0, 0.0, 0.0], math.inf
     while True:
         time.sleep(LOOK_SECONDS)
-        generation, began = _oldest_due(), time.monotonic()
-        while generation >= 0 and began < not_before[generation]:
-            generation -= 1
-        if generation < 0 or not gc.isenabled():
-            continue
-        gc.collect(generation)
-        ended = time.monotonic()
-        for looked_at in range(generation + 1):
-            not_before[looked_at] = ended + PAUSES[looked_at] * (ended - began)
-        if generation == 2:
+        began = time.monotonic()
+        if gc.isenabled() and (generation := _oldest_due(began, not_before)) is not None:
+            gc.collect(generation)
+            ended = time.monotonic()
+            for looked_at in range(generation + 1):
+                not_before[looked_at] = ended + PAUSES[looked_at] * (ended - began)
+            tidy = min(tidy, ended + TIDY_SECONDS)
+        if began >= tidy:
+            tidy = math.inf
             afterwards()
 
 
-def _oldest_due() -> int:
-    """The generation that is worth a collection, with all that are younger; -1: none is."""
+def _oldest_due(now: float, not_before: Sequence[float]) -> int | None:
+    """The generation that is worth a collection, with all that are younger."""
     young, middle, old = gc.get_count()
     if young < YOUNG:
-        return -1
-    if middle < MIDDLE:
-        return 0
-    return 1 if old < EVERY else 2
+        return None
+    due = 0 if middle < MIDDLE else 1 if old < EVERY else 2
+    return next((generation for generation in range(due, -1, -1) if now >= not_before[generation]), None)

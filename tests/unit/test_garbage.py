@@ -116,5 +116,6 @@ def test_however_much_there_is_to_look_at_most_of_the_time_nobody_looks(monkeypa
     monkeypatch.setattr(garbage, "time", slow)
     with pytest.raises(Stopped):
         garbage._collect(lambda: trimmed.append(slow.now))
-    assert slow.collected.count(2) == len(trimmed) == 10
+    assert slow.collected.count(2) == 10
     assert 300 < slow.collected.count(1) < 400
+    assert 100 < len(trimmed) < 300
