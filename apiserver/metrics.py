@@ -358,7 +358,9 @@ BARRIERS = Counter(
     "sluice_barriers_total", "Consistent-read barriers by outcome (passed, failed).", "resource", "outcome"
 )
 TAIL_LAG_SECONDS = Gauge(
-    "sluice_tail_lag_seconds", "Age of the newest log entry when it was applied; 0 when all is applied.", "resource"
+    "sluice_tail_lag_seconds",
+    "For how long the log has been known to hold more than is applied; 0 when all is applied.",
+    "resource",
 )
 TAIL_RECONNECTS = Counter("sluice_tail_reconnects_total", "Times that the log's reader connected again.", "resource")
 WATCHERS = Gauge("sluice_watchers", "Open watchers by state (in_sync, behind).", "resource", "state")

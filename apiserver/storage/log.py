@@ -1,7 +1,9 @@
 """The log as it comes: entries in order, from one blocking read over all resources' streams.
 
 Redis gives no error for what was trimmed or flushed, so order alone proves nothing: each entry names its predecessor, and whoever
-is fed compares that with what it was fed last (`Follower.feed`).
+is fed compares that with what it was fed last (`Follower.feed`). Nor does it give one for what is missing at the end: a read that
+began when the log was known to hold more, and that brings nothing, proves it (`Follower.nothing`). Time proves nothing: a process
+may have stood still, and a session may have begun late.
 """
 
 from __future__ import annotations
@@ -88,8 +90,15 @@ class Follower(Protocol):
     def position(self) -> bytes | None:
         """The ID to read on from; None while this log is not to be read."""
 
+    @property
+    def announced(self) -> Revision:
+        """Where the log ended when it was last looked at."""
+
     def feed(self, entries: Sequence[RawEntry]) -> None:
         """The next entries, in order. Must not raise: a gap is the follower's to notice and to act upon."""
+
+    def nothing(self, announced: Revision) -> None:
+        """Nothing came of a read from `position` that began when this was announced."""
 
 
 class Tail:
@@ -118,6 +127,7 @@ class Tail:
     async def _read(self, wire: AbstractConnection) -> bool:
         """One read. False when nothing came."""
         positions = {name: at for name, follower in self._followers.items() if (at := follower.position()) is not None}
+        announced = {name: self._followers[name].announced for name in positions}
         block = BLOCK_MS if len(positions) == len(self._followers) else SHORT_BLOCK_MS
         if not positions:
             await asyncio.sleep(block / 1000)
@@ -129,10 +139,13 @@ class Tail:
         loop = asyncio.get_running_loop()
         since = loop.time()
         for name, entries in reply or ():
+            del announced[name]
             self._followers[name].feed(entries)
             if loop.time() - since > SLICE_SECONDS:
                 await asyncio.sleep(0)
                 since = loop.time()
+        for name, last in announced.items():
+            self._followers[name].nothing(last)
         return bool(reply)
 
     async def _ask(self, wire: AbstractConnection, command: bytes, *, seconds: float) -> Any:

@@ -44,7 +44,6 @@ MARKS = 32
 EPOCHS_AHEAD = keys.epoch_at(86_400_000) - keys.epoch_at(0)
 """An epoch may begin that much ahead of the store's clock: that is a day, for takeovers in quick succession and clocks that are off."""
 SPARE = 64
-SILENT_SECONDS = 2 * log.BLOCK_MS / 1000
 
 _BLANK = b'{"metadata":{}}'
 
@@ -122,7 +121,8 @@ class Replica:
         self._empty_since = clock()
         self._empty_because = "starting"
         self._marks: deque[tuple[float, Revision]] = deque()
-        self._behind: tuple[Revision, float] | None = None
+        self.announced = Revision(0)
+        self._behind_since = 0.0
         self.meter = _Meter(self)
 
     # What it holds
@@ -186,7 +186,7 @@ class Replica:
         self.marker = filled.head.marker
         self.seen_from = filled.head.floor
         self._last = keys.stream_id(filled.applied).encode()
-        self._behind = None
+        self.announced = filled.applied
         self.meter.bytes_held = filled.size
         for token, entry in filled.tokens:
             self._seen(token, entry)
@@ -235,20 +235,13 @@ class Replica:
             self.raise_floor(head.floor)
             latest = keys.epoch_at(head.now_ms) + EPOCHS_AHEAD
             self.hub.expire(w for w in ahead if head.epoch < keys.parts(w.start)[0] <= latest)
-            self._notice_silence(head.last)
+            if head.last > self.applied >= self.announced:
+                self._behind_since = self._clock()
+            self.announced = head.last
 
-    def _notice_silence(self, last: Revision) -> None:
-        """When the log is ahead and nothing of it comes for two reads' time, it will not come."""
-        now = self._clock()
-        if last <= self.applied:
-            self._behind = None
-            self.meter.lag.set(0)
-        elif self._behind is None or self._behind[0] != self.applied:
-            self._behind = self.applied, now
-        elif now - self._behind[1] <= SILENT_SECONDS:
-            self.meter.lag.set(now - self._behind[1])
-        else:
-            self.rebuild("gap", f"nothing comes after {self._last.decode()}, the log ends at {keys.stream_id(last)}")
+    def lag(self) -> float:
+        """For how many seconds the log has been known to hold more than is applied."""
+        return self._clock() - self._behind_since if self.filled and self.announced > self.applied else 0.0
 
     # Following the log
 
@@ -272,6 +265,11 @@ class Replica:
         self.meter.fed(len(entries))
         self.hub.deliver()
         self.progress.reached(self.index.applied)
+
+    def nothing(self, announced: Revision) -> None:
+        if self.filled and announced > self.applied:
+            last = self._last.decode()
+            self.rebuild("gap", f"nothing comes after {last}, the log goes on to {keys.stream_id(announced)}")
 
     def _apply(self, record: Record) -> None:
         kind, revision = record.kind, record.revision
@@ -348,7 +346,6 @@ class _Meter:
         self.bytes_held = 0
         self.lost = metrics.LOST_WRITES.labels(name)
         self.unreadable = metrics.UNREADABLE_OBJECTS.labels(name)
-        self.lag = metrics.TAIL_LAG_SECONDS.labels(name)
         self.reconnects = metrics.TAIL_RECONNECTS.labels(name)
         self._received = metrics.EVENTS_RECEIVED.labels(group, plural)
         index, hub = replica.index, replica.hub
@@ -360,6 +357,7 @@ class _Meter:
         metrics.WATCHERS.labels(name, "in_sync").set_function(lambda: len(hub) - hub.behind)
         metrics.WATCHERS.labels(name, "behind").set_function(lambda: hub.behind)
         metrics.DROPPED_WATCHERS.labels(name).set_function(lambda: hub.drops)
+        metrics.TAIL_LAG_SECONDS.labels(name).set_function(replica.lag)
         metrics.APPLIED_EPOCH.labels(name).set_function(lambda: keys.parts(index.applied)[0])
         metrics.APPLIED_NUMBER.labels(name).set_function(lambda: keys.parts(index.applied)[1])
         metrics.FLOOR_EPOCH.labels(name).set_function(lambda: keys.parts(index.floor)[0])

@@ -10,10 +10,13 @@ from unittest import mock
 import pytest
 
 from apiserver import metrics
-from apiserver.storage import log
+from apiserver.storage import functions, log
+from apiserver.storage.errors import Initializing
+from apiserver.storage.store import Write
 from apiserver.watchcache import keys
+from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.proxy import Passage, Proxy
-from tests.fixtures.valkey import Open, Server, eventually, install
+from tests.fixtures.valkey import Open, Server, eventually, install, value
 
 
 def entry(*fields: bytes, id_: bytes = b"7-3") -> log.RawEntry:
@@ -101,3 +104,53 @@ async def test_a_log_that_does_not_answer_is_told_with_how_long_it_was_waited_fo
     proxy.replies = swallow
     told = re.compile("the log's connection has not answered for [0-9.]+ s")
     await eventually(lambda: any(told.match(getattr(record, "reason", "")) for record in caplog.records))
+
+
+async def test_what_is_gone_from_the_end_of_the_log_is_missed_without_a_further_entry(
+    proxy: Proxy, shared_server: Server, resource: str, opening: Open
+) -> None:
+    await install(shared_server, resource)
+    follows = (await opening(proxy.url, resource))[resource]
+    writes = (await opening(shared_server, resource))[resource]
+    gaps = metrics.REBUILDS.labels(metrics.resource_label(resource), "gap")
+    held, go_on, before = asyncio.Event(), asyncio.Event(), gaps.value
+
+    async def hold(passage: Passage, piece: bytes) -> bool:
+        if passage.name == "sluice-tail" and b"XREAD" in piece:
+            held.set()
+            await go_on.wait()
+        return True
+
+    proxy.requests = hold
+    await held.wait()
+    written = await writes.commit(Write(Key("a"), value("a"), Revision(0), "u"), dry_run=False)
+    shared_server("XDEL", functions.Commands(resource).keys.log, keys.stream_id(written.revision))
+    go_on.set()
+    await eventually(lambda: gaps.value == before + 1)
+    with pytest.raises(Initializing, match="nothing comes after"):
+        follows.view()
+
+
+async def test_a_log_that_is_read_seconds_after_the_session_began_has_no_gap(
+    proxy: Proxy, shared_server: Server, resource: str, opening: Open
+) -> None:
+    await install(shared_server, resource)
+    writes = (await opening(shared_server, resource))[resource]
+    follows = (await opening(proxy.url, resource, monitor_seconds=0.1))[resource]
+    lag = metrics.TAIL_LAG_SECONDS.labels(metrics.resource_label(resource))
+    gaps = metrics.REBUILDS.labels(metrics.resource_label(resource), "gap")
+    held, go_on, before = asyncio.Event(), asyncio.Event(), gaps.value
+
+    async def hold(passage: Passage, piece: bytes) -> bool:
+        if passage.name == "sluice-tail":
+            held.set()
+            await go_on.wait()
+        return True
+
+    proxy.requests = hold
+    await held.wait()
+    written = await writes.commit(Write(Key("a"), value("a"), Revision(0), "u"), dry_run=False)
+    await eventually(lambda: lag.value > 3)
+    go_on.set()
+    await follows.reach(written.revision, seconds=60)
+    assert (gaps.value, lag.value) == (before, 0)

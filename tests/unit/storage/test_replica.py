@@ -235,20 +235,38 @@ def test_a_head_that_is_older_than_what_came_meanwhile_proves_nothing() -> None:
     assert fed.replica.filled
 
 
-def test_a_log_that_is_ahead_and_silent_for_long_is_a_gap() -> None:
+def test_a_log_that_is_ahead_is_waited_for_however_long_it_takes_to_be_read() -> None:
     fed = Fed()
     for _ in range(3):
         fed.replica.meet(head(rev(7, 3)), known=rev(7, 0))
-        fed.clock.now += 0.9
+        fed.clock.now += 1000
     assert fed.replica.filled
-    fed.feed(CREATED)  # it was only slow
+    assert fed.replica.lag() == 3000
+    fed.feed(CREATED, UPDATED, DELETED)
+    assert fed.replica.lag() == 0
+
+
+def test_a_read_that_brings_nothing_of_what_was_announced_before_it_is_a_gap() -> None:
+    fed = Fed()
+    before = fed.replica.announced
+    fed.replica.meet(head(rev(7, 3)), known=rev(7, 0))
+    fed.replica.nothing(before)  # the read had begun before
+    assert fed.replica.position() == b"7-0"
+    fed.replica.nothing(fed.replica.announced)
+    assert fed.replica.position() is None
+    fed.fill(rev(7, 3))
+    fed.replica.nothing(fed.replica.announced)
+    assert fed.replica.position() == b"7-3"
+
+
+def test_a_store_that_ends_earlier_than_it_did_has_announced_no_more() -> None:
+    fed = Fed()
+    fed.feed(CREATED)
     fed.replica.meet(head(rev(7, 3)), known=rev(7, 1))
-    fed.clock.now += 1.9
-    fed.replica.meet(head(rev(7, 3)), known=rev(7, 1))
+    fed.replica.meet(head(rev(7, 1)), known=rev(7, 1))
+    fed.replica.nothing(fed.replica.announced)
     assert fed.replica.filled
-    fed.clock.now += 0.2
-    fed.replica.meet(head(rev(7, 3)), known=rev(7, 1))
-    assert not fed.replica.filled
+    assert fed.replica.lag() == 0
 
 
 def test_the_floor_is_heard_of_from_heads() -> None:
