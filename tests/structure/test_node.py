@@ -12,7 +12,8 @@ import pytest
 from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.bed import PROJECT
 from tests.e2e.dra import specs
-from tests.e2e.node import images, isolation, machine
+from tests.e2e.node import __main__ as commands
+from tests.e2e.node import images, isolation, machine, programs
 from tests.e2e.node.programs import KUBERNETES
 
 
@@ -58,3 +59,17 @@ def test_a_machine_that_is_not_fit_says_all_that_is_missing_in_one_line(
     with pytest.raises(machine.Unable, match=r"apt-get install.* buildah .*debootstrap .*runc") as unable:
         machine.check(tmp_path / "state", tmp_path / "cache")
     assert "\n" not in str(unable.value)
+
+
+def test_a_node_that_is_to_run_only_if_it_is_built_names_what_would_have_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "check", lambda *_: None)
+    monkeypatch.setattr(commands, "SIGNALS", ())
+    for variable in binaries.FOLDERS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert set(programs.not_built()) >= {"kubelet", "coredns", "containerd"}
+    assert commands.main(["if-built"]) == machine.UNABLE
+    told = capfd.readouterr()
+    assert "kubelet" in told.out + told.err

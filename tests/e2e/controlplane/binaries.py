@@ -73,6 +73,11 @@ def binary(name: str, module: Module | None = None) -> pathlib.Path:
     return found
 
 
+def is_built(name: str, module: Module | None = None) -> bool:
+    """Whether `binary` has nothing to build."""
+    return (_given(name) or _cached(name, module or MODULE)).exists()
+
+
 def _given(name: str) -> pathlib.Path | None:
     if name == "kubectl" and (override := os.environ.get("KUBECTL")):
         program = shutil.which(override)

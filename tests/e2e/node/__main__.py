@@ -1,4 +1,5 @@
-"""`make e2e-node`: `up` keeps a node with Sluice until Ctrl-C, `clean` removes what a killed one left; other words are for pytest."""
+"""`make e2e-node`: `up` keeps a node with Sluice until Ctrl-C, `clean` removes what a killed one left, `if-built` is for who has
+minutes, not a quarter of an hour (`.ci/run`); other words are for pytest."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from tests.e2e.controlplane import binaries
-from tests.e2e.node import images, isolation, machine, several
+from tests.e2e.node import images, isolation, machine, programs, several
 from tests.e2e.node.cluster import RUNS, WAIT, Node
 from tests.e2e.node.deployment import Deployment
 from tests.e2e.node.images import say
@@ -85,6 +86,10 @@ def main(words: Sequence[str]) -> int:
         signal.signal(number, interrupt)
     try:
         machine.check(isolation.STATE, binaries.cache_folder())
+        if list(words) == ["if-built"]:
+            if missing := programs.not_built():
+                raise machine.Unable(f"no node is run: `make e2e-node` has to build {', '.join(missing)} first, once")
+            words = []
         match words:
             case ["clean"]:
                 return max(several.run([([*COMMAND, "clean-one"], None)] * NODES, {}))

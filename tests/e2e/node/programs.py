@@ -43,11 +43,18 @@ HELM = binaries.Module(GO / "helm", {"helm": "helm.sh/helm/v3/cmd/helm"}, takes=
 """Built when the chart is tested, not before."""
 
 
+MODULES = (KUBERNETES, COREDNS, CONTAINERD, DRIVER, HELM)
+
+
 def program(name: str) -> pathlib.Path:
     """Of the node, or of the control plane."""
-    modules = (KUBERNETES, COREDNS, CONTAINERD, DRIVER, HELM)
-    module = next((module for module in modules if name in module.packages), binaries.MODULE)
+    module = next((module for module in MODULES if name in module.packages), binaries.MODULE)
     return binaries.binary(name, module)
+
+
+def not_built() -> list[str]:
+    """What the first run on this machine would have to build."""
+    return [name for module in MODULES for name in module.packages if not binaries.is_built(name, module)]
 
 
 def main() -> int:
