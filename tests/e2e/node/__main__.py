@@ -21,7 +21,7 @@ from tests.e2e.node.images import say
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TESTS = pathlib.Path(__file__).parent
-TAKEN_OVER = TESTS / "test_driver.py"
+DISRUPTIONS = str(TESTS / "test_disruptions.py")
 NODES = 2
 COMMAND = [sys.executable, "-m", "tests.e2e.node"]
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
@@ -70,10 +70,10 @@ def clean() -> int:
 
 
 def everything() -> int:
-    """All tests. Those of the group taken over have a node of their own at the same time, and are told when they have ended."""
+    """All tests. Disruptions, which wait the most, have a node of their own at the same time; the others are told when they have ended."""
     with tempfile.TemporaryFile() as output:
         codes = several.run(
-            [([*PYTEST, str(TESTS), f"--ignore={TAKEN_OVER}"], None), ([*PYTEST, str(TAKEN_OVER)], output)],
+            [([*PYTEST, DISRUPTIONS], None), ([*PYTEST, str(TESTS), f"--ignore={DISRUPTIONS}"], output)],
             {RUNS: "yes"},
         )
         output.seek(0)

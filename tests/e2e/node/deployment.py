@@ -93,8 +93,8 @@ class Deployment:
         self.kubectl("wait", f"job/{JOB}", "--for=condition=Complete", PATIENCE)
 
     def remove(self, overlay: str) -> None:
-        """As manifests/README.md does it: the pods before the namespace, which would wait for half the time that they may take."""
-        self.kubectl("delete", "deployment,statefulset", "--all", "--cascade=foreground")
+        """As manifests/README.md does it: pods and volumes before the namespace, which is slow to look again for what it waits for."""
+        self.kubectl("delete", "deployment,statefulset,persistentvolumeclaim", "--all", "--cascade=foreground")
         for part in ("store-init", f"overlays/{overlay}"):
             self.node.kubectl("delete", "--kustomize", str(self.folder / "manifests" / part), "--ignore-not-found")
 
