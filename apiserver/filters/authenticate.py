@@ -204,6 +204,7 @@ class Identify:
             if credentials.proxy:
                 user = self._proxied.user(request)
                 if user is not None:
+                    request.exchange.relayed = True
                     return user
             if credentials.user is not None:
                 metrics.CLIENT_CERTIFICATE_SECONDS.only.observe(credentials.user_ends - now)

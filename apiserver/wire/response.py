@@ -52,6 +52,7 @@ class Exchange:
 
     `until` is when, by the event loop's clock, somebody else answers that its time is over. `received` is how many bytes of the body
     have been read. `heavy`: it is about so much that freeing what was made of it takes a good part of a step of the event loop.
+    `relayed`: a proxy passes the answer on to the client.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class Exchange:
         "annotations",
         "heavy",
         "received",
+        "relayed",
         "request",
         "until",
         "waits",
@@ -76,6 +78,7 @@ class Exchange:
         self.until = math.inf
         self.received = 0
         self.heavy = False
+        self.relayed = False
         self._held: list[Any] = []
         self._taps: tuple[Tap, ...] = ()
         self._query: Query | None = None
@@ -220,13 +223,30 @@ class Exchange:
     async def _prepare(self, response: web.StreamResponse) -> _Outlet:
         writer = await response.prepare(self.request)
         assert writer is not None
-        return _Outlet(self.request, writer)
+        framed = self.request.version >= HttpVersion11 and not isinstance(response, _UntilClosed)
+        return _Outlet(self.request, writer, chunked=framed)
 
     async def open_watch(self, media: str) -> WatchStream:
         """A stream of events, whose headers are on their way when this returns."""
-        response = web.StreamResponse(headers=self._headers(media, None))
+        make = _UntilClosed if self.relayed else web.StreamResponse
+        response = make(headers=self._headers(media, None))
         outlet = await self._prepare(response)
         return _TappedWatchStream(response, outlet, self._tell) if self._taps else WatchStream(response, outlet)
+
+
+class _UntilClosed(web.StreamResponse):
+    """A watch that ends where its connection ends, for a proxy: a process that is killed ends it as cleanly as one that stops.
+
+    A reverse proxy in Go resets its client's stream when chunks end without the last one. That is an error to a watcher of client-go, which
+    lists then, where it goes on watching after an end (net/http/httputil `reverseproxy.go`, apimachinery `pkg/watch/streamwatcher.go`).
+    A watch may end anywhere, so nothing is taken for complete that is not.
+    """
+
+    _length_check = False
+
+    def __init__(self, *, headers: CIMultiDict[str]) -> None:
+        super().__init__(headers=headers)
+        self.force_close()
 
 
 def _mark_compressed(headers: CIMultiDict[str]) -> None:
@@ -324,14 +344,14 @@ class _Outlet:
     transport and neither holds anything back, so their order is kept.
     """
 
-    def __init__(self, request: web.Request, writer: AbstractStreamWriter) -> None:
+    def __init__(self, request: web.Request, writer: AbstractStreamWriter, *, chunked: bool) -> None:
         if request.transport is None:
             raise ConnectionResetError("the client is gone")
         self.transport: asyncio.WriteTransport = request.transport
         self._request = request
         self._writer = writer
         self._draining: asyncio.Future[None] | None = None
-        self.chunked = request.version >= HttpVersion11
+        self.chunked = chunked
 
     @property
     def backlog(self) -> int:

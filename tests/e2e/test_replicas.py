@@ -4,14 +4,16 @@ fail with a clean 429."""
 from __future__ import annotations
 
 import pathlib
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e import objects
 from tests.e2e.controlplane.bed import Bed
+from tests.e2e.controlplane.client_go import Informers
 from tests.e2e.controlplane.connection import Stream
-from tests.e2e.load import CLASSES, under_load
+from tests.e2e.load import CLASSES, INFORMERS, under_load
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,34 @@ def test_two_replicas_behind_the_aggregator_are_restarted_one_after_the_other(
             pair.route(replica)
 
     under_load(pair, tmp_path, restart)
+
+
+def test_informers_of_a_replica_that_is_killed_watch_on_at_another_and_do_not_list(
+    pair: Bed, tmp_path: pathlib.Path
+) -> None:
+    killed = pair.replicas[0]
+    resource = f"deviceclasses.v1.{objects.GROUP}"
+    pair.route(pair.replicas[1], ready=False)
+    with Informers(pair.admin, resource, count=INFORMERS, log=tmp_path / "log") as informers, pair.connect() as admin:
+
+        def until_known(name: str) -> None:
+            assert admin.ask("POST", CLASSES, objects.device_class(name)).status == 201
+            informers.until(
+                lambda: all(name in {key for _, key, _ in informers.events(n)} for n in range(INFORMERS)),
+                f"every informer knows {name}",
+            )
+
+        informers.until_synced()
+        # To client-go a watch that ends within a second, without an event, is an error.
+        until_known("before")
+        pair.route(pair.replicas[1])
+        pair.route(killed, ready=False)
+        assert killed.process is not None
+        killed.process.stop(signal.SIGKILL)
+        until_known("after")
+        assert len(informers.lists()) == INFORMERS
+    killed.start()
+    pair.route(killed)
 
 
 def test_a_process_hands_its_listening_socket_to_its_successor(single: Bed, tmp_path: pathlib.Path) -> None:

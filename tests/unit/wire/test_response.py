@@ -405,6 +405,28 @@ def test_a_client_of_http_1_0_gets_its_events_unframed() -> None:
     asyncio.run(story())
 
 
+def test_a_watch_that_is_relayed_ends_with_its_connection_and_is_not_framed() -> None:
+    async def handler(exchange: Exchange) -> web.StreamResponse:
+        exchange.relayed = True
+        stream = await exchange.open_watch(JSON)
+        await stream.write(frame(1))
+        assert stream.push(frames.chunk(frame(2)))
+        await stream.send(frames.chunk(frame(3)))
+        return await stream.finish()
+
+    async def story() -> None:
+        async with serving(handler) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            assert b"Transfer-Encoding" not in head
+            assert b"\r\nConnection: close\r\n" in head + b"\r\n"
+            assert body == frame(1) + frame(2) + frame(3)
+            writer.close()
+
+    asyncio.run(story())
+
+
 async def _fill(stream: WatchStream, chunk: bytes) -> int:
     """Pushes until the stream takes no more; how many it took."""
     taken = 0
