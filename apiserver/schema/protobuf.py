@@ -21,6 +21,7 @@ from apiserver.apimachinery.sorting import in_order
 from apiserver.schema import canonical, protowire, rawjson, times, typed, types
 from apiserver.schema.protowire import BYTES, VARINT, DecodeError
 from apiserver.schema.resource import Object
+from apiserver.schema.stencils import Stencils
 from apiserver.schema.types import (
     Boolean,
     Field,
@@ -65,11 +66,20 @@ def encode(shape: Struct, obj: Object) -> bytes:
 def of_stored(shape: Struct, data: bytes) -> bytes:
     """The message of a stored value, or of one made of it: what `encode` makes of the object that `canonical.decode` reads, sooner.
 
-    Maps of structs, the attributes of devices for instance, are not made into objects: their text is taken apart, and what an entry becomes
-    is remembered.
+    Texts that differ in a few values are copied and patched (`schema.stencils`). In others maps of structs, the attributes of devices for
+    instance, are not made into objects: their text is taken apart, and what an entry becomes is remembered.
 
     Raises ValueError for what this server has not written.
     """
+    return _stencils(shape)(data)
+
+
+@functools.cache
+def _stencils(shape: Struct) -> Stencils:
+    return Stencils(functools.partial(_of_stored, shape))
+
+
+def _of_stored(shape: Struct, data: bytes) -> bytes:
     if b"null" not in data and b"\n" not in data:
         try:
             return _struct_writer(shape)(typed.splitter(shape, _is_taken_apart)(data))

@@ -44,11 +44,12 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
 
 def head(api_version: str, kind: str, size: int) -> bytes:
     """What stands in front of an object's message of that many bytes."""
-    return _meta(api_version, kind) + protowire.varint(size)
+    return opening(api_version, kind) + protowire.varint(size)
 
 
 @functools.lru_cache(maxsize=128)
-def _meta(api_version: str, kind: str) -> bytes:
+def opening(api_version: str, kind: str) -> bytes:
+    """The same up to the size."""
     meta = _field(_API_VERSION, api_version.encode()) + _field(_KIND, kind.encode())
     return MAGIC + _field(_TYPE_META, meta) + _tag(_RAW)
 

@@ -203,17 +203,22 @@ class Exchange:
         rest = _chain(first, parts)
         if self._taps:
             rest = self._telling(rest)
-        await self._send(response, rest, compressed=compressed)
+        await self._send(response, rest, compressed=compressed, soon=large)
         return response
 
     async def _send(
-        self, response: web.StreamResponse, parts: AsyncIterator[bytes | Segment], *, compressed: bool
+        self,
+        response: web.StreamResponse,
+        parts: AsyncIterator[bytes | Segment],
+        *,
+        compressed: bool,
+        soon: bool = False,
     ) -> None:
         outlet = await self._prepare(response)
         if self.request.method == "HEAD":
             return
         chunked = outlet.chunked and response.content_length is None
-        async for some in packed(parts) if compressed else _gathered(parts):
+        async for some in packed(parts, soon=soon) if compressed else _gathered(parts, soon=soon):
             outlet.write_all(frames.chunk_of(some) if chunked else some)
             await outlet.settle()
             await asyncio.sleep(0)  # the next piece costs time; others first
@@ -284,28 +289,28 @@ async def _first(parts: AsyncIterator[bytes | Segment], more_than: int) -> list[
     return found
 
 
-async def _gathered(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[bytes]]:
-    """The text, as much at a time as is worth a write."""
+async def _gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> AsyncIterator[list[bytes]]:
+    """The text, as much at a time as is worth a write; `soon`: the very first part, whatever its size."""
     pending: list[bytes] = []
-    size, enough = 0, FIRST
+    size, enough = 0, 1 if soon else FIRST
     async for part in parts:
         for text in _slices(segments.text(part)):
             pending.append(text)
             size += len(text)
             if size >= enough:
                 yield pending
-                pending, size, enough = [], 0, GATHERED
+                pending, size, enough = [], 0, FIRST if enough < FIRST else GATHERED
     if size:
         yield pending
 
 
-async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[bytes]]:
+async def packed(parts: AsyncIterator[bytes | Segment], *, soon: bool = False) -> AsyncIterator[list[bytes]]:
     """One gzip member, in pieces of which each is half a millisecond's work or worth a write. Texts that follow each other are compressed
-    together, segments come as they are."""
+    together, `soon` all but the very first; segments come as they are."""
     member = gzip.Member()
     ready: list[bytes] = [member.HEAD]
     texts: list[bytes] = []
-    size, text_size, enough = 0, 0, FIRST
+    size, text_size, enough, text_enough = 0, 0, FIRST, 1 if soon else GATHERED
     async for part in parts:
         if not isinstance(part, bytes):
             deflated = part.deflated()
@@ -317,8 +322,9 @@ async def packed(parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[list[by
         else:
             texts.append(part)
             text_size += len(part)
-            if text_size < GATHERED:
+            if text_size < text_enough:
                 continue
+            text_enough = GATHERED
             for piece in _slices(_one(texts)):
                 ready.append(member.add(gzip.deflate(piece)))
                 yield ready

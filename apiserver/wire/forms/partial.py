@@ -26,8 +26,19 @@ class _Metadata(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Metadata)
 
 
+_FIRST, _NEXT = b'{"metadata":', b',"spec":'
+"""How objects begin, and what follows their metadata."""
+
+
 def metadata_of(body: bytes) -> bytes:
-    """The JSON of an object's metadata."""
+    """The JSON of an object's metadata. What comes behind is not read where it is certain that the metadata ends before: up to there it is
+    JSON."""
+    at = body.find(_NEXT) if body.startswith(_FIRST) else -1
+    if at > 0:
+        try:
+            return bytes(_DECODER.decode(body[:at] + b"}").metadata)
+        except msgspec.DecodeError:
+            pass
     return bytes(_DECODER.decode(body).metadata)
 
 

@@ -1,7 +1,7 @@
 """Protobuf: each object a message by the numbers of its shape, in the envelope that tells what it is; the elements of a list have none.
 
-An envelope says how long its object is before the object comes. So a list is made first and sent then: at once when it is short,
-otherwise twice, the second time of what is remembered and, where that is gone, anew.
+An envelope says what its object is, then how long, before the object comes. So a list is made first and sent then: at once when it is
+short, otherwise twice, the second time of what is remembered and, where that is gone, anew. Only what it is can be sent before.
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/{protobuf,collections}.go`, `pkg/util/framer/framer.go`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apiserver.schema import protobuf
-from apiserver.schema.protowire import BYTES, key, sized
+from apiserver.schema.protowire import BYTES, key, sized, varint
 from apiserver.wire import as_protobuf
 from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, ready
 
@@ -38,6 +38,7 @@ class Protobuf(Streamed):
 
     def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         own = _message(type_, members)
+        opening = as_protobuf.opening(type_.api_version, type_.kind)
         kept: list[Section] = []
         size = 0
         for section in sections() if sections is not None else ():
@@ -46,8 +47,11 @@ class Protobuf(Streamed):
             kept.append(section)
             if size > SHORT:
                 kept.clear()
+                if opening:
+                    yield ready(opening)
+                    opening = b""
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
-        yield ready(as_protobuf.head(type_.api_version, type_.kind, size + len(own)) + before)
+        yield ready(opening + varint(size + len(own)) + before)
         for section in sections() if sections is not None and size > SHORT else kept:
             yield from section.work()
             yield ready(section)

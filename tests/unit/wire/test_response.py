@@ -7,6 +7,7 @@ import gc
 import gzip
 import io
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -265,6 +266,32 @@ def test_a_large_stream_is_compressed_piece_by_piece(known: bool, run: Callable[
         assert len(body) < len(b"".join(PIECES)) / 10
 
     run(story())
+
+
+@pytest.mark.parametrize("more", ["", "Accept-Encoding: gzip\r\n"], ids=["identity", "gzip"])
+def test_the_beginning_of_a_large_stream_does_not_wait_for_the_rest(more: str) -> None:
+    arrived = asyncio.Event()
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"what it is"
+        await arrived.wait()
+        yield rest
+
+    async def story() -> None:
+        async with serving(lambda exchange: exchange.stream(200, JSON, parts(), large=True)) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET / HTTP/1.1\r\nHost: x\r\n{more}Connection: close\r\n\r\n".encode())
+            await reader.readuntil(b"\r\n\r\n")
+            length = int(await reader.readline(), 16)
+            first = await reader.readexactly(length)
+            begun = zlib.decompressobj(31).decompress(first) if more else first
+            assert begun == b"what it is"
+            arrived.set()
+            assert (await reader.read()).endswith(b"0\r\n\r\n")
+            writer.close()
+
+    rest = b"x" * GZIP_THRESHOLD
+    asyncio.run(story())
 
 
 def test_an_answer_to_head_has_no_body() -> None:
