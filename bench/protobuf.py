@@ -40,6 +40,7 @@ def lines() -> Iterator[str]:
         f"protobuf: a message of {len(slices[0])} bytes of JSON",
         lambda: protobuf.encode(shape, canonical.decode(shape, next_slice())),
     )
+    yield operation_line("protobuf: the same where others are alike", lambda: protobuf.of_stored(shape, next_slice()))
     yield operation_line(
         f"protobuf: an object of {len(messages[0])} bytes", lambda: protobuf.decode(shape, next_message())
     )

@@ -16,6 +16,8 @@ from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections,
 
 SHORT = 256 << 10
 """Up to so many bytes a list is kept as a whole until its length is known."""
+BEGUN = 32 << 10
+"""Once so many are made, what the list is goes ahead."""
 
 _TYPE, _OBJECT, _RAW = b"\x0a", b"\x12", b"\x0a"
 """Fields of a WatchEvent, and the one of the RawExtension that its object is."""
@@ -47,9 +49,9 @@ class Protobuf(Streamed):
             kept.append(section)
             if size > SHORT:
                 kept.clear()
-                if opening:
-                    yield ready(opening)
-                    opening = b""
+            if opening and size > BEGUN:
+                yield ready(opening)
+                opening = b""
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
         yield ready(opening + varint(size + len(own)) + before)
         for section in sections() if sections is not None and size > SHORT else kept:
