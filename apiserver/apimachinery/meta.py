@@ -7,6 +7,7 @@ kubernetes/kubernetes `pkg/apis/core/validation/validation.go` (ValidateObjectMe
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -93,7 +94,20 @@ def age_at(since: float | None, now: float) -> str:
     return "<unknown>" if since is None else human_duration(now - since)
 
 
+def same_age_until(since: float | None, now: float) -> float:
+    """Up to when what stands there now stays as it is; it may stay for longer."""
+    if since is None:
+        return math.inf
+    whole = int(now - since)
+    if whole < -1:
+        return since - 2
+    unit = next((unit for below, unit in _UNITS if whole < below), _DAY)
+    return since + (max(whole, 0) // unit + 1) * unit
+
+
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+_UNITS = ((10 * _MINUTE, 1), (8 * _HOUR, _MINUTE), (8 * _DAY, _HOUR))
+"""Below so many seconds an age is told to a second, a minute, an hour."""
 
 
 def human_duration(seconds: float) -> str:

@@ -227,13 +227,11 @@ async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Pa
     taken: list[Entry] = []
     seen_all = True
     async for seen in slices(view.scan(chosen.prefix, start=chosen.prefix + start)):
-        for entry in seen:
-            if len(taken) == limit:
-                seen_all = False
-                break
-            if chosen.test is None or chosen.test(entry):
-                taken.append(entry)
-        if not seen_all:
+        room = limit - len(taken)
+        found = seen if chosen.test is None else list(filter(chosen.test, seen))
+        taken += found[:room]
+        if not room or len(found) > room or (len(found) == room and found[-1] is not seen[-1]):
+            seen_all = False
             break
     if seen_all:
         return Page(taken, view.revision)

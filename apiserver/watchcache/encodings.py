@@ -121,6 +121,28 @@ class Group(Encodings):
         """Whether these are its members, all of them and no others."""
         return array("Q", map(id, members)) == self._members
 
+    def spans(self, objects: Sequence[object], at: int) -> bool:
+        """Whether nobody has left, and its first member stands at that place and its last one where it would then. For who knows that all
+        members are among the objects, in their order: then only members stand between."""
+        members = self._members
+        last = at + len(members) - 1
+        return (
+            self._left == len(members)
+            and last < len(objects)
+            and id(objects[at]) == members[0]
+            and id(objects[last]) == members[-1]
+        )
+
+    def place(self, some: Sequence[object]) -> tuple[int, int] | None:
+        """Where these stand among its members, side by side; None when they do not."""
+        wanted, members = array("Q", map(id, some)), self._members
+        try:
+            start = members.index(wanted[0])
+        except ValueError:
+            return None
+        stop = start + len(wanted)
+        return (start, stop) if members[start:stop] == wanted else None
+
     def kept(self, key: object, member: object) -> Any:
         """What is kept under `key` of one member; None when there is nothing."""
         whole = self.get(key)
@@ -148,6 +170,8 @@ class Use(Enum):
     OBJECT_MADE = "object", "made"
     PIECE_FOUND = "compressed", "found"
     PIECE_MADE = "compressed", "made"
+
+    __hash__ = object.__hash__  # each exists once, and is counted for every group of a list
 
 
 class Holder(Protocol):

@@ -8,7 +8,7 @@ Where groups end depends on keys alone, mostly, so a write changes one group, an
 have the same ones. A list takes a group for its own when it has exactly the group's members: then nothing has to be
 made. Otherwise the members are put together anew, and what was kept of each of them goes with it: only what a write changed is made.
 What a list of an older state, of selected objects, or the ends of a chunk share with groups is taken out of them, and no group is
-changed for it.
+changed for it; what chunks take of a group is kept beside it.
 """
 
 from __future__ import annotations
@@ -59,30 +59,71 @@ class Extent(NamedTuple):
     ends: bool = True
 
 
-class Run(NamedTuple):
-    """Some neighbours of a list. `group` is theirs and nobody else's; without one nothing is kept of what is made of them together."""
+class Part(NamedTuple):
+    """Members of a group that stand side by side in a list without the others: from which place on, up to which."""
 
-    entries: Sequence[Entry]
+    group: Group
+    start: int
+    stop: int
+
+
+class Run(NamedTuple):
+    """Some neighbours of a list: those of `objects` from `start` to `stop`. `group` is theirs and nobody else's; without one little is kept
+    of what is made of them together, and that beside the group of which they are a `part`."""
+
+    objects: Sequence[Entry]
+    start: int
+    stop: int
     group: Group | None
+    part: Part | None = None
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return self.objects[self.start : self.stop]
+
+    @property
+    def length(self) -> int:
+        return self.stop - self.start
 
 
 def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iterator[Run]:
     """The objects of a list, in order, group by group."""
-    at, end = 0, len(entries)
+    at, end, state, sparse = 0, len(entries), extent.state, extent.sparse
     while at < end:
         group = entries[at].group
-        if group is not None:
-            members = entries[at : at + group.count]
-            if members and group.is_of(members):
-                group.used = True
-                yield Run(members, group)
-                at += len(members)
-                continue
-        to = _end(entries, at)
-        members = entries[at:to]
-        partly = extent.sparse or (not at and not extent.begins) or (to == end and not extent.ends)
-        yield Run(members, _together(members, extent.state, cache, partly=partly) if cache.budget else None)
+        # Members that nobody has written since are in every list that is no older than they are and leaves none out.
+        if group is None:
+            found = False
+        elif group.state <= state and not sparse:
+            found = group.spans(entries, at)
+        else:
+            found = group.is_of(entries[at : at + (group.count or 1)])
+        if group is not None and found:
+            group.used = True
+            to = at + group.count
+            yield Run(entries, at, to, group)
+        else:
+            to = _end(entries, at)
+            yield _run(Run(entries, at, to, None), extent, cache)
         at = to
+
+
+def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
+    if not cache.budget:
+        return run
+    members = run.entries
+    partly = (
+        extent.sparse or (not run.start and not extent.begins) or (run.stop == len(run.objects) and not extent.ends)
+    )
+    group = _together(members, extent.state, cache, partly=partly)
+    if group is not None:
+        return run._replace(group=group)
+    home = members[0].group
+    place = home.place(members) if home is not None else None
+    if home is None or place is None:
+        return run
+    home.used = True
+    return run._replace(part=Part(home, *place))
 
 
 def _end(entries: Sequence[Entry], at: int) -> int:

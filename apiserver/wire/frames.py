@@ -9,5 +9,5 @@ def chunk(frame: bytes) -> bytes:
 
 
 def chunk_of(parts: list[bytes]) -> list[bytes]:
-    """Several pieces as one chunk. They are not copied together."""
+    """Several pieces as one chunk."""
     return [b"%x\r\n" % sum(map(len, parts)), *parts, b"\r\n"]

@@ -7,6 +7,7 @@ RFC 1951, RFC 1952; upstream compresses while it sends: kubernetes/apiserver `pk
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import NamedTuple
 
@@ -44,6 +45,10 @@ def deflate(text: bytes) -> Deflated:
     compressor = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
     data = compressor.compress(text) + compressor.flush(isal_zlib.Z_FULL_FLUSH)
     return Deflated(data, isal_zlib.crc32(text), len(text))
+
+
+deflate_again = functools.lru_cache(maxsize=64)(deflate)
+"""For what stands between elements, the same thousands of times."""
 
 
 def _stored(text: bytes) -> Deflated:

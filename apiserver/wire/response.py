@@ -32,6 +32,8 @@ GATHERED = 128 << 10
 """Bytes of an answer in pieces that are written at once, or compressed."""
 FIRST = 2 << 10
 """The same for the first ones: whoever waits sees that it begins."""
+FEW = 3
+"""Pieces that are written as they are: a chunk's head and end, and what stands between."""
 STALL_SECONDS = 30.0
 BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
@@ -188,7 +190,7 @@ class Exchange:
         to be short is sent as a whole."""
         compressed = self.accepts_gzip and (length is None or length > GZIP_THRESHOLD)
         first: list[bytes | Segment] = []
-        if not large:
+        if not large and (length is None or not compressed):
             first = await _first(parts, GZIP_THRESHOLD if compressed else 0)
             following = await anext(parts, None)
             if following is None:
@@ -294,12 +296,13 @@ async def _gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> Asy
     pending: list[bytes] = []
     size, enough = 0, 1 if soon else FIRST
     async for part in parts:
-        for text in _slices(segments.text(part)):
-            pending.append(text)
-            size += len(text)
-            if size >= enough:
-                yield pending
-                pending, size, enough = [], 0, FIRST if enough < FIRST else GATHERED
+        for text in segments.texts(part):
+            for piece in (text,) if len(text) <= 2 * LARGE else _slices(text):
+                pending.append(piece)
+                size += len(piece)
+                if size >= enough:
+                    yield pending
+                    pending, size, enough = [], 0, FIRST if enough < FIRST else GATHERED
     if size:
         yield pending
 
@@ -313,12 +316,12 @@ async def packed(parts: AsyncIterator[bytes | Segment], *, soon: bool = False) -
     size, text_size, enough, text_enough = 0, 0, FIRST, 1 if soon else GATHERED
     async for part in parts:
         if not isinstance(part, bytes):
-            deflated = part.deflated()
             if texts:
                 ready.append(member.add(gzip.deflate(_one(texts))))
                 texts, text_size = [], 0
-            ready.append(member.add(deflated))
-            size += len(deflated.data)
+            for deflated in part.deflated():
+                ready.append(member.add(deflated))
+                size += len(deflated.data)
         else:
             texts.append(part)
             text_size += len(part)
@@ -331,12 +334,12 @@ async def packed(parts: AsyncIterator[bytes | Segment], *, soon: bool = False) -
                 ready = []
             texts, text_size, size = [], 0, 0
         if size >= enough:
-            yield [b"".join(ready)]
+            yield ready
             ready, size, enough = [], 0, GATHERED
     if texts:
         ready.append(member.add(gzip.deflate(_one(texts))))
     ready.append(member.end())
-    yield [b"".join(ready)]
+    yield ready
 
 
 def _one(parts: list[bytes]) -> bytes:
@@ -372,11 +375,14 @@ class _Outlet:
         self.transport.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
-        """The same in several pieces, which are not copied together."""
+        """The same in several pieces. Each that is written by itself is a record of TLS, or more, which takes as long as to copy 16 KiB."""
         if self.transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self._writer.output_size += sum(map(len, parts))
-        self.transport.writelines(parts)
+        if len(parts) > FEW:
+            self.transport.write(b"".join(parts))
+        else:
+            self.transport.writelines(parts)
 
     async def settle(self) -> None:
         """Waits until the client has taken nearly everything; cuts it off when it takes nothing.

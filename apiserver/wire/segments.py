@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from apiserver.wire.gzip import Deflated
 
 
 class Segment(Protocol):
-    """A part of an answer that others get too."""
+    """A part of an answer that others get too, in one piece or several."""
 
-    def text(self) -> bytes:
+    def texts(self) -> Sequence[bytes]:
         """As it is."""
 
-    def deflated(self) -> Deflated:
+    def deflated(self) -> Iterator[Deflated]:
         """The same compressed."""
 
 
-def text(part: bytes | Segment) -> bytes:
+def texts(part: bytes | Segment) -> Sequence[bytes]:
     """A part of an answer as it is."""
-    return part if isinstance(part, bytes) else part.text()
+    return (part,) if isinstance(part, bytes) else part.texts()
+
+
+def text(part: bytes | Segment) -> bytes:
+    """The same in one piece."""
+    return part if isinstance(part, bytes) else b"".join(part.texts())

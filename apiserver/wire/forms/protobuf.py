@@ -1,7 +1,7 @@
 """Protobuf: each object a message by the numbers of its shape, in the envelope that tells what it is; the elements of a list have none.
 
-An envelope says what its object is, then how long, before the object comes. So a list is made first and sent then: at once when it is
-short, otherwise twice, the second time of what is remembered and, where that is gone, anew. Only what it is can be sent before.
+An envelope says what its object is, then how long, before the object comes. So a list is made first and sent then: what is remembered for
+others too as it is, what is not, unless it is short, once more. Only what it is can be sent before.
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/{protobuf,collections}.go`, `pkg/util/framer/framer.go`.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from apiserver.schema import protobuf
 from apiserver.schema.protowire import BYTES, key, sized, varint
 from apiserver.wire import as_protobuf
-from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, ready
+from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, joined, ready
 
 SHORT = 256 << 10
-"""Up to so many bytes a list is kept as a whole until its length is known."""
+"""Up to so many bytes of a list are kept until its length is known, though nobody else has a use for them."""
 BEGUN = 32 << 10
 """Once so many are made, what the list is goes ahead."""
 
@@ -41,22 +41,22 @@ class Protobuf(Streamed):
     def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         own = _message(type_, members)
         opening = as_protobuf.opening(type_.api_version, type_.kind)
-        kept: list[Section] = []
-        size = 0
+        elements: list[Section] = []
+        size, held = 0, 0
         for section in sections() if sections is not None else ():
             yield from section.work()
+            elements.append(section)
             size += section.size
-            kept.append(section)
             if size > SHORT:
-                kept.clear()
+                while held < len(elements):
+                    elements[held].let_go()
+                    held += 1
             if opening and size > BEGUN:
                 yield ready(opening)
                 opening = b""
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
         yield ready(opening + varint(size + len(own)) + before)
-        for section in sections() if sections is not None and size > SHORT else kept:
-            yield from section.work()
-            yield ready(section)
+        yield from joined(elements, b"")
         yield ready(behind + as_protobuf.TAIL)
 
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:

@@ -22,13 +22,20 @@ MOST_ELEMENTS = 256
 
 
 class Bodies(Section):
-    """Stored bytes, which are elements as they are. They are kept compressed."""
+    """Stored bytes, which are elements as they are. They are kept compressed, and asked for to be sent so."""
 
-    __slots__ = ("_form", "_run", "size")
+    __slots__ = ("_form", "_run")
 
     def __init__(self, form: Form, run: Run) -> None:
         self._form, self._run = form, run
-        self.size = sum(len(entry.body) for entry in run.entries) + max(len(run.entries) - 1, 0)
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return len(self.text())
+
+    def at_hand(self) -> int:
+        kept = _kept_deflated(self._form, self._run)
+        return len(kept.data) if kept is not None else 0
 
     def work(self) -> Pieces:
         yield from ()
@@ -37,27 +44,41 @@ class Bodies(Section):
         return b",".join([entry.body for entry in self._run.entries])
 
     def deflated(self) -> Deflated:
-        return _deflated(self._form, self._run.group, self.text)
+        return _deflated(self._form, self._run, self.text)
+
+    def let_go(self) -> None:
+        """Nothing was made."""
 
 
 class Made(Section):
-    """Elements that have to be made of what is stored."""
+    """Elements that have to be made of what is stored. `compressed`: they are asked for to be sent so."""
 
-    __slots__ = ("_run", "form", "whole")
+    __slots__ = ("_run", "compressed", "form", "whole")
 
     whole: Any
     """All of them together, once the work is done."""
 
-    def __init__(self, form: Form, run: Run) -> None:
-        self.form, self._run = form, run
+    def __init__(self, form: Form, run: Run, *, compressed: bool = False) -> None:
+        self.form, self._run, self.compressed = form, run, compressed
         kept = run.group.get(form.key) if run.group is not None else None
-        self.whole = kept if not isinstance(kept, Draft) else None
+        if kept is None or isinstance(kept, Draft):
+            self.whole = None
+        else:
+            self.whole = kept
+            form.cache.uses[Use.OBJECT_FOUND] += run.length
+
+    def at_hand(self) -> int:
+        if self.whole is None:
+            return 0
+        if not self.compressed:
+            return self.size
+        kept = _kept_deflated(self.form, self._run)
+        return len(kept.data) if kept is not None else 0
 
     def work(self) -> Pieces:
-        form, (entries, group) = self.form, self._run
         if self.whole is not None:
-            form.cache.uses[Use.OBJECT_FOUND] += len(entries)
             return
+        form, group = self.form, self._run.group
         parts = self._begun()
         while places := self._next(parts):
             yield self._piece(parts, places)
@@ -67,9 +88,14 @@ class Made(Section):
             instead = before.size if isinstance(before, Divisible) else 0
             form.cache.keep(group, form.key, self.whole, size=self.whole.size, instead=instead)
 
+    def let_go(self) -> None:
+        group = self._run.group
+        if group is None or group.get(self.form.key) is not self.whole:
+            self.whole = None
+
     def _begun(self) -> list[Any]:
         """What is there of each. Lists that come at the same time share it: each makes what the others have not made yet."""
-        form, (entries, group) = self.form, self._run
+        form, entries, group = self.form, self._run.entries, self._run.group
         if not form.keeps:
             return [None] * len(entries)
         draft = group.get(form.key) if group is not None else None
@@ -85,10 +111,10 @@ class Made(Section):
     def _next(self, parts: Sequence[Any]) -> list[int]:
         """As many as one step allows of those that are still to be made; one that is heavy by itself stands alone."""
         places: list[int] = []
-        size = 0
+        size, entries, start = 0, self._run.objects, self._run.start
         for at, part in enumerate(parts):
             if part is None:
-                size += self._run.entries[at].size
+                size += entries[start + at].size
                 if places and (size > self.form.reach or len(places) == MOST_ELEMENTS):
                     break
                 places.append(at)
@@ -102,7 +128,7 @@ class Made(Section):
     def cut(self) -> list[Any]:
         """One by one, once the work is done."""
         whole = self.whole
-        return whole.parts() if isinstance(whole, Elements) else [whole.cut(at) for at in range(len(self._run.entries))]
+        return whole.parts() if isinstance(whole, Elements) else [whole.cut(at) for at in range(self._run.length)]
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -113,7 +139,7 @@ class Made(Section):
         return text
 
     def deflated(self) -> Deflated:
-        return _deflated(self.form, self._run.group if self.form.keeps else None, self.text)
+        return _deflated(self.form, self._run, self.text, keep=self.form.keeps)
 
 
 def _make(form: Form, entries: Sequence[Entry], parts: list[Any], places: Sequence[int]) -> bytes:
@@ -123,11 +149,23 @@ def _make(form: Form, entries: Sequence[Entry], parts: list[Any], places: Sequen
     return b""
 
 
-def _deflated(form: Form, group: Group | None, text: Callable[[], bytes]) -> Deflated:
-    kept: Deflated | None = group.get(form.deflated_key) if group is not None else None
+def _place(form: Form, run: Run) -> tuple[Group | None, object]:
+    """Where these are kept compressed: beside which group, under which key."""
+    part = run.part
+    return (run.group, form.deflated_key) if part is None else (part.group, (form.deflated_key, part.start, part.stop))
+
+
+def _kept_deflated(form: Form, run: Run) -> Deflated | None:
+    group, key = _place(form, run)
+    return group.get(key) if group is not None else None
+
+
+def _deflated(form: Form, run: Run, text: Callable[[], bytes], *, keep: bool = True) -> Deflated:
+    kept = _kept_deflated(form, run)
     form.cache.uses[Use.PIECE_MADE if kept is None else Use.PIECE_FOUND] += 1
     if kept is None:
         kept = gzip.deflate(text())
-        if group is not None:
-            form.cache.keep(group, form.deflated_key, kept, size=len(kept.data))
+        group, key = _place(form, run)
+        if keep and group is not None and group.count:
+            form.cache.keep(group, key, kept, size=len(kept.data))
     return kept

@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Generic, NamedTuple, TypeVar
 
 from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import Elements
+from apiserver.wire import gzip
 from apiserver.wire.gzip import Deflated
 from apiserver.wire.segments import Segment
 
@@ -81,8 +82,13 @@ Pieces = Iterator[Piece[bytes | Segment]]
 class Section(ABC):
     """Some neighbouring elements of a list, with what stands between them."""
 
+    __slots__ = ()
     size: int
     """Bytes of the text, once the work is done."""
+
+    @abstractmethod
+    def at_hand(self) -> int:
+        """About how many bytes are sent of it, where nothing has to be made for that; else 0."""
 
     @abstractmethod
     def work(self) -> Pieces:
@@ -95,6 +101,58 @@ class Section(ABC):
     @abstractmethod
     def deflated(self) -> Deflated:
         """The same compressed."""
+
+    @abstractmethod
+    def let_go(self) -> None:
+        """Forgets what was made for it alone. The work can be done once more."""
+
+
+TOGETHER = 128 << 10
+"""Bytes that are sent of sections that are at hand, one behind the other, as one part of an answer."""
+
+
+class Joined(NamedTuple):
+    """Sections one behind the other, with what stands before and between them: a segment."""
+
+    before: bytes
+    sections: Sequence[Section]
+    separator: bytes
+
+    def texts(self) -> Sequence[bytes]:
+        parts, before = list[bytes](), self.before
+        for section in self.sections:
+            if before:
+                parts.append(before)
+            parts.append(section.text())
+            before = self.separator
+        return parts
+
+    def deflated(self) -> Iterator[Deflated]:
+        before = self.before
+        for section in self.sections:
+            if before:
+                yield gzip.deflate_again(before)
+            yield section.deflated()
+            before = self.separator
+
+
+def joined(sections: Iterable[Section], separator: bytes) -> Pieces:
+    """All of them. Those that are at hand go together: what each step costs is more than what they do."""
+    some, size, before = list[Section](), 0, b""
+    for section in sections:
+        more = section.at_hand()
+        if some and (not more or size + more > TOGETHER):
+            yield ready(Joined(before, some, separator))
+            some, size, before = [], 0, separator
+        if more:
+            some.append(section)
+            size += more
+        else:
+            yield from section.work()
+            yield ready(Joined(before, (section,), separator))
+            before = separator
+    if some:
+        yield ready(Joined(before, some, separator))
 
 
 Sections = Callable[[], Iterator[Section]]
@@ -150,14 +208,17 @@ class Text(Syntax):
 
     def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         around = self.brackets(type_, members, name)
-        before, closing = around.opening, around.null if sections is None else around.empty
-        for section in sections() if sections is not None else ():
-            if before:
-                yield ready(before)
-            yield from section.work()
-            yield ready(section)
-            before, closing = self.separator, around.closing
-        yield ready(closing)
+        if sections is None:
+            yield ready(around.null)
+            return
+        elements = sections()
+        first = next(elements, None)
+        if first is None:
+            yield ready(around.empty)
+            return
+        yield ready(around.opening)
+        yield from joined(chain((first,), elements), self.separator)
+        yield ready(around.closing)
 
 
 def ready(part: bytes | Segment) -> Piece[bytes | Segment]:

@@ -6,15 +6,17 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go` asTable, `pk
 from __future__ import annotations
 
 import functools
+import math
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.request import Query
 from apiserver.schema import shapes
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Divisible, Elements
+from apiserver.watchcache.encodings import Divisible, Elements, Use
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.groups import Extent, Run
 from apiserver.wire import as_json, gzip
@@ -102,6 +104,14 @@ class _Row:
         return _ROW_BYTES + sum(map(len, self.texts))
 
 
+class _Around(NamedTuple):
+    """A frame but for its version and its row."""
+
+    before: bytes
+    between: bytes
+    behind: bytes
+
+
 class _Rows(Divisible):
     """Neighbours in a list, all of the same columns."""
 
@@ -128,34 +138,110 @@ class _Rows(Divisible):
             parts[1 + 2 * column :: 2 * columns + 2] = map(ages.__getitem__, since)
         return b"".join(parts)
 
+    def framed(self, ages: _Ages, revisions: Sequence[bytes], around: _Around, first: _Around) -> bytes:
+        """Each in a frame of its own, `first` the first of them."""
+        count, columns = len(self._rows), len(self._since)
+        texts = list(zip(*(row.texts for row in self._rows), strict=True))
+        each = 2 * columns + 5
+        parts: list[bytes] = [b""] * (each * count)
+        parts[0::each] = [around.before] * count
+        parts[1::each] = revisions
+        parts[2::each] = [around.between] * count
+        for column in range(columns + 1):
+            parts[3 + 2 * column :: each] = texts[column]
+        for column, since in enumerate(self._since):
+            parts[4 + 2 * column :: each] = map(ages.__getitem__, since)
+        parts[each - 1 :: each] = [around.behind] * count
+        parts[0], parts[2], parts[each - 1] = first
+        return b"".join(parts)
+
+    def until(self, ages: _Ages) -> float:
+        """Up to when the text stays as it is; of ages that were told."""
+        return min((ages.until[one] for since in self._since for one in since), default=math.inf)
+
 
 class _Ages(dict[float | None, bytes]):
-    """The JSON of each age, now."""
+    """The JSON of each age, now; and up to when each stays as it is, of those that were asked for."""
 
     def __init__(self, now: float) -> None:
         super().__init__()
-        self._now = now
+        self.now = now
+        self.until: dict[float | None, float] = {}
 
     def __missing__(self, since: float | None) -> bytes:
-        age = self[since] = _text(meta.age_at(since, self._now))
+        age = self[since] = _text(meta.age_at(since, self.now))
+        self.until[since] = meta.same_age_until(since, self.now)
         return age
 
 
-class _Section(Made):
-    __slots__ = ("_ages", "_text")
+_T = TypeVar("_T")
 
-    def __init__(self, form: Form, run: Run, ages: _Ages) -> None:
-        super().__init__(form, run)
+
+class _Told(NamedTuple, Generic[_T]):
+    """What was made of rows with their ages, in bytes as many as `size`: the same from one moment up to another."""
+
+    what: _T
+    size: int
+    since: float
+    until: float
+
+    def at(self, now: float) -> _T | None:
+        return self.what if self.since <= now < self.until else None
+
+
+class _Section(Made):
+    __slots__ = ("_ages", "_table", "_text")
+
+    def __init__(self, form: Table, run: Run, ages: _Ages, *, compressed: bool) -> None:
+        super().__init__(form, run, compressed=compressed)
+        self._table = form
         self._ages = ages
-        self._text = b""
+        self._text: bytes | None = None
+
+    def at_hand(self) -> int:
+        if self.whole is None:
+            return 0
+        if not self.compressed:
+            return self.size
+        kept: Deflated | None = self._kept(self.form.deflated_key)
+        return len(kept.data) if kept is not None else 0
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Also before the text is there."""
+        size: int = self.whole.size
+        return size
+
+    def _kept(self, key: str) -> Any:
+        told: _Told[Any] | None = self._run.group.get(key) if self._run.group is not None else None
+        return told.at(self._ages.now) if told is not None else None
+
+    def _keep(self, key: str, what: Any, size: int) -> None:
+        group = self._run.group
+        if group is None or not group.count or not self.form.keeps:
+            return
+        before: _Told[Any] | None = group.get(key)
+        told = _Told(what, size, self._ages.now, self.whole.until(self._ages))
+        self.form.cache.keep(group, key, told, size=size, instead=before.size if before is not None else 0)
 
     def text(self) -> bytes:
-        if not self._text:
+        if self._text is None:
+            self._text = self._kept(self._table.text_key)
+        if self._text is None:
             self._text = self.whole.text(self._ages)
+            self._keep(self._table.text_key, self._text, len(self._text))
         return self._text
 
     def deflated(self) -> Deflated:
-        return gzip.deflate(self.text())
+        uses = self.form.cache.uses
+        kept: Deflated | None = self._kept(self.form.deflated_key)
+        if kept is not None:
+            uses[Use.PIECE_FOUND] += 1
+            return kept
+        uses[Use.PIECE_MADE] += 1
+        made = gzip.deflate(self.whole.text(self._ages))
+        self._keep(self.form.deflated_key, made, len(made.data))
+        return made
 
 
 class Table(Form):
@@ -199,34 +285,35 @@ class Table(Form):
     ) -> Listing:
         members = self._head(meta.json(), _definitions(tuple(columns_of(self.resource)))) + b"}"
         null = not self.resource.columns
-        return self._collection(self._type, members, "rows", entries, extent=extent or extent_of(meta), null=null)
+        return self._collection(
+            self._type, members, "rows", entries, extent=extent or extent_of(meta), compressed=compressed, null=null
+        )
 
-    def sections(self, entries: Sequence[Entry], extent: Extent) -> Iterator[Section]:
+    @functools.cached_property
+    def text_key(self) -> str:
+        """What the rows of neighbours are kept under once their ages are told."""
+        return sys.intern(f"{self.key} told")
+
+    def sections(self, entries: Sequence[Entry], extent: Extent, compressed: bool) -> Iterator[Section]:  # noqa: FBT001
         if not self._cut:
-            yield from super().sections(entries, extent)
+            yield from super().sections(entries, extent, compressed)
             return
         ages = _Ages(self.clock())
         for run in groups.runs(entries, extent, self.cache):
-            yield _Section(self, run, ages)
+            yield _Section(self, run, ages, compressed=compressed)
 
     def _events(self, event_type: str, section: Made, entries: Sequence[Entry], *, first: bool) -> bytes:
-        ages = _Ages(self.clock())
-        frames: list[bytes] = []
-        around = self._around(event_type, first=first)
-        for entry, row in zip(entries, section.cut(), strict=True):
-            before, between, behind = around
-            frames += before, b"%d" % entry.revision, between, *row.parts(ages), behind
-            if first:
-                around, first = self._around(event_type, first=False), False
-        return b"".join(frames)
+        around = self._around(event_type, first=False)
+        begun = self._around(event_type, first=True) if first else around
+        revisions = [b"%d" % entry.revision for entry in entries]
+        rows: _Rows = section.whole
+        return rows.framed(_Ages(self.clock()), revisions, around, begun)
 
-    def _around(self, event_type: str, *, first: bool) -> tuple[bytes, bytes, bytes]:
-        """A frame but for its version and its row."""
+    def _around(self, event_type: str, *, first: bool) -> _Around:
         assert isinstance(self.syntax, Streamed)
         columns = _definitions(tuple(columns_of(self.resource))) if first else b"null"
         head = self._head(b'{"resourceVersion":"\0"}', columns)
-        before, between, behind = self.syntax.event(event_type, self._type, b'%b,"rows":[\0]}' % head).split(b"\0")
-        return before, between, behind
+        return _Around(*self.syntax.event(event_type, self._type, b'%b,"rows":[\0]}' % head).split(b"\0"))
 
     def _head(self, metadata: bytes, columns: bytes) -> bytes:
         """A Table's members up to its rows."""

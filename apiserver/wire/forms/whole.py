@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,10 +12,12 @@ from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms import json_text
 from apiserver.wire.forms.form import LARGE, LEAST_BYTES, Form, Listing, ListMeta, extent_of
 from apiserver.wire.forms.sections import Bodies
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Piece, Pieces, Section, document_type, ready
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Section, document_type, ready
 
 PIECE = 256 << 10
 """Bytes after which a piece of a list of stored bytes is handed on."""
+MEASURED = 32
+"""Objects that are measured together, where they are not too large for that."""
 
 
 class Whole(Form):
@@ -57,28 +58,29 @@ class Whole(Form):
         type_ = document_type(self.resource.list_kind, self.resource.api_version, machinery.LIST)
         extent = extent or extent_of(meta)
         if not self._plain:
-            return self._collection(type_, members, "items", entries, extent=extent)
+            return self._collection(type_, members, "items", entries, extent=extent, compressed=compressed)
         around = json_text.COMPACT.brackets(type_, members, "items")
         large = len(entries) * LEAST_BYTES > LARGE
         # To know how long a large list is, every object would have to be looked at before anything is sent.
         length = None if large else _length(around, entries)
-        if compressed:
-            pieces = self._collection(type_, members, "items", entries, extent=extent).pieces
+        if length is not None and length <= LARGE:
+            pieces: Pieces = iter((ready(_at_once(around, entries)),))
+        elif compressed:
+            pieces = self._collection(type_, members, "items", entries, extent=extent, compressed=True).pieces
         else:
             pieces = _joined(around, entries)
         return Listing(length, pieces, large)
 
-    def sections(self, entries: Sequence[Entry], extent: Extent) -> Iterator[Section]:
+    def sections(self, entries: Sequence[Entry], extent: Extent, compressed: bool) -> Iterator[Section]:  # noqa: FBT001
         if not self._plain:
-            return super().sections(entries, extent)
+            return super().sections(entries, extent, compressed)
         return (Bodies(self, run) for run in groups.runs(entries, extent, self.cache))
 
     def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
         if not self._plain:
             yield from super().initial(entries, extent, first=first)
             return
-        for some in batches(entries):
-            bodies = [entry.body for entry in some]
+        for bodies in batches(entries):
             yield ready(json_text.COMPACT.events_of("ADDED", self._type, bodies, typed=False))
 
     def element(self, entry: Entry) -> bytes:
@@ -87,31 +89,41 @@ class Whole(Form):
         return self.syntax.element(self._element_type, self.served(self.source(entry)))
 
 
-def batches(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """As many objects as make up a piece."""
-    start, size = 0, 0
-    for end, entry in enumerate(entries, 1):
-        size += len(entry.body)
-        if size >= PIECE:
-            yield entries[start:end]
-            start, size = end, 0
-    if start < len(entries):
-        yield entries[start:]
+def batches(entries: Sequence[Entry]) -> Iterator[list[bytes]]:
+    """The bodies of as many objects as make up a piece."""
+    bodies: list[bytes] = []
+    size = 0
+    for start in range(0, len(entries), MEASURED):
+        some = [entry.body for entry in entries[start : start + MEASURED]]
+        more = sum(map(len, some))
+        if size + more < PIECE:
+            bodies += some
+            size += more
+            continue
+        for body in some:
+            bodies.append(body)
+            size += len(body)
+            if size >= PIECE:
+                yield bodies
+                bodies, size = [], 0
+    if bodies:
+        yield bodies
 
 
 def _length(around: Brackets, entries: Sequence[Entry]) -> int:
-    bodies = sum(len(entry.body) for entry in entries) + max(len(entries) - 1, 0)
+    bodies = sum(map(len, [entry.body for entry in entries])) + max(len(entries) - 1, 0)
     return len(around.opening) + bodies + len(around.closing)
 
 
 def _joined(around: Brackets, entries: Sequence[Entry]) -> Pieces:
     """Joins as many stored objects as make up a piece, never all of them."""
-    before = around.opening
-    for some in batches(entries):
-        yield Piece(functools.partial(_join, before, some))
-        before = b","
-    yield ready(around.closing if entries else around.opening + around.closing)
+    yield ready(around.opening)
+    before: tuple[bytes, ...] = ()
+    for bodies in batches(entries):
+        yield ready(b",".join((*before, *bodies)))
+        before = (b"",)
+    yield ready(around.closing)
 
 
-def _join(before: bytes, entries: Sequence[Entry]) -> bytes:
-    return b"".join((before, b",".join([entry.body for entry in entries])))
+def _at_once(around: Brackets, entries: Sequence[Entry]) -> bytes:
+    return b"".join((around.opening, b",".join([entry.body for entry in entries]), around.closing))
