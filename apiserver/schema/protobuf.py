@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +37,7 @@ from apiserver.schema.types import (
     Type,
 )
 
-__all__ = ["MOST_VALUES", "DecodeError", "TooManyValues", "decode", "encode", "of_stored"]
+__all__ = ["MOST_VALUES", "DecodeError", "TooManyValues", "all_of_stored", "decode", "encode", "of_stored"]
 
 MOST_VALUES = 40_000
 """Messages, elements of lists and maps, and fields that are skipped, in one object: in Python each may take half a kilobyte, in protobuf
@@ -72,6 +72,11 @@ def of_stored(shape: Struct, data: bytes) -> bytes:
     Raises ValueError for what this server has not written.
     """
     return _stencils(shape)(data)
+
+
+def all_of_stored(shape: Struct, values: Sequence[bytes]) -> list[bytes]:
+    """The same of many. Raises ValueError for one of them that this server has not written."""
+    return _stencils(shape).all_of(values)
 
 
 @functools.cache

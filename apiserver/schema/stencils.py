@@ -154,11 +154,24 @@ class Stencils:
 
     def __call__(self, text: bytes) -> bytes:
         """Raises what `make` raises."""
-        self._made += 1
-        for stencil in self._known.get(len(text), ()):
-            filled = stencil.fill(text)
-            if filled is not None:
-                return filled
+        (made,) = self.all_of((text,))
+        return made
+
+    def all_of(self, texts: Sequence[bytes]) -> list[bytes]:
+        """What is made of each. Raises what `make` raises for one of them."""
+        self._made += len(texts)
+        known, made = self._known, list[bytes]()
+        for text in texts:
+            for stencil in known.get(len(text), ()):
+                filled = stencil.fill(text)
+                if filled is not None:
+                    break
+            else:
+                filled = self._long_way(text)
+            made.append(filled)
+        return made
+
+    def _long_way(self, text: bytes) -> bytes:
         made = self._make(text)
         if len(text) <= LONGEST and self._learned * SELDOM <= self._made and self._learning.acquire(blocking=False):
             try:

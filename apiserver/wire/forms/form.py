@@ -42,6 +42,10 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark behind the initial events."""
 
 
+UNREADABLE = ValueError, LookupError, TypeError, AttributeError, RecursionError
+"""What is raised for a stored object that is not what it should be, whoever wrote it."""
+
+
 class NoFrame(Exception):
     """The form has no event form (a list of partial metadata): the stream ends at its first event, as upstream's does."""
 
@@ -215,9 +219,20 @@ class Form(ABC):
     def element(self, entry: Entry) -> bytes:
         """An object as it stands in a list."""
 
+    def elements(self, entries: Sequence[Entry]) -> list[bytes]:
+        """Several objects as each stands in a list."""
+        return list(map(self.element, entries))
+
     def made(self, entry: Entry) -> Any:
         """What is kept of an object for lists: its element."""
         return self.element(entry)
+
+    def all_made(self, entries: Sequence[Entry]) -> Sequence[Any]:
+        """The same of several, of those that cannot be read too."""
+        try:
+            return self.elements(entries)
+        except UNREADABLE:  # one of them
+            return [self.readable(entry, self.made) for entry in entries]
 
     def together(self, parts: Sequence[Any]) -> Any:
         """What is kept of neighbours."""
@@ -228,7 +243,7 @@ class Form(ABC):
         it hides no other and can be found."""
         try:
             return make(entry)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
+        except UNREADABLE as e:
             about = {"resource": self.resource.storage_name, "key": entry.key, "error": repr(e)[:1024]}
             logger.error("a stored object cannot be read", extra=about)
             return make(_nameplate(entry, self.resource.stored.shape))

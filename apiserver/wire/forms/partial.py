@@ -73,6 +73,9 @@ class _OfMetadata(Form):
     def element(self, entry: Entry) -> bytes:
         return self.syntax.element(self._type, _members(self.served(self.source(entry))))
 
+    def elements(self, entries: Sequence[Entry]) -> list[bytes]:
+        return self.syntax.elements(self._type, [_members(self.served(self.source(entry))) for entry in entries])
+
 
 class Partial(_OfMetadata):
     """One object's metadata."""

@@ -38,6 +38,17 @@ class Protobuf(Streamed):
     def element(self, type_: DocumentType, members: bytes) -> bytes:
         return sized(bytes([key(type_.number, BYTES)]), _message(type_, members))
 
+    def elements(self, type_: DocumentType, several: Sequence[bytes]) -> list[bytes]:
+        assert type_.shape is not None
+        tag, before = bytes([key(type_.number, BYTES)]), dict[int, bytes]()
+        elements: list[bytes] = []
+        for message in protobuf.all_of_stored(type_.shape, several):
+            size = len(message)
+            if size not in before:  # in a fleet many are as long
+                before[size] = tag + varint(size)
+            elements.append(before[size] + message)
+        return elements
+
     def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         own = _message(type_, members)
         opening = as_protobuf.opening(type_.api_version, type_.kind)

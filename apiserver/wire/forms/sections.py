@@ -79,9 +79,10 @@ class Made(Section):
         if self.whole is not None:
             return
         form, group = self.form, self._run.group
-        parts = self._begun()
-        while places := self._next(parts):
+        parts, at = self._begun(), 0
+        while places := self._next(parts, at):
             yield self._piece(parts, places)
+            at = places[-1] + 1
         self.whole = form.together(parts)
         if group is not None and form.keeps and group.count:
             before = group.get(form.key)
@@ -108,16 +109,16 @@ class Made(Section):
         form.cache.uses[Use.OBJECT_MADE] += missing
         return draft.parts
 
-    def _next(self, parts: Sequence[Any]) -> list[int]:
-        """As many as one step allows of those that are still to be made; one that is heavy by itself stands alone."""
+    def _next(self, parts: Sequence[Any], at: int) -> list[int]:
+        """As many as one step allows of those that are still to be made, from that place on; one that is heavy by itself stands alone."""
         places: list[int] = []
-        size, entries, start = 0, self._run.objects, self._run.start
-        for at, part in enumerate(parts):
-            if part is None:
-                size += entries[start + at].size
-                if places and (size > self.form.reach or len(places) == MOST_ELEMENTS):
+        size, reach, entries, start = 0, self.form.reach, self._run.objects, self._run.start
+        for place in range(at, len(parts)):
+            if parts[place] is None:
+                size += entries[start + place].size
+                if places and (size > reach or len(places) == MOST_ELEMENTS):
                     break
-                places.append(at)
+                places.append(place)
         return places
 
     def _piece(self, parts: list[Any], places: Sequence[int]) -> Piece[bytes]:
@@ -144,8 +145,8 @@ class Made(Section):
 
 def _make(form: Form, entries: Sequence[Entry], parts: list[Any], places: Sequence[int]) -> bytes:
     """Nothing is sent of it."""
-    for at in places:
-        parts[at] = form.readable(entries[at], form.made)
+    for at, made in zip(places, form.all_made([entries[at] for at in places]), strict=True):
+        parts[at] = made
     return b""
 
 

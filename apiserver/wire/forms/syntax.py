@@ -181,6 +181,10 @@ class Syntax(ABC):
     def element(self, type_: DocumentType, members: bytes) -> bytes:
         """An object as it stands in a list."""
 
+    def elements(self, type_: DocumentType, several: Sequence[bytes]) -> list[bytes]:
+        """Several objects as each stands in a list."""
+        return [self.element(type_, members) for members in several]
+
     @abstractmethod
     def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         """A list whose elements are the member `name`; `members` are its others. None stands for the null that some empty lists are."""

@@ -325,6 +325,9 @@ class Table(Form):
     def made(self, entry: Entry) -> _Row | bytes:
         return self._row_of(entry) if self._cut else self.element(entry)
 
+    def all_made(self, entries: Sequence[Entry]) -> Sequence[Any]:
+        return [self.readable(entry, self.made) for entry in entries]
+
     def together(self, parts: Sequence[Any]) -> _Rows | Elements:
         return _Rows(parts) if self._cut else super().together(parts)
 

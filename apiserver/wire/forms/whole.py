@@ -88,6 +88,9 @@ class Whole(Form):
             return self.syntax.element(self._element_type, entry.body)
         return self.syntax.element(self._element_type, self.served(self.source(entry)))
 
+    def elements(self, entries: Sequence[Entry]) -> list[bytes]:
+        return self.syntax.elements(self._element_type, [self.served(self.source(entry)) for entry in entries])
+
 
 def batches(entries: Sequence[Entry]) -> Iterator[list[bytes]]:
     """The bodies of as many objects as make up a piece."""

@@ -453,13 +453,13 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
     asked = form(accept, query=query)
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * (i % 40) * 97}) for i in range(600)])
     seen: list[list[Entry]] = []
-    made = asked.made
+    made = asked.all_made
 
-    def watched(one: Entry) -> Any:
-        seen[-1].append(one)
-        return made(one)
+    def watched(several: Sequence[Entry]) -> Sequence[Any]:
+        seen[-1] += several
+        return made(several)
 
-    monkeypatch.setattr(asked, "made", watched)
+    monkeypatch.setattr(asked, "all_made", watched)
     for piece in asked.listing(entries, ListMeta(9)).pieces:
         seen.append([])
         piece.make()
