@@ -9,15 +9,12 @@ may have stood still, and a session may have begun late.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
-
-from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from apiserver.storage import pipeline
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.pipeline import Disconnected
+from apiserver.storage.pipeline import Connection, Disconnected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.errors import StorageError
@@ -112,50 +109,124 @@ class Tail:
     async def run(self, verify: Callable[[bytes], None], idle: Callable[[], Awaitable[None]]) -> None:
         """Connect, let `verify` see what the server says of itself (INFO), follow until the connection breaks (Disconnected).
         `idle` is awaited after each silent second."""
-        wire = pipeline.open_wire(self._options, "sluice-tail")
-        await pipeline.connect(wire, seconds=self._options.connect_seconds)
+        connection = await Connection.open(self._options, "sluice-tail")
         try:
-            verify(await self._ask(wire, pipeline.pack("INFO"), seconds=self._options.reply_seconds))
-            while True:
-                if not await self._read(wire):
-                    await idle()
-        except (redis_errors.RedisError, OSError) as error:
-            raise Disconnected(f"the log's connection broke: {pipeline.text(error)}") from None
+            reading = _Reading(connection, self._followers, idle=idle, reply_seconds=self._options.reply_seconds)
+            verify(await reading.info())
+            await reading.run()
         finally:
-            await pipeline.disconnect(wire)
+            await connection.close()
 
-    async def _read(self, wire: AbstractConnection) -> bool:
-        """One read. False when nothing came."""
+
+_Answer = TypeVar("_Answer")
+_Then = Callable[[], Awaitable[None]]
+
+
+class _Reading:
+    """One question after the other, over one connection.
+
+    An answer is fed in the step of the loop in which it comes, and the next question leaves in the same one: no task has its turn
+    between the bytes and the watchers. The task of `run` does what takes time: `_then` is what it has to do before the next question.
+    """
+
+    def __init__(
+        self, connection: Connection, followers: Mapping[bytes, Follower], *, idle: _Then, reply_seconds: float
+    ) -> None:
+        self._connection = connection
+        self._followers = followers
+        self._idle = idle
+        self._reply_seconds = reply_seconds
+        self._loop = asyncio.get_running_loop()
+        self._then: asyncio.Future[_Then] = self._loop.create_future()
+        self._announced: dict[bytes, Revision] = {}
+        """Of those that were asked for and have been told nothing."""
+        self._left: Iterator[tuple[bytes, Sequence[RawEntry]]] = iter(())
+        self._seconds = self._due = 0.0
+
+    async def info(self) -> Any:
+        self._expect(self._reply_seconds)
+        return await self._awaited(self._connection.call(pipeline.pack("INFO")))
+
+    async def run(self) -> None:
+        while True:
+            self._then = self._loop.create_future()
+            self._ask()
+            then = await self._awaited(self._then)
+            await then()
+
+    def _ask(self) -> None:
         positions = {name: at for name, follower in self._followers.items() if (at := follower.position()) is not None}
-        announced = {name: self._followers[name].announced for name in positions}
-        block = BLOCK_MS if len(positions) == len(self._followers) else SHORT_BLOCK_MS
+        self._announced = {name: self._followers[name].announced for name in positions}
         if not positions:
-            await asyncio.sleep(block / 1000)
-            return True
+            self._then.set_result(self._nobody_reads)
+            return
+        block = BLOCK_MS if len(positions) == len(self._followers) else SHORT_BLOCK_MS
+        self._expect(block / 1000 + self._reply_seconds)
         command = pipeline.pack(
             "XREAD", "COUNT", ENTRIES, "BLOCK", block, "STREAMS", *positions.keys(), *positions.values()
         )
-        reply = await self._ask(wire, command, seconds=block / 1000 + self._options.reply_seconds)
-        loop = asyncio.get_running_loop()
-        since = loop.time()
-        for name, entries in reply or ():
-            del announced[name]
-            self._followers[name].feed(entries)
-            if loop.time() - since > SLICE_SECONDS:
-                await asyncio.sleep(0)
-                since = loop.time()
-        for name, last in announced.items():
-            self._followers[name].nothing(last)
-        return bool(reply)
+        self._connection.submit(command, self._answered)
 
-    async def _ask(self, wire: AbstractConnection, command: bytes, *, seconds: float) -> Any:
-        loop = asyncio.get_running_loop()
-        await wire.send_packed_command([command], check_health=False)
-        while True:
-            until = loop.time() + seconds
-            try:
-                async with asyncio.timeout_at(until):
-                    return await wire.read_response(disable_decoding=True, disconnect_on_error=False)
-            except TimeoutError:
-                if loop.time() - until <= pipeline.STALLED_SECONDS:
-                    raise Disconnected(f"the log's connection has not answered for {seconds:g} s") from None
+    def _answered(self, reply: Any) -> None:
+        if self._connection.broken.done():
+            return  # the task knows
+        try:
+            if isinstance(reply, StorageError):
+                raise Disconnected(f"the log cannot be read: {reply}")
+            self._left = iter(reply or ())
+            if not self._feed():
+                self._then.set_result(self._feed_on)
+            elif reply:
+                self._ask()
+            else:
+                self._then.set_result(self._idle)
+        except Exception as error:  # noqa: BLE001  (it is raised in the task)
+            self._then.set_exception(error)
+
+    def _feed(self) -> bool:
+        """Hands on what is left of an answer; False when this step must end before that is done."""
+        since = self._loop.time()
+        for name, entries in self._left:
+            del self._announced[name]
+            self._followers[name].feed(entries)
+            if self._loop.time() - since > SLICE_SECONDS:
+                return False
+        for name, last in self._announced.items():
+            self._followers[name].nothing(last)
+        return True
+
+    async def _feed_on(self) -> None:
+        while not self._feed():  # noqa: ASYNC110  (nothing is waited for: this gives way)
+            await asyncio.sleep(0)
+
+    async def _nobody_reads(self) -> None:
+        await asyncio.sleep(SHORT_BLOCK_MS / 1000)
+
+    def _expect(self, seconds: float) -> None:
+        """What is asked now must be answered within that time."""
+        self._seconds, self._due = seconds, self._loop.time() + seconds
+
+    async def _awaited(self, future: asyncio.Future[_Answer]) -> _Answer:
+        """Raises Disconnected when the connection breaks before, or owes an answer for too long.
+
+        While answers come nobody looks at the clock: when the timer rings, the present question may not be due.
+        """
+        broken, until = self._connection.broken, self._due
+        try:
+            while not future.done():
+                left = max(0.0, until - self._loop.time())
+                await asyncio.wait((future, broken), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if future.done():
+                    break
+                if broken.done():
+                    raise Disconnected(broken.result())
+                now = self._loop.time()
+                if now - until > pipeline.STALLED_SECONDS:
+                    until = now + self._seconds
+                elif now >= self._due:
+                    raise Disconnected(f"the log's connection has not answered for {self._seconds:g} s")
+                else:
+                    until = self._due
+            return future.result()
+        finally:
+            pipeline.abandon(future)

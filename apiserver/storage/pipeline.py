@@ -1,6 +1,8 @@
 """One pipelined connection to the server: commands packed by hand, answers in their order, and what an error says about execution.
 
-Knows no command of ours. It decides about no retry, and redis-py's own are off, because they would execute a write a second time.
+redis-py connects, authenticates and names it; then `Connection` stands at the transport itself, because whatever passes redis-py's
+streams and tasks costs more CPU than all the rest of a round trip. Knows no command of ours. It decides about no retry, and redis-py's
+own are off, because they would execute a write a second time.
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
+import hiredis
 from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection, parse_url
 from redis.asyncio.connection import Connection as TcpConnection
@@ -23,6 +26,7 @@ from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
+CLOSED = "Connection closed by server."
 STALLED_SECONDS = 1.0
 """A timer that rings so much too late says that this process stood still: the answer may have come, and wait to be read."""
 
@@ -86,6 +90,9 @@ async def connect(wire: AbstractConnection, *, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await wire.connect()  # type: ignore[no-untyped-call]
+            if await wire.can_read() or _transport(wire).is_closing():
+                # Who takes the transport over hears neither what redis-py has read by then, nor of an end that it was told of.
+                raise redis_errors.ConnectionError("the server has closed it, or says more than it was asked")
     except TimeoutError:
         await disconnect(wire)
         raise Rejected(f"no connection to the store within {seconds:g} s") from None
@@ -104,38 +111,53 @@ async def disconnect(wire: AbstractConnection) -> None:
         pass
 
 
+def _transport(wire: AbstractConnection) -> asyncio.WriteTransport:
+    assert wire._writer is not None
+    return wire._writer.transport
+
+
 def text(error: Exception) -> str:
     """What the server said, in full: redis-py takes the first word of errors that it knows away. Never empty."""
     code = getattr(error, "status_code", None)
     return f"{code} {error}" if code else str(error) or type(error).__name__
 
 
-def refusal(error: Exception) -> StorageError:
+def refusal(said: str) -> StorageError:
     """What an error reply means."""
-    said = text(error)
     return Rejected(said) if said.startswith(_NOT_EXECUTED) else Failed(said)
 
 
 Answered = Callable[[Any], None]
 """Takes a reply, or a StorageError instead of one. Must not raise."""
 
+_NONE_YET: Final = object()
+"""No whole reply has come."""
 
-class Connection:
+
+class Connection(asyncio.Protocol):
     """One connection: commands leave in the order of `submit`, and each answer is handed on when it comes.
 
-    Commands belong to the connection's own two tasks. Who waits for an answer and goes away changes nothing for the command.
+    Commands belong to the connection. Who waits for an answer and goes away changes nothing for the command.
     """
 
     def __init__(self, wire: AbstractConnection, *, loop: asyncio.AbstractEventLoop) -> None:
+        """Takes over the transport of what is connected."""
         self.client_id = 0
         self.broken: asyncio.Future[str] = loop.create_future()
         """Done when the connection is of no more use; says why."""
         self._wire = wire
         self._loop = loop
-        self._wake = asyncio.Event()
-        self._out: list[bytes] = []
+        self._replies = hiredis.Reader(replyError=refusal, notEnoughData=_NONE_YET)
         self._owed: deque[tuple[float, Answered]] = deque()
-        self._tasks = (loop.create_task(self._send()), loop.create_task(self._read()))
+        self._writable = True
+        self._unsent: deque[bytes] = deque()
+        """While it is not writable; they are the last ones of those that are owed."""
+        self._answering = False
+        """`_answer` is about to be called."""
+        self._ended: str | None = None
+        """Why no more will come."""
+        self._transport = _transport(wire)
+        self._transport.set_protocol(self)
 
     @classmethod
     async def open(cls, options: StoreOptions, name: str) -> Connection:
@@ -154,13 +176,15 @@ class Connection:
         return connection
 
     def submit(self, command: bytes, answered: Answered) -> None:
-        """Send one packed command soon. `answered` is called exactly once, possibly at once."""
+        """Send one packed command. `answered` is called exactly once, possibly at once."""
         if self.broken.done():
             answered(Rejected(self.broken.result()))
             return
         self._owed.append((self._loop.time(), answered))
-        self._out.append(command)
-        self._wake.set()
+        if self._writable:
+            self._transport.write(command)
+        else:
+            self._unsent.append(command)
 
     def call(self, command: bytes) -> asyncio.Future[Any]:
         """The same for callers that wait."""
@@ -191,50 +215,72 @@ class Connection:
     async def close(self, reason: str = "closed") -> None:
         """Ends the connection; what was not answered is Disconnected, what was not even sent Rejected."""
         self._break(reason)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         await disconnect(self._wire)
 
     def _break(self, reason: str) -> None:
         if self.broken.done():
             return
         self.broken.set_result(reason)
-        for task in self._tasks:
-            if task is not asyncio.current_task():
-                task.cancel()
-        owed, unsent = self._owed, len(self._out)
-        self._owed, self._out = deque(), []
-        sent = len(owed) - unsent
+        if self._owed:
+            self._transport.abort()  # it would stay open until the server reads, and send what nobody waits for any more
+        owed, sent = self._owed, len(self._owed) - len(self._unsent)
+        self._owed, self._unsent = deque(), deque()
         for at, (_, answered) in enumerate(owed):
             answered(Disconnected(reason) if at < sent else Rejected(reason))
 
-    async def _send(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            out, self._out = self._out, []
-            try:
-                await self._wire.send_packed_command(out, check_health=False)
-            except (redis_errors.RedisError, OSError) as error:
-                self._break(f"the connection to the store broke: {text(error)}")
-                return
+    # Called by the transport. Answers are handed on in a step of their own, because the loop measures its own steps alone.
 
-    async def _read(self) -> None:
-        read = self._wire.read_response
-        while True:
-            reply: Any
+    def data_received(self, data: bytes) -> None:
+        if not self.broken.done():
+            self._replies.feed(data)
+            self._answer_soon()
+
+    def eof_received(self) -> None:
+        self._end(CLOSED)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(CLOSED if exc is None else text(exc))
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = self._ended is None
+        while self._writable and self._unsent:
+            self._transport.write(self._unsent.popleft())
+
+    def _end(self, why: str) -> None:
+        self._writable = False
+        if self._ended is None:
+            self._ended = f"the connection to the store broke: {why}"
+            self._answer_soon()  # after what has come before
+
+    def _answer_soon(self) -> None:
+        if not self._answering:
+            self._answering = True
+            self._loop.call_soon(self._answer)
+
+    def _answer(self) -> None:
+        """Hands on what has come."""
+        self._answering = False
+        while not self.broken.done():
             try:
-                reply = await read(disable_decoding=True, disconnect_on_error=False)
-            except redis_errors.ResponseError as error:
-                reply = refusal(error)
-            except (redis_errors.RedisError, OSError) as error:
-                self._break(f"the connection to the store broke: {text(error)}")
+                reply = self._replies.gets()
+            except hiredis.HiredisError as error:
+                self._break(f"the connection to the store broke: {error}")
+                return
+            if reply is _NONE_YET:
+                break
+            if not self._owed:
+                self._break("the connection to the store broke: an answer to nothing")
                 return
             try:
                 self._owed.popleft()[1](reply)
-            except Exception:  # the task must not end silently: others wait for answers too
+            except Exception:  # others wait for answers too
                 logger.exception("an answer of the store could not be used")
                 self._break("internal error")
-                return
+        if self._ended is not None:
+            self._break(self._ended)
 
 
 def abandon(future: asyncio.Future[Any]) -> None:

@@ -1,28 +1,20 @@
-"""The function library on a real server, and the connection that carries it."""
+"""The function library on a real server."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import errno
-import ssl
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from redis._parsers.base import BaseParser
 
-from apiserver.serving import pki
-from apiserver.storage import administration, functions, log, pipeline
-from apiserver.storage.errors import Unavailable
+from apiserver.storage import administration, functions, log
 from apiserver.storage.functions import Commands, Lost, Mutation
-from apiserver.storage.pipeline import Connection, Disconnected, Failed, Rejected, pack
+from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
-from tests.fixtures.proxy import Proxy
-from tests.fixtures.valkey import Server, eventually, forget, install, patient
+from tests.fixtures.valkey import Server, forget, install, patient
 
 LATE = b"99999999999999"
 
@@ -553,145 +545,3 @@ async def test_a_full_server_refuses_puts_and_takes_deletions(own_server: Server
     assert (await raise_floor(library, first)).raised
     assert functions.fence(await connection.call(library.commands.fence("another", int(library.epoch) + 1))).started
     await connection.close()
-
-
-# ------------------------------------------------------------------------------------------------------------------ connection
-
-
-async def test_answers_come_in_the_order_of_commands(connection: Connection) -> None:
-    asked = [connection.call(pack("ECHO", f"number {at}")) for at in range(500)]
-    assert await asyncio.gather(*asked) == [f"number {at}".encode() for at in range(500)]
-
-
-async def test_a_caller_who_goes_away_cancels_nothing(connection: Connection, shared_server: Server) -> None:
-    shared_server("SET", "counter", 0)
-    asked = [connection.call(pack("INCR", "counter")) for _ in range(200)]
-    await asyncio.sleep(0)
-    for future in asked[::2]:
-        future.cancel()
-    assert await connection.call(pack("GET", "counter")) == b"200"
-    assert [future.result() for future in asked[1::2]] == list(range(2, 202, 2))
-
-
-async def test_an_error_belongs_to_its_command_alone(connection: Connection) -> None:
-    asked = [connection.call(pack("ECHO", "a")), connection.call(pack("NOSUCH")), connection.call(pack("ECHO", "b"))]
-    first, error, last = await asyncio.gather(*asked, return_exceptions=True)
-    assert (first, last) == (b"a", b"b")
-    assert isinstance(error, Rejected)
-
-
-def as_redis_py_does(text: str) -> Exception:
-    """An error reply as the exception that it becomes."""
-    made: Exception = BaseParser.parse_error(text)  # type: ignore[no-untyped-call]
-    return made
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "OOM command not allowed when used memory > 'maxmemory'.",
-        "READONLY You can't write against a read only replica.",
-        "NOREPLICAS Not enough good replicas to write.",
-        "MISCONF Errors writing to the AOF file: No space left on device",
-        "BUSY Valkey is busy running a script.",
-        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-        "NOPERM User u has no permissions to run the 'fcall' command",
-        "CLUSTERDOWN The cluster is down",
-        "MOVED 1234 10.0.0.1:6379",
-        "ERR Function not found",
-    ],
-)
-async def test_errors_from_before_the_execution_say_that_nothing_was_executed(text: str) -> None:
-    found = pipeline.refusal(as_redis_py_does(text))
-    assert isinstance(found, Rejected)
-    assert isinstance(found, Unavailable)
-    assert str(found) == text
-
-
-async def test_any_other_error_says_nothing_about_the_execution() -> None:
-    text = "ERR user_function:5: attempt to index a nil value script: sl1_put, on @user_function:5."
-    assert isinstance(pipeline.refusal(as_redis_py_does(text)), Failed)
-
-
-async def test_a_broken_connection_leaves_what_was_sent_in_doubt(shared_server: Server) -> None:
-    connection = await Connection.open(patient(shared_server.url), "test")
-    sent = connection.call(pack("BLPOP", "nothing comes here", 0))
-    await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
-    unsent = connection.call(pack("PING"))
-    shared_server("CLIENT", "KILL", "ID", connection.client_id)
-    with pytest.raises(Disconnected):
-        await sent
-    assert isinstance(await asyncio.gather(unsent, return_exceptions=True), list)
-    assert "broke" in await connection.broken
-    with pytest.raises(Rejected):
-        await connection.call(pack("PING"))
-    await connection.close()
-
-
-async def test_a_connection_whose_other_end_is_gone_without_a_word_is_broken(shared_server: Server) -> None:
-    connection = await Connection.open(patient(shared_server.url), "test")
-    sent = connection.call(pack("BLPOP", "nothing comes here", 0))
-    await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
-    reader = connection._wire._reader
-    assert reader is not None
-    # What the kernel says when nobody confirms what it sent.
-    reader.set_exception(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
-    with pytest.raises(Disconnected, match="Timeout reading from"):
-        await sent
-    await connection.close()
-
-
-async def test_an_error_without_words_is_told_by_its_name() -> None:
-    assert pipeline.text(ConnectionResetError()) == "ConnectionResetError"
-
-
-async def test_what_was_not_sent_yet_was_certainly_not_executed(shared_server: Server) -> None:
-    connection = await Connection.open(patient(shared_server.url), "test")
-    unsent = connection.call(pack("SET", "never", "1"))
-    await connection.close()
-    with pytest.raises(Rejected):
-        await unsent
-    assert shared_server("EXISTS", "never") == 0
-
-
-async def test_a_server_that_is_not_there_is_rejected_at_once(tmp_path: Any) -> None:
-    with pytest.raises(Rejected, match="no connection"):
-        await Connection.open(patient(f"unix://{tmp_path}/nobody"), "test")
-
-
-async def test_a_wrong_password_is_rejected(shared_server: Server) -> None:
-    with pytest.raises(Rejected, match="password"):
-        await Connection.open(patient(shared_server.url, password="wrong"), "test")
-
-
-async def test_a_password_beside_the_url_counts_more_than_the_one_in_it(shared_server: Server) -> None:
-    url = f"unix://{shared_server.socket}?password=wrong"
-    connection = await Connection.open(patient(url, password="for tests"), "test")
-    assert await connection.call(pack("PING")) == b"PONG"
-    await connection.close()
-
-
-async def test_a_server_behind_tls_is_believed_when_its_authority_is_known(
-    shared_server: Server, tmp_path: Path
-) -> None:
-    now = dt.datetime.now(dt.UTC)
-    kit = pki.kit(tmp_path, hosts=["127.0.0.1"], user="x", groups=[], now=now)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "serving.crt", tmp_path / "serving.key")
-    authority = tmp_path / "authority.pem"
-    authority.write_bytes(kit.ca_pem)
-    proxy = Proxy(shared_server.socket, context=context)
-    await proxy.start()
-    connection = await Connection.open(patient(f"{proxy.url}?ssl_ca_certs={authority}"), "test")
-    large = b"x" * 300_000
-    assert await connection.call(pack("ECHO", large)) == large
-    await connection.close()
-    with pytest.raises(Rejected, match="CERTIFICATE_VERIFY_FAILED"):
-        await Connection.open(patient(proxy.url), "test")
-    await proxy.stop()
-
-
-@pytest.mark.parametrize("url", ["http://x/", "unix:///s?nonsense=1", "redis://h:1/0?db=x"])
-async def test_a_url_that_makes_no_sense_is_a_value_error(url: str) -> None:
-    with pytest.raises(ValueError, match=r"URL|url"):
-        pipeline.open_wire(patient(url), "test")

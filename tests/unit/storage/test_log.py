@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from unittest import mock
 
 import pytest
@@ -12,11 +14,12 @@ import pytest
 from apiserver import metrics
 from apiserver.storage import functions, log
 from apiserver.storage.errors import Initializing
+from apiserver.storage.pipeline import Disconnected
 from apiserver.storage.store import Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.proxy import Passage, Proxy
-from tests.fixtures.valkey import Open, Server, eventually, install, value
+from tests.fixtures.valkey import Open, Server, eventually, install, patient, value
 
 
 def entry(*fields: bytes, id_: bytes = b"7-3") -> log.RawEntry:
@@ -99,7 +102,7 @@ async def test_a_log_that_does_not_answer_is_told_with_how_long_it_was_waited_fo
 
     async def swallow(passage: Passage, piece: bytes) -> bool:
         # A connection that is made anew, for another reason on a slow machine, is greeted: the log alone is silent.
-        return passage.name != "sluice-tail" or piece.startswith((b"+", b"%"))
+        return passage.name != "sluice-tail" or piece.startswith((b"+", b":"))
 
     proxy.replies = swallow
     told = re.compile("the log's connection has not answered for [0-9.]+ s")
@@ -154,3 +157,111 @@ async def test_a_log_that_is_read_seconds_after_the_session_began_has_no_gap(
     go_on.set()
     await follows.reach(written.revision, seconds=60)
     assert (gaps.value, lag.value) == (before, 0)
+
+
+class Reader:
+    """In place of a replica: what it was fed, and what it was told of nothing."""
+
+    def __init__(self, story: list[str] | None = None) -> None:
+        self.last: bytes | None = b"0-0"
+        self.announced = Revision(0)
+        self.fed: list[int] = []
+        self.silent: list[Revision] = []
+        self._story = [] if story is None else story
+
+    def position(self) -> bytes | None:
+        return self.last
+
+    def feed(self, entries: Sequence[log.RawEntry]) -> None:
+        self.fed.append(len(entries))
+        self.last = entries[-1][0]
+        self._story.append("fed")
+        asyncio.get_running_loop().call_soon(self._story.append, "others")
+
+    def nothing(self, announced: Revision) -> None:
+        self.silent.append(announced)
+
+
+@asynccontextmanager
+async def following(server: Server, readers: Mapping[str, Reader]) -> AsyncIterator[asyncio.Task[None]]:
+    """A tail at work. Closed when the test ends, unless it ended by itself."""
+
+    async def idle() -> None: ...
+
+    run = log.Tail(patient(server.url), readers).run(lambda _: None, idle)
+    task = asyncio.get_running_loop().create_task(run)
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "order"),
+    [(60.0, ["fed"] * 3 + ["others"] * 3), (-1.0, ["fed", "others"] * 3)],
+    ids=["while that is short", "unless that lasts"],
+)
+async def test_what_one_answer_brings_is_fed_before_anybody_else_has_a_turn(
+    shared_server: Server, resource: str, monkeypatch: pytest.MonkeyPatch, seconds: float, order: list[str]
+) -> None:
+    monkeypatch.setattr(log, "SLICE_SECONDS", seconds)
+    story: list[str] = []
+    readers = {f"{resource}/{letter}": Reader(story) for letter in "abc"}
+    for name in readers:
+        shared_server("XADD", name, "1-1", "k", "v")
+        shared_server("XADD", name, "1-2", "k", "v")
+    async with following(shared_server, readers):
+        await eventually(lambda: len(story) == 6)
+        assert story == order
+        shared_server("XADD", f"{resource}/b", "1-3", "k", "v")
+        await eventually(lambda: len(story) == 8)
+        assert [reader.fed for reader in readers.values()] == [[2], [2, 1], [2]]
+
+
+async def test_who_reads_nothing_is_told_what_was_announced_when_the_read_began(
+    own_server: Server, resource: str
+) -> None:
+    quiet, busy = Reader(), Reader()
+    async with following(own_server, {f"{resource}/quiet": quiet, f"{resource}/busy": busy}):
+        await eventually(lambda: waits_for_entries(own_server))
+        before = len(quiet.silent)
+        quiet.announced = keys.revision("1-7")
+        own_server("XADD", f"{resource}/busy", "1-1", "k", "v")
+        await eventually(lambda: len(quiet.silent) >= before + 2)
+        assert quiet.silent[before : before + 2] == [Revision(0), keys.revision("1-7")]
+        assert busy.fed == [1]
+
+
+async def test_a_log_that_is_not_to_be_read_is_read_when_it_is(shared_server: Server, resource: str) -> None:
+    reader = Reader()
+    reader.last = None
+    shared_server("XADD", resource, "1-1", "k", "v")
+    async with following(shared_server, {resource: reader}):
+        await eventually(lambda: b"name=sluice-tail" in shared_server("CLIENT", "LIST"))
+        assert not reader.fed
+        reader.last = b"0-0"
+        await eventually(lambda: reader.fed)
+
+
+async def test_a_log_that_cannot_be_read_ends_the_tail_with_the_servers_words(
+    shared_server: Server, resource: str
+) -> None:
+    shared_server("SET", resource, "no log")
+    async with following(shared_server, {resource: Reader()}) as tail:
+        with pytest.raises(Disconnected, match="the log cannot be read: WRONGTYPE"):
+            await tail
+
+
+async def test_a_tail_whose_connection_is_killed_ends(own_server: Server, resource: str) -> None:
+    async with following(own_server, {resource: Reader()}) as tail:
+        await eventually(lambda: waits_for_entries(own_server))
+        clients = own_server("CLIENT", "LIST").splitlines()
+        (mine,) = (client for client in clients if b"name=sluice-tail" in client)
+        own_server("CLIENT", "KILL", "ID", mine.split()[0].removeprefix(b"id="))
+        with pytest.raises(Disconnected, match="broke: Connection closed by server"):
+            await tail
+
+
+async def test_a_tail_that_is_cancelled_closes_its_connection(own_server: Server, resource: str) -> None:
+    async with following(own_server, {resource: Reader()}):
+        await eventually(lambda: waits_for_entries(own_server))
+    await eventually(lambda: b"name=sluice-tail" not in own_server("CLIENT", "LIST"))
