@@ -104,6 +104,8 @@ def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iter
             yield Run(entries, at, to, group)
         else:
             to = _end(entries, at)
+            if not at and not extent.begins:  # perhaps in the middle of a group, behind which others are whole
+                to = next((other for other in range(1, to) if entries[other].group is not group), to)
             yield _run(Run(entries, at, to, None), extent, cache)
         at = to
 

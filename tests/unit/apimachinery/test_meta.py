@@ -1,8 +1,11 @@
 """Metadata: times, ages, owner references and the shared checks; texts as recorded from kube-apiserver 1.36.3."""
 
+import math
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from apiserver.apimachinery import meta, names
 
@@ -71,6 +74,31 @@ def test_times_are_read_back() -> None:
 )
 def test_a_duration_is_told_in_two_or_three_figures(seconds: float, text: str) -> None:
     assert meta.human_duration(seconds) == text
+
+
+DAY = 86400.0
+
+
+@given(
+    age=st.one_of(*(st.floats(-5, most) for most in (10.0, 700.0, DAY, 10 * DAY, 9 * 365 * DAY))),
+    since=st.integers(0, 2_000_000_000).map(float),
+    share=st.floats(0, 1, exclude_max=True),
+)
+@example(age=-1.5, since=0.0, share=0.99)
+@example(age=599.9, since=0.0, share=0.99)
+@example(age=8 * DAY - 1, since=0.0, share=0.99)
+def test_an_age_stays_as_it_is_for_as_long_as_is_said(age: float, since: float, share: float) -> None:
+    now = since + age
+    until = meta.same_age_until(since, now)
+    later = now + (until - now) * share
+    if later < until:
+        assert meta.age_at(since, later) == meta.age_at(since, now)
+    assert now < until or now - since == -2.0
+    assert until - now <= DAY
+
+
+def test_an_age_that_is_unknown_stays_so() -> None:
+    assert meta.same_age_until(None, 1.0) == math.inf
 
 
 def test_the_age_of_an_object_is_unknown_without_a_creation_time() -> None:

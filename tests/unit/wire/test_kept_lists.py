@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gzip
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from apiserver.apimachinery.request import NO_QUERY, Query
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.blocks import Blocks
-from apiserver.watchcache.encodings import EncodingCache
+from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, splice
 from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.mvcc import Index, View
@@ -172,18 +173,18 @@ def test_a_watch_begins_with_the_frames_of_its_objects(media: str, kind: str, qu
 
 
 @pytest.mark.parametrize("media", [PROTOBUF, YAML])
-def test_lists_that_come_at_the_same_time_make_everything_once(media: str) -> None:
+def test_lists_that_come_at_the_same_time_make_everything_once(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store, cache = Store(), EncodingCache()
     entries, made = list(store.index.view().scan()), 0
     form = made_of(media, "", "", resource=SLICES, cache=cache, now=NOW)
     make = form.all_made
 
-    def counted(several: Sequence[Entry]) -> Sequence[object]:
+    def counted(several: Sequence[Entry]) -> Sequence[Any]:
         nonlocal made
         made += len(several)
         return make(several)
 
-    form.all_made = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(form, "all_made", counted)
     meta = ListMeta(store.index.applied)
     texts = [b"", b"", b""]
     going = dict(enumerate(form.listing(entries, meta).pieces for _ in texts))
@@ -196,3 +197,45 @@ def test_lists_that_come_at_the_same_time_make_everything_once(media: str) -> No
                 texts[at] += segments.text(piece.make())
     assert made == len(entries)
     assert texts[0] == texts[1] == texts[2]
+
+
+def compressed_anew(cache: EncodingCache, show: Callable[[], object]) -> int:
+    """How many pieces of lists were compressed for that."""
+    before = cache.uses[Use.PIECE_MADE]
+    show()
+    return cache.uses[Use.PIECE_MADE] - before
+
+
+@pytest.mark.parametrize("before", ["a list of all", "nothing"])
+@pytest.mark.parametrize("limit", [37, 50])
+def test_who_walks_as_somebody_did_before_has_nothing_compressed_anew(limit: int, before: str) -> None:
+    store, cache = Store(), EncodingCache()
+    for number in range(0, 160, 2):
+        store.write(number, 2 * response.GZIP_THRESHOLD // limit)
+    entries = list(store.index.view().scan())
+    form = made_of(JSON, "", "", resource=SLICES, cache=cache, now=NOW)
+
+    def walk() -> None:
+        for start in range(0, len(entries), limit):
+            extent = Extent(store.index.applied, begins=not start, ends=start + limit >= len(entries))
+            listed(form, entries[start : start + limit], extent, compressed=True)
+
+    if before != "nothing":
+        listed(form, entries, Extent(store.index.applied), compressed=True)
+    else:
+        assert compressed_anew(cache, walk) > 0
+    walk()
+    assert compressed_anew(cache, walk) == 0
+
+
+def test_a_table_is_compressed_anew_when_an_age_in_it_changes_and_not_before() -> None:
+    store, cache = Store(), EncodingCache()
+    entries = list(store.index.view().scan())
+
+    def compressed_at(now: float) -> int:
+        form = made_of(JSON, "Table", "", resource=SLICES, cache=cache, now=now)
+        return compressed_anew(cache, lambda: listed(form, entries, Extent(store.index.applied), compressed=True))
+
+    day = 86400
+    times = (0, 0.5, 100 * day, 100 * day + 60, 102 * day, 0)
+    assert [compressed_at(NOW + seconds) > 0 for seconds in times] == [True, False, True, False, True, True]
