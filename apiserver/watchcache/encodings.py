@@ -17,6 +17,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import accumulate
 from typing import Any, Protocol
 
 BUDGET = 64 << 20
@@ -73,27 +74,24 @@ class Draft(Divisible):
 class Elements(Divisible):
     """The members of a group as they stand in a list, one text, `separator` between two."""
 
-    __slots__ = ("_ends", "_gap", "size", "text")
+    __slots__ = ("_gap", "_next", "size", "text")
 
     def __init__(self, parts: Sequence[bytes], separator: bytes) -> None:
         self.text = separator.join(parts)
-        self._gap = len(separator)
-        ends, end = array("I"), -self._gap
-        for part in parts:
-            end += self._gap + len(part)
-            ends.append(end)
-        self._ends = ends
+        self._gap = gap = len(separator)
+        self._next = array("I", accumulate([len(part) + gap for part in parts]))
+        """Where each has its next one, were there one."""
         self.size = len(self.text)
 
     def cut(self, at: int) -> bytes:
-        return self.text[self._ends[at - 1] + self._gap if at else 0 : self._ends[at]]
+        return self.text[self._next[at - 1] if at else 0 : self._next[at] - self._gap]
 
     def parts(self) -> list[bytes]:
         """Every member."""
         text, gap, start, parts = self.text, self._gap, 0, []
-        for end in self._ends:
-            parts.append(text[start:end])
-            start = end + gap
+        for following in self._next:
+            parts.append(text[start : following - gap])
+            start = following
         return parts
 
 

@@ -83,14 +83,19 @@ class Protobuf(Streamed):
         frames: list[bytes] = []
         around: dict[int, tuple[bytes, int]] = {}
         for element in elements:
-            size = len(element)
-            if size not in around:  # what stands around a message depends on its length alone
-                message = _inside(element)
-                frame = _frame(event_type, type_, message)
-                around[size] = frame[: len(frame) - len(message) - len(as_protobuf.TAIL)], size - len(message)
-            before, at = around[size]
+            found = around.get(len(element))
+            if found is None:  # what stands around a message depends on its length alone
+                found = around[len(element)] = _around(event_type, type_, element)
+            before, at = found
             frames += before, element[at:], as_protobuf.TAIL
         return b"".join(frames)
+
+
+def _around(event_type: str, type_: DocumentType, element: bytes) -> tuple[bytes, int]:
+    """What stands before the message of an element in a frame, and where in the element the message begins."""
+    message = _inside(element)
+    frame = _frame(event_type, type_, message)
+    return frame[: len(frame) - len(message) - len(as_protobuf.TAIL)], len(element) - len(message)
 
 
 def _come_first(type_: DocumentType, name: str) -> bool:
