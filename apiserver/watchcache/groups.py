@@ -134,7 +134,7 @@ def _end(entries: Sequence[Entry], at: int) -> int:
     namespace = entries[at].namespace + "/"
     for to in range(at + 1, last):
         entry = entries[to]
-        size += entry.size
+        size += len(entry.body) + len(entry.verbatim)
         if size > MOST_BYTES or not hash(entry.key) % _ENDS:
             return to
         if to - at >= FEW and "/" in entry.key and not entry.key.startswith(namespace):

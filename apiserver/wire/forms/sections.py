@@ -101,7 +101,8 @@ class Made(Section):
             return [None] * len(entries)
         draft = group.get(form.key) if group is not None else None
         if not isinstance(draft, Draft):
-            draft = Draft([groups.member(entry, form.key) for entry in entries])
+            # What was kept of them was taken over when they were put together.
+            draft = Draft([groups.member(entry, form.key) if group is None else None for entry in entries])
             if group is not None:
                 form.cache.keep(group, form.key, draft, size=draft.size)
         missing = draft.parts.count(None)
@@ -115,7 +116,8 @@ class Made(Section):
         size, reach, entries, start = 0, self.form.reach, self._run.objects, self._run.start
         for place in range(at, len(parts)):
             if parts[place] is None:
-                size += entries[start + place].size
+                entry = entries[start + place]
+                size += len(entry.body) + len(entry.verbatim)
                 if places and (size > reach or len(places) == MOST_ELEMENTS):
                     break
                 places.append(place)

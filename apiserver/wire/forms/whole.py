@@ -89,7 +89,10 @@ class Whole(Form):
         return self.syntax.element(self._element_type, self.served(self.source(entry)))
 
     def elements(self, entries: Sequence[Entry]) -> list[bytes]:
-        return self.syntax.elements(self._element_type, [self.served(self.source(entry)) for entry in entries])
+        sources = [entry.body + entry.verbatim if self.syntax.verbatim else entry.body for entry in entries]
+        if self.resource.conversion is not None:
+            sources = list(map(self.served, sources))
+        return self.syntax.elements(self._element_type, sources)
 
 
 def batches(entries: Sequence[Entry]) -> Iterator[list[bytes]]:
