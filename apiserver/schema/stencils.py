@@ -158,27 +158,28 @@ class Stencils:
         return made
 
     def all_of(self, texts: Sequence[bytes]) -> list[bytes]:
-        """What is made of each. Raises what `make` raises for one of them."""
+        """What is made of each. Raises what `make` raises for one of them. At most one is learned of: that takes as long as twenty."""
         self._made += len(texts)
-        known, made = self._known, list[bytes]()
+        known, made, learned = self._known, list[bytes](), self._learned
         for text in texts:
             for stencil in known.get(len(text), ()):
                 filled = stencil.fill(text)
                 if filled is not None:
                     break
             else:
-                filled = self._long_way(text)
+                filled = self._make(text)
+                if self._learned == learned:
+                    self._consider(text, filled)
             made.append(filled)
         return made
 
-    def _long_way(self, text: bytes) -> bytes:
-        made = self._make(text)
+    def _consider(self, text: bytes, made: bytes) -> None:
+        """Learns of it, unless there was enough of that."""
         if len(text) <= LONGEST and self._learned * SELDOM <= self._made and self._learning.acquire(blocking=False):
             try:
                 self._learn(text, made)
             finally:
                 self._learning.release()
-        return made
 
     def _learn(self, text: bytes, message: bytes) -> None:
         known = self._known.get(len(text), [])
