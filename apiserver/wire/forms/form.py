@@ -267,11 +267,13 @@ class Form(ABC):
         null: bool = False,
     ) -> Listing:
         """A list that is made section by section. `null`: an empty one is no array."""
-        sections = None if null and not entries else functools.partial(self.sections, entries, extent, compressed)
+        sections = (
+            None if null and not entries else functools.partial(self.sections, entries, extent, compressed=compressed)
+        )
         pieces = self.syntax.collection(type_, members, name, sections)
         return Listing(None, pieces, large=len(entries) * LEAST_BYTES > LARGE)
 
-    def sections(self, entries: Sequence[Entry], extent: Extent, compressed: bool) -> Iterator[Section]:  # noqa: FBT001
+    def sections(self, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> Iterator[Section]:
         """The objects of a list in this form."""
         for run in groups.runs(entries, extent, self.cache):
             yield Made(self, run, compressed=compressed)

@@ -294,9 +294,9 @@ class Table(Form):
         """What the rows of neighbours are kept under once their ages are told."""
         return sys.intern(f"{self.key} told")
 
-    def sections(self, entries: Sequence[Entry], extent: Extent, compressed: bool) -> Iterator[Section]:  # noqa: FBT001
+    def sections(self, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> Iterator[Section]:
         if not self._cut:
-            yield from super().sections(entries, extent, compressed)
+            yield from super().sections(entries, extent, compressed=compressed)
             return
         ages = _Ages(self.clock())
         for run in groups.runs(entries, extent, self.cache):

@@ -71,9 +71,9 @@ class Whole(Form):
             pieces = _joined(around, entries)
         return Listing(length, pieces, large)
 
-    def sections(self, entries: Sequence[Entry], extent: Extent, compressed: bool) -> Iterator[Section]:  # noqa: FBT001
+    def sections(self, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> Iterator[Section]:
         if not self._plain:
-            return super().sections(entries, extent, compressed)
+            return super().sections(entries, extent, compressed=compressed)
         return (Bodies(self, run) for run in groups.runs(entries, extent, self.cache))
 
     def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
