@@ -13,6 +13,7 @@ from apiserver.apimachinery.request import Warnings
 from apiserver.schema import json_syntax, rawjson
 from apiserver.wire import as_json, body, patches
 from apiserver.wire.response import BODY_LIMIT
+from tests.fixtures import steps
 from tests.fixtures.cpu import Spent
 from tests.unit.wire.served import KINDS, SLICES
 
@@ -102,7 +103,7 @@ async def test_no_body_takes_much_time_memory_or_words(media: str, make: Callabl
         tracemalloc.stop()
     assert refusal is None or (refusal.code in (400, 413) and len(refusal.message) < MIB)
     assert peak < 64 * MIB
-    assert took < CPU_SECONDS
+    assert took < CPU_SECONDS or took < CPU_SECONDS * steps.slowness()
 
 
 @pytest.mark.parametrize("read", [patches.read_json_patch, patches.read_merge_patch])
