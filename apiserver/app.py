@@ -40,7 +40,7 @@ from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.node_authorizer import NodeAuthorizer
 from apiserver.filters.state import Filter, Handler, Request
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
-from apiserver.schema import declared, enablement
+from apiserver.schema import canonical, declared, enablement, verdict
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
@@ -169,6 +169,9 @@ def build(
     workers, encodings, managers = RENDERING, EncodingCache(config.limits.encoding_bytes), FieldManagers(served)
     switched = gates(config.serving, served)
     _tell(switched)
+    for kind in served.known:
+        canonical.prepare(kind.stored.shape)
+        verdict.test(kind.stored.shape)
     namespaces, asked = delegates.namespaces or EveryNamespace(), config.admission.asks
     if asked(NodeRestriction.__name__):
         delegates = replace(delegates, authorizer=NodeAuthorizer(delegates.authorizer, served, stores))
