@@ -60,12 +60,16 @@ class Made(Section):
 
     def __init__(self, form: Form, run: Run, *, compressed: bool = False) -> None:
         self.form, self._run, self.compressed = form, run, compressed
-        kept = run.group.get(form.key) if run.group is not None else None
+        self.whole = self._found()
+
+    def _found(self) -> Any:
+        """What is kept of all of them together; None when there is nothing."""
+        group = self._run.group
+        kept = group.get(self.form.key) if group is not None else None
         if kept is None or isinstance(kept, Draft):
-            self.whole = None
-        else:
-            self.whole = kept
-            form.cache.uses[Use.OBJECT_FOUND] += run.length
+            return None
+        self.form.cache.uses[Use.OBJECT_FOUND] += self._run.length
+        return kept
 
     def at_hand(self) -> int:
         if self.whole is None:
@@ -76,6 +80,8 @@ class Made(Section):
         return len(kept.data) if kept is not None else 0
 
     def work(self) -> Pieces:
+        if self.whole is None:
+            self.whole = self._found()  # another list may have made them since
         if self.whole is not None:
             return
         form, group = self.form, self._run.group

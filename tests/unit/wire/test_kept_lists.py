@@ -172,8 +172,12 @@ def test_a_watch_begins_with_the_frames_of_its_objects(media: str, kind: str, qu
     assert begun == b"".join(form.frame("ADDED", entry, first=not at) for at, entry in enumerate(entries))
 
 
+@pytest.mark.parametrize("lists", range(2, 7))
+@pytest.mark.parametrize("before", ["nothing", "ns0/"])
 @pytest.mark.parametrize("media", [PROTOBUF, YAML])
-def test_lists_that_come_at_the_same_time_make_everything_once(media: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_that_come_at_the_same_time_make_everything_once(
+    media: str, before: str, lists: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, cache = Store(), EncodingCache()
     entries, made = list(store.index.view().scan()), 0
     form = made_of(media, "", "", resource=SLICES, cache=cache, now=NOW)
@@ -186,7 +190,9 @@ def test_lists_that_come_at_the_same_time_make_everything_once(media: str, monke
 
     monkeypatch.setattr(form, "all_made", counted)
     meta = ListMeta(store.index.applied)
-    texts = [b"", b"", b""]
+    at_hand = list(store.index.view().scan(before))
+    listed(form, at_hand, Extent(store.index.applied, begins=True, ends=False), compressed=False)
+    texts = [b""] * lists
     going = dict(enumerate(form.listing(entries, meta).pieces for _ in texts))
     while going:
         for at, pieces in list(going.items()):
@@ -196,7 +202,7 @@ def test_lists_that_come_at_the_same_time_make_everything_once(media: str, monke
             else:
                 texts[at] += segments.text(piece.make())
     assert made == len(entries)
-    assert texts[0] == texts[1] == texts[2]
+    assert len(set(texts)) == 1
 
 
 def compressed_anew(cache: EncodingCache, show: Callable[[], object]) -> int:
