@@ -34,7 +34,7 @@ from apiserver.wire.forms.form import Form, NoFrame
 from apiserver.wire.response import WatchStream
 
 BATCH_EVENTS, BATCH_BYTES = 64, 256 << 10
-"""Objects, and their bytes, after which other tasks have their turn; initial events go out in writes of that size."""
+"""Objects, and their bytes, after which other tasks have their turn."""
 TYPES = {EventType.CREATED: "ADDED", EventType.UPDATED: "MODIFIED", EventType.DELETED: "DELETED"}
 
 
@@ -146,7 +146,7 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     async for frames_ in sink.encoder.initial(entries, extent):
         batch.append(frames_)
         size += len(frames_)
-        if size >= BATCH_BYTES:
+        if size >= segments.PORTION:
             await sink.stream.write(b"".join(batch))
             await asyncio.sleep(0)  # a client that takes everything at once never makes us wait
             batch, size = [], 0

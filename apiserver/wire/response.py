@@ -29,7 +29,7 @@ HEADER_READ = 4096
 LARGE = 256 << 10
 """Bytes above which an answer is written in slices, so that a client that does not take them is noticed."""
 GATHERED = 128 << 10
-"""Bytes of an answer in pieces that are written at once, or compressed."""
+"""Bytes that are compressed at once, or were compressed and are written."""
 FIRST = 2 << 10
 """The same for the first ones: whoever waits sees that it begins."""
 FEW = 3
@@ -302,7 +302,7 @@ async def _gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> Asy
                 size += len(piece)
                 if size >= enough:
                     yield pending
-                    pending, size, enough = [], 0, FIRST if enough < FIRST else GATHERED
+                    pending, size, enough = [], 0, FIRST if enough < FIRST else segments.PORTION
     if size:
         yield pending
 

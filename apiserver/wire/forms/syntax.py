@@ -20,7 +20,7 @@ from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import Elements
 from apiserver.wire import gzip
 from apiserver.wire.gzip import Deflated
-from apiserver.wire.segments import Segment
+from apiserver.wire.segments import PORTION, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,6 @@ class Section(ABC):
         """Forgets what was made for it alone. The work can be done once more."""
 
 
-TOGETHER = 128 << 10
-"""Bytes that are sent of sections that are at hand, one behind the other, as one part of an answer."""
-
-
 class Joined(NamedTuple):
     """Sections one behind the other, with what stands before and between them: a segment."""
 
@@ -141,7 +137,7 @@ def joined(sections: Iterable[Section], separator: bytes) -> Pieces:
     some, size, before = list[Section](), 0, b""
     for section in sections:
         more = section.at_hand()
-        if some and (not more or size + more > TOGETHER):
+        if some and (not more or size + more > PORTION):
             yield ready(Joined(before, some, separator))
             some, size, before = [], 0, separator
         if more:

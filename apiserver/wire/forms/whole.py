@@ -13,9 +13,8 @@ from apiserver.wire.forms import json_text
 from apiserver.wire.forms.form import LARGE, LEAST_BYTES, Form, Listing, ListMeta, extent_of
 from apiserver.wire.forms.sections import Bodies
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Section, document_type, ready
+from apiserver.wire.segments import PORTION
 
-PIECE = 256 << 10
-"""Bytes after which a piece of a list of stored bytes is handed on."""
 MEASURED = 32
 """Objects that are measured together, where they are not too large for that."""
 
@@ -102,14 +101,14 @@ def batches(entries: Sequence[Entry]) -> Iterator[list[bytes]]:
     for start in range(0, len(entries), MEASURED):
         some = [entry.body for entry in entries[start : start + MEASURED]]
         more = sum(map(len, some))
-        if size + more < PIECE:
+        if size + more < PORTION:
             bodies += some
             size += more
             continue
         for body in some:
             bodies.append(body)
             size += len(body)
-            if size >= PIECE:
+            if size >= PORTION:
                 yield bodies
                 bodies, size = [], 0
     if bodies:

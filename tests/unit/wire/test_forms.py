@@ -18,11 +18,12 @@ from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.watchcache.groups import Extent
 from apiserver.wire import as_json, negotiation, segments
-from apiserver.wire.forms import choice, media, partial, sections, whole
+from apiserver.wire.forms import choice, media, partial, sections
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Text, fits_indented
 from apiserver.wire.representation import Representation
+from apiserver.wire.segments import PORTION
 from tests.fixtures import protobuf as messages
 from tests.unit.wire.served import CLAIMS, CLASSES, SLICES
 
@@ -124,18 +125,18 @@ def test_a_list_is_its_objects_bytes_and_its_length_is_known(count: int) -> None
 
 def test_a_long_list_comes_in_pieces_of_stored_bytes() -> None:
     body = stored("a", annotations={"x": "y" * 3000})
-    bodies = [body] * 1000
+    bodies = [body] * 2000
     length, pieces, _ = form().listing(entries_of(bodies), ListMeta(9))
     parts = [segments.text(piece.make()) for piece in pieces]
     assert len(parts) > 10
-    assert max(map(len, parts)) < whole.PIECE + 2 * len(body)
+    assert max(map(len, parts)) < PORTION + 2 * len(body)
     assert sum(map(len, parts)) == length
-    assert len(json.loads(b"".join(parts))["items"]) == 1000
+    assert len(json.loads(b"".join(parts))["items"]) == 2000
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 def test_a_list_that_ends_with_a_piece_is_closed(extra: int) -> None:
-    body = b'{"a":"%b"}' % (b"x" * (whole.PIECE - 8 + extra))
+    body = b'{"a":"%b"}' % (b"x" * (PORTION - 8 + extra))
     assert json.loads(listed("", [body, body]))["items"] == [json.loads(body)] * 2
 
 
