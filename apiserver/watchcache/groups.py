@@ -13,7 +13,9 @@ changed for it; what chunks take of a group is kept beside it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from apiserver.watchcache.encodings import Draft, EncodingCache, Group
@@ -130,16 +132,17 @@ def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
 
 def _end(entries: Sequence[Entry], at: int) -> int:
     """Where the group ends that begins there. It may hold objects of several namespaces, if these are few."""
-    size, last = entries[at].size, min(at + MOST, len(entries))
-    namespace = entries[at].namespace + "/"
-    for to in range(at + 1, last):
-        entry = entries[to]
-        size += len(entry.body) + len(entry.verbatim)
-        if size > MOST_BYTES or not hash(entry.key) % _ENDS:
-            return to
-        if to - at >= FEW and "/" in entry.key and not entry.key.startswith(namespace):
-            return to
-    return last
+    some = entries[at : at + MOST]
+    keys = [entry.key for entry in some]
+    to = next((place for place, value in enumerate(map(hash, keys)) if not value % _ENDS and place), len(keys))
+    sizes = accumulate([len(entry.body) + len(entry.verbatim) for entry in some[:to]])
+    to = max(bisect_right(list(sizes), MOST_BYTES), 1)
+    namespace = some[0].namespace + "/"
+    if to > FEW and not keys[to - 1].startswith(namespace):  # keys are in order, so the last one tells of all
+        return at + next(
+            (place for place in range(FEW, to) if "/" in keys[place] and not keys[place].startswith(namespace)), to
+        )
+    return at + to
 
 
 def _together(members: Sequence[Entry], state: int, cache: EncodingCache, *, partly: bool) -> Group | None:
@@ -147,17 +150,18 @@ def _together(members: Sequence[Entry], state: int, cache: EncodingCache, *, par
 
     Members of other groups stay there when the list is older than these, or when it shows `partly` what lies there.
     """
-    groups = {id(entry.group): entry.group for entry in members if entry.group is not None}
-    if any(group.state > state or (partly and group) for group in groups.values()):
+    groups = [entry.group for entry in members]
+    others = {id(group): group for group in groups if group is not None}
+    if any(group.state > state or (partly and group) for group in others.values()):
         return None
     made = Group(cache, members, state)
     kept: dict[object, list[Any]] = {}
-    for at, entry in enumerate(members):
-        group = entry.group
+    for at, (entry, group) in enumerate(zip(members, groups, strict=True)) if others else ():
         if group is not None:
             for key, part in group.all_kept(entry):
                 kept.setdefault(key, [None] * len(members))[at] = part
             group.leave(entry)
+    for entry in members:
         entry.group = made
     for key, parts in kept.items():
         draft = Draft(parts)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from apiserver.watchcache import groups
@@ -16,9 +18,6 @@ from apiserver.wire.gzip import Deflated
 
 if TYPE_CHECKING:
     from apiserver.wire.forms.form import Form
-
-MOST_ELEMENTS = 256
-"""Elements that are made in one step: small objects cost time too."""
 
 
 class Bodies(Section):
@@ -118,16 +117,11 @@ class Made(Section):
 
     def _next(self, parts: Sequence[Any], at: int) -> list[int]:
         """As many as one step allows of those that are still to be made, from that place on; one that is heavy by itself stands alone."""
-        places: list[int] = []
-        size, reach, entries, start = 0, self.form.reach, self._run.objects, self._run.start
-        for place in range(at, len(parts)):
-            if parts[place] is None:
-                entry = entries[start + place]
-                size += len(entry.body) + len(entry.verbatim)
-                if places and (size > reach or len(places) == MOST_ELEMENTS):
-                    break
-                places.append(place)
-        return places
+        entries, start = self._run.objects, self._run.start
+        places = [place for place in range(at, len(parts)) if parts[place] is None]
+        missing = [entries[start + place] for place in places]
+        sizes = accumulate([len(entry.body) + len(entry.verbatim) for entry in missing])
+        return places[: max(bisect_right(list(sizes), self.form.reach), 1)]
 
     def _piece(self, parts: list[Any], places: Sequence[int]) -> Piece[bytes]:
         entries = self._run.entries

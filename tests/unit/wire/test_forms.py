@@ -18,7 +18,7 @@ from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.watchcache.groups import Extent
 from apiserver.wire import as_json, negotiation, segments
-from apiserver.wire.forms import choice, media, partial, sections
+from apiserver.wire.forms import choice, media, partial
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Text, fits_indented
@@ -467,7 +467,7 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
     verbatim = (accept, query) == ("application/json", "")
     assert [one for taken in seen for one in taken] == ([] if verbatim else entries)
     for taken in filter(None, seen):
-        assert len(taken) <= sections.MOST_ELEMENTS
+        assert len(taken) <= groups.MOST
         assert len(taken) == 1 or sum(len(one.body) for one in taken) <= asked.reach
 
 
@@ -590,7 +590,7 @@ def test_a_long_list_in_protobuf_is_the_same_whatever_is_remembered(budget: int)
     _, _, message = messages.opened(b"".join(first))
     singles = [messages.opened(single(PROTOBUF, one.body))[2] for one in entries]
     assert messages.messages(message, 2) == singles
-    assert max(map(len, first)) <= 2 * groups.MOST_BYTES
+    assert max(map(len, first)) <= PORTION + groups.MOST_BYTES
     assert cache.size <= budget
 
 
