@@ -40,7 +40,7 @@ from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.node_authorizer import NodeAuthorizer
 from apiserver.filters.state import Filter, Handler, Request
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
-from apiserver.schema import canonical, declared, enablement, verdict
+from apiserver.schema import canonical, declared, enablement, protobuf, verdict
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
@@ -172,6 +172,7 @@ def build(
     for kind in served.known:
         canonical.prepare(kind.stored.shape)
         verdict.test(kind.stored.shape)
+        protobuf.prepare(kind.shape)
     namespaces, asked = delegates.namespaces or EveryNamespace(), config.admission.asks
     if asked(NodeRestriction.__name__):
         delegates = replace(delegates, authorizer=NodeAuthorizer(delegates.authorizer, served, stores))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apiserver.schema import protobuf
-from apiserver.schema.protowire import BYTES, key, sized, varint
+from apiserver.schema.protowire import sized, varint
 from apiserver.wire import as_protobuf
 from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, joined, ready
 
@@ -36,18 +36,12 @@ class Protobuf(Streamed):
         return as_protobuf.envelope(type_.api_version, type_.kind, _message(type_, members))
 
     def element(self, type_: DocumentType, members: bytes) -> bytes:
-        return sized(bytes([key(type_.number, BYTES)]), _message(type_, members))
+        (made,) = self.elements(type_, (members,))
+        return made
 
     def elements(self, type_: DocumentType, several: Sequence[bytes]) -> list[bytes]:
         assert type_.shape is not None
-        tag, before = bytes([key(type_.number, BYTES)]), dict[int, bytes]()
-        elements: list[bytes] = []
-        for message in protobuf.all_of_stored(type_.shape, several):
-            size = len(message)
-            if size not in before:  # in a fleet many are as long
-                before[size] = tag + varint(size)
-            elements.append(before[size] + message)
-        return elements
+        return protobuf.fields_of_stored(type_.shape, type_.number, several)
 
     def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
         own = _message(type_, members)
