@@ -297,7 +297,7 @@ async def _gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> Asy
     size, enough = 0, 1 if soon else FIRST
     async for part in parts:
         for text in segments.texts(part):
-            for piece in (text,) if len(text) <= 2 * LARGE else _slices(text):
+            for piece in (text,) if len(text) <= 2 * segments.PORTION else _slices(text):
                 pending.append(piece)
                 size += len(piece)
                 if size >= enough:
