@@ -85,7 +85,7 @@ def form_of(services: Services, call: Call, representation: Representation) -> F
 
 STEP_SECONDS = 0.002
 """How long pieces are made before others have their turn."""
-MOST_READY = 16
+MOST_READY = 4
 """Pieces that were there already, after which the clock is looked at."""
 
 
