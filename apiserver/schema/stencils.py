@@ -4,9 +4,10 @@
     stencil    constant            │variable│ constant …    the same ones where, and as, the message has them
     message    …                   s000017  …               the varint of its seconds
 
-A stencil is cut where two texts of one length have the same tokens: the values in which they differ become variable. Where those stand
-in the message, and as what, is tried: a third text, with something else in each of these places, is turned into a message the long
-way. A later text fits when everything else is the same to the byte.
+A stencil is cut where two texts of one length have the same tokens: the values in which they differ become variable, and times, which
+soon will. Where those stand in the message, and as what, is tried: a third text, with something else in each of these places, is turned
+into a message the long way. A later text fits when everything else is the same to the byte. A text of another length with the same
+constants has the same values variable, and is learned of alone.
 
 That is exact: a message says of a string, a number and a time that is a value nothing but itself, and its length is the same. Keys
 decide in which order things stand, so they are never variable. What fits no stencil goes the long way.
@@ -35,10 +36,15 @@ FEW = 4
 """Stencils for texts of one length."""
 SELDOM = 8
 """One text of so many may be learned of: where nothing is like anything else that costs little."""
+RECENT = 4
+"""Stencils with which texts of other lengths are compared."""
 
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*:)?|(?<![\w.+-])(0|[1-9]\d{0,17})(?![\w.+-])', re.DOTALL)
 """A string, whether it is a key, or a number that is whole and not negative."""
+_STRING, _NUMBER = re.compile(rb"[ !#-\[\]-~]+"), re.compile(rb"\d+")
+"""What may stand in the place of a variable."""
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_TIME_LENGTH = 20
 _DIFFERENT = re.compile(rb"[^\0]+")
 _PLAIN = bytes(c for c in range(0x20, 0x7F) if c not in b'"\\')
 """What stands for itself in JSON and is one byte long."""
@@ -59,13 +65,13 @@ def _same(text: bytes) -> bytes:
     return text
 
 
-def _patch_of(value: bytes) -> Make:
-    """What may become of a string."""
+def _patch_of(value: bytes, message: bytes) -> Make:
+    """What may become of a string: a time that the message does not have as it is is one to it, too."""
     try:
         _seconds(value)
     except ValueError:
         return _same
-    return _seconds
+    return _same if value in message else _seconds
 
 
 @functools.lru_cache(maxsize=1024)
@@ -114,6 +120,22 @@ class _Stencil:
             at = places[one] + len(v.patch(text[v.start : v.stop]))
         self._template.append(message[at:])
 
+    def variables_of(self, text: bytes) -> list[_Variable]:
+        """The same in a text of another length; nothing where it has other constants."""
+        at, variables = 0, list[_Variable]()
+        for constant, v in zip(self._constants, self.variables, strict=False):
+            start = at + len(constant)
+            value = (
+                (_NUMBER if v.patch is _varint else _STRING).match(text, start)
+                if text.startswith(constant, at)
+                else None
+            )
+            if value is None or (v.patch is _seconds and not _TIME.fullmatch(value[0])):
+                return []
+            at = value.end()
+            variables.append(_Variable(start, at, v.patch))
+        return variables if text[at:] == self._constants[-1] else []
+
     def fill(self, text: bytes) -> bytes | None:
         """The message of a text of the same length; None where it does not fit."""
         parts = self._parts(text)
@@ -147,6 +169,8 @@ class Stencils:
     def __init__(self, make: Make) -> None:
         self._make = make
         self._known: dict[int, list[_Stencil]] = {}
+        self._recent: list[_Stencil] = []
+        """Those that were cut last, the last one first."""
         self._size = 0
         self._made = 0
         self._learned = 0
@@ -185,39 +209,53 @@ class Stencils:
         known = self._known.get(len(text), [])
         for at, one in enumerate(known):
             self._learned += 1
-            variables = _variables(text, one.text, one.variables) if len(one.message) == len(message) else None
+            variables = _variables(text, one, message) if len(one.message) == len(message) else None
             cut = variables and _cut(text, message, variables, self._make)
             if cut and cut.fill(one.text) == one.message:
                 known[at] = cut
+                self._recent = [cut, *(other for other in self._recent if other is not one)][:RECENT]
                 return
         if len(known) < FEW and b"\n" not in text:
-            self._keep(_Stencil(text, message, (), ()))
+            self._keep(self._like_others(text, message) or _Stencil(text, message, (), ()))
+
+    def _like_others(self, text: bytes, message: bytes) -> _Stencil | None:
+        """With what is variable in a text of another length."""
+        found = [one.variables_of(text) for one in self._recent if len(one.text) != len(text)]
+        variables = max(found, key=len, default=[])
+        if not variables:
+            return None
+        self._learned += 1
+        return _cut(text, message, variables, self._make)
 
     def _keep(self, stencil: _Stencil) -> None:
         self._size += len(stencil.text) + len(stencil.message)
         if self._size > KEPT:
             self._known.clear()
+            self._recent = []
             self._size = len(stencil.text) + len(stencil.message)
         self._known.setdefault(len(stencil.text), []).append(stencil)
 
 
-def _variables(text: bytes, other: bytes, before: Sequence[_Variable]) -> list[_Variable] | None:
-    """The values in which two texts of one length differ, and those that were variable before; None where something else differs too."""
-    different = bytearray(len(text))
+def _variables(text: bytes, one: _Stencil, message: bytes) -> list[_Variable] | None:
+    """The values in which two texts of one length differ, those that were variable before, and times; None where something else differs
+    too."""
+    different, other = bytearray(len(text)), one.text
     for found in _DIFFERENT.finditer(_xor(text, other)):
         different[found.start() : found.end()] = b"\1" * len(found[0])
-    for variable in before:
+    for variable in one.variables:
         different[variable.start] = 1
     variables: list[_Variable] = []
     for token in _TOKEN.finditer(text):
         group = 3 if token[3] is not None else 1
         start, stop = token.span(group)
-        if different.find(1, token.start(), token.end()) < 0:
-            continue
         value = text[start:stop]
+        if different.find(1, token.start(), token.end()) < 0 and not (
+            stop - start == _TIME_LENGTH and not token[2] and _patch_of(value, message) is _seconds
+        ):
+            continue
         if token[2] or not value or value.translate(None, _PLAIN) or other[start:stop].translate(None, _PLAIN):
             return None
-        variables.append(_Variable(start, stop, _varint if group == 3 else _patch_of(value)))
+        variables.append(_Variable(start, stop, _varint if group == 3 else _patch_of(value, message)))
         different[start:stop] = bytes(stop - start)
     if any(different) or not variables or len(variables) > MOST_VARIABLES:
         return None

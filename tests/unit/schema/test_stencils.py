@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -79,7 +80,40 @@ def test_objects_with_names_of_several_lengths_have_a_stencil_each() -> None:
     slowly = Counted(SLICE)
     made = Stencils(slowly)
     assert [made(text) for text in fleet] == [Counted(SLICE)(text) for text in fleet]
-    assert slowly.count < 500
+    assert slowly.count < 150
+
+
+def test_a_text_of_another_length_is_learned_of_alone() -> None:
+    slowly = Counted(SLICE)
+    made = Stencils(slowly)
+    for text in texts(SLICE, [slice_of(number) for number in range(64)]):
+        made(text)
+    before = slowly.count
+    longer = texts(SLICE, [slice_of(number, name=f"a-longer-slice-{number:05}") for number in range(64)])
+    assert [made(text) for text in longer] == [Counted(SLICE)(text) for text in longer]
+    assert slowly.count <= before + 2
+
+
+@pytest.mark.parametrize(
+    ("more", "seldom"),
+    [
+        (lambda time: {"creationTimestamp": time}, 0),
+        (lambda time: {"annotations": {TIMES[1]: "x"}}, 0),
+        (lambda time: {"annotations": {"at": time}}, stencils.SELDOM),
+    ],
+    ids=["a time", "a key", "a text"],
+)
+def test_times_are_variable_before_two_of_them_differ(more: Callable[[str], dict[str, Any]], seldom: int) -> None:
+    """A text that looks like one is so when it does."""
+    slowly = Counted(SLICE)
+    made = Stencils(slowly)
+    alike, others = (
+        [slice_of(n, **more(TIMES[0])) for n in (1, 2)],
+        [slice_of(n, **more(TIMES[1])) for n in range(3, 40)],
+    )
+    fleet = texts(SLICE, [*alike, *others])
+    assert [made(text) for text in fleet] == [Counted(SLICE)(text) for text in fleet]
+    assert slowly.count <= 5 + seldom
 
 
 VALUES = st.lists(st.sampled_from(MARKS), min_size=1, max_size=4).map("".join)
