@@ -125,12 +125,12 @@ class _Stencil:
         at, variables = 0, list[_Variable]()
         for constant, v in zip(self._constants, self.variables, strict=False):
             start = at + len(constant)
-            value = (
-                (_NUMBER if v.patch is _varint else _STRING).match(text, start)
-                if text.startswith(constant, at)
-                else None
-            )
-            if value is None or (v.patch is _seconds and not _TIME.fullmatch(value[0])):
+            value = (_NUMBER if v.patch is _varint else _STRING).match(text, start)
+            if value is None or not text.startswith(constant, at):
+                return []
+            try:
+                v.patch(value[0])
+            except ValueError:
                 return []
             at = value.end()
             variables.append(_Variable(start, at, v.patch))

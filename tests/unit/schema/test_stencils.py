@@ -95,6 +95,34 @@ def test_a_text_of_another_length_is_learned_of_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"creationTimestamp": "0001-01-01T00:00:00Z"},
+        {"creationTimestamp": "2026-06-31T00:00:00Z"},
+        {"generation": 1 << 62},
+        {"generation": -1},
+        {"uid": "é"},
+        {"uid": 'quoted "name"'},
+        {"uid": ""},
+    ],
+    ids=str,
+)
+def test_what_no_variable_may_be_is_learned_of_in_no_other_length_either(more: dict[str, Any]) -> None:
+    made = Stencils(Counted(SLICE))
+    for text in texts(SLICE, [slice_of(number) for number in range(64)]):
+        made(text)
+    for number in range(64, 80):
+        (text,) = texts(SLICE, [slice_of(number, name=f"longer-{number}", **more)])
+        try:
+            expected = Counted(SLICE)(text)
+        except ValueError:
+            with pytest.raises(ValueError, match="day"):
+                made(text)
+        else:
+            assert made(text) == expected
+
+
+@pytest.mark.parametrize(
     ("more", "seldom"),
     [
         (lambda time: {"creationTimestamp": time}, 0),
