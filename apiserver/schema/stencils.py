@@ -66,12 +66,12 @@ def _same(text: bytes) -> bytes:
 
 
 def _patch_of(value: bytes, message: bytes) -> Make:
-    """What may become of a string: a time that the message does not have as it is is one to it, too."""
+    """What may become of a string: what looks like a time is one where the message has its seconds."""
     try:
-        _seconds(value)
+        seconds = _seconds(value)
     except ValueError:
         return _same
-    return _same if value in message else _seconds
+    return _seconds if seconds in message else _same
 
 
 @functools.lru_cache(maxsize=1024)

@@ -128,8 +128,9 @@ def test_what_no_variable_may_be_is_learned_of_in_no_other_length_either(more: d
         (lambda time: {"creationTimestamp": time}, 0),
         (lambda time: {"annotations": {TIMES[1]: "x"}}, 0),
         (lambda time: {"annotations": {"at": time}}, stencils.SELDOM),
+        (lambda time: {"creationTimestamp": time, "annotations": {"at": f"since {time}"}}, stencils.SELDOM),
     ],
-    ids=["a time", "a key", "a text"],
+    ids=["a time", "a key", "a text", "both"],
 )
 def test_times_are_variable_before_two_of_them_differ(more: Callable[[str], dict[str, Any]], seldom: int) -> None:
     """A text that looks like one is so when it does."""
