@@ -1,7 +1,8 @@
 """`python -m bench`: starts `sluice dev` on an empty folder, runs every workload, prints one line each and what was missed.
 
 With `--upstream` a real kube-apiserver with etcd and its own `resource.k8s.io/v1` is measured too, each workload right after ours, because
-a machine is not equally fast all the time; then the ratios are printed. Every figure goes into a file (`--results`).
+a machine is not equally fast all the time; then the ratios are printed. While one is measured, the other stands still. Every figure goes
+into a file (`--results`).
 """
 
 from __future__ import annotations
@@ -195,6 +196,13 @@ class Report:
             self.figure("memory", f"memory {when}", server, {"memory_mb": accounting.resident_mb(bench.pids)})
 
 
+@contextlib.contextmanager
+def alone(bench: Bench, benches: dict[str, Bench]) -> Iterator[None]:
+    """Meanwhile the others stand still."""
+    with accounting.stopped([pid for other in benches.values() if other is not bench for pid in other.pids]):
+        yield
+
+
 async def measure(benches: dict[str, Bench], steps: Iterable[Step], report: Report) -> None:
     """Each workload on each server in turn; with two, how many times the first one's figures the second one's are."""
     for step in steps:
@@ -202,7 +210,8 @@ async def measure(benches: dict[str, Bench], steps: Iterable[Step], report: Repo
         for server, bench in benches.items():
             if step.ours and not bench.ours:
                 continue
-            measured.append(await step.run(bench))
+            with alone(bench, benches):
+                measured.append(await step.run(bench))
             report.add(step, server, measured[-1])
         if len(measured) == 2:
             print(f"{'ratio':15} {step.name:34} {measured[1].ratio(measured[0])}", flush=True)
@@ -257,10 +266,11 @@ def served(server: Sluice, wanted: argparse.Namespace, report: Report) -> None:
                 print(f"{name:15} has its {wanted.slices} slices already")
                 continue
             filling = list(run.filling())
-            if any(step.wanted(only) for step in filling):
-                uvloop.run(measure({name: bench}, filling, report))
-            else:
-                uvloop.run(fill(bench, wanted.slices, 0))
+            with alone(bench, benches):
+                if any(step.wanted(only) for step in filling):
+                    uvloop.run(measure({name: bench}, filling, report))
+                else:
+                    uvloop.run(fill(bench, wanted.slices, 0))
         report.memory(f"with {wanted.slices} slices", benches)
         uvloop.run(measure(benches, [step for step in run.steps() if step.wanted(only)], report))
         report.memory("after all", benches)

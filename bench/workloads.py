@@ -168,6 +168,11 @@ class Bench:
 
     # Workloads
 
+    def _mark(self) -> str:
+        """What no earlier workload has written into a slice, also not one of another run on the same folder: what changes nothing is no
+        write."""
+        return f"{time.time_ns() // 10**7 % 16**9:x}"
+
     async def closed_loop(
         self, *, clients: int, operations: int, step: Callable[[client.Connection, int], Awaitable[None]]
     ) -> Result:
@@ -207,10 +212,11 @@ class Bench:
     ) -> Result:
         """Changes an annotation of so many slices, one after the other, by one manager; an apply makes those that are not there."""
         method, kind, query = WRITES[how]
+        mark = self._mark()
 
         async def step(connection: client.Connection, i: int) -> None:
             n = first + i % objects
-            stamp = f"{how} {clients} {i}"
+            stamp = f"{mark}-{i}"
             body = slice_body(self.target.group, f"s{n:06}", f"node-{n:06}", stamp, devices=devices)
             if how == "MERGE PATCH":
                 body = json.dumps({"metadata": {"annotations": {"stamp": stamp}}}).encode()
@@ -267,6 +273,7 @@ class Bench:
         """From the start of a write to its event at one watcher, writes at a fixed rate."""
         sent: dict[bytes, float] = {}
         came: list[float] = []
+        mark = self._mark()
 
         def seen(tail: bytes, data: bytes) -> None:
             now = time.perf_counter()
@@ -287,7 +294,7 @@ class Bench:
         began = time.perf_counter()
         for i in range(writes):
             await asyncio.sleep(max(0.0, began + i / rate - time.perf_counter()))
-            stamp = f"p{i}"
+            stamp = f"{mark}-{i}"
             sent[stamp.encode()] = time.perf_counter()
             await self.update(connection, i % 1000, stamp)
         await until(lambda: len(came) >= writes)
