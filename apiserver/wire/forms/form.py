@@ -270,8 +270,9 @@ class Form(ABC):
         sections = (
             None if null and not entries else functools.partial(self.sections, entries, extent, compressed=compressed)
         )
-        pieces = self.syntax.collection(type_, members, name, sections)
-        return Listing(None, pieces, large=len(entries) * LEAST_BYTES > LARGE)
+        large = len(entries) * LEAST_BYTES > LARGE
+        pieces = self.syntax.collection(type_, members, name, sections, large=large)
+        return Listing(None, pieces, large)
 
     def sections(self, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> Iterator[Section]:
         """The objects of a list in this form."""

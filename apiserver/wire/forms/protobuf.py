@@ -16,8 +16,6 @@ from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections,
 
 SHORT = 256 << 10
 """Up to so many bytes of a list are kept until its length is known, though nobody else has a use for them."""
-BEGUN = 32 << 10
-"""Once so many are made, what the list is goes ahead."""
 
 _TYPE, _OBJECT, _RAW = b"\x0a", b"\x12", b"\x0a"
 """Fields of a WatchEvent, and the one of the RawExtension that its object is."""
@@ -43,9 +41,14 @@ class Protobuf(Streamed):
         assert type_.shape is not None
         return protobuf.fields_of_stored(type_.shape, type_.number, several)
 
-    def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
+    def collection(
+        self, type_: DocumentType, members: bytes, name: str, sections: Sections | None, *, large: bool
+    ) -> Pieces:
         own = _message(type_, members)
         opening = as_protobuf.opening(type_.api_version, type_.kind)
+        if large:
+            yield ready(opening)
+            opening = b""
         elements: list[Section] = []
         size, held = 0, 0
         for section in sections() if sections is not None else ():
@@ -56,9 +59,6 @@ class Protobuf(Streamed):
                 while held < len(elements):
                     elements[held].let_go()
                     held += 1
-            if opening and size > BEGUN:
-                yield ready(opening)
-                opening = b""
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
         yield ready(opening + varint(size + len(own)) + before)
         yield from joined(elements, b"")

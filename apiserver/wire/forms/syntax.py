@@ -182,8 +182,11 @@ class Syntax(ABC):
         return [self.element(type_, members) for members in several]
 
     @abstractmethod
-    def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
-        """A list whose elements are the member `name`; `members` are its others. None stands for the null that some empty lists are."""
+    def collection(
+        self, type_: DocumentType, members: bytes, name: str, sections: Sections | None, *, large: bool
+    ) -> Pieces:
+        """A list whose elements are the member `name`; `members` are its others. None stands for the null that some empty lists are. A
+        `large` one begins as soon as it can."""
 
     def together(self, elements: Sequence[bytes]) -> Elements:
         """Neighbours in a list."""
@@ -206,7 +209,9 @@ class Text(Syntax):
     def brackets(self, type_: DocumentType, members: bytes, name: str) -> Brackets:
         """A list whose elements are the member `name`; `members` are its others."""
 
-    def collection(self, type_: DocumentType, members: bytes, name: str, sections: Sections | None) -> Pieces:
+    def collection(
+        self, type_: DocumentType, members: bytes, name: str, sections: Sections | None, *, large: bool
+    ) -> Pieces:
         around = self.brackets(type_, members, name)
         if sections is None:
             yield ready(around.null)
