@@ -13,9 +13,7 @@ changed for it; what chunks take of a group is kept beside it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from apiserver.watchcache.encodings import Draft, EncodingCache, Group
@@ -132,17 +130,19 @@ def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
 
 def _end(entries: Sequence[Entry], at: int) -> int:
     """Where the group ends that begins there. It may hold objects of several namespaces, if these are few."""
-    some = entries[at : at + MOST]
-    keys = [entry.key for entry in some]
-    to = next((place for place, value in enumerate(map(hash, keys)) if not value % _ENDS and place), len(keys))
-    sizes = accumulate([len(entry.body) + len(entry.verbatim) for entry in some[:to]])
-    to = max(bisect_right(list(sizes), MOST_BYTES), 1)
-    namespace = some[0].namespace + "/"
-    if to > FEW and not keys[to - 1].startswith(namespace):  # keys are in order, so the last one tells of all
-        return at + next(
-            (place for place in range(FEW, to) if "/" in keys[place] and not keys[place].startswith(namespace)), to
-        )
-    return at + to
+    to, last, size = at, min(at + MOST, len(entries)), 0
+    while to < last:
+        entry = entries[to]
+        size += len(entry.body) + len(entry.verbatim)
+        if to > at and (size > MOST_BYTES or not hash(entry.key) % _ENDS):
+            break
+        to += 1
+    # Keys are in order, so the last one tells of all.
+    namespace, few = entries[at].namespace + "/", at + FEW
+    if to > few and not entries[to - 1].key.startswith(namespace):
+        keys = [entry.key for entry in entries[few:to]]
+        return next((few + n for n, key in enumerate(keys) if "/" in key and not key.startswith(namespace)), to)
+    return to
 
 
 def _together(members: Sequence[Entry], state: int, cache: EncodingCache, *, partly: bool) -> Group | None:

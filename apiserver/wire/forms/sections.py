@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from apiserver.watchcache import groups
@@ -117,11 +115,16 @@ class Made(Section):
 
     def _next(self, parts: Sequence[Any], at: int) -> list[int]:
         """As many as one step allows of those that are still to be made, from that place on; one that is heavy by itself stands alone."""
-        entries, start = self._run.objects, self._run.start
-        places = [place for place in range(at, len(parts)) if parts[place] is None]
-        missing = [entries[start + place] for place in places]
-        sizes = accumulate([len(entry.body) + len(entry.verbatim) for entry in missing])
-        return places[: max(bisect_right(list(sizes), self.form.reach), 1)]
+        entries, start, reach = self._run.objects, self._run.start, self.form.reach
+        places, size = list[int](), 0
+        for place in range(at, len(parts)):
+            if parts[place] is None:
+                entry = entries[start + place]
+                size += len(entry.body) + len(entry.verbatim)
+                if size > reach and places:
+                    break
+                places.append(place)
+        return places
 
     def _piece(self, parts: list[Any], places: Sequence[int]) -> Piece[bytes]:
         entries = self._run.entries
