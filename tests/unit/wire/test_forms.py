@@ -21,7 +21,7 @@ from apiserver.wire import as_json, negotiation, segments
 from apiserver.wire.forms import choice, media, partial
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Text, fits_indented
+from apiserver.wire.forms.syntax import MOST_JOINED, Brackets, DocumentType, Pieces, Text, fits_indented
 from apiserver.wire.representation import Representation
 from apiserver.wire.segments import PORTION
 from tests.fixtures import protobuf as messages
@@ -576,6 +576,23 @@ def test_what_a_long_list_in_protobuf_is_can_be_sent_before_anything_of_it_is_ma
     assert b"DeviceClassList" in first
     assert not cache.uses[Use.OBJECT_MADE]
     assert len(messages.messages(messages.opened(first + b"".join(made))[2], 2)) == 2100
+
+
+@pytest.mark.parametrize("accept", ["application/json", PROTOBUF, MEMORY, TABLE])
+def test_a_step_of_a_compressed_list_is_a_few_sections_however_small_they_are(accept: str) -> None:
+    cache = EncodingCache()
+    entries = entries_of([stored(f"o{i:05}") for i in range(3 * MOST_JOINED * groups.MOST)])
+
+    def parts() -> list[bytes | segments.Segment]:
+        pieces = form(accept, cache=cache).listing(entries, ListMeta(9), compressed=True).pieces
+        return [part for piece in pieces if (part := piece.make())]
+
+    for part in parts():
+        if not isinstance(part, bytes):
+            list(part.deflated())
+    again = [len(list(part.deflated())) for part in parts() if not isinstance(part, bytes)]
+
+    assert MOST_JOINED <= max(again) <= 2 * MOST_JOINED
 
 
 @pytest.mark.parametrize("budget", [64 << 20, 1 << 20, 0])
