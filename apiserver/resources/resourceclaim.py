@@ -461,6 +461,7 @@ def _state(obj: Object, now: float) -> str:
 STATE = Column(
     name="State",
     cell=_state,
+    reads=["metadata.deletionTimestamp", "status.allocation", "status.reservedFor"],
     description="A summary of the current state (allocated, pending, reserved, etc.).",
 )
 

@@ -374,16 +374,19 @@ COLUMNS = (
     Column(
         name="Node",
         cell=lambda obj, now: obj["spec"].get("nodeName", ""),
+        reads=["spec.nodeName"],
         description=_NODE_COLUMN,
     ),
     Column(
         name="Driver",
         cell=lambda obj, now: obj["spec"].get("driver", ""),
+        reads=["spec.driver"],
         description=_DRIVER_COLUMN,
     ),
     Column(
         name="Pool",
         cell=lambda obj, now: obj["spec"].get("pool", {}).get("name", ""),
+        reads=["spec.pool.name"],
         description=_POOL_COLUMN,
     ),
     columns.AGE,

@@ -23,5 +23,7 @@ _CREATED = (
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
 )
 
-NAME = Column(name="Name", cell=lambda obj, now: meta.name(obj), format="name", description=_NAME)
-AGE = Column(name="Age", cell=meta.age, since=meta.created, description=_CREATED)
+NAME = Column(
+    name="Name", cell=lambda obj, now: meta.name(obj), reads=["metadata.name"], format="name", description=_NAME
+)
+AGE = Column(name="Age", cell=meta.age, since=meta.created, reads=["metadata.creationTimestamp"], description=_CREATED)

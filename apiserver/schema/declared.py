@@ -17,7 +17,7 @@ from apiserver.schema import canonical, indexed, shapes, types
 from apiserver.schema.featuregate import Gate
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.openapi import Definitions, Dialect
-from apiserver.schema.resource import Resource, Subresource, Version
+from apiserver.schema.resource import Column, Resource, Subresource, Version
 from apiserver.schema.types import Struct
 
 MEMBER = "RESOURCES"
@@ -149,6 +149,29 @@ def _parts(declared: Resource) -> Iterator[str]:
             yield f"selectable field {label}: the shape has no text, number or boolean at {path}"
     if declared.node_field and declared.node_field not in declared.selectable:
         yield f"node_field: {declared.node_field} is not selectable"
+    yield from _unread(declared.columns, declared.shape)
+
+
+def _unread(columns: Iterable[Column], shape: Struct) -> Iterator[str]:
+    """Cells would be shown that nothing is there."""
+    for column in columns:
+        for path in column.reads or ():
+            if not _leads_somewhere(shape, path):
+                yield f"column {column.name}: the shape has nothing at {path}"
+
+
+def _leads_somewhere(shape: Struct, path: str) -> bool:
+    here: types.Type = shape
+    for name in path.split("."):
+        if isinstance(here, types.MapOf):
+            here = here.value
+            continue
+        members = types.members(here) if isinstance(here, Struct) else ()
+        found = next((field for field in members if field.name == name), None)
+        if found is None:
+            return False
+        here = found.type
+    return True
 
 
 def _missing(sub: Subresource, members: Iterable[str]) -> list[str]:
@@ -161,7 +184,7 @@ def _version(declared: Resource, version: Version) -> Iterator[str]:
         releases = filter(None, (version.deprecation.since or "nothing", version.deprecation.removed))
         yield from (f"deprecation: {text} is no release" for text in releases if not _RELEASE.fullmatch(text))
     wrong = list(_shape(version.shape))
-    yield from wrong
+    yield from wrong or _unread(version.columns or (), version.shape)
     if wrong or version.conversion is None:
         return
     for what, convert, shape in (

@@ -116,10 +116,13 @@ class Column:
     """One column of the kind's Table; `cell(object, now)` computes its value, `now` in seconds since the epoch.
 
     Rows are remembered, so a cell that changes with time says `since(object)`, the moment from which its age counts, None if unknown.
+    `reads` are the members that both look at, `spec.pool.name`, or with all below them, `spec.pool`. They are shown an object that may
+    have nothing else, unless it is None: then each row takes as long as to decode the whole object.
     """
 
     name: str
     cell: Callable[[Object, float], Any]
+    reads: Sequence[str] | None = field(default=None, hash=False)
     type: str = "string"
     format: str = ""
     description: str = ""

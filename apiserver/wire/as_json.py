@@ -6,9 +6,10 @@ Upstream: golang/go `src/encoding/json`, kubernetes-sigs/json.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import orjson
@@ -24,6 +25,7 @@ __all__ = [
     "TooDeep",
     "deeper_than",
     "dumps",
+    "excerpt",
     "indent",
     "loads",
     "plain",
@@ -84,6 +86,31 @@ def loads(raw: bytes, shape: Struct | None = None) -> Any:
         raise json_syntax.too_big(raw) or e from None
     except RecursionError:
         return _deep(raw, text)
+
+
+@functools.lru_cache(maxsize=256)
+def excerpt(paths: frozenset[str]) -> Callable[[bytes], Any]:
+    """Reads of documents the members at these paths, `spec.pool.name`, in the objects around them, and skips the others; of one that is
+    not made as the paths say, everything. Raises what `loads` raises."""
+    decode = msgspec.json.Decoder(_excerpt([path.split(".") for path in paths]), float_hook=strconv.parse_float).decode
+
+    def read(raw: bytes) -> Any:
+        try:
+            return decode(raw)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return loads(raw)
+
+    return read
+
+
+def _excerpt(paths: list[list[str]]) -> Any:
+    """The type of objects with these members, with all that is below where one ends."""
+    if not all(paths):
+        return Any
+    below: dict[str, list[list[str]]] = {}
+    for name, *rest in paths:
+        below.setdefault(name, []).append(rest)
+    return TypedDict("Excerpt", {name: _excerpt(rest) for name, rest in below.items()}, total=False)  # type: ignore[operator]
 
 
 def _parser(shape: Struct | None) -> Callable[[bytes | str], Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from apiserver.apimachinery import errors, meta
@@ -57,8 +57,14 @@ def _created(obj: Object, _: float) -> str:
 
 
 DEFAULT_COLUMNS = (
-    Column(name="Name", cell=_name, format="name", description=_documented("name")),
-    Column(name="Created At", cell=_created, type="date", description=_documented("creationTimestamp")),
+    Column(name="Name", cell=_name, reads=["metadata.name"], format="name", description=_documented("name")),
+    Column(
+        name="Created At",
+        cell=_created,
+        reads=["metadata.creationTimestamp"],
+        type="date",
+        description=_documented("creationTimestamp"),
+    ),
 )
 
 
@@ -270,7 +276,7 @@ class Table(Form):
     def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         """One object as a Table at the object's version (an object that was only tried out has none)."""
         body = self.served(source)
-        obj: Object = as_json.loads(body)
+        obj = self._read(body)
         version = obj["metadata"].get("resourceVersion")
         metadata = as_json.dumps({"resourceVersion": version} if version else {})
         head = self._head(metadata, _definitions(tuple(columns_of(self.resource))) if first else b"null")
@@ -331,9 +337,21 @@ class Table(Form):
     def together(self, parts: Sequence[Any]) -> _Rows | Elements:
         return _Rows(parts) if self._cut else super().together(parts)
 
+    @functools.cached_property
+    def _read(self) -> Callable[[bytes], Object]:
+        """Reads of an object what a row is made of."""
+        reads: list[str] = ["metadata.resourceVersion"]
+        if self._include == NONE:
+            reads.append("metadata.annotations")
+        for column in columns_of(self.resource):
+            if column.reads is None:
+                return as_json.loads
+            reads += column.reads
+        return as_json.excerpt(frozenset(reads))
+
     def _row_of(self, entry: Entry) -> _Row:
         body = self.served(self.source(entry))
-        return self._row(body, as_json.loads(body))
+        return self._row(body, self._read(body))
 
     def _row(self, body: bytes, obj: Object) -> _Row:
         texts: list[bytes] = []
@@ -354,7 +372,6 @@ class Table(Form):
         """What the row carries; the marker behind the initial events keeps its metadata whatever the client asked for."""
         if self._include == OBJECT:
             return self.resource.head + body[1:]
-        marked = obj["metadata"].get("annotations", {}).get(INITIAL_EVENTS_END) == "true"
-        if self._include == METADATA or marked:
-            return partial.partial(self._api_version, body)
-        return b"null"
+        if self._include == NONE and obj["metadata"].get("annotations", {}).get(INITIAL_EVENTS_END) != "true":
+            return b"null"
+        return partial.partial(self._api_version, body)

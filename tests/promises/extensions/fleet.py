@@ -96,7 +96,10 @@ RESOURCES = (
         singular="ship",
         namespaced=True,
         shape=SHIP,
-        columns=(columns.NAME, Column(name="Captain", cell=lambda obj, now: obj["spec"].get("captain", ""))),
+        columns=(
+            columns.NAME,
+            Column(name="Captain", cell=lambda obj, now: obj["spec"].get("captain", ""), reads=["spec.captain"]),
+        ),
         selectable={"spec.captain": "spec.captain"},
         subresources=(Subresource(name="status", owns=("status",)),),
         has_status=True,

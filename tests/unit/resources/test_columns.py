@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from apiserver.resources import deviceclass, resourceclaim, resourceclaimtemplate, resourceslice
-from apiserver.schema.resource import Column, Resource
+from apiserver.schema import canonical
+from apiserver.schema.resource import Column, Object, Resource
+from apiserver.watchcache.entry import split
+from apiserver.wire import as_json
+from tests.unit.schema import shapes_and_values
 
 KINDS = (deviceclass.RESOURCE, resourceclaim.RESOURCE, resourceclaimtemplate.RESOURCE, resourceslice.RESOURCE)
 
@@ -47,3 +52,21 @@ def test_columns_say_about_themselves_what_upstream_says(
     kind: Resource, recorded: dict[str, list[dict[str, Any]]]
 ) -> None:
     assert [_definition(column) for column in kind.columns] == recorded[kind.plural]
+
+
+def _shown(column: Column, obj: Object) -> tuple[Any, Any]:
+    return column.cell(obj, 1_800_000_000.0), column.since(obj) if column.since is not None else None
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_a_column_shows_of_what_it_says_that_it_reads_the_same_as_of_the_whole_object(kind: Resource) -> None:
+    @settings(max_examples=20)
+    @given(shapes_and_values.values_of(kind.shape))
+    def check(obj: Object) -> None:
+        body, _ = split(canonical.encode(kind.shape, obj))
+        for column in kind.columns:
+            assert column.reads is not None
+            part = as_json.excerpt(frozenset(column.reads))(body)
+            assert _shown(column, part) == _shown(column, as_json.loads(body))
+
+    check()

@@ -15,7 +15,7 @@ from apiserver.config import ConfigError
 from apiserver.schema import declared, shapes
 from apiserver.schema.featuregate import Gate, Stage
 from apiserver.schema.kinds import InvalidKinds, Kinds
-from apiserver.schema.resource import Conversion, Deprecation, Object, Resource, Subresource, Version
+from apiserver.schema.resource import Column, Conversion, Deprecation, Object, Resource, Subresource, Version
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
 
 METADATA = Field(name="metadata", number=1, type=shapes.OBJECT_META, presence=Presence.ALWAYS, doc="Metadata.")
@@ -39,6 +39,10 @@ def bare(obj: Object) -> Object:
 
 def beside(name: str, **more: Any) -> Version:
     return replace(Version(name=name, shape=shape(), conversion=Conversion(same, same)), **more)
+
+
+def column(*reads: str) -> Column:
+    return Column(name="X", cell=lambda obj, now: "", reads=reads)
 
 
 LAMP = Resource(kind="Lamp", plural="lamps", singular="lamp", namespaced=False, shape=shape())
@@ -121,6 +125,9 @@ LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
         ({"selectable": {"spec.size": "spec.size"}}, "selectable field spec.size: the shape has no text, number or"),
         ({"shape": shape(LIST), "selectable": {"c": "colours"}}, "selectable field c: the shape has no text, number or"),
         ({"node_field": "spec.nodeName"}, "node_field: spec.nodeName is not selectable"),
+        ({"columns": [column("spec.size")]}, "column X: the shape has nothing at spec.size"),
+        ({"columns": [column("metadata.labels.x"), column("spec"), column("kinds")]}, "column X: the shape has nothing at kinds"),
+        ({"versions": [beside("v2", columns=[column("metadata.names")])]}, "version v2: column X: the shape has nothing at"),
         ({"versions": [beside("v1")]}, "the version v1 is declared twice"),
         ({"gates": ["Dimmed"]}, "gates: 'Dimmed' is not a Gate"),
         ({"gates": [Gate("dimmed=true", default=True, stage=Stage.GA)]}, "the feature gate 'dimmed=true' is no name of letters"),

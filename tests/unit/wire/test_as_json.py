@@ -129,3 +129,27 @@ def test_what_the_quick_encoder_does_not_take_is_written_too() -> None:
     assert as_json.dumps(deep) == b"[" * 500 + b"]" * 500
     assert as_json.loads(as_json.pretty(deep)) == deep
     assert as_json.dumps({"a": 1 << 80, "b": "ä<"}) == b'{"a":%d,"b":"\xc3\xa4\\u003c"}' % (1 << 80)
+
+
+@pytest.mark.parametrize(
+    ("paths", "text", "found"),
+    [
+        (["a"], '{"a":{"b":[1,{"c":2}]},"d":3}', {"a": {"b": [1, {"c": 2}]}}),
+        (["a.b", "d"], '{"a":{"b":1,"c":2},"d":null}', {"a": {"b": 1}, "d": None}),
+        (["a.b", "a"], '{"a":{"b":1,"c":2}}', {"a": {"b": 1, "c": 2}}),
+        (["a.b.c"], '{"x":[{"a":1}]}', {}),
+        (["a.b"], '{"a":{}}', {"a": {}}),
+        (["a.b"], '{"a":[1],"c":2}', {"a": [1], "c": 2}),
+        (["a.b"], "[1]", [1]),
+        (["a"], '{"a":123456789012345678901234567890,"b":1}', {"a": 123456789012345678901234567890}),
+    ],
+)
+def test_an_excerpt_has_the_members_that_are_named_and_everything_where_there_are_no_such_objects(
+    paths: list[str], text: str, found: Any
+) -> None:
+    assert as_json.excerpt(frozenset(paths))(text.encode()) == found
+
+
+def test_an_excerpt_of_what_is_no_json_is_refused_as_the_whole_is() -> None:
+    with pytest.raises(json_syntax.SyntaxProblem):
+        as_json.excerpt(frozenset(["a"]))(b'{"a":1,"b":}')

@@ -279,6 +279,21 @@ def test_an_unknown_age_is_a_cell_like_others() -> None:
     assert b'"cells":["a","\\u003cunknown\\u003e"]' in single(TABLE, body)
 
 
+@pytest.mark.parametrize("include", ["Metadata", "None", "Object"])
+def test_a_row_is_made_of_what_its_columns_read_and_is_the_same(include: str) -> None:
+    def cell(obj: Object, now: float) -> Any:
+        return obj["metadata"]["annotations"]["x"]
+
+    query = f"includeObject={include}"
+    body = stored("a", annotations={"x": "<y>"}, labels={"z": "w"})
+    column = Column(name="X", cell=cell)
+    of_all = dataclasses.replace(CLASSES, columns=(column,))
+    of_some = dataclasses.replace(CLASSES, columns=(dataclasses.replace(column, reads=["metadata.annotations"]),))
+    assert single(TABLE, body, of_some, query=query) == single(TABLE, body, of_all, query=query)
+    rows = [listed(TABLE, [body, body], kind, query=query) for kind in (of_some, of_all)]
+    assert rows[0] == rows[1]
+
+
 def test_cells_may_be_any_json_value() -> None:
     def cell(obj: Object, now: float) -> Any:
         return [obj["metadata"]["name"], None, now, "<"]
