@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from time import perf_counter
 from typing import Any, Protocol
 
 from aiohttp import HttpVersion11, web
@@ -32,6 +33,8 @@ GATHERED = 128 << 10
 """Bytes that are compressed at once, or were compressed and are written."""
 FIRST = 2 << 10
 """The same for the first ones: whoever waits sees that it begins."""
+SOON_SECONDS = 0.001
+"""What took longer to gather, because it was made, is written in pieces of GATHERED bytes: all of it at once would hold up others."""
 FEW = 3
 """Pieces that are written as they are: a chunk's head and end, and what stands between."""
 STALL_SECONDS = 30.0
@@ -220,7 +223,7 @@ class Exchange:
         if self.request.method == "HEAD":
             return
         chunked = outlet.chunked and response.content_length is None
-        async for some in packed(parts, soon=soon) if compressed else _gathered(parts, soon=soon):
+        async for some in packed(parts, soon=soon) if compressed else gathered(parts, soon=soon):
             outlet.write_all(frames.chunk_of(some) if chunked else some)
             await outlet.settle()
             await asyncio.sleep(0)  # the next piece costs time; others first
@@ -291,10 +294,10 @@ async def _first(parts: AsyncIterator[bytes | Segment], more_than: int) -> list[
     return found
 
 
-async def _gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> AsyncIterator[list[bytes]]:
+async def gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> AsyncIterator[list[bytes]]:
     """The text, as much at a time as is worth a write; `soon`: the very first part, whatever its size."""
     pending: list[bytes] = []
-    size, enough = 0, 1 if soon else FIRST
+    size, enough, began = 0, 1 if soon else FIRST, perf_counter()
     async for part in parts:
         for text in segments.texts(part):
             for piece in (text,) if len(text) <= 2 * segments.PORTION else _slices(text):
@@ -303,6 +306,10 @@ async def _gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> Asy
                 if size >= enough:
                     yield pending
                     pending, size, enough = [], 0, FIRST if enough < FIRST else segments.PORTION
+                    began = perf_counter()
+        if size >= GATHERED and perf_counter() - began > SOON_SECONDS:
+            yield pending
+            pending, size, began = [], 0, perf_counter()
     if size:
         yield pending
 

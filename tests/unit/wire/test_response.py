@@ -20,6 +20,7 @@ from aiohttp import web
 from apiserver.apimachinery.errors import StatusError
 from apiserver.wire import frames, response
 from apiserver.wire.response import BODY_LIMIT, GZIP_THRESHOLD, Exchange, WatchStream
+from apiserver.wire.segments import PORTION
 from tests.unit.wire.tls_pair import server_context
 
 JSON = "application/json"
@@ -313,6 +314,27 @@ def test_an_answer_to_head_has_no_body() -> None:
                 writer.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(("each", "most"), [(0.0, PORTION), (0.0004, response.GATHERED)])
+def test_what_takes_time_to_make_is_written_in_smaller_pieces(
+    each: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, part = 0.0, bytes(16 << 10)
+    monkeypatch.setattr(response, "perf_counter", lambda: now)
+
+    async def parts() -> AsyncIterator[bytes]:
+        nonlocal now
+        for _ in range(200):
+            now += each
+            yield part
+
+    async def story() -> list[int]:
+        return [sum(map(len, some)) async for some in response.gathered(parts(), soon=True)]
+
+    sizes = asyncio.run(story())
+    assert sum(sizes) == 200 * len(part)
+    assert set(sizes[2:-1]) == {most}
 
 
 def test_other_work_goes_on_between_the_pieces_of_a_list() -> None:
