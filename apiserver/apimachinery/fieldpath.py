@@ -212,8 +212,9 @@ _ESCAPES = MappingProxyType(
 
 def go_quote(text: str) -> str:
     """`%q` of Go: double quotes, printable characters as they are, the rest escaped, as far as that costs little."""
-    if text.isprintable():
-        escaped = text[:QUOTED_CHARACTERS].replace("\\", "\\\\").replace('"', '\\"')
+    beginning = text[:QUOTED_CHARACTERS]
+    if beginning.isprintable():
+        escaped = beginning.replace("\\", "\\\\").replace('"', '\\"')
         more = len(text) - QUOTED_CHARACTERS
         return f'"{escaped}… {more} more characters' if more > 0 else f'"{escaped}"'
     more = len(text) - SHOWN_CHARACTERS - 1
@@ -221,25 +222,19 @@ def go_quote(text: str) -> str:
     return f'"{escaped}… {more} more characters' if more > 0 else f'"{escaped}"'
 
 
-def _quoted(code: int) -> str | int:
-    """A character as `%q` shows it, or itself."""
-    if code in _ESCAPES:
-        return _ESCAPES[code]
-    if chr(code).isprintable():
-        return code
-    if code < 0x80 or 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code & 0xFF:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 class _Quoted(dict[int, str | int]):
-    """A table for `str.translate`, which holds ASCII and computes the rest."""
+    """A table for `str.translate`: how `%q` shows a character, or itself. It holds ASCII and computes the rest."""
 
     def __missing__(self, code: int) -> str | int:
-        return _quoted(code)
+        if chr(code).isprintable():
+            return code
+        if code < 0x80 or 0xDC80 <= code <= 0xDCFF:
+            return f"\\x{code & 0xFF:02x}"
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-_QUOTED = _Quoted({code: _quoted(code) for code in range(128)})
+_QUOTED = _Quoted(_ESCAPES)
+_QUOTED.update({code: _QUOTED[code] for code in range(128)})
 
 
 def _with(prefix: str, detail: str) -> str:

@@ -131,13 +131,16 @@ class Query:
         self._selectors: Given | None = None
         if not raw or raw.count("&") >= MAX_PARAMETERS:
             return
-        for pair in raw.split("&"):
-            if not pair or ";" in pair:
-                continue
-            name, _, value = pair.partition("=")
-            key = name if name.isascii() and name.isalnum() else _name(name)
-            if key is not None:
-                self._raw.setdefault(key, []).append(value)
+        pairs = [pair.partition("=") for pair in raw.split("&") if pair and ";" not in pair]
+        names = [name for name, _, _ in pairs]
+        if "%" in raw:
+            names = _decoded_names(names)
+        found = self._raw
+        for name, (_, _, value) in zip(names, pairs, strict=True):
+            if name in found:
+                found[name].append(value)
+            elif name.isascii() and name.isalnum():
+                found[name] = [value]
 
     def first(self, name: str) -> str | None:
         """The first value, or None when the parameter is absent."""
@@ -195,13 +198,14 @@ def _unescape(text: str) -> str | None:
     return None if decoded is None else _readable(decoded)
 
 
-def _name(text: str) -> str | None:
-    """The name of a parameter that was sent with escapes. None for a malformed one, and where it is made of anything but letters and
-    digits."""
-    if "%" not in text or not text.isascii():
-        return None
-    decoded = a2b_qp(text.encode().replace(b"%", b"="))
-    return decoded.decode() if decoded.isalnum() and len(decoded) == len(text) - 2 * text.count("%") else None
+def _decoded_names(names: list[str]) -> list[str]:
+    """Names of parameters, which may have been sent with escapes; in what is malformed something stays that is neither letter nor digit.
+
+    All in one pass, since each for itself takes ten times as long. None of them has an `&`, nor has it afterwards: `.` is as little a
+    letter as what `%26` stands for.
+    """
+    raw = "&".join([*names, ""]).encode("utf-8", "surrogateescape").replace(b"%26", b"..")
+    return a2b_qp(raw.replace(b"%", b"=")).decode("ascii", "replace").split("&")[:-1]
 
 
 def _readable(raw: bytes) -> str:

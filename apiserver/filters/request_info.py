@@ -143,6 +143,20 @@ def decode_path(raw: str) -> str:
     return decoded.decode("utf-8", "replace")
 
 
+_SLASHES = "/" * 4096
+
+
+def without_slashes(path: str) -> str:
+    """The path without the slashes around it. However many there are, most are looked at a page at a time: `str.strip` takes 6 ms for a
+    mebibyte of them."""
+    start, end = 0, len(path)
+    while path.startswith(_SLASHES, start, end):
+        start += len(_SLASHES)
+    while path.endswith(_SLASHES, start, end):
+        end -= len(_SLASHES)
+    return path[start:end].strip("/")
+
+
 def bare(text: str) -> TextError:
     """As Go's server answers what never reaches a handler: the text alone, and the connection ends."""
     return TextError(int(text[:3]), text, headers={"Connection": "close"}, nosniff=False)
@@ -153,7 +167,7 @@ def parse(method: str, target: str, query: Query | None = None) -> RequestInfo:
     RequestInfo."""
     raw_path, raw_query = split_target(target)
     path = decode_path(raw_path)
-    trimmed = path.strip("/")
+    trimmed = without_slashes(path)
     parts = trimmed.split("/", SEGMENTS) if trimmed else []
     grouped = bool(parts) and parts[0] == "apis"
     if len(parts) < (4 if grouped else 3) or not (grouped or parts[0] == "api"):

@@ -163,6 +163,16 @@ def test_a_text_is_cut_where_the_room_ends_and_says_so(character: str) -> None:
     assert excerpt.cut(text[:100], 50_000) == text[:100]
 
 
+@pytest.mark.parametrize("character", NASTY)
+def test_quoting_takes_no_longer_for_what_is_not_shown(character: str) -> None:
+    text = "x" * fieldpath.QUOTED_CHARACTERS + character * MIB
+    with Spent() as spent:
+        shown = fieldpath.go_quote(text)
+
+    assert shown == f'"{"x" * fieldpath.QUOTED_CHARACTERS}… {len(character) * MIB} more characters'
+    assert spent.below(0.001)
+
+
 def test_a_long_list_is_shown_as_far_as_it_fits() -> None:
     values = [str(i) for i in range(1_000_000)]
     with Spent() as spent:

@@ -32,6 +32,9 @@ from apiserver.apimachinery.request import Annotations, Level, Query, RequestInf
         ("a=\udcff", {"a": ["\ufffd"]}),
         ("a=\udcff%41", {"a": ["\ufffdA"]}),
         ("a=%00", {"a": ["\x00"]}),
+        ("%61=1&a%=2&a=3&%26=4&%2%36=5&a%26b=6&%3D=7&a%3D=8&%=9&b=10&a%3=11", {"a": ["1", "3"], "b": ["10"]}),
+        ("a%=1", {}),
+        ("%%26=1&a%%=2&%61=3", {"a": ["3"]}),
     ],
 )
 def test_a_query_is_read_as_go_reads_it(raw: str, pairs: dict[str, list[str]]) -> None:

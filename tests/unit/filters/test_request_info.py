@@ -13,6 +13,7 @@ from apiserver.filters.request_info import REMEMBERED, Endpoint, Router, claimed
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.schema.types import Struct
+from tests.fixtures.cpu import Spent
 
 G = "things.example.com"
 V1 = f"/apis/{G}/v1"
@@ -149,6 +150,16 @@ def test_the_core_group_has_no_group_segment() -> None:
         "pods",
         "x",
     )
+
+
+@pytest.mark.parametrize("slashes", [1, 4095, 4096, 4097, 10_000, 1 << 20])
+def test_however_many_slashes_are_around_a_path_they_do_not_count(slashes: int) -> None:
+    many = "/" * slashes
+    with Spent() as spent:
+        found = [parse("GET", target).parts for target in (many, f"{many}apis/{G}/v1/nodes{many}")]
+
+    assert found == [(), ("nodes",)]
+    assert spent.below(0.004)
 
 
 def test_a_doubled_first_slash_is_parsed_but_belongs_to_no_group() -> None:
