@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from apiserver.apimachinery import fieldpath, names, selectors, strconv
 from apiserver.apimachinery.errors import GroupKind, bad_request, invalid
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
-from apiserver.apimachinery.request import NO_QUERY, Query
+from apiserver.apimachinery.request import Query
 from apiserver.apimachinery.selectors import FieldSelector, LabelSelector
 
 META_GROUP = "meta.k8s.io"
@@ -140,15 +140,19 @@ class DeleteOptions:
 
 
 _Options = TypeVar("_Options")
+_Terms = ParamSpec("_Terms")
 
 
-def _unasked(parse: Callable[[Query], _Options]) -> Callable[[Query], _Options]:
-    """What a target without a query asks for is found out once."""
-    plain = functools.cache(lambda: parse(NO_QUERY))
+def _once(parse: Callable[Concatenate[Query, _Terms], _Options]) -> Callable[Concatenate[Query, _Terms], _Options]:
+    """What a query asks for is found out once, unless it is refused: many requests share one."""
 
     @functools.wraps(parse)
-    def parsed(query: Query) -> _Options:
-        return plain() if query is NO_QUERY else parse(query)
+    def parsed(query: Query, /, *args: _Terms.args, **terms: _Terms.kwargs) -> _Options:
+        key = (parse, *args, *terms.values())
+        found: _Options | None = query.options.get(key)
+        if found is None:
+            found = query.options[key] = parse(query, *args, **terms)
+        return found
 
     return parsed
 
@@ -222,7 +226,7 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
     return errors
 
 
-@_unasked
+@_once
 def parse_get(query: Query) -> GetOptions:
     """Raises StatusError 400."""
     if _boolean(query, "export"):
@@ -230,7 +234,7 @@ def parse_get(query: Query) -> GetOptions:
     return GetOptions(resource_version=query.text("resourceVersion"))
 
 
-@_unasked
+@_once
 def parse_create(query: Query) -> CreateOptions:
     """Raises StatusError 422."""
     _refuse("CreateOptions", _write_errors(query))
@@ -241,7 +245,7 @@ def parse_create(query: Query) -> CreateOptions:
     )
 
 
-@_unasked
+@_once
 def parse_update(query: Query) -> UpdateOptions:
     """Raises StatusError 422."""
     _refuse("UpdateOptions", _write_errors(query))
@@ -252,6 +256,7 @@ def parse_update(query: Query) -> UpdateOptions:
     )
 
 
+@_once
 def parse_patch(query: Query, *, apply: bool) -> PatchOptions:
     """Raises StatusError 422."""
     force = _boolean(query, "force")

@@ -5,6 +5,7 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/managedfields
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -44,13 +45,24 @@ class Identity(NamedTuple):
     @property
     def text(self) -> str:
         """By which managers are known, and in whose order they stand."""
-        members = {
-            "manager": self.manager,
-            "operation": self.operation,
-            "apiVersion": self.api_version,
-            "subresource": self.subresource,
-        }
-        return canonical.encode_value({name: x for name, x in members.items() if x}).decode()
+        length = len(self.manager) + len(self.api_version) + len(self.subresource)
+        return _known_text(self) if length <= REMEMBERED_LENGTH else _text(self)
+
+
+def _text(identity: Identity) -> str:
+    members = {
+        "manager": identity.manager,
+        "operation": identity.operation,
+        "apiVersion": identity.api_version,
+        "subresource": identity.subresource,
+    }
+    return canonical.encode_value({name: x for name, x in members.items() if x}).decode()
+
+
+REMEMBERED, REMEMBERED_LENGTH = 1024, 256
+"""Texts of identities, and characters of what may stand in one: managers are few, and everybody's text is asked for several times in
+each write."""
+_known_text = functools.lru_cache(REMEMBERED)(_text)
 
 
 def applier(manager: str, subresource: str) -> Identity:

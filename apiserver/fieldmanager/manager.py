@@ -114,6 +114,7 @@ class FieldManagers:
     def _replaced(self, before: Object, after: Object, managed: Managed, writer: Writer) -> Managed:
         """The same of typed forms."""
         version = writer.resource.api_version
+        identity = entries.updater(writer.manager or UNKNOWN, version, writer.subresource)
         left = update.update(
             before,
             after,
@@ -121,13 +122,14 @@ class FieldManagers:
             managers=managed.managers,
             manager=_WRITER,
             versions=self._versions_of(writer),
+            before=identity.text,
+            forgone=UNMANAGED,
         )
         managers = dict(left)
         changed = managers.pop(_WRITER, None)
         found = managed.with_managers(managers)
         own = EMPTY if changed is None else changed.set - UNMANAGED
         if own:
-            identity = entries.updater(writer.manager or UNKNOWN, version, writer.subresource)
             previous = managers.get(identity.text)
             set_ = own if previous is None else previous.set | own
             found = found.with_manager(identity, Owned(set_, version, applied=False), time=writer.now)

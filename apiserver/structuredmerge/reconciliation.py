@@ -20,6 +20,8 @@ def reconcile(paths: Set, type_: Type) -> Set:
     Who owned parts of what is atomic now owns it as a whole. Who owned the whole of what has parts now still owns that path alone. Maps
     that may hold anything, and members that are not declared any more, are left as they are.
     """
+    if paths.reconciled is type_:
+        return paths
     match _alternative(type_):
         case Map() as map_ if not map_.atomic and not _is_free(map_):
             types = {element: _type_in(map_, element) for element in paths.children}
@@ -40,7 +42,9 @@ def reconcile(paths: Set, type_: Type) -> Set:
         elif below.children and (found := reconcile(below, type_below)) is not below:
             children = dict(paths.children) if children is None else children
             children[element] = found
-    return paths if children is None else Set(paths.members.union(whole), children)
+    found = paths if children is None else Set(paths.members.union(whole), children)
+    found.reconciled = type_
+    return found
 
 
 def _alternative(type_: Type) -> Scalar | List | Map | None:

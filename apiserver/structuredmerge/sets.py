@@ -19,13 +19,15 @@ __all__ = ["EMPTY", "Builder", "Set", "of"]
 class Set:
     """One node of the trie: elements that are members, and what is owned below elements (never an empty set)."""
 
-    __slots__ = ("children", "members")
+    __slots__ = ("children", "members", "reconciled")
 
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, members: frozenset[Element], children: Mapping[Element, Set]) -> None:
         self.members = members
         self.children = children
+        self.reconciled: Type | None = None
+        """The type to which it is known to conform: the same sets are asked about with every write (`reconciliation`)."""
 
     def __bool__(self) -> bool:
         return bool(self.members or self.children)

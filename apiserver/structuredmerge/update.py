@@ -114,18 +114,31 @@ def apply(
     return UNCHANGED if comparisons.nothing_changed() else new, left
 
 
-def update(live: Any, new: Any, *, version: str, managers: Managers, manager: str, versions: Versions) -> Managers:
+def update(
+    live: Any,
+    new: Any,
+    *,
+    version: str,
+    managers: Managers,
+    manager: str,
+    versions: Versions,
+    before: str = "",
+    forgone: Set = EMPTY,
+) -> Managers:
     """What everybody owns once `new` has taken the place of `live`. Both are of `version`, and valid but for items that are there twice.
+
+    `before` is as whom the manager wrote before, if not as itself: what that one owned it does not lose by a change, but for paths that are
+    `forgone`. Whoever puts the two together then finds the same sets as before, mostly.
 
     Laws: the manager owns all that it changed or added, and what it owned before and did not remove; nobody else owns anything of that;
     nobody owns what is not there any more. An update that changes nothing changes no set.
     """
     known = _servable(managers, versions)
     comparisons = _Comparisons(_seen(live, version, known, versions), new, version, versions)
-    left = _left(comparisons, known, manager, force=True)
+    left = _left(comparisons, known, manager, force=True, before=before, forgone=forgone)
     removed, changed = comparisons.at(version)
-    before = left[manager].set if manager in left else EMPTY
-    after = ((before - removed) | changed).without(versions.ignored(version))
+    owned = left[manager].set if manager in left else EMPTY
+    after = ((owned - removed) | changed).without(versions.ignored(version))
     if after:
         left[manager] = Owned(after, version, applied=False)
     else:
@@ -192,8 +205,17 @@ class _Comparisons:
         return found.removed, found.modified | found.added
 
 
-def _left(comparisons: _Comparisons, managers: Managers, writer: str, *, force: bool) -> dict[str, Owned]:
-    """What everybody owns still, those who own nothing left out. Raises Conflicts unless forced."""
+def _left(
+    comparisons: _Comparisons,
+    managers: Managers,
+    writer: str,
+    *,
+    force: bool,
+    before: str = "",
+    forgone: Set = EMPTY,
+) -> dict[str, Owned]:
+    """What everybody owns still, those who own nothing left out; `before` loses to the writer what is `forgone` alone. Raises Conflicts
+    unless forced."""
     left: dict[str, Owned] = {}
     conflicts: list[Conflict] = []
     for name, owned in managers.items():
@@ -201,7 +223,7 @@ def _left(comparisons: _Comparisons, managers: Managers, writer: str, *, force: 
             left[name] = owned
             continue
         removed, changed = comparisons.at(owned.version)
-        lost = owned.set & changed
+        lost = owned.set & (changed & forgone if name == before else changed)
         if lost and not force:
             conflicts += (Conflict(name, path) for path in lost.paths())
         rest = owned.set - lost - removed

@@ -17,7 +17,7 @@ from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
-from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Waits, Warnings
+from apiserver.apimachinery.request import Annotations, Query, Waits, Warnings, query_of
 from apiserver.wire import frames, gzip, negotiation, segments
 from apiserver.wire.segments import Segment
 
@@ -106,8 +106,7 @@ class Exchange:
     @property
     def query(self) -> Query:
         if self._query is None:
-            raw = self.request.raw_path.partition("?")[2]
-            self._query = Query(raw) if raw else NO_QUERY
+            self._query = query_of(self.request.raw_path.partition("?")[2])
         return self._query
 
     @property

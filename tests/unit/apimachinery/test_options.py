@@ -224,6 +224,15 @@ READERS: list[tuple[str, Callable[[Query], Any]]] = [
 ]
 
 
+def test_options_are_read_of_a_query_once_for_each_verb_and_a_refusal_each_time() -> None:
+    query = Query("fieldManager=m&force=true")
+    assert options.parse_update(query) is options.parse_update(query)
+    assert options.parse_patch(query, apply=True) is options.parse_patch(query, apply=True)
+    assert options.parse_create(query) == options.CreateOptions(field_manager="m")
+    for _ in range(2):
+        assert refusal(lambda: options.parse_patch(query, apply=False)).code == 422
+
+
 @pytest.mark.parametrize(("kind", "read"), READERS)
 @pytest.mark.parametrize(
     ("text", "error"),

@@ -56,6 +56,13 @@ def test_a_query_of_too_many_parameters_is_read_as_empty() -> None:
     assert "a" not in Query("a&" * 10_000)
 
 
+def test_queries_that_say_the_same_are_one_unless_they_are_long() -> None:
+    assert request.query_of("") is request.NO_QUERY
+    assert request.query_of("fieldManager=m") is request.query_of("fieldManager=m")
+    for long in ("a=" + "b" * 1000, "labelSelector=" + "a," * 20 + "b", "labelSelector=" + "a%2C" * 20 + "b"):
+        assert request.query_of(long) is not request.query_of(long)
+
+
 def test_warnings_become_headers_in_their_order_and_once() -> None:
     warnings = Warnings()
     for text in ('unknown field "spec.x"', "a\\b", 'unknown field "spec.x"', "", "ü"):

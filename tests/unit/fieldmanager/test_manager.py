@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -323,6 +324,20 @@ def test_only_the_writers_time_changes_and_only_with_its_fields() -> None:
     before = written.body
     written.update(a_slice(metadata={"labels": {"a": "2"}}), manager="third")
     assert written.body == before
+
+
+def test_who_writes_again_what_it_owns_is_told_of_with_the_text_that_is_stored() -> None:
+    """Nobody has to write it down anew."""
+    written = Written("ResourceSlice")
+    written.create(a_slice(metadata={"labels": {"a": "1", "b": "1"}}), manager="m")
+    live, new = written.object, copy.deepcopy(written.object)
+    del new["metadata"]["managedFields"]
+    new["metadata"]["labels"] = {"a": "2", "b": "1"}
+    written.now = LATER
+    changed = written.managers.updated(new, live, written.writer(resource_of("ResourceSlice"), "m"))
+    [before], [after] = live["metadata"]["managedFields"], changed["metadata"]["managedFields"]
+    assert after == before | {"time": LATER}
+    assert after["fieldsV1"] is before["fieldsV1"]
 
 
 def test_an_apply_that_becomes_what_is_stored_keeps_its_time() -> None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from apiserver.structuredmerge.comparison import compare
 from apiserver.structuredmerge.fieldset import fields_of
-from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.update import Conflict, Conflicts
+from apiserver.structuredmerge.sets import EMPTY, Set, of
+from apiserver.structuredmerge.update import Conflict, Conflicts, Managers, update
 from apiserver.structuredmerge.validation import validate
-from tests.unit.structuredmerge.histories import Shared, applies, histories
+from tests.unit.structuredmerge.histories import VERSION, Shared, applies, histories
 
 Apply = tuple[Shared, Any]
 
@@ -168,3 +169,25 @@ def test_what_is_merged_is_valid_and_nobody_elses_values_are_changed(drawn: Appl
 def test_whoever_applies_nothing_any_more_is_no_manager(drawn: Apply) -> None:
     shared, patch = drawn
     assert "ada" not in shared.applied(patch).applied({}).managers
+
+
+@law
+@given(applies(empty=True), st.data())
+def test_who_wrote_before_owns_the_same_whether_it_loses_what_it_gets_back_or_not(
+    drawn: Apply, data: st.DataObject
+) -> None:
+    """What is forgone is lost, and not got back."""
+    shared, new = drawn
+    paths = list(changed(shared, Shared(shared.type, new)).paths())
+    forgone = of(data.draw(st.sets(st.sampled_from(paths)))) if paths else EMPTY
+
+    def together(before: str) -> dict[str, Set]:
+        managers: Managers = update(
+            shared.value, new, version=VERSION, managers=shared.managers, manager="writer", versions=shared,
+            before=before, forgone=forgone,
+        )  # fmt: skip
+        found = {name: owned.set for name, owned in managers.items()}
+        found["updater"] = found.get("updater", EMPTY) | (found.pop("writer", EMPTY) - forgone)
+        return found
+
+    assert together("updater") == together("")
