@@ -32,6 +32,7 @@ class Context(NamedTuple):
     """`namespace_labels` looks up the labels of the object's namespace, None when there is none; it raises LookupError with the reason when
     nobody can say. `user` is who writes, by the request's `verb`.
 
+    `old_obeys`: what is stored is known to obey all that its shape declares, so only what a change touches has to be looked at.
     `cel` is None where expressions are not compiled. Long checks call `checkpoint` between their steps; it raises what ends them when
     nobody waits for their result any more.
     """
@@ -42,6 +43,7 @@ class Context(NamedTuple):
     namespace_labels: Callable[[], Mapping[str, str] | None] = _unknown
     cel: Compiler | None = None
     checkpoint: Callable[[], None] = _go_on
+    old_obeys: bool = False
 
     def enabled(self, gate: Gate) -> bool:
         """Whether the feature is on."""

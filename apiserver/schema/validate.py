@@ -27,10 +27,15 @@ MIN_SHOWN_KEY_BYTES = 16
 
 def validate(context: Context, shape: Struct, new: Object, old: Object | None) -> Iterator[FieldError]:
     """Everything that is wrong with a decoded and defaulted object. `old` is the stored one, None on create."""
-    passes, rules, reader = verdict.test(shape), _rules(shape), _reader(shape)
+    rules, reader = _rules(shape), _reader(shape)
     if reader is None:
         return
-    fine = passes is None or passes(new)
+    if old is not None and context.old_obeys:
+        change = verdict.change_test(shape)
+        fine = change is None or change(new, old)
+    else:
+        passes = verdict.test(shape)
+        fine = passes is None or passes(new)
     if not fine or (rules is not None and next(rules(context, new, old, ROOT), None) is not None):
         yield from reader(context, new, old, ROOT)
 

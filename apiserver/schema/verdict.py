@@ -1,12 +1,13 @@
 """Whether a value obeys what its shape declares: yes or no, without places and texts.
 
-Nearly every object that is validated is in order. This is the answer for those; `validate` words what is wrong with the others.
+Nearly every object that is validated is in order. This is the answer for those; `validate` words what is wrong with the others. And
+nearly every write leaves most of an object as it is: of what takes the place of a value that obeys, only what is different is looked at.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from apiserver.apimachinery.fieldpath import Path
@@ -29,6 +30,8 @@ from apiserver.schema.types import (
 
 Test = Callable[[Any], bool]
 """Looks at one value, which is not None."""
+ChangeTest = Callable[[Any, Any], bool]
+"""The same, with one beside it that obeys."""
 
 REMEMBERED_TEXTS, REMEMBERED_LENGTH = 2048, 96
 """Per format, so that a cache cannot be filled with much. The length is that of the longest qualified name."""
@@ -107,20 +110,29 @@ def too_long(text: str, max_bytes: int) -> bool:
 
 
 def _list_test(type_: ListOf) -> Test | None:
-    inner, max_items, unique = test(type_.item), type_.max_items, type_.unique
-    if inner is None and not max_items and unique is None:
+    inner, few, distinct = test(type_.item), _few(type_), _distinct(type_)
+    if inner is None and few is None and distinct is None:
         return None
 
-    limit = type_.limit
-
     def passes(value: list[Any]) -> bool:
-        if max_items and (len(value) > max_items or (limit is not None and len(value) > limit(value))):
+        if few is not None and not few(value):
             return False
-        if inner is not None and not all(map(inner, value)):
-            return False
-        return unique is None or len(value) < 2 or len(set(map(unique, value))) == len(value)
+        return (inner is None or all(map(inner, value))) and (distinct is None or distinct(value))
 
     return passes
+
+
+def _few(type_: ListOf) -> Test | None:
+    max_items, limit = type_.max_items, type_.limit
+    if not max_items:
+        return None
+    return lambda value: len(value) <= max_items and (limit is None or len(value) <= limit(value))
+
+
+def _distinct(type_: ListOf) -> Test | None:
+    """Of items each of which obeys."""
+    unique = type_.unique
+    return None if unique is None else lambda value: len(value) < 2 or len(set(map(unique, value))) == len(value)
 
 
 def _map_test(type_: MapOf) -> Test | None:
@@ -140,8 +152,7 @@ def _map_test(type_: MapOf) -> Test | None:
 def _struct_test(struct: Struct) -> Test | None:
     members = {f.name: _member_test(f) for f in types.members(struct)}
     rows = {name: row for name, row in members.items() if row is not None}
-    owed = {name for name, (_, _, needed) in rows.items() if needed}
-    own = functools.reduce(_both, map(_check_test, struct_checks(struct)), None)
+    owed, own = _owed(rows), _own_test(struct)
     if not rows and own is None:
         return None
 
@@ -163,19 +174,100 @@ def _struct_test(struct: Struct) -> Test | None:
     return passes
 
 
+def _owed(rows: Mapping[str, tuple[Any, bool, bool]]) -> set[str]:
+    return {name for name, (_, _, needed) in rows.items() if needed}
+
+
+def _own_test(struct: Struct) -> Test | None:
+    return functools.reduce(_both, map(_check_test, struct_checks(struct)), None)
+
+
 def _member_test(field: Field) -> tuple[Test | None, bool, bool] | None:
     """The test, whether an empty value is a value, and whether the member's absence is an error."""
     inner = test(field.type)
     if field.check is not None:
-        own = _text_test(field.check) if isinstance(field.type, String) else _check_test(field.check)
-        inner = _both(inner, own)
+        inner = _both(inner, _field_test(field, field.check))
     absent = absent_value(field)
     needed = field.required or (inner is not None and absent is not ABSENT and not inner(absent))
     return None if inner is None and not needed else (inner, may_be_empty(field), needed)
 
 
+def _field_test(field: Field, check: Check) -> Test:
+    return _text_test(check) if isinstance(field.type, String) else _check_test(check)
+
+
 def _both(first: Test | None, second: Test) -> Test:
     return second if first is None else lambda value: first(value) and second(value)
+
+
+@functools.cache
+def change_test(type_: Type) -> ChangeTest | None:
+    """None when nothing is declared here or below. Law: `change_test(t)(new, old)` is `test(t)(new)` wherever `test(t)(old)`."""
+    whole = test(type_)
+    if whole is None:
+        return None
+    match type_:
+        case Struct():
+            return _struct_change_test(type_)
+        case ListOf():
+            return _list_change_test(type_)
+    return lambda value, _: whole(value)
+
+
+def _list_change_test(type_: ListOf) -> ChangeTest:
+    """Items are compared with those that stood in their places."""
+    inner, few, distinct = test(type_.item), _few(type_), _distinct(type_)
+
+    def passes(value: list[Any], stored: list[Any]) -> bool:
+        if few is not None and not few(value):
+            return False
+        if inner is not None:
+            count = len(stored)
+            for i, x in enumerate(value):
+                if (i >= count or x != stored[i]) and not inner(x):
+                    return False
+        return distinct is None or distinct(value)
+
+    return passes
+
+
+def _struct_change_test(struct: Struct) -> ChangeTest:
+    rows = {
+        f.name: (row, _member_change_test(f)) for f in types.members(struct) if (row := _member_test(f)) is not None
+    }
+    owed, own = _owed({name: row for name, (row, _) in rows.items()}), _own_test(struct)
+
+    def passes(value: Object, stored: Object) -> bool:
+        for name, x in value.items():
+            found = rows.get(name)
+            if found is None:
+                continue
+            (inner, may_be_empty, needed), change = found
+            if x is None or not (x or may_be_empty):
+                if needed:
+                    return False
+            elif inner is not None:
+                former = stored.get(name)
+                if former is None:
+                    if not inner(x):
+                        return False
+                elif x != former and not change(x, former):
+                    return False
+        if owed and not value.keys() >= owed:
+            return False
+        return own is None or own(value)
+
+    return passes
+
+
+def _member_change_test(field: Field) -> ChangeTest:
+    inner = change_test(field.type)
+    own = None if field.check is None else _field_test(field, field.check)
+
+    def passes(value: Any, stored: Any) -> bool:
+        return (inner is None or inner(value, stored)) and (own is None or own(value))
+
+    return passes
 
 
 def struct_checks(struct: Struct) -> list[Check]:

@@ -141,6 +141,7 @@ async def _commit(
     value = await lifecycle.encoded(call.resource.stored, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)
+    entry.judged = True
     return splice(value, stated) if stated else entry.value
 
 

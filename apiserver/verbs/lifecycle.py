@@ -131,12 +131,19 @@ class Judgement(NamedTuple):
 
 
 async def check(
-    services: Services, call: Call, new: Object, old: Object | None, *, size: int, sub: Subresource | None = None
+    services: Services,
+    call: Call,
+    new: Object,
+    old: Object | None,
+    *,
+    size: int,
+    sub: Subresource | None = None,
+    judged: bool = False,
 ) -> bool:
     """Makes `new` what may be stored: system fields, the kind's own preparation, then every check. Whether it is large.
 
-    Of a change of `old`: of all of it, or of the part that `sub` owns. `size` is about how many bytes both have. Raises 422; what the
-    kind warns of goes into the answer.
+    Of a change of `old`: of all of it, or of the part that `sub` owns. `size` is about how many bytes both have. `judged`: `old` was found
+    in order in this way. Raises 422; what the kind warns of goes into the answer.
     """
     resource, labels = call.resource.stored, NamespaceLabels(services, call.info.namespace)
     context = Context(
@@ -146,6 +153,7 @@ async def check(
         namespace_labels=labels,
         cel=services.cel,
         checkpoint=workers.checkpoint,
+        old_obeys=judged,
     )
     large = size > 2 * LARGE or is_large(new)
     settling = functools.partial(settle, context, resource, new, old, sub=sub)

@@ -97,7 +97,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         new["metadata"].pop("managedFields", None)
     await lifecycle.dedup_owners(new, warnings, after_admission=True)
     _check_version(call, order.name, new, live)
-    large = await lifecycle.check(services, call, new, old, size=size, sub=order.sub)
+    large = await lifecycle.check(services, call, new, old, size=size, sub=order.sub, judged=live.judged)
     await ownership.keep_times(resource, new, old, size=size)
     await step.validate(new)
     if _finished(new, old):
@@ -108,7 +108,9 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         return Outcome((await call.store.confirm(live)).value)
     value = await lifecycle.encoded(resource, new, large=large)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
-    return Outcome((await call.store.commit(write, dry_run=order.options.dry_run)).value)
+    entry = await call.store.commit(write, dry_run=order.options.dry_run)
+    entry.judged = order.sub is None
+    return Outcome(entry.value)
 
 
 async def _unchanged(new: Object, old: Object, *, size: int) -> bool:

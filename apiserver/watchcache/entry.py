@@ -55,7 +55,8 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed. `verbatim` is what
     stands behind it in the stored value, for who decodes that.
     `fields` holds the values of the resource's indexed fields in its own order. `group` remembers how it and its neighbours look in
-    other forms (`groups`); it is None until a list needed one. `uid_hash` is kept for whoever selects by it, -1 until then.
+    other forms (`groups`); it is None until a list needed one. `uid_hash` is kept for whoever selects by it, -1 until then. `judged` says
+    that this process found all of it in order before it was stored.
 
     No entry is part of a cycle, so the garbage collector does not look at them: with 100,000 it would hold the loop for 20 ms.
     """
@@ -68,6 +69,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     group: Group | None = None
     uid_hash: int = -1
     verbatim: bytes = b""
+    judged: bool = False
 
     readable: ClassVar[bool] = True
 

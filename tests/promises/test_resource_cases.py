@@ -16,7 +16,7 @@ import pytest
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.cluster.namespaces import Namespaces
-from apiserver.schema import canonical, defaults, strict
+from apiserver.schema import canonical, defaults, strict, verdict
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object, Resource, Subresource
@@ -68,10 +68,16 @@ def stored(resource: Resource, case: Case) -> Object:
     return old
 
 
-def run(resource: Resource, case: Case) -> tuple[Object, list[FieldError], list[str]]:
+def run(resource: Resource, case: Case, *, known: bool = False) -> tuple[Object, list[FieldError], list[str]]:
+    """`known`: what is stored was found in order before."""
     declared = [gate for kind in resources.RESOURCES for gate in kind.gates]
     gates = Gates(declared, case.gates)
-    context = Context(gates=gates, namespace_labels=lambda: case.namespace_labels, cel=resources.DeviceSelectors(gates))
+    context = Context(
+        gates=gates,
+        namespace_labels=lambda: case.namespace_labels,
+        cel=resources.DeviceSelectors(gates),
+        old_obeys=known,
+    )
     new = decoded(resource, case.object)
     if case.operation == "create":
         base = new["metadata"].get("generateName")
@@ -125,11 +131,18 @@ def check_then(served: Any, wanted: Mapping[str, Any]) -> None:
         assert value == wanted["equals"]
 
 
+def obeys(resource: Resource, old: Object) -> bool:
+    passes = verdict.test(resource.shape)
+    return passes is None or passes(old)
+
+
 @pytest.mark.parametrize("name", names())
 def test_a_case_of_the_table_holds(name: str, table: dict[str, Case]) -> None:
     case = table[name]
     resource = KINDS[case.kind]
     new, errors, warnings = run(resource, case)
+    if case.operation == "update" and obeys(resource, stored(resource, case)):
+        assert run(resource, case, known=True) == (new, errors, warnings)
     check_errors([(e.field, e.reason, e.body) for e in errors], case.errors)
     check_warnings(warnings, case)
     if not case.errors:
@@ -223,3 +236,29 @@ async def test_the_cases_of_the_table_hold_over_http(gates: str, table: dict[str
             except AssertionError as e:
                 failed[case.name] = str(e)
     assert not failed, "\n\n".join(f"{name}: {why}" for name, why in failed.items())
+
+
+async def test_only_what_this_process_found_in_order_is_not_looked_at_again(shared_server: Server) -> None:
+    async with composed(shared_server) as server:
+        slices = f"{server.v1}/resourceslices"
+
+        def a_slice(device: str, **labels: str) -> Object:
+            pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": "d.example.com", "nodeName": "n1", "pool": pool, "devices": [{"name": device}]}
+            return {"metadata": {"name": "s", "labels": labels}, "spec": spec}
+
+        resource = KINDS["ResourceSlice"]
+        metadata = {"name": "s", "uid": "0b6d53b0-0000-4000-8000-000000000001", "creationTimestamp": NOW}
+        value = canonical.encode(resource.shape, decoded(resource, a_slice("Not_A_Label") | {"metadata": metadata}))
+        store = server.stores[f"{server.group}/{resource.plural}"]
+        await store.commit(Write(keys.key("", "s"), value, Revision(0), metadata["uid"]), dry_run=False)
+
+        async def put(device: str, **labels: str) -> int:
+            return (await server.ask("PUT", f"{slices}/s", a_slice(device, **labels))).status
+
+        assert await put("Not_A_Label", a="1") == 422
+        assert await put("Not_A_Label", a="2") == 422
+        assert await put("gpu", a="1") == 200
+        assert await put("gpu", a="2") == 200
+        assert await put("Not_A_Label", a="2") == 422
+        assert await put("gpu", a="3") == 200

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from apiserver.apimachinery import fieldpath
@@ -12,7 +13,7 @@ from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.schema import shapes, validate, verdict
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gate, Gates, Stage
-from apiserver.schema.types import Field, Integer, ListOf, MapOf, Quantity, String, Struct
+from apiserver.schema.types import Field, Integer, ListOf, MapOf, Quantity, String, Struct, Type
 from tests.unit.schema.gadget import GADGET, SPEC, no_x
 
 FINE: dict[str, Any] = {"owner": "o", "pool": {"rank": 1}, "raw": {}}
@@ -157,6 +158,40 @@ def test_the_verdict_agrees_with_the_report(spec: dict[str, Any]) -> None:
     assert passes is not None
     assert reader is not None
     assert passes(spec) is (next(reader(CONTEXT, spec, None, ROOT), None) is None)
+
+
+@given(SPECS | SPECS.map(lambda spec: FINE | spec), SPECS.map(lambda spec: FINE | spec))
+def test_beside_a_value_that_obeys_the_verdict_is_the_same(new: dict[str, Any], old: dict[str, Any]) -> None:
+    passes, change = verdict.test(SPEC), verdict.change_test(SPEC)
+    assert passes is not None
+    assert change is not None
+    assume(passes(old))
+    for value in (new, {**old, **new}):
+        assert change(value, old) is passes(value)
+
+
+def test_beside_a_value_that_obeys_only_what_differs_is_looked_at() -> None:
+    seen: list[Any] = []
+
+    def looks(value: Any, path: Path) -> Iterator[FieldError]:
+        seen.append(value)
+        yield from ()
+
+    text = String(check=looks)
+
+    def struct(name: str, **members: Type) -> Struct:
+        return Struct(name=name, fields=[Field(name=m, number=i, type=t) for i, (m, t) in enumerate(members.items())])
+
+    row = struct("Row", a=text, b=text)
+    table = struct("Table", title=text, rows=ListOf(row), head=row)
+    change = verdict.change_test(table)
+    assert change is not None
+    old = {"title": "t", "rows": [{"a": "1"}, {"a": "2"}], "head": {"a": "3", "b": "4"}}
+
+    assert change(old, copy.deepcopy(old))
+    assert seen == []
+    assert change({"title": "u", "rows": [{"a": "1"}, {"a": "5"}, {"a": "6"}], "head": {"a": "3", "b": "7"}}, old)
+    assert seen == ["u", "5", "6", "7"]
 
 
 def changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
