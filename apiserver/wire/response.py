@@ -19,12 +19,10 @@ from multidict import CIMultiDict
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Annotations, Query, Waits, Warnings, query_of
 from apiserver.wire import frames, gzip, negotiation, segments
-from apiserver.wire.segments import Segment
+from apiserver.wire.segments import LONG, Beginning, Segment
 
 BODY_LIMIT = 3 << 20
 """Bytes of a request body, as upstream's `--max-request-body-bytes` has it."""
-GZIP_THRESHOLD = 128 << 10
-"""Answers above this many bytes are compressed for clients that take it (upstream's `defaultGzipThresholdBytes`)."""
 HEADER_READ = 4096
 """Characters of a header that are read. Nobody has shown yet who sent it."""
 LARGE = 256 << 10
@@ -167,7 +165,7 @@ class Exchange:
         if self._taps:
             self._tell(body)
         out = self._headers(media, headers)
-        compressed = len(body) > GZIP_THRESHOLD and self.accepts_gzip
+        compressed = len(body) > LONG and self.accepts_gzip
         if compressed:
             _mark_compressed(out)
         if len(body) <= LARGE:
@@ -188,16 +186,18 @@ class Exchange:
         large: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> web.StreamResponse:
-        """An answer in parts, `length` bytes long if that is known, `large` if it is certainly long enough to be compressed. What turns out
-        to be short is sent as a whole."""
-        compressed = self.accepts_gzip and (length is None or length > GZIP_THRESHOLD)
+        """An answer in parts, `length` bytes long if that is known, `large` if it is certain to be LONG, before or once its parts say so
+        (Beginning). What turns out to be short is sent as a whole."""
+        compressed = self.accepts_gzip and (length is None or length > LONG)
         first: list[bytes | Segment] = []
         if not large and (length is None or not compressed):
-            first = await _first(parts, GZIP_THRESHOLD if compressed else 0)
-            following = await anext(parts, None)
-            if following is None:
+            first = await _first(parts, LONG if compressed else 0)
+            large = bool(first) and isinstance(first[-1], Beginning)
+            following = None if large else await anext(parts, None)
+            if following is not None:
+                first.append(following)
+            elif not large:
                 return await self.respond(code, media, b"".join(map(segments.text, first)), headers)
-            first.append(following)
         out = self._headers(media, headers)
         if compressed:
             _mark_compressed(out)
@@ -275,20 +275,20 @@ async def _chain(
     known: Iterable[bytes | Segment], rest: AsyncIterator[bytes | Segment] | None = None
 ) -> AsyncIterator[bytes | Segment]:
     for part in known:
-        yield part
+        yield part.data if isinstance(part, Beginning) else part
     if rest is not None:
         async for part in rest:
             yield part
 
 
 async def _first(parts: AsyncIterator[bytes | Segment], more_than: int) -> list[bytes | Segment]:
-    """The first part, and as many more as it takes to exceed a size."""
+    """The first part, and as many more as it takes to exceed a size, or to know that it will be."""
     found: list[bytes | Segment] = []
     size = 0
     async for part in parts:
         found.append(part)
         size += len(segments.text(part))
-        if size > more_than:
+        if size > more_than or isinstance(part, Beginning):
             break
     return found
 

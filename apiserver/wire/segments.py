@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from apiserver.wire import gzip
 from apiserver.wire.gzip import Deflated
 
 PORTION = 512 << 10
 """Bytes of a long answer that are worth a write. What a write copies and encrypts drives everything else out of the processor's caches, so
 a third of a list's time goes by between writes of a quarter of that; larger copies have pages of their own (`allocator.LARGE_BYTES`),
 which take longer to come and go. Half a millisecond."""
+
+LONG = 128 << 10
+"""Answers above this many bytes are compressed for clients that take it (upstream's `defaultGzipThresholdBytes`)."""
 
 
 class Segment(Protocol):
@@ -21,6 +25,18 @@ class Segment(Protocol):
 
     def deflated(self) -> Iterator[Deflated]:
         """The same compressed."""
+
+
+class Beginning(NamedTuple):
+    """What an answer begins with that is certain to be LONG: a segment that need not wait for the others."""
+
+    data: bytes
+
+    def texts(self) -> Sequence[bytes]:
+        return (self.data,)
+
+    def deflated(self) -> Iterator[Deflated]:
+        yield gzip.deflate(self.data)
 
 
 def texts(part: bytes | Segment) -> Sequence[bytes]:

@@ -31,6 +31,7 @@ from apiserver.wire.forms import media
 from apiserver.wire.forms.sections import Made
 from apiserver.wire.forms.syntax import DocumentType, Piece, Pieces, Section, Streamed, document_type, ready
 from apiserver.wire.representation import Representation
+from apiserver.wire.segments import LONG
 
 logger = logging.getLogger(__name__)
 
@@ -72,14 +73,13 @@ class ListMeta(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list to be sent; its length in bytes if that is known before it is made. A `large` one has LARGE bytes at least."""
+    """A list to be sent; its length in bytes if that is known before it is made. A `large` one is certain to be LONG."""
 
     length: int | None
     pieces: Pieces
     large: bool = False
 
 
-LARGE = 128 << 10
 LEAST_BYTES = 64
 """No object is shown in less: its uid and its creation time alone are as long."""
 
@@ -270,7 +270,7 @@ class Form(ABC):
         sections = (
             None if null and not entries else functools.partial(self.sections, entries, extent, compressed=compressed)
         )
-        large = len(entries) * LEAST_BYTES > LARGE
+        large = len(entries) * LEAST_BYTES > LONG
         pieces = self.syntax.collection(type_, members, name, sections, large=large)
         return Listing(None, pieces, large)
 

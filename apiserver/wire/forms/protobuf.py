@@ -1,7 +1,8 @@
 """Protobuf: each object a message by the numbers of its shape, in the envelope that tells what it is; the elements of a list have none.
 
 An envelope says what its object is, then how long, before the object comes. So a list is made first and sent then: what is remembered for
-others too as it is, what is not, unless it is short, once more. Only what it is can be sent before.
+others too as it is, what is not, unless it is short, once more. Only what it is can be sent before,
+and is, where there is still something to make of one that is certain to be long.
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/{protobuf,collections}.go`, `pkg/util/framer/framer.go`.
 """
 
@@ -13,6 +14,7 @@ from apiserver.schema import protobuf
 from apiserver.schema.protowire import sized, varint
 from apiserver.wire import as_protobuf
 from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, joined, ready
+from apiserver.wire.segments import LONG, Beginning
 
 SHORT = 256 << 10
 """Up to so many bytes of a list are kept until its length is known, though nobody else has a use for them."""
@@ -52,6 +54,9 @@ class Protobuf(Streamed):
         elements: list[Section] = []
         size, held = 0, 0
         for section in sections() if sections is not None else ():
+            if opening and size > LONG and not section.at_hand():
+                yield ready(Beginning(opening))
+                opening = b""
             yield from section.work()
             elements.append(section)
             size += section.size

@@ -610,6 +610,22 @@ def test_a_step_of_a_compressed_list_is_a_few_sections_however_small_they_are(ac
     assert MOST_JOINED <= max(again) <= 2 * MOST_JOINED
 
 
+def test_what_a_list_of_fewer_is_can_be_sent_once_it_is_certain_to_be_long() -> None:
+    cache = EncodingCache()
+    entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(600)])
+    made = (piece.make() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
+    first = next(part for part in made if part)
+    assert isinstance(first, segments.Beginning)
+    assert b"DeviceClassList" in first.data
+    assert cache.uses[Use.OBJECT_MADE] < 200
+    whole = first.data + b"".join(map(segments.text, made))
+    assert len(messages.messages(messages.opened(whole)[2], 2)) == 600
+
+    again = [piece.make() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces]
+    assert b"".join(map(segments.text, again)) == whole
+    assert not any(isinstance(part, segments.Beginning) for part in again), "nothing had to be made"
+
+
 @pytest.mark.parametrize("budget", [64 << 20, 1 << 20, 0])
 def test_a_long_list_in_protobuf_is_the_same_whatever_is_remembered(budget: int) -> None:
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * (i % 7) * 1000}) for i in range(600)])

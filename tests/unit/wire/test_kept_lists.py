@@ -89,7 +89,7 @@ def listed(form: Form, entries: Sequence[Entry], extent: Extent, *, compressed: 
     parts = [piece.make() for piece in pieces]
     text = b"".join(map(segments.text, parts))
     assert length in (None, len(text))
-    assert not large or len(text) > response.GZIP_THRESHOLD / 2
+    assert not large or len(text) > segments.LONG / 2
     if not compressed:
         return text
     packed = asyncio.run(_packed(parts))
@@ -217,7 +217,7 @@ def compressed_anew(cache: EncodingCache, show: Callable[[], object]) -> int:
 def test_who_walks_as_somebody_did_before_has_nothing_compressed_anew(limit: int, before: str) -> None:
     store, cache = Store(), EncodingCache()
     for number in range(0, 160, 2):
-        store.write(number, 2 * response.GZIP_THRESHOLD // limit)
+        store.write(number, 2 * segments.LONG // limit)
     entries = list(store.index.view().scan())
     form = made_of(JSON, "", "", resource=SLICES, cache=cache, now=NOW)
 

@@ -19,8 +19,8 @@ from aiohttp import web
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.wire import frames, response
-from apiserver.wire.response import BODY_LIMIT, GZIP_THRESHOLD, Exchange, WatchStream
-from apiserver.wire.segments import PORTION
+from apiserver.wire.response import BODY_LIMIT, Exchange, WatchStream
+from apiserver.wire.segments import LONG, PORTION, Beginning, Segment
 from tests.unit.wire.tls_pair import server_context
 
 JSON = "application/json"
@@ -192,9 +192,7 @@ def test_an_answer_has_the_bare_media_type_and_a_header_for_each_warning() -> No
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(
-    ("size", "compressed"), [(GZIP_THRESHOLD - 1, False), (GZIP_THRESHOLD, False), (GZIP_THRESHOLD + 1, True)]
-)
+@pytest.mark.parametrize(("size", "compressed"), [(LONG - 1, False), (LONG, False), (LONG + 1, True)])
 def test_compression_starts_at_a_threshold_exact_to_the_byte(size: int, compressed: bool) -> None:
     data = b"x" * size
 
@@ -270,16 +268,17 @@ def test_a_large_stream_is_compressed_piece_by_piece(known: bool, run: Callable[
 
 
 @pytest.mark.parametrize("more", ["", "Accept-Encoding: gzip\r\n"], ids=["identity", "gzip"])
-def test_the_beginning_of_a_large_stream_does_not_wait_for_the_rest(more: str) -> None:
-    arrived = asyncio.Event()
+@pytest.mark.parametrize("beginning", [b"what it is", Beginning(b"what it is")], ids=["known before", "told"])
+def test_the_beginning_of_a_large_stream_does_not_wait_for_the_rest(more: str, beginning: bytes | Segment) -> None:
+    arrived, large = asyncio.Event(), isinstance(beginning, bytes)
 
-    async def parts() -> AsyncIterator[bytes]:
-        yield b"what it is"
+    async def parts() -> AsyncIterator[bytes | Segment]:
+        yield beginning
         await arrived.wait()
         yield rest
 
     async def story() -> None:
-        async with serving(lambda exchange: exchange.stream(200, JSON, parts(), large=True)) as port:
+        async with serving(lambda exchange: exchange.stream(200, JSON, parts(), large=large)) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(f"GET / HTTP/1.1\r\nHost: x\r\n{more}Connection: close\r\n\r\n".encode())
             await reader.readuntil(b"\r\n\r\n")
@@ -291,7 +290,7 @@ def test_the_beginning_of_a_large_stream_does_not_wait_for_the_rest(more: str) -
             assert (await reader.read()).endswith(b"0\r\n\r\n")
             writer.close()
 
-    rest = b"x" * GZIP_THRESHOLD
+    rest = b"x" * LONG
     asyncio.run(story())
 
 
