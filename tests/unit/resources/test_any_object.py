@@ -111,7 +111,7 @@ def test_an_object_that_was_written_is_read_back_as_it_was(kind: str, data: st.D
     assert rewritten(resource, settled) == settled
 
 
-ODD = (None, "", [], {}, 0, False, "0001-01-01T00:00:00Z")
+ODD: tuple[Any, ...] = (None, "", [], {}, 0, False, "0001-01-01T00:00:00Z")
 GRADE: dict[str, Any] = {"string": "a"}
 SLOTS: dict[str, Any] = {
     "value": "4",
