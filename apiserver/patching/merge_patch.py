@@ -6,7 +6,7 @@ Works level by level instead of calling itself, so that no depth is too much.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from apiserver.patching import lazy
@@ -36,6 +36,12 @@ def apply(patch: bytes, document: bytes) -> bytes:
         else:
             into[place] = patched
     return lazy.text(result[0])
+
+
+def touches(patch: bytes) -> Set[str] | None:
+    """The members of an object that the patch may change; None for a patch that takes its place."""
+    found = lazy.opened(lazy.node(patch))
+    return found.keys() if isinstance(found, dict) else None
 
 
 def _merged(patch: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:

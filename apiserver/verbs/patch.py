@@ -5,14 +5,18 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
+from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import PatchOptions
 from apiserver.fieldmanager.manager import FieldManagers
+from apiserver.fieldmanager.writer import Writer
 from apiserver.patching import json_patch, merge_patch, strategic
-from apiserver.schema import canonical, conversion, json_syntax
+from apiserver.schema import canonical, conversion, defaults, json_syntax
 from apiserver.schema.resource import Object, Resource
+from apiserver.schema.type_meta import MEMBERS
 from apiserver.verbs import lifecycle, ownership, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
@@ -44,6 +48,7 @@ MERGE_PATCH = PatchType(
     media="application/merge-patch+json",
     read=patches.read_merge_patch,
     apply=lambda text, live, _: merge_patch.apply(text, as_json.dumps(live)),
+    touches=merge_patch.touches,
 )
 STRATEGIC = PatchType(
     media="application/strategic-merge-patch+json",
@@ -94,9 +99,6 @@ def _change(
     writer = ownership.writer(services, call, wanted.field_manager, force=bool(wanted.force))
 
     def compute(live: Entry | None) -> Object:
-        sent = kind.read(raw, wanted.validation)
-        shown = conversion.served(resource, rendering.decoded(resource, live)) if live is not None else {}
-        document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
         terms = body.Terms(
             resource=resource,
             kinds=services.kinds,
@@ -104,7 +106,7 @@ def _change(
             validation=wanted.validation,
             warnings=warnings,
         )
-        new = kind.decode(terms, kind.apply(sent.value, document, writer), sent)
+        new = patched(kind, raw, live, writer=writer, terms=terms)
         if len(raw) > DENSE:
             _weigh(resource.stored, new)
         if live is None:
@@ -119,6 +121,26 @@ def _change(
         return await BODIES.run(compute, live) if large else compute(live)
 
     return change
+
+
+def patched(kind: PatchType, raw: bytes, live: Entry | None, *, writer: Writer, terms: body.Terms) -> Object:
+    """What a patch makes of what is stored, or of nothing. What it does not touch goes round it, if it would come back as it is. Raises
+    StatusError."""
+    resource = terms.resource
+    shown = conversion.served(resource, rendering.decoded(resource, live)) if live is not None else {}
+    document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
+    sent = kind.read(raw, terms.validation)
+    # What was another version's, or sent in a spelling of its own, does not come back as it is.
+    touched = None if live is None or live.verbatim or resource.conversion else kind.touches(sent.value)
+    if touched is not None and touched.isdisjoint(MEMBERS):
+        part = {name: x for name, x in document.items() if name in touched or name in MEMBERS}
+        with suppress(StatusError):  # it is worded again, for the whole object
+            made = kind.decode(terms, kind.apply(sent.value, part, writer), sent)
+            made |= {name: x for name, x in shown.items() if name not in touched}
+            defaults.apply(resource.shape, made, now=terms.now)
+            return made
+        sent = kind.read(raw, terms.validation)
+    return kind.decode(terms, kind.apply(sent.value, document, writer), sent)
 
 
 def _weigh(resource: Resource, new: Object) -> None:

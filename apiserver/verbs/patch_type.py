@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ class PatchType:
     of this version see it, which it leaves as it is: its JSON text, or its value where a patch of this type respells raw JSON. The patch
     may be used up. Raises 413, 422, and whatever else a client is to be told.
     `decode(terms, result, patch)` reads what `apply` made; it raises 422, and 400 and 500 of an applied configuration.
+    `touches(patch)` names the members of an object that the patch may change, or says None where that is not known. The others need not be
+    written down and read again: `apply` and `decode` may see an object without them.
     `growth(raw)` says by how many bytes the result may be longer than the live object and the body together.
     `creates`: an object that is absent is created, of a live one that has nothing but kind and apiVersion.
     `applies`: it is server-side apply. It needs a fieldManager, may use force, and keeps metadata.managedFields itself.
@@ -30,6 +32,7 @@ class PatchType:
     read: Callable[[bytes, str], Document]
     apply: Callable[[Any, Object, Writer], Any]
     decode: Callable[[Terms, Any, Document], Object] = decode_patched
+    touches: Callable[[Any], Set[str] | None] = lambda patch: None
     growth: Callable[[bytes], int] = lambda raw: 0
     creates: bool = False
     applies: bool = False

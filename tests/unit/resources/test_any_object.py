@@ -17,7 +17,8 @@ from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Boolean, Integer, ListOf, MapOf, Quantity, String, Struct, Time, Type
 from apiserver.verbs import lifecycle
 from tests.fixtures.cpu import Spent
-from tests.unit.resources.samples import CLAIM, NOW, SLICE, context_of, decoded, with_device, with_spec
+from tests.unit.resources.odd import WHOLE, odd
+from tests.unit.resources.samples import NOW, context_of, decoded
 
 TEXTS = st.sampled_from(
     [
@@ -109,50 +110,6 @@ def test_an_object_that_was_written_is_read_back_as_it_was(kind: str, data: st.D
     # Go's zero time is written as null, which is read as absent: the second text is the one that stays.
     settled = rewritten(resource, canonical.encode(resource.shape, obj))
     assert rewritten(resource, settled) == settled
-
-
-ODD: tuple[Any, ...] = (None, "", [], {}, 0, False, "0001-01-01T00:00:00Z")
-GRADE: dict[str, Any] = {"string": "a"}
-SLOTS: dict[str, Any] = {
-    "value": "4",
-    "requestPolicy": {"default": "1", "validRange": {"min": "1", "max": "4", "step": "1"}},
-}
-TAINT: dict[str, Any] = {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": NOW}
-CONFIG: dict[str, Any] = {"opaque": {"driver": "d.io", "parameters": {"a": [1]}}}
-EXACTLY: dict[str, Any] = {
-    "deviceClassName": "c",
-    "selectors": [{"cel": {"expression": "true"}}],
-    "tolerations": [{"key": "k"}],
-}
-WHOLE: list[tuple[str, dict[str, Any]]] = [
-    (
-        "ResourceSlice",
-        with_device(
-            attributes={"grade": GRADE, "n": {"int": 1}, "b": {"bool": True}, "v": {"version": "1.0.0"}},
-            capacity={"slots": SLOTS},
-            taints=[TAINT],
-            allowMultipleAllocations=True,
-        ),
-    ),
-    ("ResourceSlice", with_spec(SLICE, devices=[], sharedCounters=[{"name": "c", "counters": {"a": {"value": "1"}}}])),
-    (
-        "ResourceClaim",
-        with_spec(CLAIM, devices={"requests": [{"name": "main", "exactly": EXACTLY}], "config": [CONFIG]}),
-    ),
-    ("DeviceClass", {"metadata": {"name": "c"}, "spec": {"config": [CONFIG], "selectors": EXACTLY["selectors"]}}),
-]
-
-
-def odd(value: Any) -> Iterator[Any]:
-    """What becomes of a value when something odd stands in one of its places, or nothing."""
-    yield from ODD
-    if isinstance(value, dict):
-        for name, x in value.items():
-            yield {other: y for other, y in value.items() if other != name}
-            yield from ({**value, name: y} for y in odd(x))
-    elif isinstance(value, list):
-        for i, x in enumerate(value):
-            yield from ([*value[:i], y, *value[i + 1 :]] for y in odd(x))
 
 
 @pytest.mark.parametrize(("kind", "whole"), WHOLE)
