@@ -130,11 +130,12 @@ def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
 
 def _end(entries: Sequence[Entry], at: int) -> int:
     """Where the group ends that begins there. It may hold objects of several namespaces, if these are few."""
-    to, last, size = at, min(at + MOST, len(entries)), 0
-    while to < last:
-        entry = entries[to]
-        size += len(entry.body) + len(entry.verbatim)
-        if to > at and (size > MOST_BYTES or not hash(entry.key) % _ENDS):
+    to, size = at, 0
+    for entry in entries[at : at + MOST]:
+        size += len(entry.body)
+        if entry.verbatim:
+            size += len(entry.verbatim)
+        if (size > MOST_BYTES or not hash(entry.key) % _ENDS) and to > at:
             break
         to += 1
     # Keys are in order, so the last one tells of all.
