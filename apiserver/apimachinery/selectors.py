@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from apiserver.apimachinery import fieldpath, names, strconv
 from apiserver.apimachinery.errors import StatusError, bad_request
 from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.long_labels import LongLabels
 
 IN, NOT_IN, EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "in", "notin", "=", "==", "!="
 GREATER, LESS, EXISTS, DOES_NOT_EXIST = "gt", "lt", "exists", "!"
@@ -88,6 +89,11 @@ def _compiled(requirements: Sequence[Requirement]) -> Predicate:
     return _Table(requirements).matches
 
 
+_NONE = frozenset[str]()
+LOOKED_UP = 16
+"""Terms up to which each looks for its label in the text of very many."""
+
+
 class _Table:
     """Many requirements by key, so that a match costs what the object's labels cost, however long the selector is."""
 
@@ -125,16 +131,17 @@ class _Table:
     def matches(self, labels: Labels) -> bool:
         if len(self._wanted) > len(labels):
             return False
+        if isinstance(labels, LongLabels) and len(self._wanted) + len(self._unwanted) > LOOKED_UP:
+            labels = labels.decoded()
         for key, allowed in self._wanted.items():
             value = labels.get(key)
             if value is None or (allowed is not None and value != allowed and value not in _set(allowed)):
                 return False
             if key in self._bounds and not _between(value, *self._bounds[key]):
                 return False
-        if not self._unwanted:
-            return True
-        for key, value in labels.items():
-            if key in self._unwanted and ((excluded := self._unwanted[key]) is None or value in excluded):
+        for key in labels if len(labels) < len(self._unwanted) else self._unwanted:
+            value, excluded = labels.get(key), self._unwanted.get(key, _NONE)
+            if value is not None and (excluded is None or value in excluded):
                 return False
         return True
 

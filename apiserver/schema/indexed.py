@@ -10,10 +10,13 @@ from typing import Any
 
 import msgspec
 
+from apiserver.apimachinery import long_labels
 from apiserver.schema import types
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Boolean, Field, Integer, Struct
 
+LONG = 64 << 10
+"""Bytes of an object, and of its labels, above which these are not decoded."""
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 """Shared by all objects without labels."""
 
@@ -27,14 +30,23 @@ def reader(resource: Resource) -> Reader:
     """Values are interned: the same few drivers and nodes stand in thousands of objects. Bytes that no object of the kind can have
     raise msgspec.DecodeError."""
     paths = [tuple(path.split(".")) for path in resource.selectable.values()]
-    decode = msgspec.json.Decoder(_partial(resource.shape, [_LABELS, *paths])).decode
+    decode, decode_long = (
+        msgspec.json.Decoder(_partial(resource.shape, [_LABELS, *paths], labels=labels)).decode
+        for labels in (dict[str, str] | None, msgspec.Raw)
+    )
     labels_of = operator.attrgetter(_attribute(_LABELS))
     values_of = _values_getter(paths)
     as_text = sys.intern if all(_is_text(resource.shape, path) for path in paths) else _text
 
     def read(data: bytes) -> tuple[Mapping[str, str], tuple[str, ...]]:
-        found = decode(data)
-        return labels_of(found) or NO_LABELS, tuple([as_text(x) for x in values_of(found)])
+        if len(data) > LONG:
+            found = decode_long(data)
+            text = bytes(labels_of(found) or b"null")
+            labels = long_labels.of(text) if len(text) > LONG else long_labels.decode(text)
+        else:
+            found = decode(data)
+            labels = labels_of(found)
+        return labels or NO_LABELS, tuple([as_text(x) for x in values_of(found)])
 
     return read
 
@@ -62,25 +74,26 @@ def _attribute(path: tuple[str, ...]) -> str:
     return ".".join(f"m_{name}" for name in path)
 
 
-def _partial(struct: Struct, paths: list[tuple[str, ...]]) -> Any:
-    """A class with just the members on the way to `paths`. Absent structs are empty ones, shared, which frozen classes allow."""
+def _partial(struct: Struct, paths: list[tuple[str, ...]], *, labels: Any) -> Any:
+    """A class with just the members on the way to `paths`, `labels` as what they are to become. Absent structs are empty ones, shared,
+    which frozen classes allow."""
     members: list[tuple[str, Any, Any]] = []
     for name in dict.fromkeys(path[0] for path in paths):
         field = _field(struct, name)
         below = [path[1:] for path in paths if path[0] == name and path[1:]]
         if isinstance(field.type, Struct) and below:
-            inner = _partial(field.type, below)
+            inner = _partial(field.type, below, labels=labels)
             members.append((f"m_{name}", inner, msgspec.field(default=inner(), name=name)))
         else:
-            type_, default = _leaf(field)
+            type_, default = _leaf(field, labels)
             members.append((f"m_{name}", type_, msgspec.field(default=default, name=name)))
     return msgspec.defstruct(struct.name, members, frozen=True, gc=False)
 
 
-def _leaf(field: Field) -> tuple[Any, Any]:
+def _leaf(field: Field, labels: Any = None) -> tuple[Any, Any]:
     match field.type:
         case types.MapOf():
-            return dict[str, str], None
+            return labels, msgspec.Raw() if labels is msgspec.Raw else None
         case Boolean():
             return bool | None, None
         case Integer():

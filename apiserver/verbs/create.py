@@ -50,7 +50,7 @@ async def _stored(services: Services, call: Call) -> bytes:
     try:
         return await insert(services, call, obj, wanted, size=body.heft(raw, exchange.content_type))
     except KeyExists as clash:
-        raise _exists(call, clash.entry) from clash
+        raise await _exists(call, clash.entry) from clash
 
 
 async def insert(
@@ -153,8 +153,8 @@ def _stated_version(obj: Object) -> int:
         return 0
 
 
-def _exists(call: Call, entry: Entry) -> errors.StatusError:
-    metadata = rendering.remains(call.resource, entry)[1]["metadata"]
+async def _exists(call: Call, entry: Entry) -> errors.StatusError:
+    metadata = (await rendering.patiently(rendering.remains, call.resource, entry))[1]["metadata"]
     return errors.already_exists(
         call.resource.group_resource, metadata["name"], being_deleted="deletionTimestamp" in metadata
     )

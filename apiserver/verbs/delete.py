@@ -134,11 +134,13 @@ async def delete_one(
     admitted: Callable[[], None] = _nothing,
 ) -> tuple[Entry, bool]:
     """(the object as it is answered, whether it is gone). `admitted` is called each time it is admitted."""
-    return await attempts.until_settled(
+    done = await attempts.until_settled(
         call,
         key or lifecycle.key_of(call, name),
         lambda live: _attempt(services, call, wanted, live, name=name, admitted_as=admitted_as, admitted=admitted),
     )
+    services.workers.free(call.exchange.let_go())
+    return done
 
 
 async def _attempt(
@@ -153,7 +155,10 @@ async def _attempt(
 ) -> tuple[Entry, bool]:
     if live is None:
         raise rendering.gone(call, name)
-    live, old = rendering.remains(call.resource, live)
+    remains = await rendering.patiently(rendering.remains, call.resource, live)
+    live, old = remains
+    if live.size > body.LARGE:
+        call.exchange.hold(old)
     if not live.readable and unreadable.guarded(services):
         raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from apiserver.apimachinery import errors
 from apiserver.schema import canonical
@@ -14,13 +14,15 @@ from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
 from apiserver.watchcache.groups import Extent
-from apiserver.wire import negotiation
+from apiserver.wire import body, negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta
 from apiserver.wire.forms.syntax import Pieces
 from apiserver.wire.representation import Representation
 from apiserver.wire.segments import Segment
-from apiserver.workers import Workers
+from apiserver.workers import BODIES, Workers
+
+T = TypeVar("T")
 
 
 class Answer(NamedTuple):
@@ -113,6 +115,11 @@ def decoded(resource: Resource, entry: Entry) -> Object:
         return canonical.decode(resource.stored.shape, entry.value)
     except ValueError as e:
         raise Corrupt(entry.key) from e
+
+
+async def patiently(read: Callable[[Resource, Entry], T], resource: Resource, entry: Entry) -> T:
+    """`decoded` or `remains`, in a thread where that takes long."""
+    return await BODIES.run_patiently(read, resource, entry) if entry.size > body.LARGE else read(resource, entry)
 
 
 def remains(resource: Resource, entry: Entry) -> tuple[Entry, Object]:

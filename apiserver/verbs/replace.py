@@ -81,7 +81,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     resource, warnings = call.resource.stored, call.exchange.warnings
     size = order.size + live.size
     services.workers.free(call.exchange.let_go())  # of a round before this one
-    old = rendering.decoded(resource, live)
+    old = await rendering.patiently(rendering.decoded, resource, live)
     new = await order.change(live)
     if size > lifecycle.LARGE:
         call.exchange.hold(old, new)

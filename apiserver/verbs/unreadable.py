@@ -68,7 +68,7 @@ async def _permit(services: Services, call: Call) -> None:
 
 
 async def _remove(call: Call, live: Entry | None, *, name: str) -> None:
-    if live is None or rendering.remains(call.resource, live)[0].readable:
+    if live is None or (await rendering.patiently(rendering.remains, call.resource, live))[0].readable:
         kind = GroupKind(call.resource.group, call.resource.plural)
         detail = "is exclusively used to delete corrupt object(s), try again by removing this option"
         raise errors.invalid(kind, name, [fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=detail)])

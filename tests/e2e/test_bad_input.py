@@ -397,6 +397,24 @@ def test_a_patch_of_many_small_values_is_judged_within_the_budget(dev: DevServer
         assert reply.status in (200, 400, 413, 422, 500), reply.text
 
 
+def test_an_object_of_very_many_labels_holds_nobody_up(dev: DevServer) -> None:
+    """Nor does whoever reads it, writes it again or deletes it; the detector of steps looks at the server."""
+    path = f"{CLASSES}/labelled"
+    labels = {f"l{n}": "v" for n in range(85_000)}
+    new = {"metadata": {"name": "labelled", "labels": labels}, "spec": {}}
+    assert dev.request("POST", CLASSES, new).status == 201
+    assert dev.request("POST", CLASSES, new).status == 409
+
+    for selector, found in (("l84999,l7=v", 1), ("l84999!=v", 0), (",".join(f"l{n}" for n in range(14)), 1)):
+        listed = dev.request("GET", f"{CLASSES}?labelSelector={selector},!bench&fieldSelector=metadata.name%3Dlabelled")
+        assert len(listed.json["items"]) == found, selector
+    merge = {"Content-Type": "application/merge-patch+json"}
+    assert dev.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, headers=merge).status == 200
+    assert dev.request("PUT", path, {"metadata": {"name": "labelled"}, "spec": {}}).status == 200
+    assert dev.request("PUT", path, new).status == 200
+    assert dev.request("DELETE", path).status == 200
+
+
 def test_a_patch_makes_nothing_that_is_too_heavy_to_be_sent(dev: DevServer) -> None:
     """Of an owner the patch says one member; the object has four of each."""
     assert dev.request("POST", CLASSES, {"metadata": {"name": "owned"}, "spec": {}}).status == 201
