@@ -9,7 +9,7 @@ may have stood still, and a session may have begun late.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from apiserver.storage import pipeline
@@ -25,6 +25,8 @@ SHORT_BLOCK_MS = 100
 ENTRIES = 64
 """Per stream and read: 64 entries are applied in about a millisecond, and are 200 MB at the very most."""
 SLICE_SECONDS = 0.004
+PORTION_BYTES = 256 << 10
+"""After so many it is asked how long it took: the largest objects take some milliseconds each."""
 
 RawEntry = tuple[bytes, Sequence[bytes]]
 """(ID, [name, value, …]), in a list, as Redis gives it."""
@@ -118,6 +120,26 @@ class Tail:
             await connection.close()
 
 
+class _Portion(NamedTuple):
+    """Some entries of a stream, and the ID of the one before them, None at the beginning of an answer."""
+
+    name: bytes
+    entries: Sequence[RawEntry]
+    after: bytes | None
+
+
+def _portions(reply: Iterable[tuple[bytes, Sequence[RawEntry]]]) -> Iterator[_Portion]:
+    """An answer, stream by stream."""
+    for name, entries in reply:
+        start = size = 0
+        for at, (_, fields) in enumerate(entries[:-1]):
+            size += sum(map(len, fields))
+            if size > PORTION_BYTES:
+                yield _Portion(name, entries[start : at + 1], entries[start - 1][0] if start else None)
+                start, size = at + 1, 0
+        yield _Portion(name, entries[start:], entries[start - 1][0] if start else None)
+
+
 _Answer = TypeVar("_Answer")
 _Then = Callable[[], Awaitable[None]]
 
@@ -140,7 +162,7 @@ class _Reading:
         self._then: asyncio.Future[_Then] = self._loop.create_future()
         self._announced: dict[bytes, Revision] = {}
         """Of those that were asked for and have been told nothing."""
-        self._left: Iterator[tuple[bytes, Sequence[RawEntry]]] = iter(())
+        self._left: Iterator[_Portion] = iter(())
         self._seconds = self._due = 0.0
 
     async def info(self) -> Any:
@@ -173,7 +195,7 @@ class _Reading:
         try:
             if isinstance(reply, StorageError):
                 raise Disconnected(f"the log cannot be read: {reply}")
-            self._left = iter(reply or ())
+            self._left = _portions(reply or ())
             if not self._feed():
                 self._then.set_result(self._feed_on)
             elif reply:
@@ -186,9 +208,12 @@ class _Reading:
     def _feed(self) -> bool:
         """Hands on what is left of an answer; False when this step must end before that is done."""
         since = self._loop.time()
-        for name, entries in self._left:
-            del self._announced[name]
-            self._followers[name].feed(entries)
+        for portion in self._left:
+            follower = self._followers[portion.name]
+            self._announced.pop(portion.name, None)
+            # Who was filled anew since the step before reads on from elsewhere.
+            if portion.after is None or portion.after == follower.position():
+                follower.feed(portion.entries)
             if self._loop.time() - since > SLICE_SECONDS:
                 return False
         for name, last in self._announced.items():

@@ -217,6 +217,32 @@ async def test_what_one_answer_brings_is_fed_before_anybody_else_has_a_turn(
         assert [reader.fed for reader in readers.values()] == [[2], [2, 1], [2]]
 
 
+class FilledAnew(Reader):
+    """Right after what it was fed first."""
+
+    def feed(self, entries: Sequence[log.RawEntry]) -> None:
+        super().feed(entries)
+        if len(self.fed) == 1:
+            asyncio.get_running_loop().call_soon(setattr, self, "last", b"1-7")
+
+
+@pytest.mark.parametrize(("kind", "fed"), [(Reader, [3, 3, 2]), (FilledAnew, [3, 1])])
+async def test_long_entries_of_a_log_are_fed_a_few_at_a_time(
+    shared_server: Server, resource: str, monkeypatch: pytest.MonkeyPatch, kind: type[Reader], fed: list[int]
+) -> None:
+    """Who was filled anew between two of them reads on from where that ended."""
+    monkeypatch.setattr(log, "SLICE_SECONDS", -1.0)
+    monkeypatch.setattr(log, "PORTION_BYTES", 250)
+    story: list[str] = []
+    reader = kind(story)
+    for n in range(1, 9):
+        shared_server("XADD", resource, f"1-{n}", "k", "v" * 100)
+    async with following(shared_server, {resource: reader}):
+        await eventually(lambda: reader.last == b"1-8" and story.count("others") == len(reader.fed))
+    assert reader.fed == fed
+    assert story == ["fed", "others"] * len(fed)
+
+
 async def test_who_reads_nothing_is_told_what_was_announced_when_the_read_began(
     own_server: Server, resource: str
 ) -> None:
