@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from typing import Any
 
 import pytest
@@ -235,7 +236,12 @@ def test_large_lists_are_compressed_whole(api: Client, mine: str) -> None:
         plain = api.ask("GET", api.claims(mine), headers=accept(form), **state)
         reply = api.ask("GET", api.claims(mine), headers=accept(form, **{"Accept-Encoding": "gzip"}), **state)
         assert reply.headers["Content-Encoding"] == "gzip"
-        assert gzip.decompress(reply.body) == plain.body
+        assert ageless(gzip.decompress(reply.body)) == ageless(plain.body)
+
+
+def ageless(body: bytes) -> bytes:
+    """An answer without the ages of a table, which go on between two of them."""
+    return re.sub(rb'"\d+s"', b'"age"', body)
 
 
 # Protobuf
