@@ -366,7 +366,11 @@ def _clean(sides: Sequence[Side], questions: Questions) -> None:
 def _judged(question: Question, theirs: Side, ours: Side) -> Difference | None:
     here, there = question.ask(ours), question.ask(theirs)
     same = (
-        there == here or _panicked(there, here) or _is_cut(there, here) or _is_disorder(question, theirs, there, here)
+        there == here
+        or _panicked(there, here)
+        or _is_cut(there, here)
+        or _is_of_another_second(question, there, here)
+        or _is_disorder(question, theirs, there, here)
     )
     return None if same else Difference(question, there, here)
 
@@ -376,6 +380,12 @@ def _is_disorder(question: Question, theirs: Side, there: Answer, here: Answer) 
     if not there.causes or there.causes != here.causes:
         return False
     return any(question.ask(theirs) != there for _ in range(ASKED_AGAIN))
+
+
+def _is_of_another_second(question: Question, theirs: Answer, ours: Answer) -> bool:
+    """A taint has the time of the request by default: to write one again changes the object, but not within a second."""
+    ungenerated = [re.sub(r'"generation": "<[12]>", ', "", answer.content) for answer in (theirs, ours)]
+    return '"taints"' in str(question) and theirs.code == ours.code and ungenerated[0] == ungenerated[1]
 
 
 def _panicked(theirs: Answer, ours: Answer) -> bool:
