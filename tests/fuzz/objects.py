@@ -385,7 +385,7 @@ def _is_disorder(question: Question, theirs: Side, there: Answer, here: Answer) 
 def _is_of_another_second(question: Question, theirs: Answer, ours: Answer) -> bool:
     """A taint has the time of the request by default: to write one again changes the object, but not within a second."""
     ungenerated = [re.sub(r'"generation": "<[12]>", ', "", answer.content) for answer in (theirs, ours)]
-    return '"taints"' in str(question) and theirs.code == ours.code and ungenerated[0] == ungenerated[1]
+    return "'taints'" in str(question.obj) and theirs.code == ours.code and ungenerated[0] == ungenerated[1]
 
 
 def _panicked(theirs: Answer, ours: Answer) -> bool:
