@@ -65,6 +65,10 @@ class LabelSelector:
         """Whether everything matches."""
         return not self.requirements
 
+    def lengthy(self, labels: Labels) -> bool:
+        """Whether a match takes longer than a step of the event loop may: that is for a thread."""
+        return isinstance(labels, LongLabels) and len(self.requirements) > LOOKED_UP
+
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
 
@@ -90,14 +94,15 @@ def _compiled(requirements: Sequence[Requirement]) -> Predicate:
 
 
 _NONE = frozenset[str]()
-LOOKED_UP = 16
-"""Terms up to which each looks for its label in the text of very many."""
+LOOKED_UP = 128
+"""Terms up to which each looks for its label in the text of very many: one or two milliseconds."""
 
 
 class _Table:
     """Many requirements by key, so that a match costs what the object's labels cost, however long the selector is."""
 
     def __init__(self, requirements: Sequence[Requirement]) -> None:
+        self._many = len(requirements) > LOOKED_UP
         self._wanted: dict[str, str | frozenset[str] | None] = {}
         """Keys that an object must have, with the value or the values that they may have; None is any."""
         self._unwanted: dict[str, frozenset[str] | None] = {}
@@ -131,7 +136,7 @@ class _Table:
     def matches(self, labels: Labels) -> bool:
         if len(self._wanted) > len(labels):
             return False
-        if isinstance(labels, LongLabels) and len(self._wanted) + len(self._unwanted) > LOOKED_UP:
+        if self._many and isinstance(labels, LongLabels):
             labels = labels.decoded()
         for key, allowed in self._wanted.items():
             value = labels.get(key)

@@ -16,6 +16,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 from apiserver.storage import functions, log, pipeline
@@ -27,7 +28,9 @@ from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 
 CHUNK_BYTES = 1 << 20
-"""Of one step: a few milliseconds of the server's time, and about as much of ours."""
+"""Of one answer: a few milliseconds of the server's time, and about as much of ours unless objects have very many labels."""
+STEP_SECONDS = 0.005
+"""After which others have their turn."""
 SCAN_OBJECTS = 500
 RANGE_ENTRIES = 256
 RESTARTS = 5
@@ -111,7 +114,7 @@ class _Filling:
                 asked = self._ask_scan(chunk.cursor, count, head.floor)
                 await asyncio.sleep(0)  # let it leave
             try:
-                self._take(chunk.rows)
+                await self._take(chunk.rows)
             except BaseException:
                 pipeline.abandon(asked)
                 raise
@@ -121,13 +124,16 @@ class _Filling:
     def _ask_scan(self, cursor: bytes, count: int, newest: Revision) -> asyncio.Future[Any]:
         return self._connection.call(self._commands.scan(cursor, count=count, newest=newest))
 
-    def _take(self, rows: Sequence[bytes]) -> None:
+    async def _take(self, rows: Sequence[bytes]) -> None:
         """Rows are key, ID, value, over and over. An object may be met twice, in the same state."""
         make, revision_of = self._make, keys.revision
-        parts = iter(rows)
+        parts, began = iter(rows), perf_counter()
         for name, id_, value in zip(parts, parts, parts, strict=True):
             key = Key(name.decode())
             self._put(make(key, revision_of(id_), value), self._state.get(key))
+            if perf_counter() - began > STEP_SECONDS:
+                await asyncio.sleep(0)
+                began = perf_counter()
 
     def _put(self, entry: Entry, before: Entry | None) -> None:
         self._state.put(entry)
@@ -150,14 +156,15 @@ class _Filling:
                 if keys.revision(newest) < until:
                     asked = self._ask_range(newest)
                     await asyncio.sleep(0)
-                position = self._follow(stretch.entries, position, end)
+                position = await self._follow(stretch.entries, position, end)
         finally:
             pipeline.abandon(asked)
 
     def _ask_range(self, after: bytes) -> asyncio.Future[Any]:
         return self._connection.call(self._commands.range(after, count=RANGE_ENTRIES, size=CHUNK_BYTES))
 
-    def _follow(self, entries: Sequence[Any], position: bytes, end: bytes) -> bytes:
+    async def _follow(self, entries: Sequence[Any], position: bytes, end: bytes) -> bytes:
+        began = perf_counter()
         for raw in entries:
             record = log.decode(raw)
             if record.predecessor != position:
@@ -166,6 +173,9 @@ class _Filling:
             position = record.id
             if position == end:
                 break
+            if perf_counter() - began > STEP_SECONDS:
+                await asyncio.sleep(0)
+                began = perf_counter()
         return position
 
     def _apply(self, record: Record) -> None:

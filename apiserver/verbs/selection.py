@@ -29,7 +29,8 @@ class Selection:
     """`prefix` narrows the scan, `key` names the one object that can match; `test` is None when all of the scope matches.
 
     `unfiltered` says that no label or field selector was given: only then do chunks tell how many objects remain. `shard` is the
-    selector of the part of the objects that is asked for, empty when that is not asked.
+    selector of the part of the objects that is asked for, empty when that is not asked. `lengthy` says of which objects the test takes
+    longer than a step of the loop may; None when it never does.
     """
 
     prefix: str
@@ -38,6 +39,7 @@ class Selection:
     unfiltered: bool
     field: tuple[int, str] | None
     shard: str = ""
+    lengthy: Test | None = None
 
     @property
     def scope(self) -> Scope:
@@ -66,6 +68,7 @@ def select(call: Call, options: ListOptions) -> Selection:
         test=_test(resource, fields, options.label_selector),
         unfiltered=unfiltered,
         field=_indexed(resource, fields),
+        lengthy=_lengthy(options.label_selector),
     )
 
 
@@ -165,6 +168,10 @@ def _test(resource: Resource, fields: selectors.FieldSelector, labels: selectors
     if len(tests) < 2:
         return tests[0] if tests else None
     return lambda entry: all(test(entry) for test in tests)
+
+
+def _lengthy(labels: selectors.LabelSelector) -> Test | None:
+    return (lambda entry: labels.lengthy(entry.labels)) if len(labels.requirements) > selectors.LOOKED_UP else None
 
 
 def _field_test(value_of: Callable[[Entry], str], test: selectors.FieldTest) -> Test:

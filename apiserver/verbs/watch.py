@@ -220,13 +220,13 @@ class NotMade(Exception):
 class Encoder:
     """Frames in one form. A frame of an event is made once and remembered on the event for every watcher."""
 
-    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "_workers", "first", "most")
+    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "first", "most", "workers")
 
     def __init__(self, form: Form, services: Services) -> None:
         self._form = form
+        self.workers = services.workers
         self.most = min(BATCH_BYTES, form.reach)
         """Bytes of objects whose frames are made in one step."""
-        self._workers = services.workers
         self._encodings = services.encodings
         self._later_keys = _keys(form.key)
         self.first = form.varies
@@ -247,7 +247,7 @@ class Encoder:
         pieces = self._form.initial(entries, extent, first=self.first)
         if entries:
             self.sent()
-        async for part in rendering.made(pieces, self._workers):
+        async for part in rendering.made(pieces, self.workers):
             yield segments.text(part)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
@@ -267,7 +267,7 @@ class Encoder:
         except NotMade:
             key = self._keys[event_type]
             make = functools.partial(self._made, key, event, event_type, entry, first=self.first)
-            return await self._workers.once((event, key), make)
+            return await self.workers.once((event, key), make)
 
     def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
         chunk = frames.chunk(self._form.frame(event_type, entry, first=first))
@@ -297,20 +297,20 @@ def _keys_by_change(form_key: str) -> Mapping[EventType, str]:
 class Sink:
     """This watcher's end of the hub: turns a change into what it means here, and writes it without waiting."""
 
-    __slots__ = ("_keys", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
+    __slots__ = ("_keys", "_lengthy", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
 
     def __init__(self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter) -> None:
         self.meter = meter
         self.stream = stream
         self.encoder = encoder
         self.chosen = chosen
-        self._test = chosen.test
+        self._test, self._lengthy = chosen.test, chosen.lengthy
         self._keys = encoder.shared if chosen.test is None else None
         self._sizes = meter.sizes
 
     def event(self, event: Event) -> bool:
-        """False when the event was not sent: the client's buffer is full, the frame has to be made in a thread first, or it is so large
-        that writing it takes a step of its own. The watcher's own task does what is left.
+        """False when the event was not sent: the client's buffer is full, the frame has to be made in a thread first, or what it means
+        found there, or it is so large that writing it takes a step of its own. The watcher's own task does what is left.
 
         Runs once per event and watcher. Without a selector, a frame that is there for this type of change is what everybody is told.
         """
@@ -324,6 +324,8 @@ class Sink:
         return True
 
     def _event(self, event: Event) -> bool:
+        if self._is_lengthy(event):
+            return False
         try:
             meant = self._meant(event)
             if meant is None:
@@ -339,7 +341,8 @@ class Sink:
 
     async def made(self, event: Event) -> bytes | None:
         """The frame of a change for this watcher, however long it takes; None when the change does not concern it."""
-        meant = self._meant(event)
+        lengthy = self._is_lengthy(event)
+        meant = await self.encoder.workers.run_patiently(self._meant, event) if lengthy else self._meant(event)
         return None if meant is None else await self.encoder.made(event, *meant)
 
     def sent(self, chunk: bytes) -> None:
@@ -362,6 +365,10 @@ class Sink:
         if sent:
             self._begun()
         return sent
+
+    def _is_lengthy(self, event: Event) -> bool:
+        lengthy, previous = self._lengthy, event.previous
+        return lengthy is not None and (lengthy(event.entry) or (previous is not None and lengthy(previous)))
 
     def _meant(self, event: Event) -> tuple[str, Entry] | None:
         """What this change looks like to this watcher; None when it does not concern it.

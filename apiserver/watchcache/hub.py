@@ -62,6 +62,8 @@ AT_ONCE_SECONDS = 0.001
 """Of the slice in the step that has fed the index."""
 STRIDE = 16
 """Watchers between two looks at the clock: at 20 µs each a slice is over by less than half a millisecond."""
+FEW_LABELS = 64
+"""Of an object whose changes take so little. A selector may ask for as many labels as there are."""
 BATCH = 64
 """Events that the pump takes from the ring at a time."""
 STALL_SECONDS = 30.0
@@ -419,9 +421,10 @@ class Hub:
         """Go on with the round until it is over or the time is. A sink that raises is dropped, and the round goes on behind it."""
         round_, turn, size = self._round, self._turn, len(self._round)
         event, whole = self._event, False
+        stride = self._stride if event is None or _few_labels(event) else 1
         try:
             while turn < size:
-                for watcher in round_[turn : turn + self._stride]:
+                for watcher in round_[turn : turn + stride]:
                     turn += 1
                     if watcher.wake is not None:  # may have changed since the round was listed
                         continue
@@ -530,3 +533,8 @@ class Hub:
     def _file(self, watcher: Watcher, due: float) -> None:
         watcher.bucket = math.ceil(due)
         self._buckets.setdefault(watcher.bucket, {})[watcher] = None
+
+
+def _few_labels(event: Event) -> bool:
+    previous = event.previous
+    return len(event.entry.labels) <= FEW_LABELS and (previous is None or len(previous.labels) <= FEW_LABELS)
