@@ -367,7 +367,7 @@ class Migration:
     from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
         text="import: kube-apiserver that serves the group itself, as the user of the current context", value="FILE")
     from_file: tuple[Path, ...] = flag("from-file", (STORE,), _existing, "",
-        text="import: file of a list as `kubectl get --raw` prints it, or folder of such files; may be given several times",
+        text="import: file of a list as `kubectl get --raw` prints it, or folder of such files (*.json); may be given several times",
         value="FILE|DIR", many=True)
     to_kubeconfig: str = flag("to-kubeconfig", (STORE,), _file, "",
         text="export: kube-apiserver that serves the group itself, as the user of the current context", value="FILE")

@@ -18,6 +18,10 @@ PAGE = 500
 SECONDS = 60.0
 APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 LIST = "List"
+UNMANAGED = (
+    "is without managedFields, as kubectl prints it unless it is asked for with --show-managed-fields: "
+    "who manages its fields would be lost"
+)
 
 
 class Source(Protocol):
@@ -140,13 +144,26 @@ class _Document(_Meta):
     items: list[msgspec.Raw] | None = None
 
 
+class _ObjectMeta(msgspec.Struct):
+    name: str = ""
+    managed_fields: Any = msgspec.field(default=None, name="managedFields")
+
+
+class _Object(msgspec.Struct):
+    metadata: _ObjectMeta
+
+
 _document = msgspec.json.Decoder(_Document).decode
 _meta = msgspec.json.Decoder(_Meta).decode
+_object = msgspec.json.Decoder(_Object).decode
 
 
 class Files:
-    """Lists as `kubectl get --raw` prints them, or single objects. They are held in memory as they are. (`kubectl get -o json` writes raw
-    JSON anew: members sorted, numbers as its own floats.)"""
+    """Lists as `kubectl get --raw` prints them, or single objects. They are held in memory as they are.
+
+    `kubectl get -o json` writes raw JSON anew (members sorted, numbers as its own floats), and leaves managedFields out unless it is
+    asked for them. So what is no server's own list is refused without them.
+    """
 
     def __init__(self, paths: Iterable[Path], kinds: Kinds, group: str) -> None:
         """Raises MigrationError, OSError."""
@@ -154,7 +171,7 @@ class Files:
         self._items: dict[str, list[Item]] = {}
         strange: dict[str, None] = {}
         for file in _files(paths):
-            for raw in _objects(file):
+            for raw, printed in _objects(file):
                 said = _meta(raw)
                 place, _, version = said.api_version.rpartition("/")
                 known = kinds.named(place, version, said.kind)
@@ -163,6 +180,8 @@ class Files:
                         f"{file}: {said.api_version or 'an object without apiVersion'} {said.kind} is not known here"
                     ] = None
                     continue
+                if printed and (name := _unmanaged(raw)):
+                    strange[f"{file}: {said.kind} {name} {UNMANAGED}"] = None
                 self._items.setdefault(known.storage_name, []).append(Item(known, raw))
         self.refusals: Sequence[str] = list(strange)
 
@@ -178,22 +197,38 @@ class Files:
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
-        yield from sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not path.is_dir():
+            yield path
+        elif found := sorted(path.glob("*.json")):
+            yield from found
+        else:
+            raise MigrationError(f"{path}: no file of this folder ends with .json")
 
 
-def _objects(file: Path) -> Iterator[bytes]:
-    """The objects of a file: it is one, or a list of some. Items of a list of one kind need not say what they are."""
+def _objects(file: Path) -> Iterator[tuple[bytes, bool]]:
+    """The objects of a file, and whether a program has printed them: it is one, or a list of some. Items of a list of one kind, which is
+    how servers answer, need not say what they are."""
     raw = file.read_bytes()
     try:
         document = _document(raw)
         if document.items is None:
-            yield msgspec.json.format(raw, indent=-1)
+            yield msgspec.json.format(raw, indent=-1), True
             return
+        printed = document.kind == LIST
         for item in document.items:
-            whole = bytes(item) if document.kind == LIST or _meta(item).kind else _named(item, document)
-            yield msgspec.json.format(whole, indent=-1)
+            whole = bytes(item) if printed or _meta(item).kind else _named(item, document)
+            yield msgspec.json.format(whole, indent=-1), printed
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MigrationError(f"{file}: {error}") from None
+        raise MigrationError(f"{file}: no object or list in JSON: {error}") from None
+
+
+def _unmanaged(raw: bytes) -> str:
+    """The name of an object without managedFields, else "". What is wrong with the others their reader says."""
+    try:
+        metadata = _object(raw).metadata
+    except msgspec.DecodeError:
+        return ""
+    return metadata.name if metadata.managed_fields is None else ""
 
 
 def _named(item: msgspec.Raw, list_: _Document) -> bytes:

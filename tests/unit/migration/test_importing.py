@@ -257,6 +257,32 @@ async def test_a_file_that_holds_no_objects_is_told(place: Place) -> None:
         place.files()
 
 
+@pytest.mark.parametrize("listed", [True, False])
+async def test_what_kubectl_prints_without_managed_fields_is_refused(place: Place, listed: bool) -> None:
+    bare = {**CLAIM, "metadata": {k: v for k, v in CLAIM["metadata"].items() if k != "managedFields"}}
+    place.put(json.dumps({"kind": "List", "apiVersion": "v1", "items": [bare]} if listed else bare))
+
+    lines, complete = await place.run()
+
+    assert not complete
+    [refused] = [line for line in lines if line.startswith("refused: ")]
+    assert f"list.json: ResourceClaim used {sources.UNMANAGED}" in refused
+    assert not await place.stored("resourceclaims")
+
+
+async def test_an_object_that_nobody_manages_comes_with_the_list_of_its_server(place: Place) -> None:
+    bare = {**CLAIM, "metadata": {k: v for k, v in CLAIM["metadata"].items() if k != "managedFields"}}
+    place.put(json.dumps({"kind": "ResourceClaimList", "apiVersion": "GROUP/v1", "items": [bare]}))
+
+    assert (await place.run())[1]
+
+
+async def test_a_folder_without_lists_is_told(place: Place) -> None:
+    place.put(json.dumps(CLAIM), name="list.yaml")
+    with pytest.raises(MigrationError, match=r"no file of this folder ends with \.json"):
+        place.files()
+
+
 async def test_a_log_that_changed_hands_is_taken_over(place: Place) -> None:
     name = place.names[0]
     page = [Carried(Key("a"), "u", b'{"metadata":{"name":"a","uid":"u"}}')]
