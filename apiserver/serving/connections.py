@@ -6,24 +6,29 @@ import asyncio
 import functools
 import logging
 import math
+import re
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import orjson
 import yarl
 from aiohttp import HttpVersion11, http_parser, web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 
 from apiserver import config
+from apiserver.apimachinery import errors
 from apiserver.filters.recover import PANIC
 from apiserver.filters.state import Handler, Peer, Request
 from apiserver.serving.steps import METER
 
 logger = logging.getLogger(__name__)
 
+_OTHER_METHOD = re.compile(r"b'[\w!#$%&*+.^`|~-]+ \S+ HTTP/1\.[01]'", re.ASCII)
+"""In aiohttp's words about a request line with a method that it does not know. To Go every token is a method."""
 TOO_LARGE = "431 Request Header Fields Too Large"
 LINGER_SECONDS = 2.0
 """How long a refused body is read and thrown away, so that the client sees the refusal and not a reset."""
@@ -147,20 +152,23 @@ class Protocol(web.RequestHandler):
         """What aiohttp could not parse, or what even `filters.recover` could not answer."""
         if request.writer.output_size > 0:
             raise ConnectionResetError("the response had begun")
+        if isinstance(exc, BadHttpMethod) and _OTHER_METHOD.search(exc.message):
+            return _last(request, 405, orjson.dumps(errors.method_not_allowed().status()) + b"\n", "application/json")
         if isinstance(exc, HttpProcessingError):
             text = parser_words(exc)
             logger.debug("malformed request", extra={"error": str(exc)[:256], "source": request.remote})
         else:
             text = PANIC
             logger.error("a response could not be sent", exc_info=exc)
-        request._version = HttpVersion11  # aiohttp gives what it could not parse the version 1.0
-        response = web.Response(
-            status=int(text[:3]) if text[:3].isdigit() else 500,
-            body=text.encode(),
-            headers={"Content-Type": "text/plain; charset=utf-8"},
-        )
-        response.force_close()
-        return response
+        return _last(request, int(text[:3]) if text[:3].isdigit() else 500, text.encode(), "text/plain; charset=utf-8")
+
+
+def _last(request: web.BaseRequest, status: int, body: bytes, media: str) -> web.StreamResponse:
+    """An answer behind which the connection ends."""
+    request._version = HttpVersion11  # aiohttp gives what it could not parse the version 1.0
+    response = web.Response(status=status, body=body, headers={"Content-Type": media})
+    response.force_close()
+    return response
 
 
 def parser_words(error: HttpProcessingError) -> str:

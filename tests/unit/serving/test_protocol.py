@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from aiohttp import web
@@ -31,12 +32,14 @@ async def reply(raw: bytes) -> tuple[Connection, bytes]:
         b"\x00\x01\x02\r\n\r\n",
         b"GET /x HTTP/9.9\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
-        b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"F@O / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"FOO / HTTP/2.0\r\nHost: x\r\n\r\n",
+        b"FOO\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: five\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
-    ids=["binary", "version", "header", "method", "smuggling", "length", "tls"],
+    ids=["binary", "version", "header", "method", "method and version", "word", "smuggling", "length", "tls"],
 )
 async def test_what_is_no_http_is_gos_bare_400(raw: bytes, caplog: pytest.LogCaptureFixture) -> None:
     _, said = await reply(raw)
@@ -45,6 +48,16 @@ async def test_what_is_no_http_is_gos_bare_400(raw: bytes, caplog: pytest.LogCap
     assert b"Content-Type: text/plain; charset=utf-8\r\n" in said
     assert b"Connection: close\r\n" in said
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("method", ["FOO", "get", "GETS", "A-b.c!#$%&*+^_`|~1"])
+async def test_a_method_that_nobody_knows_is_not_allowed(method: str) -> None:
+    _, said = await reply(f"{method} /apis/g/v1/things HTTP/1.1\r\n{HOST}\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    assert b"Content-Type: application/json\r\n" in said
+    body = json.loads(said.partition(b"\r\n\r\n")[2])
+    assert (body["reason"], body["code"]) == ("MethodNotAllowed", 405)
+    assert body["message"] == "the server does not allow this method on the requested resource"
 
 
 async def test_two_hosts_are_too_many() -> None:
