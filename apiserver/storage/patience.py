@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -52,6 +53,8 @@ async def _probable(options: StoreOptions) -> str:
     if address.scheme == "unix":
         return ""
     host = address.hostname or "localhost"
+    if _is_ip(host):
+        return ""
     try:
         async with asyncio.timeout(options.connect_seconds):
             await asyncio.get_running_loop().getaddrinfo(host, address.port or 6379)
@@ -65,6 +68,14 @@ async def _probable(options: StoreOptions) -> str:
             "often waits for its volume, which needs a default StorageClass (kubectl get pods,pvc)"
         )
     return f"DNS knows {host}: its pod may be starting, or a NetworkPolicy may be in between"
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _no_dns(host: str) -> str:

@@ -73,6 +73,15 @@ async def test_a_store_that_refuses_connections_has_a_name_at_least(monkeypatch:
             await patience.wait(named(closed.getsockname()[1]), seconds=0, tell=print)
 
 
+async def test_of_an_address_there_is_no_name_to_tell_anything() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = StoreOptions(url=f"redis://127.0.0.1:{closed.getsockname()[1]}/0", connect_seconds=0.2)
+        with pytest.raises(Rejected, match="Connect call failed") as raised:
+            await patience.wait(address, seconds=0, tell=print)
+    assert "DNS" not in str(raised.value)
+
+
 async def test_a_wrong_password_is_not_waited_for(shared_server: Server) -> None:
     options = StoreOptions(url=f"unix://{shared_server.socket}", username="nobody", password="wrong")
     with pytest.raises(Rejected, match=r"^no connection to the store: invalid username-password pair"):
