@@ -35,7 +35,7 @@ def mistakes(asked: Asked, known: Iterable[Resource]) -> Iterator[str]:
     known = tuple(known)
     if asked.get(ALL) == "false" and len(asked) == 1:
         yield f"invalid runtime-config with only {ALL}=false"
-    elif not any(enabled(asked, resource) for resource in known):
+    elif _clear(asked) and not any(enabled(asked, resource) for resource in known):
         yield "nothing is left to be served"
     versions = {(resource.group, resource.version) for resource in known}
     groups = {group for group, _ in versions}
@@ -56,6 +56,11 @@ def mistakes(asked: Asked, known: Iterable[Resource]) -> Iterator[str]:
 
 
 _BOOLEANS = ("true", "false")
+
+
+def _clear(asked: Asked) -> bool:
+    """Whether every value says yes or no. What is left of others is not known."""
+    return all(value in _BOOLEANS if key in CLASSES else _boolean(value) is not None for key, value in asked.items())
 
 
 def _wrong(key: str, parts: Sequence[str], value: str, *, registered: bool) -> Iterator[str]:
@@ -84,7 +89,11 @@ def enabled(asked: Asked, resource: Resource) -> bool:
 
 def _says_yes(value: str) -> bool:
     """What is no boolean says nothing: it has been told as a mistake."""
+    return bool(_boolean(value))
+
+
+def _boolean(value: str) -> bool | None:
     try:
         return not value or strconv.parse_bool(value)
     except ValueError:
-        return False
+        return None

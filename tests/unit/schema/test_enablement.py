@@ -79,6 +79,7 @@ def test_the_flag_can_be_given_several_times_and_has_an_environment_twin() -> No
         ("api/all=false", ["invalid runtime-config with only api/all=false"]),
         (f"{HOME}/v1=false,api/beta=false", ["nothing is left to be served"]),
         ("api/beta=yes", ["invalid value api/beta=yes"]),
+        ("api/all=yes", ["invalid value api/all=yes"]),
         ("api/ga", ["invalid value api/ga="]),
         ("v1=true", ["runtime-config invalid key v1"]),
         ("a/b/c/d=true", ["runtime-config invalid key a/b/c/d"]),
@@ -88,6 +89,10 @@ def test_the_flag_can_be_given_several_times_and_has_an_environment_twin() -> No
         (
             f"{HOME}/v1=yes",
             [f'invalid value of {HOME}/v1: yes, err: strconv.ParseBool: parsing "yes": invalid syntax'],
+        ),
+        (
+            f"{HOME}/v1=maybe,api/beta=false",
+            [f'invalid value of {HOME}/v1: maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax'],
         ),
         (
             f"{HOME}/v1/ResourceSlices=true",
