@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from apiserver import allocator, app, config, delegation, dev, garbage, logs, server, workers
+from apiserver.cluster import credentials
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError
 from apiserver.config import Config, ConfigError
@@ -18,7 +19,7 @@ from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
 from apiserver.schema import as_yaml, roles
 from apiserver.schema.kinds import Kinds
-from apiserver.serving import chains, dynamiccertificates
+from apiserver.serving import chains, dynamiccertificates, listener
 from apiserver.serving.steps import new_event_loop
 from apiserver.storage import administration, loading, patience
 from apiserver.storage.embedded import EmbeddedError
@@ -36,11 +37,9 @@ def main() -> int:
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
-        settings = config.parse(argv, environ, gates=app.described_gates())
-        kinds = app.kinds(settings.serving)
-        app.gates(settings.serving, kinds)
+        settings, kinds = _understood(argv, environ)
     except ConfigError as e:
-        return _misconfigured(e)
+        return _misconfigured(e, argv)
     logs.configure(settings.logging)
     workers.share_fairly()
     garbage.collect_elsewhere(allocator.trim)
@@ -48,16 +47,42 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_command(settings, kinds, environ))
     except ConfigError as e:
-        return _misconfigured(e)
+        return _misconfigured(e, argv)
     except FAILURES as e:
         print(f"sluice: {e}", file=sys.stderr)
         return 1
 
 
-def _misconfigured(error: ConfigError) -> int:
+def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config, Kinds]:
+    """Raises ConfigError with all that is wrong with flags, environment, and what they name."""
+    reading = config.read(argv, environ, gates=app.described_gates())
+    settings = reading.config
+    kinds, mistakes = app.judged(settings.serving, reading.wrong)
+    mistakes = [*reading.mistakes, *mistakes, *_named(settings, environ)]
+    if kinds is None or mistakes:
+        raise ConfigError(mistakes)
+    return settings, kinds
+
+
+def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with files, folders and descriptors that are there. Those of flags with mistakes are not in the settings."""
+    match settings.command:
+        case config.DEV:
+            yield from listener.mistakes(environ, pid=os.getpid())
+            yield from dev.mistakes(settings)
+        case config.SERVE:
+            yield from listener.mistakes(environ, pid=os.getpid())
+            yield from dynamiccertificates.mistakes(settings.serving, settings.authentication)
+            yield from delegation.mistakes(settings, environ)
+        case config.STORE:
+            moved = settings.migration
+            yield from credentials.mistakes((moved.from_kubeconfig, moved.to_kubeconfig), environ)
+
+
+def _misconfigured(error: ConfigError, argv: Sequence[str]) -> int:
     for mistake in error.mistakes:
         print(f"sluice: {mistake}", file=sys.stderr)
-    print("sluice: see `sluice --help`", file=sys.stderr)
+    print(f"sluice: see `{config.help_for(argv)}`", file=sys.stderr)
     return 2
 
 

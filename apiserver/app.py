@@ -9,7 +9,7 @@ import os
 import platform
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
@@ -30,7 +30,7 @@ from apiserver.admission.webhook.mutating import MutatingAdmissionWebhook
 from apiserver.admission.webhook.validating import ValidatingAdmissionWebhook
 from apiserver.apimachinery.errors import TextError
 from apiserver.cluster.namespaces import EveryNamespace
-from apiserver.config import FEATURE_GATES, Config, ConfigError, Serving
+from apiserver.config import FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.fieldmanager.manager import FieldManagers
@@ -110,41 +110,54 @@ class App:
 def kinds(serving: Serving) -> Kinds:
     """What is served: the kinds of this house, and those of the packages that the operator names, in the versions that are enabled.
 
-    Raises ConfigError.
+    Raises ConfigError, for feature gates that cannot stand like that as well.
     """
-    found = [declared.load(package) for package in serving.kinds]
-    loaded = [*RESOURCES, *chain.from_iterable(found)]
-    try:
-        served = Kinds(
-            (kind for kind in loaded if isinstance(kind, Resource)),
-            group=serving.group,
-            runtime_config=serving.runtime_config,
-        )
-        clashes = [*declared.collisions(served), *_clashing_gates(served.known)]
-    except InvalidKinds as e:
-        clashes = e.mistakes
-    if wrong := [*(text for text in loaded if isinstance(text, str)), *clashes]:
-        raise ConfigError([f"--kinds: {text}" for text in wrong])
-    if mistakes := list(enablement.mistakes(serving.runtime_config, served.known)):
-        raise ConfigError([f"--runtime-config: {text}" for text in mistakes])
+    served, mistakes = judged(serving)
+    if served is None or mistakes:
+        raise ConfigError(mistakes)
     return served
 
 
-def _clashing_gates(known: Iterable[Resource]) -> list[str]:
-    """Feature gates that are not declared alike everywhere, or that stand without what they need."""
+def judged(serving: Serving, wrong: Set[str] = frozenset()) -> tuple[Kinds | None, list[str]]:
+    """What is served, and everything that is wrong with what flags say about it. Flags in `wrong` have mistakes that are told already: what
+    depends on them is not judged, nor what depends on a package that cannot be served."""
+    found = [*RESOURCES, *chain.from_iterable(map(declared.load, serving.kinds))]
+    loaded = [kind for kind in found if isinstance(kind, Resource)]
+    unusable = [text for text in found if isinstance(text, str)]
+    complete = not unusable and KINDS not in wrong
+    served, mistakes = (None, []) if GROUP in wrong else _served(serving, loaded)
+    clashes = _gate_mistakes(loaded, {})
+    told = [f"--{KINDS}: {text}" for text in (*unusable, *mistakes, *clashes)]
+    if complete and served is not None:
+        told += (f"--runtime-config: {text}" for text in enablement.mistakes(serving.runtime_config, served.known))
+    if complete and not clashes:
+        switched = _gate_mistakes(loaded, serving.feature_gates, partly=FEATURE_GATES in wrong)
+        told += (f"--{FEATURE_GATES}: {text}" for text in switched)
+    return served, told
+
+
+def _served(serving: Serving, loaded: Iterable[Resource]) -> tuple[Kinds | None, list[str]]:
     try:
-        Gates(_declared_gates(known))
+        served = Kinds(loaded, group=serving.group, runtime_config=serving.runtime_config)
+    except InvalidKinds as e:
+        return None, e.mistakes
+    return served, list(declared.collisions(served))
+
+
+def _gate_mistakes(known: Iterable[Resource], switched: Mapping[str, bool], *, partly: bool = False) -> list[str]:
+    """Why feature gates cannot stand like that; without those that are `switched`: as they are declared. `partly`: some of what is switched
+    is not known, and so not whether a gate has what it needs."""
+    try:
+        Gates(_declared_gates(known), switched)
     except InvalidGates as e:
-        return e.mistakes
+        return e.certain if partly else e.mistakes
     return []
 
 
 def gates(serving: Serving, served: Kinds) -> Gates:
-    """Every feature gate, as the operator switched it: the server's own and those of the kinds, served or not. Raises ConfigError."""
-    try:
-        return Gates(_declared_gates(served.known), serving.feature_gates)
-    except InvalidGates as e:
-        raise ConfigError([f"--{FEATURE_GATES}: {text}" for text in e.mistakes]) from None
+    """Every feature gate, as the operator switched it: the server's own and those of the kinds, served or not. What cannot stand like that
+    was refused with the kinds."""
+    return Gates(_declared_gates(served.known), serving.feature_gates)
 
 
 def described_gates() -> list[str]:

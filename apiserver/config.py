@@ -5,10 +5,11 @@ Names are kube-apiserver's where it has one. Knows nothing of the rooms that use
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from urllib.parse import urlsplit
 
 from apiserver import __version__, flags
 from apiserver.apimachinery import durations, strconv
-from apiserver.flags import ConfigError, flag
+from apiserver.flags import ConfigError, Partly, flag
 
-__all__ = ["Config", "ConfigError", "parse"]
+__all__ = ["Config", "ConfigError", "Reading", "parse", "read"]
 
 MAX_REQUEST_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's MaxRequestBodyBytes."""
@@ -38,7 +39,7 @@ MAX_WATCHES = 10_000
 DEV, SERVE, STORE, ROLES = "dev", "serve", "store", "roles"
 STORE_ACTIONS = ("init", "check", "info", "import", "export")
 EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES), (DEV, SERVE)
-FEATURE_GATES = "feature-gates"
+GROUP, KINDS, FEATURE_GATES = "group", "kinds", "feature-gates"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
 
@@ -104,13 +105,13 @@ def _group(text: str) -> str:
 
 
 def _modules(text: str) -> tuple[str, ...]:
-    names = _names(text)
-    for name in names:
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(f"{name!r} is not the name of a Python module")
-        if importlib.util.find_spec(name.partition(".")[0]) is None:
-            raise ValueError(f"there is no module {name}")
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(_names(text, _no_module)))
+
+
+def _no_module(name: str) -> str:
+    if not all(part.isidentifier() for part in name.split(".")):
+        return f"{name!r} is not the name of a Python module"
+    return "" if importlib.util.find_spec(name.partition(".")[0]) else f"there is no module {name}"
 
 
 def _file(text: str) -> str:
@@ -120,10 +121,13 @@ def _file(text: str) -> str:
 
 
 def _existing(text: str) -> tuple[Path, ...]:
-    paths = tuple(map(Path, _names(text)))
-    if missing := [path for path in paths if not path.exists()]:
-        raise ValueError(*(f"there is no file or folder {path}" for path in missing))
-    return paths
+    try:
+        return tuple(map(Path, _names(text, lambda name: "" if Path(name).exists() else _MISSING.format(name))))
+    except Partly as e:
+        raise Partly(tuple(map(Path, e.value)), e.args) from None
+
+
+_MISSING = "there is no file or folder {}"
 
 
 KUBE = "kube"
@@ -151,15 +155,17 @@ def _gates(text: str) -> dict[str, bool]:
     if components >= {"", KUBE}:
         mistakes.append("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
     if mistakes:
-        raise ValueError(*mistakes)
+        raise Partly(switched, mistakes)
     return switched
 
 
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(",")) if text else ()
-    if not all(names):
-        raise ValueError("has an empty entry")
-    return names
+def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[str, ...]:
+    """The entries of a list; `wrong` says what is wrong with one, "" for nothing."""
+    names = [part.strip() for part in text.split(",")] if text else []
+    mistakes = {name: wrong(name) if name else "has an empty entry" for name in names}
+    if any(mistakes.values()):
+        raise Partly(tuple(name for name in names if not mistakes[name]), list(filter(None, mistakes.values())))
+    return tuple(names)
 
 
 def _pairs(text: str) -> Mapping[str, str]:
@@ -177,11 +183,10 @@ def _headers(text: str) -> tuple[str, ...]:
 
 def _paths(text: str) -> tuple[str, ...]:
     """Paths of which a `*` at the end makes a prefix (kubernetes/apiserver `pkg/authorization/path/path.go`)."""
-    paths = _names(text)
-    for path in paths:
-        if "*" in path[:-1]:
-            raise ValueError(f'only trailing * allowed in "{path.removeprefix("/")}"')
-    return paths
+    return _names(text, lambda path: _INNER.format(path.removeprefix("/")) if "*" in path[:-1] else "")
+
+
+_INNER = 'only trailing * allowed in "{}"'
 
 
 PLUGINS: Mapping[str, bool] = {
@@ -202,11 +207,7 @@ _ASKED = ", ".join(name for name, asked in PLUGINS.items() if asked)
 
 
 def _plugins(text: str) -> tuple[str, ...]:
-    names = _names(text)
-    for name in names:
-        if name not in PLUGINS:
-            raise ValueError(f'plugin "{name}" is unknown')
-    return names
+    return _names(text, lambda name: "" if name in PLUGINS else f'plugin "{name}" is unknown')
 
 
 def _redis_url(text: str) -> str:
@@ -261,9 +262,9 @@ class Serving:
         text="address to listen on", value="IP")
     secure_port: int = flag("secure-port", SERVERS, _port, "6443",
         text="port to listen on; 0 takes any free one", value="PORT")
-    group: str = flag("group", EVERYWHERE, _group, "resource.sluice.dev",
+    group: str = flag(GROUP, EVERYWHERE, _group, "resource.sluice.dev",
         text="API group of the served kinds that name none", value="GROUP")
-    kinds: tuple[str, ...] = flag("kinds", EVERYWHERE, _modules, "",
+    kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
         text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
     feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
         text="switches features that are alpha or beta on or off; may be given several times", value="GATE=true|false", many=True)
@@ -357,7 +358,8 @@ class Storage:
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
         text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
     wait_seconds: float = flag("wait", (STORE,), _seconds, "0s",
-        text="init, check, info: for how long to wait for a store that does not answer yet, saying why that may be", value="DURATION")
+        text="for how long to wait for a store that does not answer yet, saying why that may be", value="DURATION",
+        actions=("init", "check", "info"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,16 +367,16 @@ class Migration:
     """Where `sluice store import` reads, where `sluice store export` writes."""
 
     from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
-        text="import: kube-apiserver that serves the group itself, as the user of the current context", value="FILE")
+        text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("import",))
     from_file: tuple[Path, ...] = flag("from-file", (STORE,), _existing, "",
-        text="import: file of a list as `kubectl get --raw` prints it, or folder of such files (*.json); may be given several times",
-        value="FILE|DIR", many=True)
+        text="file of a list as `kubectl get --raw` prints it, or folder of such files (*.json); may be given several times",
+        value="FILE|DIR", many=True, actions=("import",))
     to_kubeconfig: str = flag("to-kubeconfig", (STORE,), _file, "",
-        text="export: kube-apiserver that serves the group itself, as the user of the current context", value="FILE")
+        text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("export",))
     prune: bool = flag("prune", (STORE,), _boolean, "false",
-        text="export: delete there what is not here", switch=True)
+        text="delete there what is not here", switch=True, actions=("export",))
     dry_run: bool = flag("dry-run", (STORE,), _boolean, "false",
-        text="import, export: look at everything and say what would be done, write nothing", switch=True)
+        text="look at everything and say what would be done, write nothing", switch=True, actions=("import", "export"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,7 +445,8 @@ _SUMMARY = {
 }
 
 
-def _parser(gates: Sequence[str]) -> flags.Parser:
+def _parser(gates: Sequence[str], action: str) -> flags.Parser:
+    """`action` is the one whose flags the help of `store` shows, "" for all."""
     parser = flags.Parser(
         prog="sluice",
         description="A Kubernetes aggregated API server that keeps its objects in Redis Streams.",
@@ -452,38 +455,71 @@ def _parser(gates: Sequence[str]) -> flags.Parser:
     parser.add_argument("--version", action="version", version=f"sluice {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=flags.Parser)
     for command, summary in _SUMMARY.items():
+        asked = action if command == STORE else ""
         sub = commands.add_parser(
             command,
+            prog=f"sluice {command} {asked}".rstrip(),
             help=summary,
             description=summary,
             allow_abbrev=False,
             epilog="Each flag also reads the environment variable in brackets; the command line wins.",
         )
         if command == STORE:
-            sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS))
+            shown = argparse.SUPPRESS if asked else None
+            sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS), help=shown)
         for offered in FLAGS:
             if command in offered.commands:
-                sub.offer(offered, command, choices=gates if offered.name == FEATURE_GATES else ())
+                sub.offer(offered, command, action=asked, choices=gates if offered.name == FEATURE_GATES else ())
     return parser
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was said, however wrong it is. In `config`, the flags in `wrong` have what is right about them, or what they are worth where
+    they are not given; `mistakes` are all that flags and environment show by themselves."""
+
+    config: Config
+    wrong: Set[str]
+    mistakes: Sequence[str]
+
+
 def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Config:
-    """The configuration of this start. Raises ConfigError with every mistake. `gates` are the lines about feature gates in the help.
+    """The configuration of this start. Raises ConfigError with every mistake that flags and environment show by themselves."""
+    reading = read(argv, environ, gates=gates)
+    if reading.mistakes:
+        raise ConfigError(reading.mistakes)
+    return reading.config
+
+
+def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Reading:
+    """For whoever has further mistakes to find. `gates` are the lines about feature gates in the help. Raises ConfigError for words that
+    are no command.
 
     `--help` and `--version` print and exit; so does a command that is not complete, which is a question.
     """
     asked = [*argv, "--help"] if list(argv) in ([], [STORE]) else list(argv)
-    words, unknown = _parser(gates).parse_known_args(asked)
-    mistakes = [f"unknown argument {word}" for word in unknown]
-    values = flags.values(FLAGS, words.command, words, environ, mistakes=mistakes)
+    words, unknown = _parser(gates, _action(argv)).parse_known_args(asked)
+    values = flags.values(FLAGS, words.command, words, environ)
+    mistakes = [f"unknown argument {word}" for word in unknown] + values.mistakes
     mistakes += _overlaps(values)
     if words.command == SERVE:
         mistakes += _contradictions(values, environ)
+    action: str = getattr(words, "action", "")
     if words.command == STORE:
-        mistakes += _ways(words.action, values)
-    if mistakes:
-        raise ConfigError(mistakes)
-    return _settled(flags.section(Config, values, command=words.command, action=getattr(words, "action", "")))
+        mistakes += _ways(action, values)
+    found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
+    return Reading(_settled(found), values.wrong, mistakes)
+
+
+def _action(argv: Sequence[str]) -> str:
+    """What the store is to do, as far as it is said."""
+    return next((word for word in argv if word in STORE_ACTIONS), "") if argv and argv[0] == STORE else ""
+
+
+def help_for(argv: Sequence[str]) -> str:
+    """The command that lists the flags of what was meant; the commands, where that is none."""
+    command = argv[0] if argv and argv[0] in _SUMMARY else ""
+    return " ".join(filter(None, ("sluice", command, _action(argv), "--help")))
 
 
 def _settled(config: Config) -> Config:
@@ -513,10 +549,10 @@ _WAYS = {"import": ("from-kubeconfig", "from-file"), "export": ("to-kubeconfig",
 """The flags of which each action of the store needs one."""
 
 
-def _ways(action: str, v: Mapping[str, Any]) -> Iterator[str]:
-    """Where objects come from or go to. A flag with a mistake of its own has no value and is taken as given."""
+def _ways(action: str, v: flags.Values) -> Iterator[str]:
+    """Where objects come from or go to, and flags that the action does not use."""
     offered = _WAYS.get(action, ())
-    given = [name for name in offered if v.get(name, name)]
+    given = [name for name in offered if _given(v, name)]
     if offered and len(given) != 1:
         named = " or ".join(f"--{name}" for name in offered)
         yield (
@@ -524,21 +560,23 @@ def _ways(action: str, v: Mapping[str, Any]) -> Iterator[str]:
             if len(offered) > 1
             else f"store {action}: {named} is required"
         )
-    for other, names in _WAYS.items():
-        yield from (f"--{name}: only for store {other}" for name in names if other != action and v.get(name))
-    if v.get("prune") and action != "export":
-        yield "--prune: only for store export"
-    if v.get("dry-run") and not offered:
-        yield "--dry-run: only for store import and store export"
+    for other in FLAGS:
+        if other.actions and action not in other.actions and _given(v, other.name):
+            yield f"--{other.name}: only for {' and '.join(f'store {used}' for used in other.actions)}"
+
+
+def _given(v: flags.Values, name: str) -> bool:
+    """A flag with a mistake of its own is taken as given."""
+    return name in v.wrong or bool(v.get(name))
 
 
 IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 """What the kubelet tells every container about kube-apiserver."""
 
 
-def _contradictions(v: Mapping[str, Any], environ: Mapping[str, str]) -> Iterator[str]:
-    """What each flag by itself cannot tell. A flag with a mistake of its own has no value and is taken as given."""
-    kubeconfigs = [name for name in ("authentication-kubeconfig", "authorization-kubeconfig") if v.get(name, name)]
+def _contradictions(v: flags.Values, environ: Mapping[str, str]) -> Iterator[str]:
+    """What each flag by itself cannot tell."""
+    kubeconfigs = [name for name in ("authentication-kubeconfig", "authorization-kubeconfig") if _given(v, name)]
     if v.get("standalone"):
         for name in kubeconfigs:
             yield f"--{name}: --standalone asks no cluster"

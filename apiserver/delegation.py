@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from apiserver.admission.webhook import credentials
 from apiserver.admission.webhook.calls import Caller, Callers
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.cluster import configurations
+from apiserver.cluster import credentials as cluster_credentials
 from apiserver.cluster.access import Access
 from apiserver.cluster.client import Client
 from apiserver.cluster.configurations import COLLECTIONS
@@ -79,6 +80,23 @@ def callers(config: Config, cluster: Client | None = None) -> Callers:
     """Who calls webhooks, in the name of whom `--admission-control-config-file` says. Raises ConfigError."""
     found = _control(config)
     return Callers(*(Caller(found.credentials(name), cluster) for name in credentials.WEBHOOK_PLUGINS))
+
+
+def mistakes(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong in the files that say whom to ask, as whom, and what is limited."""
+    asked = config.delegation
+    yield from cluster_credentials.mistakes((asked.authentication_kubeconfig, asked.authorization_kubeconfig), environ)
+    yield from control_mistakes(config)
+
+
+def control_mistakes(config: Config) -> Iterator[str]:
+    """What is wrong in the file of `--admission-control-config-file`."""
+    try:
+        _control(config)
+        if not config.delegation.standalone:
+            _limited(config)
+    except ConfigError as error:
+        yield from error.mistakes
 
 
 def _control(config: Config) -> credentials.Configuration:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import datetime as dt
 import http.client
 import json
 import logging
+import os
 import socket
 import ssl
 import stat
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -89,9 +92,40 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
 def _admission(config: Config) -> Files:
     """What the files say that configure admission. Raises ConfigError with all mistakes in them."""
     files = Files(config.dev.admission, now=lambda: meta.rfc3339(time.time()))
-    if mistakes := files.load():
-        raise ConfigError([f"--admission: {mistake}" for mistake in mistakes])
+    if wrong := files.load():
+        raise ConfigError([f"--admission: {mistake}" for mistake in wrong])
     return files
+
+
+def mistakes(config: Config) -> Iterator[str]:
+    """What is wrong with the files that configure admission, and with the places where something is to be written."""
+    try:
+        _admission(config)
+    except ConfigError as error:
+        yield from error.mistakes
+    yield from delegation.control_mistakes(config)
+    folder, kubeconfig = config.dev.data_dir, config.dev.kubeconfig
+    if why := _why_not_written(folder):
+        yield f"--data-dir: {folder} cannot be used: {why}"
+    if kubeconfig.is_dir():
+        yield f"--kubeconfig: {kubeconfig} is a folder"
+    elif kubeconfig.parent != folder and (why := _why_not_written(kubeconfig.parent)):
+        yield f"--kubeconfig: {kubeconfig} cannot be written: {why}"
+
+
+def _why_not_written(folder: Path) -> str:
+    """Why no file can be made in a folder; "" where one can, also where the folder is yet to be made. Leaves nothing behind."""
+    missing = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        with contextlib.suppress(OSError):
+            for made in missing:
+                made.rmdir()
 
 
 async def _initialise(store: Embedded, kinds: Kinds) -> None:
@@ -116,9 +150,12 @@ def _patient(url: str) -> StoreOptions:
 
 def _keep_private(folder: Path) -> None:
     """The folder and what is ours in it are for the user who runs it; a folder that all users share (/tmp) stays as it is."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not folder.stat().st_mode & stat.S_ISVTX:
-        folder.chmod(0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not folder.stat().st_mode & stat.S_ISVTX:
+            folder.chmod(0o700)
+    except OSError as error:
+        raise ConfigError([f"--data-dir: {folder} cannot be used: {error.strerror}"]) from None
     for name in ("store", "certs"):
         if (folder / name).is_dir():
             keep_private(folder / name)

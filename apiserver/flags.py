@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -25,16 +25,25 @@ class ConfigError(Exception):
         self.mistakes = list(mistakes)
 
 
+class Partly(ValueError):
+    """Some of a text is wrong; `value` is what the rest of it says."""
+
+    def __init__(self, value: Any, mistakes: Sequence[str]) -> None:
+        super().__init__(*mistakes)
+        self.value = value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: must be given.
 
     `parse` makes the value of a text, or raises ValueError, whose arguments are what is wrong. `switch`: on without a value. `many`: may
-    be given several times; the texts add up, separated by commas.
+    be given several times; the texts add up, separated by commas. `actions` are those of the command that use it, all if there are none.
     """
 
     name: str
     commands: tuple[str, ...]
+    actions: tuple[str, ...]
     parse: Callable[[str], Any]
     default: str | Mapping[str, str | None] | None
     text: str
@@ -61,6 +70,7 @@ def flag(
     default: str | Mapping[str, str | None] | None,
     *,
     text: str,
+    actions: tuple[str, ...] = (),
     value: str = "TEXT",
     switch: bool = False,
     many: bool = False,
@@ -69,6 +79,7 @@ def flag(
     declared = Flag(
         name=name,
         commands=commands,
+        actions=actions,
         parse=parse,
         default=default,
         text=text,
@@ -124,30 +135,50 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError([message])
 
-    def offer(self, flag: Flag, command: str, *, choices: Sequence[str] = ()) -> None:
-        """Takes this flag of the command. Its help ends with `choices`, a line each."""
+    def offer(self, flag: Flag, command: str, *, action: str = "", choices: Sequence[str] = ()) -> None:
+        """Takes this flag of the command. Its help ends with `choices`, a line each; there is none if `action` does not use the flag."""
         default = flag.default_for(command)
+        said = flag.text if action or not flag.actions else f"{', '.join(flag.actions)}: {flag.text}"
+        hidden = bool(action and flag.actions and action not in flag.actions)
         if flag.switch:
             state = "on" if default == "true" else "off"
-            text = f"{flag.text} (default: {state}) [{flag.variable}]"
+            text = argparse.SUPPRESS if hidden else f"{said} (default: {state}) [{flag.variable}]"
             self.add_argument(flag.option, dest=flag.name, nargs="?", const="true", metavar="true|false", help=text)
             self.add_argument(
                 f"--no-{flag.name}", dest=flag.name, action="store_const", const="false", help=argparse.SUPPRESS
             )
             return
         shown = "required" if default is None else f"default: {default}" if default else ""
-        text = "\n".join((f"{flag.text}{f' ({shown})' if shown else ''} [{flag.variable}]", *choices)).replace(
-            "%", "%%"
+        text = "\n".join((f"{said}{f' ({shown})' if shown else ''} [{flag.variable}]", *choices)).replace("%", "%%")
+        self.add_argument(
+            flag.option,
+            dest=flag.name,
+            metavar=flag.value,
+            action="append" if flag.many else "store",
+            help=argparse.SUPPRESS if hidden else text,
         )
-        action = "append" if flag.many else "store"
-        self.add_argument(flag.option, dest=flag.name, metavar=flag.value, action=action, help=text)
 
 
-def values(
-    flags: Sequence[Flag], command: str, words: argparse.Namespace, environ: Mapping[str, str], *, mistakes: list[str]
-) -> dict[str, Any]:
-    """Every flag's value: from the command line, else the environment, else its default. Mistakes are collected."""
-    found: dict[str, Any] = {}
+class Values(dict[str, Any]):
+    """By flag name. Those of the flags in `wrong` have mistakes: they have no value, or that of what is right about them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrong: set[str] = set()
+        self.mistakes: list[str] = []
+
+    def note(self, flag: Flag, mistakes: Iterable[str]) -> None:
+        self.wrong.add(flag.name)
+        self.mistakes += mistakes
+
+    def completed(self, flags: Iterable[Flag]) -> Mapping[str, Any]:
+        """With what a flag is worth that is not given in place of what there is no value of."""
+        return {flag.name: self[flag.name] if flag.name in self else _unused(flag) for flag in flags}
+
+
+def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, environ: Mapping[str, str]) -> Values:
+    """Every flag's value: from the command line, else the environment, else its default."""
+    found = Values()
     for flag in flags:
         if command not in flag.commands:
             found[flag.name] = _unused(flag)
@@ -160,12 +191,14 @@ def values(
         if text is None:
             text = flag.default_for(command)
         if text is None:
-            mistakes.append(f"{flag.option} (or {flag.variable}) is required")
+            found.note(flag, [f"{flag.option} (or {flag.variable}) is required"])
             continue
         try:
             found[flag.name] = flag.parse(text)
         except ValueError as e:
-            mistakes += (f"{source}: {text}" for text in e.args)
+            found.note(flag, (f"{source}: {text}" for text in e.args))
+            if isinstance(e, Partly):
+                found[flag.name] = e.value
     return found
 
 

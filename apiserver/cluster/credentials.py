@@ -9,7 +9,7 @@ import base64
 import re
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,13 +111,21 @@ class Kubeconfig:
             server, authorization, tls, getattr(found, "tls_server_name", None) or "", proxies.spoken(proxy)
         )
 
+    def check(self) -> None:
+        """Raises ClusterError for what is wrong in files, without asking a plugin or anybody else."""
+        entry = self._open()
+        authority, certificate, key = entry.authority.read(), entry.certificate.read(), entry.key.read()
+        if entry.server.startswith("https"):
+            _context(_Material(authority, certificate, key, verify=entry.verify))
+
     def _open(self) -> _Entry:
+        text = _read(self._path)
         try:
-            return _entry(yaml.safe_load(_read(self._path)), self._path.resolve().parent)
+            return _entry(_document(text), self._path.resolve().parent)
         except ClusterError as error:
             raise ClusterError(f"{self._path} cannot be used: {error}") from None
-        except (KeyError, TypeError, AttributeError, ValueError, yaml.YAMLError) as error:
-            raise ClusterError(f"{self._path} is no kubeconfig: {error!r}") from None
+        except ValueError as error:
+            raise ClusterError(f"{self._path} is no kubeconfig: {error}") from None
 
     async def _authenticate(self, entry: _Entry) -> None:
         """Plugins run when what they said has run out, or was refused; files are read each time."""
@@ -153,27 +161,59 @@ class _Entry:
 
     config: Mapping[str, Any]
     folder: Path
+    server: str
+    verify: bool
     authority: _Pem
     certificate: _Pem
     key: _Pem
     plugin: bool
 
 
-def _entry(config: Any, folder: Path) -> _Entry:
+def mistakes(paths: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with kubeconfigs, each told once; "" is none."""
+    for path in filter(None, dict.fromkeys(paths)):
+        try:
+            Kubeconfig(path, environ).check()
+        except ClusterError as error:
+            yield str(error)
+
+
+def _document(text: bytes) -> dict[str, Any]:
+    """Raises ValueError."""
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f"line {mark.line + 1}: "
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise ValueError(f"it is no YAML: {where}{problem}") from None
+    if not isinstance(document, dict):
+        raise ValueError("it is no object")  # noqa: TRY004 - what is in a file is a value
+    return document
+
+
+def _entry(config: dict[str, Any], folder: Path) -> _Entry:
+    """Raises ClusterError, ValueError."""
+    if not config.get("current-context"):
+        raise ClusterError("current-context is not set")
     context = _named(config, "context", config["current-context"])
+    for kind in ("cluster", "user"):
+        if not context.get(kind):
+            raise ClusterError(f"the context {config['current-context']!r} names no {kind}")
     cluster, user = _named(config, "cluster", context["cluster"]), _named(config, "user", context["user"])
+    if not isinstance(cluster.get("server"), str):
+        raise ClusterError(f"the cluster {context['cluster']!r} has no server")
     if any(user.get(name) for name in _IMPERSONATION):
         # To leave it out silently would be to act with other rights than were meant.
         raise ClusterError("impersonation (as, as-uid, as-groups, as-user-extra) is not supported")
-    url = urlsplit(cluster["server"])
-    if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+    if not _is_url(cluster["server"]):
         raise ValueError(f"server {cluster['server']!r} is no URL")
     authority = _taken(cluster, "certificate-authority", folder)
     certificate, key = _taken(user, "client-certificate", folder), _taken(user, "client-key", folder)
     if user.get("tokenFile"):
         user.pop("token", None)  # the file is what gets renewed, so client-go prefers it
-    command = (user.get("exec") or {}).get("command", "")
-    if "/" in command:
+    command = user["exec"].get("command") if isinstance(user.get("exec"), dict) else ""
+    if isinstance(command, str) and "/" in command:
         user["exec"] = {**user["exec"], "command": str(folder / command)}
     only: Mapping[str, Any] = {
         "current-context": "it",
@@ -181,21 +221,49 @@ def _entry(config: Any, folder: Path) -> _Entry:
         "clusters": [{"name": "it", "cluster": cluster}],
         "users": [{"name": "it", "user": user}],
     }
-    return _Entry(only, folder, authority, certificate, key, plugin=bool(user.get("exec")))
+    return _Entry(
+        only,
+        folder,
+        cluster["server"],
+        not cluster.get("insecure-skip-tls-verify"),
+        authority,
+        certificate,
+        key,
+        plugin=bool(user.get("exec")),
+    )
 
 
-def _named(config: Any, kind: str, name: str) -> dict[str, Any]:
-    for entry in config[f"{kind}s"]:
-        if entry["name"] == name:
-            return dict(entry[kind])
+def _is_url(server: str) -> bool:
+    try:
+        url = urlsplit(server)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
+
+
+def _named(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
+    """Raises ClusterError, ValueError."""
+    entries = config.get(f"{kind}s") or []
+    if not isinstance(entries, list):
+        raise ValueError(f"{kind}s is no list")  # noqa: TRY004
+    for entry in entries:
+        if isinstance(entry, dict) and entry.get("name") == name:
+            found = entry.get(kind) or {}
+            if not isinstance(found, dict):
+                raise ValueError(f"the {kind} {name!r} is no object")
+            return dict(found)
     raise ClusterError(f"it has no {kind} {name!r}")
 
 
 def _taken(entry: dict[str, Any], name: str, folder: Path) -> _Pem:
+    """Raises ValueError."""
     data, file = entry.pop(f"{name}-data", None), entry.pop(name, None)
     if data:
-        return _Pem(base64.b64decode("".join(data.split()), validate=True))
-    return _Pem(path=folder / file) if file else _Pem()
+        try:
+            return _Pem(base64.b64decode("".join(str(data).split()), validate=True))
+        except ValueError:
+            raise ValueError(f"{name}-data is not base64") from None
+    return _Pem(path=folder / str(file)) if file else _Pem()
 
 
 # ---------------------------------------------------------------------------------------------------------------- TLS

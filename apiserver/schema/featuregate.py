@@ -41,11 +41,13 @@ _TOGETHER = (ALL_ALPHA, ALL_BETA)
 
 
 class InvalidGates(ValueError):
-    """The gates cannot stand like that; `mistakes` are all reasons, in upstream's words."""
+    """The gates cannot stand like that; `mistakes` are all reasons, in upstream's words. Those that are `certain` are about one gate each,
+    whatever becomes of others."""
 
-    def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = mistakes
+    def __init__(self, certain: list[str], unmet: list[str]) -> None:
+        self.mistakes = [*certain, *unmet]
+        self.certain = certain
+        super().__init__("\n".join(self.mistakes))
 
 
 class Gates:
@@ -59,11 +61,10 @@ class Gates:
         self._switched = dict(switched or {})
         gates = dict.fromkeys((*_TOGETHER, *_with_needs(declared)))
         self._known = {gate.name: gate for gate in gates}
-        if mistakes := [*_repetitions(gates), *self._refusals()]:
-            raise InvalidGates(mistakes)
         self._on = {gate.name: self._stands(gate) for gate in self._known.values()}
-        if mistakes := list(self._unmet()):
-            raise InvalidGates(mistakes)
+        certain, unmet = [*_repetitions(gates), *self._refusals()], list(self._unmet())
+        if certain or unmet:
+            raise InvalidGates(certain, unmet)
 
     def enabled(self, gate: Gate) -> bool:
         """KeyError for a gate that nobody declares."""
@@ -92,6 +93,8 @@ class Gates:
                 yield f"cannot set feature gate {name} to {_bool(on)}, feature is locked to {_bool(gate.default)}"
 
     def _stands(self, gate: Gate) -> bool:
+        if gate.locked:
+            return gate.default
         together = next((t.name for t in _TOGETHER if t.stage is gate.stage), "")
         return self._switched.get(gate.name, self._switched.get(together, gate.default))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,17 +167,38 @@ class Certificates:
             logger.info("authorities changed", extra=about)
 
 
+def mistakes(serving: Serving, authentication: Authentication) -> Iterator[str]:
+    """What is wrong in the files of flags."""
+    files = Files.of(serving, authentication)
+    if serving.cert_file and serving.key_file:
+        try:
+            server_context(cert_file=files.cert, key_file=files.key, authorities=None)
+        except BadCertificates as e:
+            yield str(e)
+    bundles = {"client-ca-file": files.client_ca, "requestheader-client-ca-file": files.proxy_ca}
+    for flag, path in bundles.items():
+        try:
+            _read(path)
+        except BadCertificates as e:
+            yield f"--{flag}: {e}"
+
+
 def _read_bundles(files: Files) -> tuple[bytes | None, bytes | None]:
     return _read(files.client_ca), _read(files.proxy_ca)
 
 
 def _read(path: Path | None) -> bytes | None:
+    """A bundle of which each certificate can be used. Raises BadCertificates."""
     if path is None:
         return None
     try:
-        return path.read_bytes()
+        pem = path.read_bytes()
+        verifier(pem)
     except OSError as e:
         raise BadCertificates(f"{path} cannot be read: {e.strerror}") from None
+    except BadCertificates as e:
+        raise BadCertificates(f"{path}: {e}") from None
+    return pem
 
 
 @dataclass(frozen=True, slots=True)

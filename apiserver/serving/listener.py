@@ -7,7 +7,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from apiserver import config, metrics
@@ -24,6 +24,9 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 EXHAUSTED_SECONDS = 1.0
 KEEP_ALIVE_PROBES = {"TCP_KEEPIDLE": 180, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
 """Seconds of silence before the first probe (as upstream), between probes, and how many go unanswered."""
+
+HANDED_OVER = 3
+"""The first descriptor that is handed over (systemd: SD_LISTEN_FDS_START)."""
 
 
 class Listener:
@@ -158,13 +161,27 @@ def is_handed_over(environ: Mapping[str, str], *, pid: int) -> bool:
     return environ.get("LISTEN_FDS", "") not in ("", "0") and environ.get("LISTEN_PID", str(pid)) == str(pid)
 
 
+def mistakes(environ: Mapping[str, str], *, pid: int) -> Iterator[str]:
+    """Why what was handed over cannot be listened on."""
+    if not is_handed_over(environ, pid=pid):
+        return
+    count = environ["LISTEN_FDS"]
+    if not count.isdecimal():
+        yield f"LISTEN_FDS: {count!r} is not a whole number"
+        return
+    try:
+        socket.socket(fileno=HANDED_OVER).detach()
+    except OSError:
+        yield f"LISTEN_FDS: descriptor {HANDED_OVER} is not a socket"
+
+
 def listening_socket(address: str, port: int, *, environ: Mapping[str, str], pid: int) -> socket.socket:
     """The socket that was handed over, else a new one.
 
     Handing over one socket keeps the accept queue; two sockets with SO_REUSEPORT lose what waits in that of the one that closes.
     """
     if is_handed_over(environ, pid=pid):
-        return socket.socket(fileno=3)
+        return socket.socket(fileno=HANDED_OVER)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         sock = socket.create_server((address, port), family=family, backlog=config.BACKLOG)

@@ -495,9 +495,13 @@ def test_failures_are_told_in_one_line(tmp_path: pathlib.Path) -> None:
     kubeconfig.write_text("{}")
     pair = ["--tls-cert-file", str(kubeconfig), "--tls-private-key-file", str(kubeconfig), "--redis-url", "redis://h"]
     unusable = sluice("serve", "--authentication-kubeconfig", str(kubeconfig), *pair)
-    assert unusable.returncode == 1
-    assert unusable.stderr.startswith(f"sluice: {kubeconfig} ")
-    assert len(unusable.stderr.splitlines()) == 1
+    assert unusable.returncode == 2
+    pair_told, *told = unusable.stderr.splitlines()
+    assert pair_told.startswith(f"sluice: {kubeconfig} and {kubeconfig} are no certificate with its key: ")
+    assert told == [
+        f"sluice: {kubeconfig} cannot be used: current-context is not set",
+        "sluice: see `sluice serve --help`",
+    ]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         busy = sluice("dev", "--data-dir", str(tmp_path / "data"), "--secure-port", port)

@@ -259,8 +259,8 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["serve", "-h"], "usage: sluice serve [-h]"),
         (["store"], "usage: sluice store [-h]"),
         (["store", "--help"], "usage: sluice store [-h]"),
-        (["store", "init", "--help"], "usage: sluice store [-h]"),
-        (["store", "info", "--redis-url", "nonsense", "--help"], "usage: sluice store [-h]"),
+        (["store", "init", "--help"], "usage: sluice store init [-h]"),
+        (["store", "info", "--redis-url", "nonsense", "--help"], "usage: sluice store info [-h]"),
     ],
 )
 def test_who_asks_for_help_gets_it(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,6 +278,66 @@ def test_help_tells_of_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str
         words = set(capsys.readouterr().out.replace("]", " ").replace("[", " ").split())
         for flag in config.FLAGS:
             assert (flag.option in words) == (flag.variable in words) == (command in flag.commands), flag.name
+
+
+@pytest.mark.parametrize(
+    ("action", "own"),
+    [
+        ("init", {"wait"}),
+        ("check", {"wait"}),
+        ("info", {"wait"}),
+        ("import", {"from-kubeconfig", "from-file", "dry-run"}),
+        ("export", {"to-kubeconfig", "prune", "dry-run"}),
+    ],
+)
+def test_help_of_an_action_of_the_store_has_only_flags_that_it_takes(
+    action: str, own: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        config.parse(["store", action, "--help"], {})
+    words = set(capsys.readouterr().out.replace("]", " ").replace("[", " ").split())
+    for flag in config.FLAGS:
+        taken = config.STORE in flag.commands and (not flag.actions or flag.name in own)
+        assert (flag.option in words) == (flag.variable in words) == taken, flag.name
+
+
+def test_flags_that_an_action_of_the_store_does_not_take_are_refused() -> None:
+    words = ["store", "import", "--redis-url", "redis://h", "--from-file", "/", "--wait=1m", "--prune"]
+    assert mistakes(*words, "--to-kubeconfig", "/gone") == [
+        "--to-kubeconfig: there is no file /gone",
+        "--wait: only for store init and store check and store info",
+        "--to-kubeconfig: only for store export",
+        "--prune: only for store export",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "sluice --help"),
+        (["--nonsense"], "sluice --help"),
+        (["frobnicate", "dev"], "sluice --help"),
+        (["dev", "--secure-port", "x"], "sluice dev --help"),
+        (["store", "frobnicate"], "sluice store --help"),
+        (["store", "--redis-url", "x", "init"], "sluice store init --help"),
+    ],
+)
+def test_who_made_a_mistake_is_told_where_the_flags_are_listed(words: list[str], told: str) -> None:
+    assert config.help_for(words) == told
+
+
+def test_every_entry_of_a_list_is_judged() -> None:
+    enable, disable = "--enable-admission-plugins", "--disable-admission-plugins"
+    assert mistakes(
+        "dev", enable, "No,,ResourceQuota,Neither", disable, "ResourceQuota", "--kinds=a-b,no_such_module"
+    ) == [
+        "--kinds: 'a-b' is not the name of a Python module",
+        "--kinds: there is no module no_such_module",
+        f'{enable}: plugin "No" is unknown',
+        f"{enable}: has an empty entry",
+        f'{enable}: plugin "Neither" is unknown',
+        "[ResourceQuota] in enable-admission-plugins and disable-admission-plugins overlapped",
+    ]
 
 
 def test_feature_gates_add_up_and_the_last_word_about_one_counts() -> None:

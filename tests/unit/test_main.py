@@ -1,46 +1,186 @@
-"""Exit codes."""
+"""Exit codes, and mistakes told at once."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import pathlib
 import re
+import socket
+import sys
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from apiserver import __main__ as program
+from apiserver.serving import listener
+from tests.fixtures.authorities import issue
 
 
-def test_a_misconfiguration_ends_with_two_and_names_every_mistake(capsys: pytest.CaptureFixture[str]) -> None:
-    assert program.run(["dev", "--secure-port", "x", "--nonsense"], {}) == 2
-    told = capsys.readouterr().err
-    assert re.search("--secure-port", told)
-    assert re.search("--nonsense", told)
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """A start configures the log of the process."""
+    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
+    yield
+    logging.getLogger().handlers[:] = handlers
+    logging.getLogger().setLevel(level)
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Told:
+    return Told(capsys)
+
+
+class Told:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: object, environ: Mapping[str, str] | None = None) -> list[str]:
+        """The mistakes of a command, without what stands around each and after the last."""
+        assert program.run([*map(str, words)], environ or {}) == 2
+        *lines, last = self._capsys.readouterr().err.splitlines()
+        assert re.fullmatch("sluice: see `sluice .*--help`", last)
+        return [line.removeprefix("sluice: ") for line in lines]
+
+
+def test_a_misconfiguration_ends_with_two_and_names_every_mistake(told: Told) -> None:
+    lines = told("dev", "--secure-port", "x", "--nonsense")
+    assert [line.partition(":")[0] for line in lines] == ["unknown argument --nonsense", "--secure-port"]
 
 
 def test_feature_gates_that_cannot_stand_like_that_are_a_misconfiguration_told_before_anything_starts(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: pathlib.Path, told: Told
 ) -> None:
     words = ["dev", "--data-dir", str(tmp_path / "data"), "--feature-gates=WatchList=true,DRAAdminAccess=false"]
-    assert program.run(words, {}) == 2
-    assert capsys.readouterr().err.splitlines()[:2] == [
-        "sluice: --feature-gates: unrecognized feature gate: WatchList",
-        "sluice: --feature-gates: cannot set feature gate DRAAdminAccess to false, feature is locked to true",
+    assert told(*words) == [
+        "--feature-gates: unrecognized feature gate: WatchList",
+        "--feature-gates: cannot set feature gate DRAAdminAccess to false, feature is locked to true",
     ]
     assert not (tmp_path / "data").exists()
+
+
+def test_mistakes_of_flags_kinds_versions_gates_and_files_are_told_at_once(tmp_path: pathlib.Path, told: Told) -> None:
+    rules, control, taken = tmp_path / "rules.yaml", tmp_path / "control.yaml", tmp_path / "taken"
+    rules.write_text("a: [")
+    control.write_text("kind: No")
+    taken.touch()
+    lines = told(
+        "dev",
+        "--bind-address=foo",
+        "--feature-gates=Foo=true,DRAResourceClaimDeviceStatus",
+        "--runtime-config=bar/v1=true",
+        "--admission",
+        rules,
+        "--admission",
+        tmp_path / "gone",
+        "--admission-control-config-file",
+        control,
+        "--data-dir",
+        taken,
+        "--kubeconfig",
+        tmp_path,
+        environ={"LISTEN_FDS": "x"},
+    )
+    assert lines == [
+        f"--admission: there is no file or folder {tmp_path / 'gone'}",
+        "--bind-address: 'foo' is not an IP address",
+        "--feature-gates: missing bool value for DRAResourceClaimDeviceStatus",
+        "--runtime-config: unknown api groups bar/v1",
+        "--feature-gates: unrecognized feature gate: Foo",
+        "LISTEN_FDS: 'x' is not a whole number",
+        lines[6],
+        lines[7],
+        f"--data-dir: {taken} cannot be used: File exists",
+        f"--kubeconfig: {tmp_path} is a folder",
+    ]
+    assert lines[6].startswith(f"--admission: {rules}: while parsing a flow node")
+    assert lines[7].startswith("--admission-control-config-file: failed to read plugin config: ")
+
+
+def test_what_follows_from_a_mistake_is_not_told_as_another(told: Told) -> None:
+    """Versions, groups and gates may be those of a package that is missing, and groups are named by the flag that is wrong."""
+    later = ["--runtime-config=harbour.example.com/v1=true", "--feature-gates=Ships=true"]
+    assert told("dev", "--kinds=no_such_module", *later) == ["--kinds: there is no module no_such_module"]
+    assert told("dev", "--kinds=tests.no_such_module", *later) == [
+        "--kinds: tests.no_such_module: there is no such module"
+    ]
+    assert told("dev", "--group=G", "--runtime-config=g.io/v1=true", "--feature-gates=No=true") == [
+        "--group: 'G' is not an API group: a lower-case DNS name with at least one dot",
+        "--feature-gates: unrecognized feature gate: No",
+    ]
+    # What DRADeviceTaintRules needs may be what cannot be read.
+    assert told("dev", "--feature-gates=DRADeviceTaints=false,DRADeviceTaintRules=maybe") == [
+        '--feature-gates: invalid value of DRADeviceTaintRules=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax'
+    ]
+
+
+def test_files_of_serve_that_hold_something_else_are_told_at_once(tmp_path: pathlib.Path, told: Told) -> None:
+    other, users = tmp_path / "other", tmp_path / "users"
+    other.write_text("{}")
+    users.write_bytes(issue("users", ca=True).pem)
+    words = [
+        "serve",
+        "--redis-url=redis://h",
+        "--tls-cert-file",
+        other,
+        "--tls-private-key-file",
+        other,
+        "--client-ca-file",
+        other,
+        "--requestheader-client-ca-file",
+    ]
+    pair_told, *others = told(*words, other, "--authorization-kubeconfig", other)
+    assert pair_told.startswith(f"{other} and {other} are no certificate with its key: ")
+    assert others == [
+        f"--client-ca-file: {other}: no certificates in PEM form",
+        f"--requestheader-client-ca-file: {other}: no certificates in PEM form",
+        f"{other} cannot be used: current-context is not set",
+    ]
+    assert len(told(*words, users, "--standalone")) == 2
+
+
+def test_a_kubeconfig_that_the_store_is_moved_with_is_looked_at_first(tmp_path: pathlib.Path, told: Told) -> None:
+    (tmp_path / "k").write_text("{}")
+    assert told("store", "export", "--redis-url=redis://h", "--to-kubeconfig", tmp_path / "k", "--group=G") == [
+        "--group: 'G' is not an API group: a lower-case DNS name with at least one dot",
+        f"{tmp_path / 'k'} cannot be used: current-context is not set",
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a place where nobody can write")
+def test_places_where_nothing_can_be_written_are_told_before_the_port_opens(tmp_path: pathlib.Path, told: Told) -> None:
+    data = tmp_path / "a" / "data"
+    assert told("dev", "--data-dir=/proc/x", "--kubeconfig=/proc/y/z") == [
+        "--data-dir: /proc/x cannot be used: No such file or directory",
+        "--kubeconfig: /proc/y/z cannot be written: No such file or directory",
+    ]
+    assert told("dev", "--data-dir", data, "--kubeconfig=/proc/y/z") == [
+        "--kubeconfig: /proc/y/z cannot be written: No such file or directory"
+    ]
+    assert not data.parent.exists()
+
+
+def test_a_descriptor_that_was_handed_over_and_is_no_socket_is_a_mistake(
+    tmp_path: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "file").open("w") as file, socket.create_server(("127.0.0.1", 0)) as handed:
+        monkeypatch.setattr(listener, "HANDED_OVER", file.fileno())
+        words = ["dev", "--data-dir", tmp_path / "data", "--secure-port=x"]
+        assert told(*words, environ={"LISTEN_FDS": "1"}) == [
+            "--secure-port: 'x' is not a whole number",
+            f"LISTEN_FDS: descriptor {file.fileno()} is not a socket",
+        ]
+        monkeypatch.setattr(listener, "HANDED_OVER", handed.fileno())
+        assert len(told(*words, environ={"LISTEN_FDS": "1"})) == 1
+        assert os.fstat(handed.fileno())
 
 
 def test_without_its_store_dev_says_in_one_line_what_to_install(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    handlers, level = logging.getLogger().handlers[:], logging.getLogger().level
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    try:
-        assert program.run(["dev", "--data-dir", str(tmp_path / "data")], {}) == 1
-    finally:
-        logging.getLogger().handlers[:] = handlers
-        logging.getLogger().setLevel(level)
+    assert program.run(["dev", "--data-dir", str(tmp_path / "data")], {}) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "sluice: `sluice dev` needs its own store: pip install 'sluice-apiserver[dev]'"
     )

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from apiserver.cluster.client import Client, ClusterError, in_pod
-from apiserver.cluster.credentials import Kubeconfig, ServiceAccount
+from apiserver.cluster.credentials import Kubeconfig, ServiceAccount, mistakes
 from tests.unit.cluster.plane import Clock, Plane, answer, client_of, encoded, status
 
 HERE = "/api/v1/things"
@@ -263,10 +263,18 @@ CLUSTER = "clusters: [{name: k, cluster: {server: x}}]"
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "is no kubeconfig"),
-        ("{", "is no kubeconfig"),
-        ("just text", "is no kubeconfig"),
-        ("current-context: here", "is no kubeconfig"),
+        ("", "is no kubeconfig: it is no object$"),
+        ("a: 1\n{", "is no kubeconfig: it is no YAML: line 2: [^:]*$"),
+        ("a: \x07", "is no kubeconfig: it is no YAML: unacceptable character #x0007"),
+        ("just text", "is no kubeconfig: it is no object$"),
+        ("{}", "cannot be used: current-context is not set$"),
+        ("current-context: here", "cannot be used: it has no context 'here'$"),
+        ("{current-context: here, contexts: {}}", "it has no context 'here'$"),
+        ("{current-context: here, contexts: {here: {}}}", "is no kubeconfig: contexts is no list$"),
+        ("{current-context: c, contexts: [{name: c, context: 7}]}", "the context 'c' is no object$"),
+        ("{current-context: c, contexts: [{name: c, context: {user: u}}]}", "the context 'c' names no cluster$"),
+        ("{current-context: c, contexts: [{name: c, context: {cluster: k}}]}", "the context 'c' names no user$"),
+        (f"{{{CONTEXT}, clusters: [{{name: k}}], users: [{{name: u}}]}}", "the cluster 'k' has no server$"),
         ("{current-context: here, contexts: [], clusters: [], users: []}", "it has no context 'here'"),
         (f"{{{CONTEXT}, clusters: [], users: []}}", "no cluster 'k'"),
         (f"{{{CONTEXT}, {CLUSTER}, users: []}}", "it has no user 'u'"),
@@ -288,7 +296,7 @@ async def test_a_bad_kubeconfig_is_an_error_that_names_it(
     [
         ({"tokenFile": "missing"}, {}, "missing"),
         ({"client-certificate": "missing"}, {}, "missing cannot be read: No such file"),
-        ({"client-certificate-data": "!"}, {}, "is no kubeconfig"),
+        ({"client-certificate-data": "!"}, {}, "is no kubeconfig: client-certificate-data is not base64"),
         ({"client-certificate-data": "aGVsbG8="}, {}, "certificates for the API server cannot be used"),
         ({"token": "a\nb"}, {}, "fit no header"),
         ({"token": "t", "as": "admin"}, {}, "impersonation .* is not supported"),
@@ -303,6 +311,28 @@ async def test_credentials_that_cannot_be_used_are_an_error(
 ) -> None:
     with pytest.raises(ClusterError, match=problem):
         await plane.client(clock, user, **cluster)
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "problem"),
+    [
+        ({"client-certificate": "missing"}, {}, "missing cannot be read: No such file"),
+        ({"client-certificate-data": "aGVsbG8="}, {}, "certificates for the API server cannot be used"),
+        ({"token": "t"}, {"certificate-authority-data": "aGVsbG8="}, "holds no certificate"),
+        ({"token": "t"}, {"server": "https://h:port"}, "is no URL"),
+    ],
+)
+def test_what_is_wrong_in_files_is_told_without_asking_anybody(
+    plane: Plane, user: dict[str, Any], cluster: dict[str, Any], problem: str
+) -> None:
+    path = plane.kubeconfig(user, **cluster)
+    [told] = mistakes(["", path, path], {})
+    assert problem in told
+
+
+def test_a_plugin_is_not_asked_only_to_find_mistakes(plane: Plane) -> None:
+    insecure = {"insecure-skip-tls-verify": True, "certificate-authority-data": "aGVsbG8="}
+    assert list(mistakes([plane.kubeconfig(EXEC), plane.kubeconfig({"token": "t"}, **insecure)], {})) == []
 
 
 async def test_a_missing_kubeconfig_is_an_error(tmp_path: Path) -> None:

@@ -55,11 +55,12 @@ def test_a_gate_cannot_be_on_without_those_that_it_needs() -> None:
     assert not Gates((BOLD,), {"Old": False, "Leaning": False}).enabled(LEANING)
 
 
-def test_all_mistakes_are_told_at_once_and_needs_only_when_there_are_no_others() -> None:
+def test_all_mistakes_are_told_at_once_and_what_was_refused_takes_nothing_away() -> None:
     assert mistakes({"Foreign": True, "Fixed": False, "old": True, "Old": False}) == [
         "unrecognized feature gate: Foreign",
         "cannot set feature gate Fixed to false, feature is locked to true",
         "unrecognized feature gate: old",
+        "Leaning is enabled, but depends on features that are disabled: [Old]",
     ]
 
 
