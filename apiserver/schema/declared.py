@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from apiserver.apimachinery import names
-from apiserver.schema import canonical, indexed, shapes, types
+from apiserver.schema import canonical, indexed, shapes, strict, types
 from apiserver.schema.featuregate import Gate
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.openapi import Definitions, Dialect
 from apiserver.schema.resource import Column, Resource, Subresource, Version
-from apiserver.schema.types import Struct
+from apiserver.schema.strict import DecodeError
+from apiserver.schema.types import UNSET, Field, RawJSON, String, Struct
 
 MEMBER = "RESOURCES"
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
@@ -69,16 +70,14 @@ def _reason(error: Exception, package: str) -> str:
 
 def mistakes(declared: Resource) -> list[str]:
     """Why a kind cannot be served as it is declared; empty for a good one."""
-    found = list(_names(declared))
-    if not found:
-        found += _shape(declared.shape)
-    if not found:
+    wrong = list(_shape(declared.shape))
+    found = [*_names(declared), *wrong]
+    if isinstance(declared.shape, Struct):
         found += _parts(declared)
-        for version in declared.versions:
-            found += [f"version {version.name}: {text}" for text in _version(declared, version)]
-        repeated = _repeated([declared.version, *(version.name for version in declared.versions)])
-        found += [f"the version {name} is declared twice" for name in repeated]
-    return found
+    for version in declared.versions:
+        found += [f"version {version.name}: {text}" for text in _version(declared, version, converts=not wrong)]
+    repeated = _repeated([declared.version, *(version.name for version in declared.versions)])
+    return [*found, *(f"the version {name} is declared twice" for name in repeated)]
 
 
 def _names(declared: Resource) -> Iterator[str]:
@@ -113,6 +112,7 @@ def _shape(shape: Any) -> Iterator[str]:
         if any(field.name == name for field in types.members(shape)):
             yield f"the shape has a member {name}, which every object has by itself"
     yield from _numbers(shape)
+    yield from _defaults(shape)
 
 
 _NUMBERS, _RESERVED_NUMBERS = range(1, 1 << 29), range(19000, 20000)
@@ -127,6 +127,28 @@ def _numbers(shape: Struct) -> Iterator[str]:
                 yield f"{struct.name}.{field.name}: {field.number} is no protobuf number of a field"
         for number in _repeated([str(field.number) for field in struct.fields]):
             yield f"{struct.name} has the protobuf number {number} twice"
+
+
+def _defaults(shape: Struct) -> Iterator[str]:
+    """Values that stand for what is not there, and could not be there."""
+    for struct in types.structs(shape):
+        for field in struct.fields:
+            if field.default is UNSET or field.default is None or callable(field.default):
+                continue
+            if not _fits(field):
+                yield f"{struct.name}.{field.name}: the default {field.default!r} is no value of its type"
+
+
+def _fits(field: Field) -> bool:
+    match field.type:
+        case RawJSON():
+            return True
+        case String(enum=(_, *_) as values):
+            return field.default in values
+    try:
+        return not strict.decode(Struct(name="", fields=[field]), {field.name: field.default}).unknown
+    except (DecodeError, TypeError):
+        return False
 
 
 def _parts(declared: Resource) -> Iterator[str]:
@@ -178,14 +200,17 @@ def _missing(sub: Subresource, members: Iterable[str]) -> list[str]:
     return [name for name in sub.owns if name not in members]
 
 
-def _version(declared: Resource, version: Version) -> Iterator[str]:
+def _version(declared: Resource, version: Version, *, converts: bool) -> Iterator[str]:
+    """`converts`: there are stored objects to convert."""
     yield from names.dns_label(version.name)
     if version.deprecation is not None:
         releases = filter(None, (version.deprecation.since or "nothing", version.deprecation.removed))
         yield from (f"deprecation: {text} is no release" for text in releases if not _RELEASE.fullmatch(text))
     wrong = list(_shape(version.shape))
-    yield from wrong or _unread(version.columns or (), version.shape)
-    if wrong or version.conversion is None:
+    yield from wrong
+    if isinstance(version.shape, Struct):
+        yield from _unread(version.columns or (), version.shape)
+    if wrong or not converts or version.conversion is None:
         return
     for what, convert, shape in (
         ("from_storage", version.conversion.from_storage, declared.shape),

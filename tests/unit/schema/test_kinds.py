@@ -16,7 +16,7 @@ from apiserver.schema import declared, shapes
 from apiserver.schema.featuregate import Gate, Stage
 from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Column, Conversion, Deprecation, Object, Resource, Subresource, Version
-from apiserver.schema.types import Field, ListOf, Presence, String, Struct
+from apiserver.schema.types import Boolean, Field, Integer, ListOf, Presence, Quantity, RawJSON, String, Struct
 
 METADATA = Field(name="metadata", number=1, type=shapes.OBJECT_META, presence=Presence.ALWAYS, doc="Metadata.")
 
@@ -102,6 +102,10 @@ TEXT = Field(name="colour", number=2, type=String(), doc="A text.")
 LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
 
 
+COUNT = Field(name="count", number=4, type=Integer(bits=32), presence=Presence.POINTER, doc="A number.")
+INNER = Struct(name="Inner", fields=[Field(name="size", number=1, type=Integer(), doc="A number.")])
+
+
 @pytest.mark.parametrize(
     ("changes", "mistake"),
     [
@@ -119,6 +123,16 @@ LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
         ({"shape": shape(TEXT, replace(LIST, number=2))}, "Lamp has the protobuf number 2 twice"),
         ({"shape": shape(replace(TEXT, number=0))}, "Lamp.colour: 0 is no protobuf number of a field"),
         ({"shape": shape(replace(TEXT, number=19000))}, "Lamp.colour: 19000 is no protobuf number of a field"),
+        ({"shape": shape(replace(COUNT, default="a"))}, "Lamp.count: the default 'a' is no value of its type"),
+        ({"shape": shape(replace(COUNT, default=True))}, "Lamp.count: the default True is no value of its type"),
+        ({"shape": shape(replace(COUNT, default=1 << 31))}, "Lamp.count: the default 2147483648 is no value"),
+        ({"shape": shape(replace(TEXT, default=1))}, "Lamp.colour: the default 1 is no value of its type"),
+        ({"shape": shape(replace(TEXT, type=String(enum=("red",)), default="blue"))}, "Lamp.colour: the default 'blue' is"),
+        ({"shape": shape(replace(LIST, default=[1]))}, "Lamp.colours: the default [1] is no value of its type"),
+        ({"shape": shape(replace(TEXT, type=Quantity(), default="much"))}, "Lamp.colour: the default 'much' is no value"),
+        ({"shape": shape(replace(TEXT, type=INNER, default={"x": 1}))}, "Lamp.colour: the default {'x': 1} is no value"),
+        ({"shape": shape(replace(TEXT, type=Boolean(), default=0))}, "Lamp.colour: the default 0 is no value of its type"),
+        ({"versions": [beside("v2", shape=shape(replace(COUNT, default="a")))]}, "version v2: Lamp.count: the default 'a'"),
         ({"has_status": True}, "has_status is set, but the shape has no member status"),
         ({"subresources": [Subresource(name="x", owns=("status",))]}, "subresource x: the shape has no member status"),
         ({"subresources": [Subresource(name="x", owns=())] * 2}, "the subresource x is declared twice"),
@@ -140,6 +154,53 @@ LIST = Field(name="colours", number=3, type=ListOf(String()), doc="Texts.")
 )  # fmt: skip
 def test_a_mistake_of_a_declaration_is_a_sentence(changes: Mapping[str, Any], mistake: str) -> None:
     assert any(text.startswith(mistake) for text in declared.mistakes(replace(LAMP, **changes))), mistake
+
+
+def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_from_another() -> None:
+    wrong = replace(
+        LAMP,
+        kind="lamp",
+        version="V",
+        shape=shape(replace(COUNT, default="a"), replace(TEXT, number=0)),
+        has_status=True,
+        gates=["Dimmed"],
+        columns=[column("spec")],
+        versions=[beside("v2", conversion=Conversion(fails, bare)), beside("v2", shape=None, columns=[column("spec")])],
+    )
+    told = declared.mistakes(wrong)
+    assert [text.partition(": a lowercase")[0] for text in told] == [
+        "the kind 'lamp' is no name of letters and digits that begins with a capital",
+        "version",
+        "Lamp.colour: 0 is no protobuf number of a field",
+        "Lamp.count: the default 'a' is no value of its type",
+        "has_status is set, but the shape has no member status",
+        "gates: 'Dimmed' is not a Gate",
+        "column X: the shape has nothing at spec",
+        "version v2: the shape is not a Struct",
+        "the version v2 is declared twice",
+    ]
+    assert len(declared.mistakes(replace(wrong, shape=None))) == 5
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        replace(TEXT, default="blue"),
+        replace(COUNT, default=0),
+        replace(LIST, default=["blue"]),
+        replace(LIST, default=[]),
+        replace(TEXT, type=Quantity(), default="1"),
+        replace(TEXT, type=Boolean(), default=True),
+        replace(TEXT, type=INNER, default={"size": 1}),
+        replace(TEXT, type=INNER, default={}),
+        replace(TEXT, type=RawJSON(), default=b"{}"),
+        replace(TEXT, default=lambda parent, now: now),
+        replace(TEXT, default=None),
+    ],
+    ids=lambda field: repr(field.default)[:20],
+)
+def test_a_default_of_its_type_is_no_mistake(field: Field) -> None:
+    assert declared.mistakes(replace(LAMP, shape=shape(field))) == []
 
 
 @pytest.fixture
