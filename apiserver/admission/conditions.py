@@ -28,14 +28,17 @@ class ConditionErrors(Exception):
 
 class MatchConditions:
     """All of one webhook or policy. `name`, `kind` ("webhook", "policy") and `step` ("admit", "validating", "validate") are what metrics
-    call it."""
+    call it, `at` is where they stand."""
 
     def __init__(
-        self, conditions: Iterable[Mapping[str, Any]], expressions: Expressions, scope: Scope, *labels: str
+        self, conditions: Iterable[Mapping[str, Any]], expressions: Expressions, scope: Scope, *labels: str, at: str
     ) -> None:
         self._expressions = expressions
         self._scope = scope
-        self._conditions = [scope.expression(condition["expression"], BOOL) for condition in conditions]
+        self._conditions = [
+            scope.expression(condition["expression"], BOOL, at=f"{at}[{i}].expression")
+            for i, condition in enumerate(conditions)
+        ]
         self._labels = labels
 
     @classmethod
@@ -48,10 +51,11 @@ class MatchConditions:
         kind: str,
         step: str,
         scope: Scope | None = None,
+        at: str = "spec.matchConditions",
     ) -> MatchConditions | None:
         """Of the member `matchConditions`; None where there are none. `scope` is that of a policy."""
         found = list(conditions or ())
-        return cls(found, expressions, scope or Scope(), name, kind, step) if found else None
+        return cls(found, expressions, scope or Scope(), name, kind, step, at=at) if found else None
 
     @property
     def texts(self) -> tuple[str, ...]:

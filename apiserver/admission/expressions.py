@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from apiserver import workers
 from apiserver.admission.variables import Asks, Variables, asked_of
+from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cel import environments
 from apiserver.cel.composition import Composed, shape_of
@@ -73,12 +75,13 @@ NOTHING = Result()
 
 class Expression:
     """A text that must be of one of the types `results`, of any if there are none. Once its scope is compiled it has a `program` and the
-    type `output`, or a `problem`: why not."""
+    type `output`, or a `problem`: why not. `at` is its path in the configuration."""
 
-    __slots__ = ("authorizes", "output", "problem", "program", "results", "text")
+    __slots__ = ("at", "authorizes", "output", "problem", "program", "results", "text")
 
-    def __init__(self, text: str, results: Sequence[Type], *, authorizes: bool) -> None:
+    def __init__(self, text: str, results: Sequence[Type], *, authorizes: bool, at: str = "") -> None:
         self.text = text
+        self.at = at
         self.results = results
         self.authorizes = authorizes
         self.program: Program | None = None
@@ -124,7 +127,10 @@ class Scope:
         self.composes = variables is not None
         self._params = params
         self._additions = additions
-        self._variables = [(name, Expression(text, (), authorizes=True)) for name, text in variables or ()]
+        self._variables = [
+            (name, Expression(text, (), authorizes=True, at=f"spec.variables[{i}].expression"))
+            for i, (name, text) in enumerate(variables or ())
+        ]
         self._expressions: list[Expression] = []
         self._characters = sum(len(variable.text) for _, variable in self._variables)
 
@@ -133,9 +139,9 @@ class Scope:
         """Whether evaluating it cannot take long but for loops and large values."""
         return self._characters <= LONG_CHARACTERS
 
-    def expression(self, text: str, *results: Type, authorizes: bool = True) -> Expression:
-        """One more; `authorizes` says whether it may ask the authorizer."""
-        made = Expression(text, results, authorizes=authorizes)
+    def expression(self, text: str, *results: Type, authorizes: bool = True, at: str = "") -> Expression:
+        """One more; `authorizes` says whether it may ask the authorizer, `at` its path in the configuration."""
+        made = Expression(text, results, authorizes=authorizes, at=at)
         self._expressions.append(made)
         self._characters += len(text)
         return made
@@ -147,8 +153,17 @@ class Scope:
 
     def problems(self) -> list[tuple[str, str]]:
         """The texts that did not compile, and why."""
-        every = (*(variable for _, variable in self._variables), *self._expressions)
-        return [(expression.text, expression.problem) for expression in every if expression.problem]
+        return [(expression.text, expression.problem) for expression in self._all if expression.problem]
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """The same with their places, but for those that are not there at all."""
+        for expression in self._all:
+            if expression.problem and expression.text:
+                yield fieldpath.invalid(expression.at, expression.text, expression.problem)
+
+    @property
+    def _all(self) -> Iterable[Expression]:
+        return (*(variable for _, variable in self._variables), *self._expressions)
 
     def compile(self) -> None:
         """All of them. What is wrong with one is told when it is used. For a thread."""
@@ -160,8 +175,7 @@ class Scope:
         known = {authorizes: self._environment(types, authorizes=authorizes) for authorizes in (False, True)}
         for expression in self._expressions:
             expression.compile(known[expression.authorizes])
-        everything = (*(variable for _, variable in self._variables), *self._expressions)
-        self.names = frozenset().union(*(each.program.asks for each in everything if each.program is not None))
+        self.names = frozenset().union(*(each.program.asks for each in self._all if each.program is not None))
         self.compiled = True
 
     def _environment(self, types: Mapping[str, Shape], *, authorizes: bool) -> Environment:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from apiserver.admission import registration
+from apiserver.admission import compilation, registration
 from apiserver.admission.sources import NoSuchKind, Nothing, Object, Sources
 from apiserver.apimachinery import names
 from apiserver.schema import defaults, strict, validate
@@ -52,7 +52,7 @@ class Found:
 
 
 def read(paths: Iterable[Path], *, now: str) -> Found:
-    """Reads files, and the files in folders. `now` is what defaults take the time from. Takes as long as a disk does."""
+    """Reads files, and the files in folders. `now` is what defaults take the time from. Takes as long as a disk does, and compiling."""
     found = Found()
     for file in _files(paths, found.mistakes):
         try:
@@ -121,13 +121,16 @@ def _take(document: Any, found: Found, now: str) -> Iterator[str]:
     elif api_version != registration.GROUP_VERSION or kind not in _KINDS:
         yield f"{about} of {api_version} is unknown: {', '.join(_KINDS)} of {registration.GROUP_VERSION} are known"
     else:
-        known, shape = found.configurations[_KINDS[kind]], registration.SHAPES[_KINDS[kind]]
+        sort = _KINDS[kind]
+        known, shape = found.configurations[sort], registration.SHAPES[sort]
         if name in known:
             yield f"{about} stands there twice"
         known[name] = {}
         content = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
         for mistake in _complete(shape, content, into=known[name], now=now):
             yield f"{about}: {mistake}"
+        if known[name]:
+            yield from (f"{about}: {mistake}" for mistake in compilation.mistakes(sort, known[name]))
 
 
 def _complete(shape: Struct, content: Object, *, into: dict[str, Any], now: str) -> Iterator[str]:

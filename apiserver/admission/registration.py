@@ -1,7 +1,7 @@
 """The kinds of admissionregistration.k8s.io/v1 as shapes: what files may say that configure admission, and what they mean when they do not.
 
-kube-apiserver judges and completes what a cluster has of them; nobody does it for files. Not judged here are expressions: who evaluates
-them says what is wrong with them. Upstream: kubernetes/api `admissionregistration/v1/types.go`, kubernetes/kubernetes
+kube-apiserver judges and completes what a cluster has of them; nobody does it for files. Not judged here are expressions (`compilation`).
+Upstream: kubernetes/api `admissionregistration/v1/types.go`, kubernetes/kubernetes
 `pkg/apis/admissionregistration/{v1/defaults,validation/validation}.go`.
 """
 

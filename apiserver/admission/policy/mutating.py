@@ -68,7 +68,9 @@ class Mutator:
             spec.get("matchConditions"), expressions, name=name, kind="policy", step="validate", scope=self.scope
         )
         self.mutations: Sequence[Mutation] = [
-            made for each in spec.get("mutations") or () if (made := _mutation(self.scope, each)) is not None
+            made
+            for i, each in enumerate(spec.get("mutations") or ())
+            if (made := _mutation(self.scope, each, at=f"spec.mutations[{i}]")) is not None
         ]
         self.again = spec.get("reinvocationPolicy") == IF_NEEDED
         self._expressions = expressions
@@ -118,12 +120,15 @@ class Mutation(NamedTuple):
         return made
 
 
-def _mutation(scope: Scope, given: Mapping[str, Any]) -> Mutation | None:
+def _mutation(scope: Scope, given: Mapping[str, Any], *, at: str) -> Mutation | None:
     if given.get("patchType") == "JSONPatch":
-        body, result, patches = given.get("jsonPatch"), list_of(PATCH), True
+        member, result, patches = "jsonPatch", list_of(PATCH), True
     else:
-        body, result, patches = given.get("applyConfiguration"), OBJECT, False
-    return None if body is None else Mutation(scope.expression(body["expression"], result), patches)
+        member, result, patches = "applyConfiguration", OBJECT, False
+    body = given.get(member)
+    if body is None:
+        return None
+    return Mutation(scope.expression(body["expression"], result, at=f"{at}.{member}.expression"), patches)
 
 
 def _configured(value: Value, resource: Resource, attributes: Attributes) -> Object:

@@ -76,13 +76,19 @@ class Validator:
         self._expressions = expressions
         self._ignores = spec.get("failurePolicy") == IGNORE
         variables = [(variable["name"], variable["expression"]) for variable in spec.get("variables") or ()]
-        self._scope = scope = Scope(params=bool(spec.get("paramKind")), variables=variables)
-        self._validations = [_validation(scope, given) for given in spec.get("validations") or ()]
+        self.scope = scope = Scope(params=bool(spec.get("paramKind")), variables=variables)
+        self._validations = [
+            _validation(scope, given, at=f"spec.validations[{i}]")
+            for i, given in enumerate(spec.get("validations") or ())
+        ]
         self._conditions = [validation.condition for validation in self._validations]
         self._messages = [validation.message_expression for validation in self._validations]
         notes = spec.get("auditAnnotations") or ()
         self._keys = [note["key"] for note in notes]
-        self._values = [scope.expression(note["valueExpression"], STRING, NULL, authorizes=True) for note in notes]
+        self._values = [
+            scope.expression(note["valueExpression"], STRING, NULL, at=f"spec.auditAnnotations[{i}].valueExpression")
+            for i, note in enumerate(notes)
+        ]
         self._matching = MatchConditions.of(
             spec.get("matchConditions"), expressions, name=name, kind="policy", step="validate", scope=scope
         )
@@ -95,9 +101,9 @@ class Validator:
         """Makes it ready. The first time, which expressions do not compile and why; none after that."""
         if self._told:
             return []
-        await self._scope.ready()
+        await self.scope.ready()
         self._told = True
-        return self._scope.problems()
+        return self.scope.problems()
 
     async def judge(self, variables: Variables) -> Verdict:
         """What it says of the change; nothing if its conditions keep it from that."""
@@ -109,7 +115,7 @@ class Validator:
                 return self._failure(str(e))
         try:
             results, left = await self._expressions.evaluate(
-                self._scope, self._conditions, variables, budget=POLICY_BUDGET
+                self.scope, self._conditions, variables, budget=POLICY_BUDGET
             )
         except Unevaluated as e:
             return self._failure(str(e))
@@ -118,7 +124,7 @@ class Validator:
             return Verdict(decisions)
         try:
             values, _ = await self._expressions.evaluate(
-                self._scope, self._values, variables.without_authorizer(), budget=POLICY_BUDGET
+                self.scope, self._values, variables.without_authorizer(), budget=POLICY_BUDGET
             )
         except Unevaluated as e:
             return self._failure(str(e))
@@ -133,7 +139,7 @@ class Validator:
         if self._most_for_messages > left or not all(result.value is True for result in results):
             try:
                 messages, _ = await self._expressions.evaluate(
-                    self._scope, self._messages, variables.without_authorizer(), budget=left
+                    self.scope, self._messages, variables.without_authorizer(), budget=left
                 )
             except Unevaluated as e:
                 exceeded = f"failed messageExpression: {e}"
@@ -166,13 +172,15 @@ class Validator:
         return [Note(key, value)] if value else []
 
 
-def _validation(scope: Scope, given: Mapping[str, Any]) -> _Validation:
+def _validation(scope: Scope, given: Mapping[str, Any], *, at: str) -> _Validation:
     said = given.get("messageExpression")
     return _Validation(
-        condition=scope.expression(given["expression"], BOOL),
+        condition=scope.expression(given["expression"], BOOL, at=f"{at}.expression"),
         message=(given.get("message") or "").strip(SPACE),
         reason=given.get("reason") or INVALID,
-        message_expression=scope.expression(said, STRING, authorizes=False) if said else None,
+        message_expression=(
+            scope.expression(said, STRING, authorizes=False, at=f"{at}.messageExpression") if said else None
+        ),
     )
 
 

@@ -68,7 +68,9 @@ def test_what_files_leave_out_is_what_kube_apiserver_would_fill_in(tmp_path: Pat
             spec={
                 "matchConstraints": {"resourceRules": [RULE]},
                 "reinvocationPolicy": "Never",
-                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+                "mutations": [
+                    {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}
+                ],
             },
         ),
         registered("MutatingAdmissionPolicyBinding", spec={"policyName": "a"}),
@@ -168,6 +170,84 @@ def test_all_mistakes_of_all_files_are_told_with_where_they_are(tmp_path: Path) 
         "empty: no file of this folder ends with .yaml, .yml, .json",
         "gone.yaml: [Errno 2] No such file or directory: '/gone.yaml'",
     ]
+
+
+UNDECLARED = "compilation failed: ERROR: <input>:1:1: undeclared reference to 'nope' (in container '')\n | nope\n | ^"
+
+
+def test_every_expression_that_does_not_compile_is_a_mistake_with_its_place(tmp_path: Path) -> None:
+    nope = {"name": "nope", "expression": "nope"}
+    validations = [{"expression": "true"}, {"expression": "nope", "messageExpression": "nope"}]
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": "nope"}}
+    configuration = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "nope"}}
+    members = {"matchConditions": [nope], "variables": [{"name": "fine", "expression": "1"}, nope]}
+    mutating = policy(**members, mutations=[mutation, configuration], reinvocationPolicy="Never")
+    del mutating["spec"]["validations"]
+    file = write(
+        tmp_path / "a.yaml",
+        policy(**members, validations=validations, auditAnnotations=[{"key": "k", "valueExpression": "nope"}]),
+        {**mutating, "kind": "MutatingAdmissionPolicy"},
+        webhooks("Validating", matchConditions=[{"name": "fine", "expression": "true"}, nope]),
+        webhooks("Mutating", matchConditions=[nope]),
+    )
+    told = mistakes(file)
+    assert [line.partition(f"{file}, ")[2] for line in told] == [
+        f"document {document}: {kind} 'a': {place}: Invalid value: \"nope\": {UNDECLARED}"
+        for document, kind, places in (
+            (
+                1,
+                "ValidatingAdmissionPolicy",
+                (
+                    "spec.variables[1].expression",
+                    "spec.validations[1].expression",
+                    "spec.validations[1].messageExpression",
+                    "spec.auditAnnotations[0].valueExpression",
+                    "spec.matchConditions[0].expression",
+                ),
+            ),
+            (
+                2,
+                "MutatingAdmissionPolicy",
+                (
+                    "spec.variables[1].expression",
+                    "spec.matchConditions[0].expression",
+                    "spec.mutations[0].jsonPatch.expression",
+                    "spec.mutations[1].applyConfiguration.expression",
+                ),
+            ),
+            (3, "ValidatingWebhookConfiguration", ("webhooks[0].matchConditions[1].expression",)),
+            (4, "MutatingWebhookConfiguration", ("webhooks[0].matchConditions[0].expression",)),
+        )
+        for place in places
+    ]
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ({"validations": [{"expression": "1"}]}, "spec.validations[0].expression: Invalid value: \"1\": must evaluate to bool but got int"),
+        ({"validations": [{"expression": "params.a"}]}, "spec.validations[0].expression: Invalid value: \"params.a\": compilation failed"),
+        ({"validations": [{"expression": ""}]}, "spec.validations[0].expression: Required value"),
+        ({"validations": [{"message": "no"}]}, "spec.validations[0].expression: Required value"),
+        ({"failurePolicy": "Perhaps"}, "spec.failurePolicy: Unsupported value"),
+    ],
+)  # fmt: skip
+def test_an_expression_of_the_wrong_type_is_a_mistake_and_one_that_is_missing_is_told_once(
+    tmp_path: Path, members: dict[str, Any], told: str
+) -> None:
+    [mistake] = mistakes(write(tmp_path / "a.yaml", policy(**members)))
+    assert mistake.startswith(f"{tmp_path / 'a.yaml'}: ValidatingAdmissionPolicy 'a': {told}")
+
+
+def test_what_is_wrong_beside_an_expression_that_does_not_compile_is_told_with_it(tmp_path: Path) -> None:
+    members = {
+        "failurePolicy": "Perhaps",
+        "validations": [{"expression": "nope"}],
+        "variables": [{"name": "x", "expression": "params"}],
+    }
+    assert len(mistakes(write(tmp_path / "a.yaml", policy(**members)))) == 3
+    given = {**members, "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}
+    assert len(mistakes(write(tmp_path / "a.yaml", policy(**given)))) == 2
 
 
 async def test_other_objects_are_what_policies_take_as_parameters(tmp_path: Path) -> None:

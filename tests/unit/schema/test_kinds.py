@@ -157,17 +157,19 @@ def test_a_mistake_of_a_declaration_is_a_sentence(changes: Mapping[str, Any], mi
 
 
 def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_from_another() -> None:
-    wrong = replace(
-        LAMP,
-        kind="lamp",
-        version="V",
-        shape=shape(replace(COUNT, default="a"), replace(TEXT, number=0)),
-        has_status=True,
-        gates=["Dimmed"],
-        columns=[column("spec")],
-        versions=[beside("v2", conversion=Conversion(fails, bare)), beside("v2", shape=None, columns=[column("spec")])],
-    )
-    told = declared.mistakes(wrong)
+    changes: Mapping[str, Any] = {
+        "kind": "lamp",
+        "version": "V",
+        "shape": shape(replace(COUNT, default="a"), replace(TEXT, number=0)),
+        "has_status": True,
+        "gates": ["Dimmed"],
+        "columns": [column("spec")],
+        "versions": [
+            beside("v2", conversion=Conversion(fails, bare)),
+            beside("v2", shape=None, columns=[column("spec")]),
+        ],
+    }
+    told = declared.mistakes(replace(LAMP, **changes))
     assert [text.partition(": a lowercase")[0] for text in told] == [
         "the kind 'lamp' is no name of letters and digits that begins with a capital",
         "version",
@@ -179,7 +181,7 @@ def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_fr
         "version v2: the shape is not a Struct",
         "the version v2 is declared twice",
     ]
-    assert len(declared.mistakes(replace(wrong, shape=None))) == 5
+    assert len(declared.mistakes(replace(LAMP, **{**changes, "shape": None}))) == 5
 
 
 @pytest.mark.parametrize(
