@@ -118,8 +118,17 @@ def _fields(section: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], type[A
         yield field, types[field.name] if dataclasses.is_dataclass(types[field.name]) else None
 
 
+NO_VALUE = "\0"
+"""What a flag has that is given without the value that it needs."""
+
+
 class _Help(argparse.HelpFormatter):
     """Folds the first line of a help text; those that follow stand as they are."""
+
+    def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
+        if action.const == NO_VALUE:
+            return str(action.metavar)
+        return super()._format_args(action, default_metavar)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         first, *rest = text.split("\n")
@@ -155,6 +164,8 @@ class Parser(argparse.ArgumentParser):
             dest=flag.name,
             metavar=flag.value,
             action="append" if flag.many else "store",
+            nargs="?",
+            const=NO_VALUE,
             help=argparse.SUPPRESS if hidden else text,
         )
 
@@ -184,6 +195,10 @@ def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, envir
             found[flag.name] = _unused(flag)
             continue
         source, text = flag.option, getattr(words, flag.name)
+        given = text if isinstance(text, list) else [text]
+        if NO_VALUE in given:
+            found.note(flag, [f"{source}: needs a value"])
+            continue
         if isinstance(text, list):
             text = ",".join(text)
         if text is None and flag.variable in environ:

@@ -326,6 +326,15 @@ def test_who_made_a_mistake_is_told_where_the_flags_are_listed(words: list[str],
     assert config.help_for(words) == told
 
 
+def test_a_flag_without_the_value_that_it_needs_is_a_mistake_among_others() -> None:
+    assert mistakes("dev", "--secure-port", "--kinds", "json", "--kinds", "--group=G", "-v") == [
+        "--secure-port: needs a value",
+        "--group: 'G' is not an API group: a lower-case DNS name with at least one dot",
+        "--kinds: needs a value",
+        "-v: needs a value",
+    ]
+
+
 def test_every_entry_of_a_list_is_judged() -> None:
     enable, disable = "--enable-admission-plugins", "--disable-admission-plugins"
     assert mistakes(
