@@ -393,8 +393,11 @@ def test_the_apiservice_names_the_group_and_the_service(rendered: list[Object]) 
     [apiservice] = _of(rendered, "APIService")
     spec = apiservice["spec"]
     assert apiservice["metadata"]["name"] == f"{spec['version']}.{spec['group']}"
-    priorities = {"resource.sluice.dev": (1000, 15), "resource.k8s.io": (16200, 21)}
-    assert (spec["groupPriorityMinimum"], spec["versionPriority"]) == priorities[spec["group"]]
+    priorities = {"resource.sluice.dev": 1000, "resource.k8s.io": 16200}
+    assert spec["groupPriorityMinimum"] == priorities[spec["group"]]
+    told = re.findall(r"(\d+) for\s`(v1\w*)`", (MANIFESTS / "README.md").read_text().partition("## Older versions")[2])
+    assert [version for _, version in told] == ["v1", "v1beta2", "v1beta1"]
+    assert [int(priority) for priority, _ in told] == [spec["versionPriority"], 15, 9]
     service = _one(rendered, "Service", spec["service"]["name"])
     assert service["metadata"]["namespace"] == spec["service"]["namespace"]
     if service["spec"].get("type") != "ExternalName":
