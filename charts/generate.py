@@ -22,6 +22,7 @@ from tests.e2e.controlplane import binaries
 PROJECT = pathlib.Path(__file__).resolve().parents[1]
 CHART = PROJECT / "charts" / "sluice"
 NAMESPACE = "sluice-system"
+SERVER = "sluice"
 STORE = "sluice-valkey"
 """The name of all that belongs to the store alone."""
 
@@ -53,6 +54,10 @@ resources:
 extraArgs: []
 # Further variables, the twins of flags among them (`sluice serve --help`): name and value.
 extraEnv: []
+# Further rules of what Sluice may reach (`egress` of a NetworkPolicy): manifests/README.md, "Network".
+extraEgress: []
+# Installed packages whose kinds are served, too (docs/kinds.md, "In a cluster").
+kinds: []
 store:
   # A Valkey of one node beside Sluice. Without it the Secret `sluice-store` says where the store is (keys redis-url and admin-redis-url),
   # and `port` which port the NetworkPolicies let through.
@@ -65,7 +70,7 @@ store:
   resources:
 {store_resources}
   # The Job that creates the store comes with the first installation only, because a store that was lost must not be created again without a
-  # word. After an upgrade that adds kinds: --set store.init=true, once.
+  # word. After an upgrade that adds kinds, by another image or in `kinds`: --set store.init=true, once.
   init: false
 certificates:
   # cert-manager with its CA injector writes the Secret `sluice-serving` and the APIService's caBundle. Otherwise the Secret is yours
@@ -160,6 +165,7 @@ def _template(item: Object) -> str:
         case "Job":
             container = _container(item)
             container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
+            container["env"].append(action("kinds"))
             return _only_if("or .Release.IsInstall .Values.store.init", _body(item))
         case "NetworkPolicy" if item["spec"].get("egress"):
             return _network(item)
@@ -186,7 +192,7 @@ def _server(item: Object) -> None:
     container["image"], container["imagePullPolicy"] = map(action, (".Values.image", ".Values.imagePullPolicy"))
     container["resources"] = block(".Values.resources")
     container["args"].append(action("range .Values.extraArgs"))
-    container["env"].append(action("range .Values.extraEnv"))
+    container["env"] += [action("kinds"), action("range .Values.extraEnv")]
 
 
 def _store(item: Object) -> None:
@@ -200,11 +206,13 @@ def _store(item: Object) -> None:
 
 def _network(item: Object) -> str:
     """A store elsewhere is no pod that could be selected."""
-    [rule] = [rule for rule in item["spec"]["egress"] if "to" in rule]
+    [rule] = [rule for rule in item["spec"]["egress"] if any("podSelector" in peer for peer in rule.get("to", []))]
     [port] = rule["ports"]
     port["port"] = action(f"ternary {port['port']} .Values.store.port .Values.store.embedded")
+    if item["metadata"]["name"] == SERVER:
+        item["spec"]["egress"].append(action("range .Values.extraEgress"))
     return re.sub(
-        r"^    to:\n(?:    - .*\n|      .*\n)+",
+        r"^    to:\n    - podSelector:\n(?:      .*\n)+",
         lambda m: _only_if(".Values.store.embedded", m[0]),
         _body(item),
         flags=re.MULTILINE,
@@ -216,6 +224,7 @@ def _body(item: Object, appended: tuple[tuple[str, str], ...] = ()) -> str:
     text = _BLOCK.sub(lambda m: f"{m[1]}{m[2]}:\n{{{{- toYaml {m[3]} | nindent {len(m[1]) + 2} }}}}", text)
     # What a range or a condition surrounds stands on lines of its own.
     text = re.sub(r"^ *- '?«range (\S+)»'?\n", _ranged, text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)- '?«kinds»'?\n", _kinds, text, flags=re.MULTILINE)
     text = re.sub(r"^( *)storageClassName: '?«storageClassName»'?\n", _class, text, flags=re.MULTILINE)
     text = _ACTION.sub(r"{{ \1 }}", text)
     for here, instead in appended:
@@ -227,6 +236,12 @@ def _body(item: Object, appended: tuple[tuple[str, str], ...] = ()) -> str:
 def _ranged(found: re.Match[str]) -> str:
     indent = len(found[0]) - len(found[0].lstrip())
     return f"{{{{- with {found[1]} }}}}\n{{{{- toYaml . | nindent {indent} }}}}\n{{{{- end }}}}\n"
+
+
+def _kinds(found: re.Match[str]) -> str:
+    """The same for the server and for the Job: a store has a place for what the server is to serve."""
+    entry = f'{found[1]}- name: SLUICE_KINDS\n{found[1]}  value: {{{{ join "," . | quote }}}}\n'
+    return f"{{{{- with .Values.kinds }}}}\n{entry}{{{{- end }}}}\n"
 
 
 def _class(found: re.Match[str]) -> str:

@@ -31,6 +31,16 @@ def test_every_action_reads_a_value_that_has_a_default() -> None:
     assert len(named) > 10
 
 
+def test_kinds_are_named_to_the_server_and_to_the_job_that_makes_their_place_in_the_store() -> None:
+    told = {name for name, text in WANTED.items() if ".Values.kinds" in text and "name: SLUICE_KINDS" in text}
+    assert told == {"templates/deployment-sluice.yaml", "templates/job-sluice-store-init.yaml"}
+
+
+def test_only_the_server_may_reach_more() -> None:
+    told = {name for name, text in WANTED.items() if ".Values.extraEgress" in text}
+    assert told == {"templates/networkpolicy-sluice.yaml"}
+
+
 @pytest.mark.parametrize("name", [name for name in WANTED if name.startswith("templates/")])
 def test_nothing_of_the_generator_is_left_in_a_template(name: str) -> None:
     text = WANTED[name]

@@ -56,6 +56,15 @@ def test_every_stage_begins_with_nothing_or_with_a_digest() -> None:
         assert base.partition("@")[0] in README
 
 
+def test_the_page_of_kinds_puts_a_package_where_the_images_python_looks() -> None:
+    page = (PROJECT / "docs" / "kinds.md").read_text()
+    [python] = set(re.findall(r"--python-version (\S+) \\$", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    prefix = re.search(r"python3 -m venv --without-pip (\S+)", DOCKERFILE)
+    assert prefix is not None
+    assert f"COPY --from=build /packages {prefix[1]}/lib/python{python}/site-packages\n" in page
+    assert f"python:{python}-slim " in page
+
+
 def test_the_readme_names_every_argument_and_secret_of_the_build() -> None:
     arguments = re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE)
     secrets = set(re.findall(r"--mount=type=secret,id=(\w+)", DOCKERFILE))

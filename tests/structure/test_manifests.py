@@ -12,8 +12,9 @@ import shutil
 import ssl
 import subprocess
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -285,6 +286,23 @@ def test_the_take_over_leads_the_real_group_to_any_overlay_which_serves_it(name:
         assert expected[workload]["SLUICE_GROUP"]["value"] == "resource.sluice.dev"
         expected[workload]["SLUICE_GROUP"] = {"name": "SLUICE_GROUP", "value": "resource.k8s.io"}
     assert variables(taken) == expected
+
+
+def test_the_kustomization_of_the_page_of_kinds_names_a_package_to_the_server_and_to_the_job(
+    checkout: pathlib.Path,
+) -> None:
+    page = (PROJECT / "docs" / "kinds.md").read_text()
+    [text] = re.findall(r"^ *```yaml\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
+    folder = checkout / "kinds"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(textwrap.dedent(text).replace("manifests/", "../manifests/"))
+    done = subprocess.run([binaries.kubectl(), "kustomize", folder], capture_output=True, text=True, check=True)
+    named = {
+        workload["metadata"]["name"]: {item.get("value") for item in container["env"] if item["name"] == "SLUICE_KINDS"}
+        for workload in _workloads(list(yaml.safe_load_all(done.stdout)))
+        for container in _containers(workload)
+    }
+    assert named == {"sluice": {"harbour"}, "sluice-store-init": {"harbour"}, "sluice-valkey": set()}
 
 
 # ------------------------------------------------------------------------------------------------------------ pods and services
@@ -691,42 +709,59 @@ def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
     return bool(selector.get("matchLabels", {}).items() <= labels.items())
 
 
-def _open(rules: Iterable[Object], side: str, other: Mapping[str, str] | None, port: int) -> bool:
-    """Whether a rule lets `other` through; None is no pod of our namespace."""
+class End(NamedTuple):
+    """Of a connection: the labels of a pod, of our namespace or of another one; None is no pod."""
+
+    labels: Mapping[str, str] | None
+    ours: bool = False
+
+
+def _is(peer: Object, end: End) -> bool:
+    """Whether what a rule names is this one."""
+    assert peer.get("namespaceSelector", {}) == {}
+    if end.labels is None or not (end.ours or "namespaceSelector" in peer):
+        return False
+    return _selects(peer.get("podSelector", {}), end.labels)
+
+
+def _open(rules: Iterable[Object], side: str, other: End, port: int) -> bool:
+    """Whether a rule lets `other` through, by TCP."""
     return any(
-        any(entry["port"] == port for entry in rule["ports"])
-        and (side not in rule or any(other is not None and _selects(peer["podSelector"], other) for peer in rule[side]))
+        any(entry["protocol"] == "TCP" and entry.get("port", port) == port for entry in rule["ports"])
+        and (side not in rule or any(_is(peer, other) for peer in rule[side]))
         for rule in rules
     )
 
 
 def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) -> None:
     policies = _of(rendered, "NetworkPolicy")
-    pods: dict[str, Mapping[str, str] | None] = {
-        item["metadata"]["name"]: _labels(item) for item in _workloads(rendered)
-    }
+    pods = {item["metadata"]["name"]: End(_labels(item), ours=True) for item in _workloads(rendered)}
     ruled: dict[str, Object] = {}
-    for name, labels in pods.items():
-        assert labels is not None
-        [policy] = [item["spec"] for item in policies if _selects(item["spec"]["podSelector"], labels)]
+    for name, end in pods.items():
+        [policy] = [item["spec"] for item in policies if _selects(item["spec"]["podSelector"], end.labels or {})]
         assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
         ruled[name] = policy
     assert len(policies) == len(pods)
-    pods |= {"stranger": {"app.kubernetes.io/name": "sluice"}, "elsewhere": None}
-    ports = {10250, 6379, 443, 6443, 53, 80, 8080}
+    pods |= {
+        "stranger": End({"app.kubernetes.io/name": "sluice"}, ours=True),
+        "webhook": End({"app": "webhook"}),
+        "elsewhere": End(None),
+    }
+    ports = {10250, 6379, 443, 6443, 53, 80, 8080, 9443}
     reached = {
         (source, target, port)
         for source, own in pods.items()
-        for target, labels in pods.items()
+        for target, its in pods.items()
         for port in ports
         if source != target
-        and (source not in ruled or _open(ruled[source].get("egress", []), "to", labels, port))
+        and (source not in ruled or _open(ruled[source].get("egress", []), "to", its, port))
         and (target not in ruled or _open(ruled[target].get("ingress", []), "from", own, port))
         and (source in ruled or target in ruled)
     }
     assert {path for path in reached if path[1] in ruled} == {
         ("elsewhere", "sluice", 10250),
         ("stranger", "sluice", 10250),
+        ("webhook", "sluice", 10250),
         ("sluice", "sluice-valkey", 6379),
         ("sluice-store-init", "sluice-valkey", 6379),
     }
@@ -735,6 +770,11 @@ def test_the_network_is_closed_but_for_what_is_needed(rendered: list[Object]) ->
         ("sluice", "elsewhere", 6443),
         ("sluice", "elsewhere", 53),
         ("sluice-store-init", "elsewhere", 53),
+    }
+    # A Service's port says nothing about those of its pods.
+    assert {path for path in reached if path[1] == "webhook"} == {
+        *(("sluice", "webhook", port) for port in ports),
+        ("sluice-store-init", "webhook", 53),
     }
 
 

@@ -51,6 +51,9 @@ def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
         "extraArgs={--runtime-config=api/beta=true}",
         "certificates.certManager=true",
         "resources.limits.memory=2Gi",
+        "kinds={harbour,depot}",
+        "extraEnv[0].name=MORE,extraEnv[0].value=said",
+        "extraEgress[0].ports[0].port=8443",
     ]
     objects = rendered(helm, *(f"--set={word}" for word in words))
     assert [name for kind, name in objects if kind == "StatefulSet" or "valkey" in name] == []
@@ -59,8 +62,13 @@ def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
     assert (deployment["replicas"], container["image"]) == (2, "registry.example/sluice:1")
     assert container["args"][-1] == "--runtime-config=api/beta=true"
     assert container["resources"]["limits"] == {"memory": "2Gi"}
-    rule = objects["NetworkPolicy", "sluice"]["spec"]["egress"][0]
-    assert rule == {"ports": [{"port": 6380, "protocol": "TCP"}]}
+    rules = objects["NetworkPolicy", "sluice"]["spec"]["egress"]
+    assert rules[0] == {"ports": [{"port": 6380, "protocol": "TCP"}]}
+    assert {"ports": [{"protocol": "TCP"}], "to": [{"namespaceSelector": {}}]} in rules
+    assert rules[-1] == {"ports": [{"port": 8443}]}
+    [init] = objects["Job", JOB]["spec"]["template"]["spec"]["containers"]
+    kinds = {"name": "SLUICE_KINDS", "value": "harbour,depot"}
+    assert (container["env"][-2:], init["env"][-1]) == ([kinds, {"name": "MORE", "value": "said"}], kinds)
     assert objects["APIService", APISERVICE]["metadata"]["annotations"] == {
         "cert-manager.io/inject-ca-from": f"{generate.NAMESPACE}/sluice-serving"
     }
