@@ -33,6 +33,7 @@ from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.config import FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
+from apiserver.discovery.core import Core
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.filters import authorize, deadline, deprecation, impersonate, inflight, observe, recover, request_info
 from apiserver.filters import drain as draining
@@ -216,7 +217,9 @@ def build(
         cel=DeviceSelectors(switched),
     )
     documents = _documents(app, served, delegates=delegates)
-    handler = _dispatch(services, documents=documents, others=_others(served, documents))
+    # In a cluster it is kube-apiserver's.
+    core = Core() if config.delegation.standalone else None
+    handler = _dispatch(services, documents=documents, others=_others(served, documents, core=core))
     outermost_first = filters(config, app, served, trust=trust, delegates=delegates, workers=workers)
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
@@ -341,10 +344,10 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
     }
 
 
-def _others(served: Kinds, documents: Mapping[str, Document]) -> Document:
+def _others(served: Kinds, documents: Mapping[str, Document], *, core: Core | None) -> Document:
     """Discovery, the version, the index, and the answer for paths that nobody knows."""
     version = groups.version(software=__version__, python=platform.python_version(), platform=PLATFORM)
-    discovery = groups.Discovery(served, version=version, paths=documents)
+    discovery = groups.Discovery(served, version=version, paths=documents, core=core)
     return lambda request: groups.respond(discovery, request.exchange, request.info)
 
 

@@ -6,15 +6,17 @@ Upstream: kubernetes/apiserver `pkg/endpoints/discovery/aggregated/{handler,wrap
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apiserver.discovery import served
 from apiserver.discovery.answers import Answer, Document, Question
 from apiserver.schema import apidiscovery
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.wire import as_json, negotiation
+
+Groups = Mapping[str, Mapping[str, Sequence[Resource]]]
+"""Resources by group and version."""
 
 GROUP, VERSION, KIND = "apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"
 PARAMETERS = f";g={GROUP};v={VERSION};as={KIND}"
@@ -24,8 +26,8 @@ PARAMETERS = f";g={GROUP};v={VERSION};as={KIND}"
 class Aggregated:
     """The document and its tag, made once from what is served."""
 
-    def __init__(self, kinds: Kinds) -> None:
-        value = document(kinds)
+    def __init__(self, groups: Groups) -> None:
+        value = document(groups)
         self._document = Document.of(value, apidiscovery.API_GROUP_DISCOVERY_LIST)
         self.etag = f'"{hashlib.sha512(as_json.dumps(value)).hexdigest().upper()}"'
 
@@ -61,20 +63,24 @@ def _without_target(clause: str) -> str | None:
     return ";".join(others) if target == {"as": KIND, "g": GROUP, "v": VERSION} else None
 
 
-def document(kinds: Kinds) -> dict[str, Any]:
+def document(groups: Groups) -> dict[str, Any]:
     return {
         "kind": KIND,
         "apiVersion": f"{GROUP}/{VERSION}",
         "metadata": {},
         "items": [
-            {"metadata": {"name": name}, "versions": [_version(v, members) for v, members in versions.items()]}
-            for name, versions in kinds.groups.items()
+            {
+                "metadata": {"name": name} if name else {},
+                "versions": [_version(v, members) for v, members in versions.items()],
+            }
+            for name, versions in groups.items()
         ],
     }
 
 
 def _version(version: str, members: Sequence[Resource]) -> dict[str, Any]:
-    return {"version": version, "resources": [_resource(r) for r in members], "freshness": "Current"}
+    resources = {"resources": [_resource(r) for r in members]} if members else {}
+    return {"version": version, **resources, "freshness": "Current"}
 
 
 def _kind(kind: str) -> dict[str, str]:

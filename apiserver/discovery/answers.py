@@ -56,3 +56,13 @@ def answered(document: Document, question: Question) -> Answer:
     if chosen is None:
         raise errors.not_acceptable(negotiation.ACCEPTED)
     return Answer(status=200, media=chosen.media, body=document.form(chosen))
+
+
+def routed(document: Document | None, question: Question) -> Document:
+    """What upstream's router leads the question to. Raises its StatusErrors."""
+    if document is None:
+        raise errors.no_such_path()
+    if question.method != "GET":
+        raise errors.method_not_allowed()
+    negotiation.check_route(question.accept, watchable=False)
+    return document

@@ -17,6 +17,7 @@ from apiserver.apimachinery.request import RequestInfo
 from apiserver.discovery import answers, served
 from apiserver.discovery.aggregated import Aggregated
 from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.discovery.core import Core
 from apiserver.schema import machinery
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
@@ -35,12 +36,16 @@ COMPATIBLE = ("1", "35")
 
 
 class Discovery:
-    """Every answer that does not concern an object. `paths` are the other paths of this server, for the index."""
+    """Every answer that does not concern an object. `paths` are the other paths of this server, for the index; `core` is None where
+    another server has that group."""
 
-    def __init__(self, kinds: Kinds, *, version: Mapping[str, str], paths: Iterable[str] = ()) -> None:
+    def __init__(
+        self, kinds: Kinds, *, version: Mapping[str, str], paths: Iterable[str] = (), core: Core | None = None
+    ) -> None:
         groups = kinds.groups
         self._root = Document.of(group_list(groups), machinery.API_GROUP_LIST)
-        self._aggregated = Aggregated(kinds)
+        self._aggregated = Aggregated(groups)
+        self._core = core
         self._groups = {
             name: Document.of(group(name, versions, top=True), machinery.API_GROUP) for name, versions in groups.items()
         }
@@ -51,11 +56,11 @@ class Discovery:
         }
         self._version = as_json.pretty(version)
         own = ["/apis", *(f"/apis/{g}" for g in groups), *(f"/apis/{g}/{v}" for g, v in self._versions), "/version"]
-        self._index = as_json.pretty({"paths": sorted({*own, *paths})})
+        self._index = as_json.pretty({"paths": sorted({*own, *(core.documents if core else ()), *paths})})
 
     def answer(self, question: Question) -> Answer:
-        """For any path that nothing else serves. Raises StatusError or TextError as upstream answers; `/api` is unknown here, which
-        kubectl takes for "no core group"."""
+        """For any path that nothing else serves. Raises StatusError or TextError as upstream answers; without `core` `/api` is
+        unknown, which kubectl takes for "no core group"."""
         path = question.path
         if path in ("/", "/index.html"):
             return Answer(status=200, media=negotiation.JSON, body=self._index)
@@ -63,6 +68,8 @@ class Discovery:
             return self._own_version(question)
         if path in ("/apis", "/apis/"):
             return self._aggregated.answer(question) or answers.answered(self._root, question)
+        if self._core and (answer := self._core.answer(question)):
+            return answer
         name, _, rest = path.removeprefix("/apis/").partition("/") if path.startswith("/apis/") else ("", "", "")
         if name not in self._groups:
             raise TextError(404, "404 page not found\n")
@@ -77,13 +84,7 @@ class Discovery:
         return Answer(status=200, media=negotiation.JSON, body=self._version)
 
     def _resources(self, group: str, version: str, question: Question) -> Answer:
-        document = self._versions.get((group, version))
-        if document is None:
-            raise errors.no_such_path()
-        if question.method != "GET":
-            raise errors.method_not_allowed()
-        negotiation.check_route(question.accept, watchable=False)
-        return answers.answered(document, question)
+        return answers.answered(answers.routed(self._versions.get((group, version)), question), question)
 
 
 async def respond(discovery: Discovery, exchange: Exchange, info: RequestInfo) -> web.StreamResponse:

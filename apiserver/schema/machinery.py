@@ -374,6 +374,22 @@ LIST = Struct(
     ),
 )
 
+API_VERSIONS = Struct(
+    name="APIVersions",
+    model=META,
+    doc="The versions of the core group.",
+    fields=(
+        Field(name="versions", number=1, type=_TEXTS, presence=Presence.ALWAYS, doc="The versions."),
+        Field(
+            name="serverAddressByClientCIDRs",
+            number=2,
+            type=ListOf(SERVER_ADDRESS),
+            presence=Presence.ALWAYS,
+            doc="Where clients reach the server, by their network; the longest matching prefix counts.",
+        ),
+    ),
+)
+
 API_GROUP_LIST = Struct(
     name="APIGroupList",
     model=META,

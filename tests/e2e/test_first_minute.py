@@ -94,6 +94,35 @@ def test_create_validates_on_the_client_and_get_shows_the_columns_of_upstream(ku
     assert row.split()[:4] == [created, "node-1", "gpu.example.com", "node-1"]
 
 
+def test_create_and_delete_take_the_list_that_get_prints_of_several_objects(kubectl: Kubectl) -> None:
+    names = ["listed-1", "listed-2"]
+    for name in names:
+        kubectl("create", "-f", "-", stdin=resource_slice(name))
+    printed = kubectl("get", f"resourceslices.{GROUP}", *names, "-o", "yaml").stdout
+    assert yaml.safe_load(printed)["kind"] == "List"
+
+    assert kubectl("delete", "-f", "-", stdin=printed).stdout.count("deleted") == 2
+    assert kubectl("create", "-f", "-", stdin=printed).stdout.count("created") == 2
+
+    wrong = printed.replace("driver:", "drivr: x\n    driver:").replace("listed-", "wrong-")
+    assert "drivr" in kubectl("create", "-f", "-", stdin=wrong, check=False).stderr
+
+
+def test_alone_the_core_group_has_no_kinds(kubectl: Kubectl, request: pytest.FixtureRequest) -> None:
+    if request.node.callspec.params["kubeconfig"] == "cluster":
+        pytest.skip("kube-apiserver has some")
+    assert "the server doesn't have a resource type" in kubectl("get", "pods", check=False).stderr
+    assert "the server doesn't have a resource type" in kubectl("get", "all", check=False).stderr
+    assert "could not find the requested resource" in kubectl("create", "configmap", "x", check=False).stderr
+    assert kubectl("api-versions").stdout.split() == [f"{GROUP}/v1", "v1"]
+    assert {row.split()[-1] for row in kubectl("api-resources", "--no-headers").stdout.splitlines()} == {
+        "DeviceClass",
+        "ResourceClaim",
+        "ResourceClaimTemplate",
+        "ResourceSlice",
+    }
+
+
 def test_create_of_an_unknown_field_is_refused_with_its_path(kubectl: Kubectl) -> None:
     wrong = resource_slice("wrong").replace("driver:", "drivr: x\n  driver:")
 

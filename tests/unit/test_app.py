@@ -73,10 +73,11 @@ class NoStores(Mapping[str, NoStore]):
 
 
 class Rig:
-    def __init__(self, *flags: str, **answers: Any) -> None:
+    def __init__(self, *flags: str, standalone: bool = True, **answers: Any) -> None:
         """`answers` replace what the delegates of `dev` say."""
         self.stores = NoStores()
         settings = config.parse(["dev", *flags], {})
+        settings = replace(settings, delegation=replace(settings.delegation, standalone=standalone))
         trust = Trust(client=chains.verifier(USERS.pem), proxy=None)
         self.app = app.build(
             settings,
@@ -105,10 +106,11 @@ class Rig:
         (f"/apis/{GROUP}", 200, b'{"kind":"APIGroup"'),
         (V1, 200, b'{"kind":"APIResourceList"'),
         (f"{V1}/", 200, b'{"kind":"APIResourceList"'),
-        ("/api", 404, b"404 page not found\n"),
+        ("/api", 200, b'{"kind":"APIVersions"'),
         ("/foo", 404, b"404 page not found\n"),
         ("/", 200, b'{\n  "paths": ['),
-        ("/api/v1/pods", 404, b"404 page not found\n"),
+        ("/api/v1", 200, b'{"kind":"APIResourceList"'),
+        ("/api/v1/pods", 404, b'{"kind":"Status"'),
         (f"/{V1}/deviceclasses", 404, b"404 page not found\n"),
         (f"{V1}/nonsense", 404, b'{"kind":"Status"'),
         (f"/apis/{GROUP}/v9/deviceclasses", 404, b'{"kind":"Status"'),
@@ -125,6 +127,12 @@ async def test_every_path_has_its_answer_without_a_store(path: str, status: int,
     assert answer.status == status, answer.body[:200]
     assert answer.body.startswith(begins), answer.body[:200]
     assert answer.headers["Audit-Id"]
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/api/v1/pods"])
+async def test_the_core_group_is_kube_apiservers_where_there_is_one(path: str) -> None:
+    answer = await Rig(standalone=False).ask(path)
+    assert (answer.status, answer.body) == (404, b"404 page not found\n")
 
 
 async def test_the_index_lists_what_there_is() -> None:

@@ -38,7 +38,9 @@ class DocumentType:
     head: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        head = f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",' if self.kind else "{"
+        # Go omits it where it is empty, as in the discovery of the core group.
+        version = f'"apiVersion":"{self.api_version}",' if self.api_version else ""
+        head = f'{{"kind":"{self.kind}",{version}' if self.kind else "{"
         object.__setattr__(self, "head", head.encode())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apiserver.apimachinery.request import Query
 from apiserver.discovery.answers import Answer, Question
+from apiserver.discovery.core import Core
 from apiserver.discovery.groups import Discovery
 from apiserver.schema import shapes
 from apiserver.schema.kinds import Kinds
@@ -34,6 +35,8 @@ PIER = Resource(
     shape=Struct(name="Pier", fields=(METADATA,)),
 )
 DISCOVERY = Discovery(Kinds([BOAT, PIER]), version=VERSION, paths=PATHS)
+ALONE = Discovery(Kinds([BOAT, PIER]), version=VERSION, paths=PATHS, core=Core())
+"""Without a kube-apiserver in front."""
 
 
 def ask(

@@ -10,7 +10,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.discovery.groups import Discovery
 from apiserver.resources import deviceclass, resourceclaim
 from apiserver.schema.kinds import Kinds
-from tests.unit.discovery.kinds import BOAT, PIER, VERSION, ask
+from tests.unit.discovery.kinds import ALONE, BOAT, PIER, VERSION, ask
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 BETA = AGGREGATED.replace("v=v2", "v=v2beta1")
@@ -59,6 +59,20 @@ def test_the_document() -> None:
         ],
     }
     assert answer.body.decode() == json.dumps(expected, separators=(",", ":")) + "\n"
+
+
+def test_the_core_group_has_a_document_of_its_own() -> None:
+    answer = ask("/api", discovery=ALONE, accept=AGGREGATED)
+    assert (answer.status, answer.media) == (200, AGGREGATED)
+    assert json.loads(answer.body) == {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [{"metadata": {}, "versions": [{"version": "v1", "freshness": "Current"}]}],
+    }
+    tag = answer.headers["ETag"]
+    assert ask("/api", discovery=ALONE, accept=AGGREGATED, if_none_match=tag).status == 304
+    assert ask("/apis", discovery=ALONE, accept=AGGREGATED) == ask("/apis", accept=AGGREGATED)
 
 
 def test_the_tag_is_strong_and_follows_the_content() -> None:

@@ -15,7 +15,7 @@ from apiserver.discovery.groups import Discovery
 from apiserver.resources import deviceclass, resourceclaim, resourceclaimtemplate, resourceslice
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Version
-from tests.unit.discovery.kinds import BOAT, DISCOVERY, PATHS, PIER, VERSION, ask
+from tests.unit.discovery.kinds import ALONE, BOAT, DISCOVERY, PATHS, PIER, VERSION, ask
 
 if TYPE_CHECKING:
     from apiserver.wire.response import Exchange
@@ -175,6 +175,38 @@ def test_all_other_paths_are_404_in_plain_text(path: str) -> None:
     with pytest.raises(TextError) as refused:
         ask(path)
     assert (refused.value.code, refused.value.text) == (404, "404 page not found\n")
+
+
+def test_alone_it_has_a_core_group_of_one_version_without_kinds_in_the_words_of_kube_apiserver() -> None:
+    versions = b'{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}\n'
+    assert ask("/api", discovery=ALONE).body == versions
+    assert ask("/api/", discovery=ALONE).body == versions
+    resources = b'{"kind":"APIResourceList","groupVersion":"v1","resources":[]}\n'
+    assert ask("/api/v1", discovery=ALONE).body == resources
+    assert ask("/api/v1/", discovery=ALONE).body == resources
+    assert yaml.safe_load(ask("/api", discovery=ALONE, accept="application/yaml").body) == json.loads(versions)
+    message = ask("/api", discovery=ALONE, accept="application/vnd.kubernetes.protobuf").body
+    assert message == b'k8s\0\n\x0f\n\0\x12\x0bAPIVersions\x12\x04\n\x02v1\x1a\0"\0'
+    assert {"/api", "/api/v1"} <= set(json.loads(ask("/", discovery=ALONE).body)["paths"])
+    assert ask("/apis", discovery=ALONE).body == ask("/apis").body
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v1"])
+def test_the_core_group_takes_get_alone_and_has_the_routers_406(path: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        ask(path, discovery=ALONE, method="POST")
+    assert refused.value.code == 405
+    with pytest.raises(StatusError) as refused:
+        ask(path, discovery=ALONE, accept="text/html")
+    assert refused.value.message.startswith("406: Not Acceptable\n\nAvailable representations: application/json, ")
+
+
+@pytest.mark.parametrize("path", ["/api/v2", "/api/v1/pods", "/api/v1/namespaces/default/pods"])
+def test_nothing_else_is_in_the_core_group(path: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        ask(path, discovery=ALONE)
+    expected: tuple[object, ...] = (404, "NotFound", "the server could not find the requested resource", {})
+    assert (refused.value.code, refused.value.reason, refused.value.message, refused.value.details) == expected
 
 
 def test_the_version_is_indented_for_everybody() -> None:

@@ -1,0 +1,36 @@
+"""The core group where no kube-apiserver serves it: one version, without kinds. kubectl sends what is in a `List` only to a server that has
+the version of that kind, which is `v1`; every other kind of the group is as unknown as without it.
+
+Upstream: kubernetes/apiserver `pkg/endpoints/discovery/legacy.go`.
+"""
+
+from __future__ import annotations
+
+from apiserver.discovery import answers
+from apiserver.discovery.aggregated import Aggregated
+from apiserver.discovery.answers import Answer, Document, Question
+from apiserver.schema import machinery
+
+ROOT, VERSION = "/api", "v1"
+
+
+class Core:
+    """Every answer below `/api`. The documents have no apiVersion, as upstream's."""
+
+    def __init__(self) -> None:
+        versions = {"kind": "APIVersions", "apiVersion": "", "versions": [VERSION], "serverAddressByClientCIDRs": []}
+        resources = {"kind": "APIResourceList", "apiVersion": "", "groupVersion": VERSION, "resources": []}
+        self._aggregated = Aggregated({"": {VERSION: ()}})
+        self.documents = {
+            ROOT: Document.of(versions, machinery.API_VERSIONS),
+            f"{ROOT}/{VERSION}": Document.of(resources, machinery.API_RESOURCE_LIST),
+        }
+
+    def answer(self, question: Question) -> Answer | None:
+        """None for a path that does not lead here. Raises StatusError as upstream answers."""
+        path = question.path.removesuffix("/")
+        if not f"{path}/".startswith(f"{ROOT}/"):
+            return None
+        document = answers.routed(self.documents.get(path), question)
+        aggregated = self._aggregated.answer(question) if path == ROOT else None
+        return aggregated or answers.answered(document, question)
