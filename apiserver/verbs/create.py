@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from apiserver.apimachinery import errors, meta, names, options
+from apiserver.apimachinery import errors, fieldpath, meta, names, options
 from apiserver.apimachinery.options import CreateOptions
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists, TooBig
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, failures, lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
-from apiserver.watchcache.entry import Entry, Revision, splice
+from apiserver.watchcache.entry import Entry, Revision, stamp
 from apiserver.wire import body
 
 NAME_ATTEMPTS = 8
@@ -131,26 +131,26 @@ async def _commit(
         await allowed()
     await step.validate(obj)
     key = lifecycle.key_of(call, obj["metadata"].get("name", ""))
-    stated = _stated_version(obj)
-    if stated and not dry_run:
-        if allowed is None:
-            raise errors.raw("resourceVersion should not be set on objects to be created")
-        stated = 0  # a PUT or PATCH that creates is an update of nothing: its version has been looked at
+    stated = obj["metadata"].get("resourceVersion", "")
     if not dry_run:
+        # A PATCH that creates is an update of nothing: its version has been looked at.
+        if allowed is None and _is_version(stated):
+            raise errors.raw("resourceVersion should not be set on objects to be created")
         lifecycle.drop_unstored(obj)
     value = await lifecycle.encoded(call.resource.stored, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)
     entry.judged = True
-    return splice(value, stated) if stated else entry.value
+    # What a client takes for the version of a new object comes back from a dry run, whatever it is.
+    return stamp(value, fieldpath.go_json(stated).encode()) if stated and dry_run else entry.value
 
 
-def _stated_version(obj: Object) -> int:
-    """The version that a client gave a new object; 0 for none, or for one that is no number. Only a dry run gets away with one."""
+def _is_version(text: str) -> bool:
+    """Whether it names a state. What is no number is let go, as 0 is."""
     try:
-        return options.parse_revision(obj["metadata"].get("resourceVersion", "")) or 0
+        return bool(options.parse_revision(text))
     except ValueError:
-        return 0
+        return False
 
 
 async def _exists(call: Call, entry: Entry) -> errors.StatusError:

@@ -16,7 +16,7 @@ from apiserver.schema.resource import Object
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, failures, lifecycle, read, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
-from apiserver.watchcache.entry import Entry, Key, splice
+from apiserver.watchcache.entry import Entry, splice
 from apiserver.wire import body
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -59,9 +59,7 @@ async def delete_collection(services: Services, call: Call) -> Any:
     turns = _Turns()
 
     def delete_next(entry: Entry) -> Awaitable[None]:
-        return turns.take(
-            lambda done: delete_one(services, call, entry.name, wanted, admitted_as="", key=entry.key, admitted=done)
-        )
+        return turns.take(lambda done: delete_one(services, call, entry.name, wanted, admitted_as="", admitted=done))
 
     for start in range(0, len(page.entries), AT_ONCE):
         batch = page.entries[start : start + AT_ONCE]
@@ -130,13 +128,12 @@ async def delete_one(
     wanted: DeleteOptions,
     *,
     admitted_as: str,
-    key: Key | None = None,
     admitted: Callable[[], None] = _nothing,
 ) -> tuple[Entry, bool]:
     """(the object as it is answered, whether it is gone). `admitted` is called each time it is admitted."""
     done = await attempts.until_settled(
         call,
-        key or lifecycle.key_of(call, name),
+        lifecycle.key_of(call, name),
         lambda live: _attempt(services, call, wanted, live, name=name, admitted_as=admitted_as, admitted=admitted),
     )
     services.workers.free(call.exchange.let_go())

@@ -31,6 +31,8 @@ TOKEN_TOO_OLD = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted "
     "between the time the first chunk was returned and now may show up in the list."
 )
+ANY = "0"
+"""The version that every state will do for. Upstream compares the text: `00` is a number, and no state is older than it."""
 CONTINUE_WITH_VERSION = "specifying resource version is not allowed when using continue"
 
 
@@ -110,11 +112,14 @@ async def page(
     `candid`: an object that cannot be read is told instead of left out. Who is content with any state is not told, as upstream's memory
     holds no such objects.
     """
+    if chosen.prefix in ("./", "../"):
+        # Of all keys that no object can have, upstream's storage refuses those that lead out of the collection.
+        raise errors.raw(f'invalid key: "/{call.resource.plural}/{chosen.prefix[:-1]}"')
     token = continue_token.decode(wanted.continue_token) if wanted.continue_token else None
     revision = _list_version(wanted)
-    if token is not None and revision:
+    if token is not None and wanted.resource_version not in ("", ANY):
         raise errors.bad_request(CONTINUE_WITH_VERSION)
-    limit = 0 if wanted.resource_version and not revision else max(wanted.limit, 0)
+    limit = 0 if wanted.resource_version == ANY else max(wanted.limit, 0)
     exact = exact or (bool(limit) and not wanted.match)
     if token is not None:
         start, view = token.key, await _token_state(call, token)

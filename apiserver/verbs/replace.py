@@ -123,6 +123,7 @@ async def _create(services: Services, call: Call, order: Order) -> Outcome:
     if not order.creates:
         raise rendering.gone(call, order.name)
     new = await order.change(None)
+    _version(new)
     if not order.options.dry_run:
         new["metadata"].pop("resourceVersion", None)
     info = dataclasses.replace(call.info, verb="create")
@@ -149,13 +150,17 @@ def _check_uid(call: Call, key: Key, new: Object, old: Object) -> None:
         )
 
 
-def _check_version(call: Call, name: str, new: Object, live: Entry) -> None:
-    """A version that the request names must be the stored one, in every round; none (or 0) is an unconditional write."""
-    text = new["metadata"].get("resourceVersion", "")
+def _version(new: Object) -> int:
+    """The version that the request names, 0 for none. Raises StatusError for what is no number, also where it means nothing."""
     try:
-        stated = options.parse_revision(text) or 0
+        return options.parse_revision(new["metadata"].get("resourceVersion", "")) or 0
     except ValueError as e:
         raise errors.raw(str(e)) from e
+
+
+def _check_version(call: Call, name: str, new: Object, live: Entry) -> None:
+    """A version that the request names must be the stored one, in every round; none (or 0) is an unconditional write."""
+    stated = _version(new)
     if not stated:
         new["metadata"]["resourceVersion"] = str(live.revision)
     elif stated != live.revision:

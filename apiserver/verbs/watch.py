@@ -41,15 +41,16 @@ TYPES = {EventType.CREATED: "ADDED", EventType.UPDATED: "MODIFIED", EventType.DE
 async def watch(services: Services, call: Call) -> Any:
     """Streams changes until the watch's time is over, the client leaves, or this server stops."""
     exchange = call.exchange
-    chosen_form = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, watch=True)
+    accepted = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent)
     wanted = options.parse_list(exchange.query, watch=True)
     chosen = selection.select(call, wanted)
     meter = Meter(call.resource)
     if wanted.shard_selector:
         chosen = await selection.within_shard(services, chosen, wanted, missed=meter.missed)
-    encoder = Encoder(rendering.form_of(services, call, chosen_form), services)
     with failures.translated(call.info):
         start = await _start_or_refusal(call, wanted)
+    chosen_form = negotiation.streamed(accepted)
+    encoder = Encoder(rendering.form_of(services, call, chosen_form), services)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _seconds(services, wanted)
     stream = await exchange.open_watch(negotiation.STREAMED[chosen_form.media])

@@ -37,13 +37,18 @@ def split(value: bytes) -> tuple[bytes, bytes]:
 
 
 def splice(value: bytes, revision: int) -> bytes:
-    """A stored value with its resourceVersion put where clients expect it: right behind `metadata.uid`.
+    """A stored value with its resourceVersion put where clients expect it: right behind `metadata.uid`."""
+    return stamp(value, b'"%d"' % revision)
+
+
+def stamp(value: bytes, version: bytes) -> bytes:
+    """The same with whatever JSON stands for a version.
 
     An unescaped quote cannot stand inside a JSON string, and metadata is the first member, so the first match is the member itself.
     """
     at = value.find(_UID)
     at = value.index(b'"', at + len(_UID)) + 1 if at >= 0 else len(b'{"metadata":{')
-    member = b',"resourceVersion":"%d"' % revision
+    member = b',"resourceVersion":%b' % version
     if at == len(b'{"metadata":{'):
         member = member[1:] + (b"," if value[at : at + 1] != b"}" else b"")
     return value[:at] + member + value[at:]

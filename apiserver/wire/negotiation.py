@@ -78,15 +78,16 @@ def _bare(clause: str) -> str:
     return clause.partition(";")[0].strip(" ")
 
 
-def negotiate(
-    accept: str, query: Query, user_agent: str, *, watch: bool = False, tables: bool = True
-) -> Representation:
-    """What the client gets, or 406. A watch does not look for a second choice when its first cannot be streamed."""
+def negotiate(accept: str, query: Query, user_agent: str, *, tables: bool = True) -> Representation:
+    """What the client gets, or 406."""
     found = _winner(accept, _OBJECTS if tables else _NO_TABLES)
     if found is None:
         raise errors.not_acceptable(ACCEPTED)
-    if not watch:
-        return _dressed(found, query, user_agent)
+    return _dressed(found, query, user_agent)
+
+
+def streamed(found: Representation) -> Representation:
+    """The same for the events of a watch, or 406: nobody looks for a second choice when the first cannot be streamed."""
     if found.media not in STREAMED:
         raise errors.not_acceptable(STREAMS)
     return _FORMS[found.media, False, found.target]

@@ -117,5 +117,11 @@ class PartialList(_OfMetadata):
         members = b'{"metadata":%b}' % meta.json()
         type_ = document_type(PARTIAL_LIST, self._api_version, self._list_shape)
         return self._collection(
-            type_, members, "items", entries, extent=extent or extent_of(meta), compressed=compressed
+            type_,
+            members,
+            "items",
+            entries,
+            extent=extent or extent_of(meta),
+            compressed=compressed,
+            null=True,  # upstream appends to none
         )

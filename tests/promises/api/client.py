@@ -133,7 +133,16 @@ class Client:
         try:
             self._connection.request(method, with_query(path, query), body=body, headers=sent)
             answer = self._connection.getresponse()
-            return Reply(answer.status, answer.headers, answer.read())
+            try:
+                return Reply(answer.status, answer.headers, answer.read())
+            except http.client.IncompleteRead:
+                if method not in ("PUT", "PATCH") or not self.target.behind:
+                    raise
+            # A proxy in Go breaks a long answer off when its own writer comes to look for more of the request only now, once the server
+            # has closed the request's body (golang/go `src/net/http/transport.go` writeLoop). What was written can be read.
+            self._connection.close()
+            sent.pop("Content-Type", None)
+            return self.ask("GET", path, headers=sent)
         except BaseException:
             # The next test begins anew.
             self._connection.close()

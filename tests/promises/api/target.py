@@ -45,6 +45,11 @@ class Target:
     """Of its processes, each with the text that an error nobody handled leaves there."""
 
     @property
+    def behind(self) -> bool:
+        """Whether what answers stands behind a kube-apiserver."""
+        return self.name == "aggregated"
+
+    @property
     def v1(self) -> str:
         return f"/apis/{self.group}/v1"
 

@@ -85,6 +85,12 @@ def test_a_stated_version_is_a_raw_500_unless_it_is_a_dry_run(api: Client, mine:
     assert rehearsed["metadata"]["resourceVersion"] == "5"
 
 
+@pytest.mark.parametrize("stated", ["0", "abc", "-1", "99999999999999999999999", '<"ü'])
+def test_a_rehearsal_tells_the_version_that_was_sent_whatever_it_is(api: Client, mine: str, stated: str) -> None:
+    rehearsed = api.create(api.claims(mine), claim("one", resourceVersion=stated), dryRun="All")
+    assert rehearsed["metadata"]["resourceVersion"] == stated
+
+
 def test_a_name_that_is_taken_is_409(api: Client, mine: str) -> None:
     api.create(api.claims(mine), claim("one"))
 

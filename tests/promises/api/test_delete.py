@@ -261,6 +261,18 @@ def test_selectors_and_scope_protect_the_rest(api: Client, mine: str) -> None:
     assert names(api.get(api.claims(other))) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("query", [{}, {"dryRun": "All"}])
+def test_a_path_with_an_empty_namespace_deletes_nothing(api: Client, mine: str, query: dict[str, Any]) -> None:
+    api.create(api.claims(mine), claim("a", labels={"x": mine}))
+    everywhere = api.claims("")
+
+    assert names(api.get(everywhere, labelSelector=f"x={mine}")) == ["a"]
+    refusal = api.refusal("DELETE", everywhere, labelSelector=f"x={mine}", **query)
+    assert refusal == (400, "BadRequest", "Namespace parameter required.")
+    assert names(api.delete(everywhere, labelSelector=f"x=not-{mine}", **query)) == []
+    assert names(api.get(api.claims(mine))) == ["a"]
+
+
 def test_a_conflicting_selector_deletes_nothing(api: Client, mine: str) -> None:
     api.create(api.claims(mine), claim("a"))
 

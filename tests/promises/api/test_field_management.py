@@ -280,6 +280,21 @@ def test_an_apply_creates_and_is_refused_what_another_manager_owns(api: Client, 
     assert (left.status, "labels" in left.json["metadata"]) == (200, False)
 
 
+@pytest.mark.parametrize("query", [{}, {"dryRun": "All"}])
+def test_an_apply_that_would_create_reads_the_version_that_it_is_given(
+    api: Client, mine: str, query: dict[str, str]
+) -> None:
+    path = f"{api.classes}/{mine}"
+    wanted = applied(api, device_class(mine, resourceVersion="abc"))
+
+    refused = send(api, path, wanted, **query)
+    assert (refused.status, refused.json["message"]) == (500, 'strconv.ParseUint: parsing "abc": invalid syntax')
+    assert api.ask("GET", path).status == 404
+    wanted["metadata"]["resourceVersion"] = "0"
+    assert send(api, path, wanted, dryRun="All").json["metadata"]["resourceVersion"] == "0"
+    assert send(api, path, wanted).status == 201
+
+
 def test_a_conflict_names_every_field_and_who_manages_it(api: Client, path: str, mine: str) -> None:
     apply(api, path, applied(api, device_class(mine, labels={"a": "1", "b": "1"})), "first")
     api.patch(path, {"metadata": {"labels": {"b": "2"}}}, fieldManager="second")

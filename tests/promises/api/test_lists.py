@@ -359,11 +359,26 @@ def test_a_strange_start_key_is_only_a_place_in_the_order(api: Client, mine: str
         assert api.refusal("GET", path, continue_=token(1, start)).code == 410
 
 
-@pytest.mark.parametrize("stated", ["5", "abc", "-1"])
+@pytest.mark.parametrize("stated", ["5", "abc", "-1", "00"])
 def test_a_token_and_a_version_exclude_each_other(api: Client, stated: str) -> None:
     refusal = api.refusal("GET", api.classes, continue_=token(5, "/x"), resourceVersion=stated)
 
     assert refusal == (400, "BadRequest", "specifying resource version is not allowed when using continue")
+
+
+def test_only_zero_itself_is_the_version_that_makes_a_list_whole(api: Client, mine: str) -> None:
+    for name in ("a", "b"):
+        api.create(api.claims(mine), claim(name))
+
+    assert names(api.get(api.claims(mine), limit=1, resourceVersion="00")) == ["a"]
+    assert names(api.get(api.claims(mine), limit=1, resourceVersion="0")) == ["a", "b"]
+
+
+@pytest.mark.parametrize("segment", [".", "..", "%2E%2E"])
+def test_a_namespace_that_leads_out_of_the_collection_is_no_key(api: Client, segment: str) -> None:
+    key = segment.replace("%2E", ".")
+    assert api.refusal("GET", api.claims(segment)) == (500, "", f'invalid key: "/resourceclaims/{key}"')
+    assert api.refusal("DELETE", api.claims(segment)) == (500, "", f'invalid key: "/resourceclaims/{key}"')
 
 
 # Selections

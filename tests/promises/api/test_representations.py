@@ -121,6 +121,16 @@ def test_partial_metadata_is_the_metadata_alone(api: Client, path: str) -> None:
     assert listed["metadata"] == {"resourceVersion": listed["metadata"]["resourceVersion"]}
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_an_empty_list_of_partial_metadata_has_null_for_items(api: Client, mine: str, version: str) -> None:
+    form = accept(PARTIAL_LIST.removesuffix("v1") + version)
+
+    assert b'"items":null' in api.ask("GET", api.claims(mine), headers=form).body
+    assert b'"items":null' in api.ask("DELETE", api.claims(mine), headers=form).body
+    as_yaml = accept(form["Accept"].replace("json", "yaml", 1))
+    assert yaml.safe_load(api.ask("GET", api.claims(mine), headers=as_yaml).body)["items"] is None
+
+
 def test_a_list_is_no_partial_object_and_an_object_no_partial_list(api: Client, path: str) -> None:
     collection = path.rpartition("/")[0]
     assert "but the requested object is a list" in api.ask("GET", collection, headers=accept(PARTIAL)).json["message"]

@@ -204,6 +204,18 @@ def test_bad_options_are_refused_before_the_stream(api: Client, query: dict[str,
     assert (refusal.code, text in refusal.message) == (code, True), refusal
 
 
+def test_options_are_judged_before_what_cannot_be_streamed(api: Client) -> None:
+    for query, code in (
+        ({"labelSelector": "!!"}, 400),
+        ({"fieldSelector": "spec.x=y"}, 400),
+        ({"sendInitialEvents": "true"}, 422),
+        ({"resourceVersion": "abc"}, 500),
+        ({}, 406),
+    ):
+        reply = api.ask("GET", api.classes, headers={"Accept": "application/yaml"}, watch="1", **query)
+        assert (reply.status, f"code: {code}" in reply.text) == (code, True), reply.text
+
+
 @pytest.mark.parametrize("query", [{"limit": 1}, {"limit": 1, "continue_": "abc", "resourceVersion": "N"}])
 def test_limit_and_continue_mean_nothing_to_a_watch(api: Client, mine: str, then: int, query: dict[str, Any]) -> None:
     stated = {"resourceVersion": then} if "resourceVersion" in query else {}

@@ -9,7 +9,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
 from apiserver.wire import negotiation
 from apiserver.wire.negotiation import JSON, YAML
-from apiserver.wire.representation import Target
+from apiserver.wire.representation import Representation, Target
 from tests.fixtures.cpu import Spent
 from tests.unit.wire import recorded
 
@@ -20,14 +20,19 @@ TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
-def form(accept: str, **how: Any) -> tuple[str, bool, Target | None]:
+def negotiated(accept: str, *, watch: bool = False, **how: Any) -> Representation:
     found = negotiation.negotiate(accept, NOTHING, "", **how)
+    return negotiation.streamed(found) if watch else found
+
+
+def form(accept: str, **how: Any) -> tuple[str, bool, Target | None]:
+    found = negotiated(accept, **how)
     return found.media, found.pretty, found.target
 
 
 def refused(accept: str, **how: Any) -> str:
     with pytest.raises(StatusError) as refusal:
-        negotiation.negotiate(accept, NOTHING, "", **how)
+        negotiated(accept, **how)
     assert (refusal.value.code, refusal.value.reason, refusal.value.details) == (406, "NotAcceptable", None)
     return refusal.value.message
 
@@ -151,7 +156,7 @@ def test_a_watch_does_not_look_for_a_second_choice() -> None:
 
 
 def test_a_watch_is_never_pretty() -> None:
-    found = negotiation.negotiate(f"{JSON};pretty=1", Query("pretty=1"), "curl/8", watch=True)
+    found = negotiation.streamed(negotiation.negotiate(f"{JSON};pretty=1", Query("pretty=1"), "curl/8"))
     assert not found.pretty
     assert found is negotiation.negotiate("", NOTHING, "")
 
