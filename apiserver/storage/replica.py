@@ -261,6 +261,11 @@ class Replica:
             except (Diverged, log.Malformed) as error:
                 self.rebuild("gap", str(error))
                 return
+            except Exception as error:
+                # Fed again it would fail again; nobody knows how much of it was done.
+                logger.exception("an entry of the log could not be applied", extra={"resource": self.resource})
+                self.rebuild("gap", repr(error))
+                return
             self._last = record.id
         self.meter.fed(len(entries))
         self.hub.deliver()

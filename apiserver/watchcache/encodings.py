@@ -149,7 +149,7 @@ class Group(Encodings):
     def all_kept(self, member: object) -> Iterator[tuple[object, Any]]:
         """All that is kept of one member."""
         at = self._members.index(id(member))
-        for key, whole in self.items():
+        for key, whole in self.copy().items():  # threads make room, here too
             if isinstance(whole, Divisible) and (part := whole.cut(at)) is not None:
                 yield key, part
 

@@ -161,9 +161,10 @@ def _together(members: Sequence[Entry], state: int, cache: EncodingCache, *, par
         if group is not None:
             for key, part in group.all_kept(entry):
                 kept.setdefault(key, [None] * len(members))[at] = part
-            group.leave(entry)
-    for entry in members:
+    for entry, group in zip(members, groups, strict=True):  # nothing of it can fail half-way
         entry.group = made
+        if group is not None:
+            group.leave(entry)
     for key, parts in kept.items():
         draft = Draft(parts)
         cache.keep(made, key, draft, size=draft.size)

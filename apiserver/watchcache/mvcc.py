@@ -350,6 +350,14 @@ class Index:
             held = self._objects.get(key)
             if held is not None and held.revision == event.revision and event.type is not EventType.DELETED:
                 event.entry = held
+        for at, event in enumerate(events):
+            if at % LINKED_AT_ONCE == LINKED_AT_ONCE - 1:
+                yield
+            # What was superseded before it could be seen is no less of the past: `apply` will not say so.
+            if event.previous is not None:
+                groups.supersede(event.previous)
+            if self._objects.get(event.entry.key) is not event.entry:
+                groups.supersede(event.entry)
         return told_from, since
 
 

@@ -246,6 +246,18 @@ def test_a_log_that_is_ahead_is_waited_for_however_long_it_takes_to_be_read() ->
     assert fed.replica.lag() == 0
 
 
+def test_an_entry_that_cannot_be_applied_is_a_reason_to_begin_anew_and_not_to_fail_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fed = Fed()
+    fed.feed(CREATED)
+    with monkeypatch.context() as broken:
+        broken.setattr(fed.replica.index, "_objects", None)
+        fed.feed(UPDATED)
+    assert not fed.replica.filled
+    assert fed.replica.wants_filling.is_set()
+
+
 def test_a_read_that_brings_nothing_of_what_was_announced_before_it_is_a_gap() -> None:
     fed = Fed()
     before = fed.replica.announced

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Callable
 
 import pytest
 
 from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Draft, Elements, EncodingCache
+from apiserver.watchcache.encodings import Divisible, Draft, Elements, EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.watchcache.groups import Extent, Run
 
@@ -218,3 +220,35 @@ def test_whatever_is_written_and_listed_no_list_differs_from_its_objects(seed: i
         extent = Extent(state, sparse, begins=not begin, ends=end == len(entries))
         assert objects.listed(cache, some, extent) == plain(some)
         assert cache.size <= budget
+
+
+class Disturbed(Divisible):
+    """While it is cut, something else happens."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        self.size, self._happens = 1, happens
+
+    def cut(self, at: int) -> bytes:
+        self._happens()
+        return b"cut"
+
+
+def _raise() -> None:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_members_are_put_together_whatever_threads_and_memory_do_meanwhile(fails: bool) -> None:
+    objects, cache = Objects(30), EncodingCache()
+    objects.listed(cache)
+    group = objects.all[0].group
+    assert group is not None
+    cache.keep(group, "another", Disturbed(_raise if fails else group.forget), size=1)
+    objects.write(objects.all[3].key)
+    with pytest.raises(MemoryError) if fails else contextlib.nullcontext():
+        objects.listed(cache)
+    if fails:
+        group.forget()
+    for entry in objects.all:  # each belongs where it says, so each can be written
+        objects.write(entry.key)
+    assert objects.listed(cache) == plain(objects.all)

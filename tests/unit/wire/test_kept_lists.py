@@ -63,19 +63,39 @@ class Store:
         self.index = Index()
         self.index.load(Blocks.of(()), applied=Revision(START), floor=Revision(START))
         self.views: list[View] = []
+        self.log: list[Event] = []
         for number in range(0, 160, 2):
             self.write(number, 30)
 
     def write(self, number: int, size: int) -> None:
         entry = stored(number, self.index.applied + 1, size)
         known = self.index.view().get(entry.key) is not None
-        self.index.apply(Event(entry.revision, EventType.UPDATED if known else EventType.CREATED, entry, None))
+        self._apply(Event(entry.revision, EventType.UPDATED if known else EventType.CREATED, entry, None))
 
     def delete(self, number: int) -> None:
         held = self.index.view().get(stored(number, 1, 0).key)
         if held is not None:
             revision = Revision(self.index.applied + 1)
-            self.index.apply(Event(revision, EventType.DELETED, held.at(revision), None))
+            self._apply(Event(revision, EventType.DELETED, held.at(revision), None))
+
+    def _apply(self, event: Event) -> None:
+        self.index.apply(event)
+        self.log.append(event)
+
+    def restart(self) -> None:
+        """Another process fills its memory: the objects, then what was written lately, of which nobody has seen a list yet."""
+        objects, since = fresh(self.index.view().scan()), self.log[len(self.log) // 2].revision
+        index = Index()
+        index.load(Blocks.of(objects), applied=self.index.applied, floor=since)
+        told = [event for event in self.log if event.revision > since]
+        list(index.preload([_as_read(event) for event in told], since=since))
+        self.index, self.log = index, told
+        self.views = [index.view_at(event.revision) for event in told[-8:]] or [index.view()]
+
+
+def _as_read(event: Event) -> Event:
+    previous = None if event.previous is None else fresh([event.previous])[0]
+    return Event(event.revision, event.type, fresh([event.entry])[0], previous)
 
 
 def fresh(entries: Iterable[Entry]) -> list[Entry]:
@@ -108,6 +128,7 @@ async def _packed(parts: Sequence[bytes | Segment]) -> bytes:
 NUMBERS = st.integers(0, 170)
 WRITES = st.tuples(st.just("write"), NUMBERS, st.sampled_from([0, 30, 2000, 70_000]))
 DELETIONS = st.tuples(st.just("delete"), NUMBERS, st.just(0))
+RESTARTS = st.tuples(st.just("restart"), st.just(0), st.just(0))
 SHOWN = st.tuples(
     st.sampled_from(["list", "chunk", "namespace", "selected", "older", "watch"]),
     st.tuples(st.integers(0, 12), st.booleans(), st.integers(0, 10**6)),
@@ -117,7 +138,7 @@ SHOWN = st.tuples(
 
 @pytest.mark.parametrize("resource", [SLICES, BARE], ids=["with columns", "without"])
 @given(
-    steps=st.lists(st.one_of(WRITES, DELETIONS, SHOWN, SHOWN), min_size=5, max_size=40),
+    steps=st.lists(st.one_of(WRITES, DELETIONS, RESTARTS, SHOWN, SHOWN), min_size=5, max_size=40),
     budget=st.sampled_from([0, 30_000, 64 << 20]),
 )
 @settings(max_examples=25, deadline=None)
@@ -128,7 +149,9 @@ def test_no_list_differs_for_what_is_kept(resource: Resource, steps: list[tuple]
             store.write(how, number)
         elif what == "delete":
             store.delete(how)
-        else:
+        elif what == "restart" and len(store.log) > 1:
+            store.restart()
+        elif what != "restart":
             _compare(store, cache, resource, what, how, number)
         assert cache.size <= budget
 
@@ -245,3 +268,18 @@ def test_a_table_is_compressed_anew_when_an_age_in_it_changes_and_not_before() -
     day = 86400
     times = (0, 0.5, 100 * day, 100 * day + 60, 102 * day, 0)
     assert [compressed_at(NOW + seconds) > 0 for seconds in times] == [True, False, True, False, True, True]
+
+
+@pytest.mark.parametrize(("media", "kind", "query"), LISTS)
+def test_a_list_of_the_past_behind_a_restart_does_not_come_back_in_a_newer_one(
+    media: str, kind: str, query: str
+) -> None:
+    store, cache = Store(), EncodingCache()
+    store.write(20, 3)
+    store.restart()
+    form = made_of(media, kind, query, resource=SLICES, cache=cache, now=NOW)
+    for view in (store.index.view_at(Revision(store.index.applied - 1)), store.index.view()):
+        entries, extent = list(view.scan()), Extent(view.revision)
+        shown = listed(form, entries, extent, compressed=False)
+        anew = made_of(media, kind, query, resource=SLICES, cache=EncodingCache(0), now=NOW)
+        assert shown == listed(anew, fresh(entries), extent, compressed=False)
