@@ -5,20 +5,22 @@
 --   meta: epoch, last, floor, schema, init, count, bytes, raised
 --   log:  k key, t type (0 create, 1 update, 2 delete, 9 fence), m previous ID of the object, p previous ID of the log,
 --         w writer token, v new value (not on delete), o old value (not on create, not when it is long)
--- A function that fails midway is not rolled back: everything is checked first, and XADD, the only write that may be refused
--- (OOM, MISCONF, NOREPLICAS, an epoch that has passed), comes before all others. IDs stay strings: a Lua number holds 53 bits.
+-- A function that fails midway is not rolled back: everything is checked first, the rights of its caller too, and XADD, the only write
+-- that may be refused (OOM, MISCONF, NOREPLICAS, an epoch that has passed), comes before all others. IDs stay strings: a Lua number
+-- holds 53 bits.
 -- Answers start with a word. {'LOST', why}: the resource's keys are not (all) there, nothing was done. {'FOREIGN', last}: the log does
 -- not end where this process has left it, nothing was done; `fence` first.
 --
 -- Who may write. A process goes on only with a log that it has left as it is: `left` remembers in the process's own memory, which no
 -- restart, replication, restore or reload brings back, the last ID that this process gave out. A process that was started, promoted
 -- or synchronised from another has no memory of the log; one whose data were replaced under it remembers another end. Both refuse
--- every write until `fence` has started an epoch of their own. So an ID is never given out twice, whoever has not noticed yet.
+-- every write until `fence` has started an epoch of their own. A change takes the ID behind `last`, whatever the stream ends with, and
+-- where that is taken the log is foreign. So an ID is never given out twice, whoever has not noticed yet.
 --
 -- An epoch is a moment in 65536ths of a second since EPOCH_ZERO. `fence` takes the highest of the stored one, the highest that its
 -- caller has met, and now; and goes on from there by a random step that the caller draws (docs/storage.md).
 
-local OLD_VALUE_LIMIT = 262144          -- a longer old value is left out of the log; the floor rises to that entry instead
+local OLD_VALUE_LIMIT = 1572864         -- a longer old value is left out of the log; the floor rises to that entry instead
 local N_LIMIT = 65536 - 1024            -- n must stay below 2^16: past this the epoch is raised, which continues the log
 local EPOCH_ZERO = 1735689600000        -- 2025-01-01T00:00:00Z in ms
 local EPOCHS_PER_MS = 65.536
@@ -62,6 +64,12 @@ local function open(keys)
   return { epoch = m[1], last = m[2], count = count, bytes = tonumber(m[4]), init = m[5] }
 end
 
+-- What must not fail behind an XADD: the caller's right to write down what the log says. nil, or an error.
+local function no_right(keys)
+  if redis.acl_check_cmd('HSET', keys[1], '', '') and redis.acl_check_cmd('HDEL', keys[1], '') then return nil end
+  return redis.error_reply('NOPERM this user may not run HSET and HDEL on the objects')
+end
+
 -- Appends the entry that starts a new epoch. Returns nil when the log is gone, an error table when XADD was refused.
 local function start_epoch(keys, state, epoch, starter)
   local id = redis.pcall('XADD', keys[3], 'NOMKSTREAM', int(epoch) .. '-*',
@@ -93,7 +101,8 @@ local function change(keys, state, kind, key, expected, token, uid, value)
     return { 'NOTFOUND' }
   end
 
-  local entry = { 'XADD', keys[3], 'NOMKSTREAM', state.epoch .. '-*',
+  local _, n = split(state.last)
+  local entry = { 'XADD', keys[3], 'NOMKSTREAM', state.epoch .. '-' .. int(n + 1),
     'k', key, 't', kind == 'del' and '2' or (old and '1' or '0'), 'm', id or '-', 'p', state.last, 'w', token }
   if kind == 'put' then
     entry[15], entry[16] = 'v', value
@@ -108,7 +117,10 @@ local function change(keys, state, kind, key, expected, token, uid, value)
   local new = redis.pcall(unpack(entry))
   if not new then return { 'LOST', 'no log' } end
   if type(new) == 'table' then
-    if string.find(new.err, 'equal or smaller', 1, true) then return { 'EPOCH', state.epoch } end
+    if string.find(new.err, 'equal or smaller', 1, true) then
+      left[state.init] = nil -- somebody else has written to the log
+      return { 'FOREIGN', state.last }
+    end
     return new
   end
 
@@ -146,6 +158,8 @@ local function admit(keys, epoch, deadline)
   if state.epoch ~= epoch then return nil, { 'EPOCH', state.epoch } end
   local now = now_ms()
   if now > tonumber(deadline) then return nil, { 'LATE', int(now) } end
+  local refused = no_right(keys)
+  if refused then return nil, refused end
   return state
 end
 
@@ -216,7 +230,9 @@ local function head(keys, args)
   local count = tonumber(m[4])
   if redis.call('HLEN', keys[2]) ~= count then return { 'LOST', 'revisions do not match the count' } end
   if redis.call('HLEN', keys[1]) ~= count then return { 'LOST', 'objects do not match the count' } end
-  local own = left[m[6]] == m[2] and '1' or '0'
+  -- A replica answers as well, and one that was the primary still has its memory.
+  local primary = string.find(redis.call('INFO', 'replication'), 'role:master', 1, true)
+  local own = left[m[6]] == m[2] and primary and '1' or '0'
   local fenced = args[1] and redis.call('HGET', keys[5], args[1]) or ''
   return { 'OK', m[1], m[2], m[3], own, m[4], m[5], int(now_ms()), fenced, m[6], m[7] }
 end
@@ -296,6 +312,8 @@ local function fence(keys, args)
   if not m[1] then return { 'LOST', 'no meta' } end
   local stored, met = tonumber(m[1]), tonumber(args[2])
   if left[m[3]] == m[2] and stored >= met then return { 'OK', m[1], m[2], '0' } end
+  local refused = no_right(keys)
+  if refused then return refused end
   local state = { epoch = m[1], last = m[2], init = m[3] }
   local id = start_epoch(keys, state, math.max(stored, met, clock_epoch()) + tonumber(args[3]), args[1])
   if not id then return { 'LOST', 'no log' } end

@@ -23,6 +23,7 @@ from tests.promises.api.client import (
     Client,
     Event,
     Object,
+    at,
     claim,
     device_class,
     names,
@@ -151,6 +152,22 @@ def test_a_watch_from_below_the_floor_is_one_error_event(api: Client, accept: st
 def test_initial_events_from_below_the_floor_are_the_present_state(api: Client, mine: str, then: int) -> None:
     with api.watch(api.claims(mine), sendInitialEvents="true", resourceVersion="1", **NOT_OLDER) as watch:
         assert told(watch.take(2)) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+def test_a_change_of_a_large_object_takes_no_history_from_anybody(api: Client, mine: str) -> None:
+    spec = claim("large", labels={f"l{at:05}": "v" * 60 for at in range(6000)})
+    made = api.create(api.claims(mine), spec)
+    for name in ("a", "b"):
+        api.create(api.claims(mine), claim(name))
+    chunk = api.get(api.claims(mine), limit=1)
+    changed = api.patch(f"{api.claims(mine)}/large", {"metadata": {"labels": {"l00000": "w"}}})
+    deleted = api.delete(f"{api.claims(mine)}/large")
+
+    with api.watch(api.claims(mine), resourceVersion=version(made)) as watch:
+        seen = [(kind, obj["metadata"]["name"]) for kind, obj in watch.up_to(version(deleted))]
+    assert seen == [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "large"), ("DELETED", "large")]
+    assert names(api.get(api.claims(mine), **at(changed))) == ["a", "b", "large"]
+    assert names(api.get(api.claims(mine), continue_=chunk["metadata"]["continue"])) == ["b", "large"]
 
 
 def test_a_plain_watch_of_the_future_is_silent(api: Client, mine: str) -> None:

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from apiserver.storage import administration, functions, log
 from apiserver.storage.functions import Commands, Lost, Mutation
+from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
@@ -186,7 +187,7 @@ async def test_a_write_after_its_deadline_is_refused(library: Library) -> None:
 
 
 async def test_an_old_value_above_the_limit_is_left_out_and_the_floor_rises(library: Library) -> None:
-    big = b"x" * (256 * 1024 + 1)
+    big = b"x" * (StoreOptions(url="").object_limit + 1)
     _, first = await library.put("a", big)
     assert keys.revision(first) > (await library.head()).floor
     _, second = await library.put("a", b"small", first)
@@ -292,6 +293,40 @@ async def test_what_was_put_in_the_place_of_a_log_is_not_written_to(library: Lib
     assert not (await library.head()).own
     fence = functions.fence(await library.connection.call(library.commands.fence("run", 0)))
     assert (fence.started, fence.last > keys.revision(lost)) == (True, True)
+
+
+async def test_no_id_is_given_out_twice_when_the_stream_alone_is_put_back(
+    library: Library, shared_server: Server
+) -> None:
+    _, one = await library.put("a", b"one")
+    stream = library.commands.keys.log
+    older = shared_server("DUMP", stream)
+    given = [(await library.put(name, b"x"))[1] for name in "bcd"]
+    shared_server("RESTORE", stream, 0, older, "REPLACE")
+    word, id_ = await library.put("e", b"x")
+    assert (word, keys.revision(id_) > max(map(keys.revision, [one, *given]))) == (b"OK", True)
+
+
+async def test_a_log_that_somebody_else_has_written_to_is_taken_over(library: Library, shared_server: Server) -> None:
+    _, one = await library.put("a", b"one")
+    shared_server("XADD", library.commands.keys.log, library.epoch.decode() + "-*", "k", "b")
+    assert await library.put("b", b"two") == [b"FOREIGN", one]
+    assert not (await library.head()).own
+    fence = functions.fence(await library.connection.call(library.commands.fence("run", 0)))
+    assert fence.started
+    library.epoch = b"%d" % fence.epoch
+    assert (await library.put("b", b"two"))[0] == b"OK"
+
+
+async def test_a_primary_that_was_demoted_owns_no_log(own_server: Server, resource: str) -> None:
+    await install(own_server, resource)
+    connection = await Connection.open(patient(own_server.url), "test")
+    library = Library(connection, resource)
+    await library.begin()
+    assert (await library.head()).own
+    own_server("REPLICAOF", "127.0.0.1", "1")
+    assert not (await library.head()).own
+    await connection.close()
 
 
 async def test_two_databases_of_one_process_do_not_mix_up_their_logs(

@@ -264,7 +264,7 @@ async def test_the_user_who_serves_may_do_nothing_else(resource: str, serving: S
         ("HDEL meta init", b"FOREIGN"),
         ("HDEL meta count", b"LOST"),
         ("HSET meta epoch 5", b"EPOCH"),
-        ("XADD log 99999999999999-1 k b", b"EPOCH"),
+        ("XADD log 99999999999999-1 k b", b"FOREIGN"),
         ("HSET revisions z 1-1", b"LOST"),
         ("HDEL revisions a", b"LOST"),
         ("HDEL objects a", b"LOST"),
@@ -288,6 +288,28 @@ async def test_what_the_user_who_serves_writes_by_hand_stops_the_next_write(
     await connection.close()
     assert (await session.writes.call(library.change(epoch, b"99999999999999", create("b"))))[0] == answer
     await session.close("done")
+
+
+@pytest.mark.parametrize("right", ["hset", "hdel"])
+async def test_nothing_is_in_the_log_that_could_not_be_written_down(
+    own_server: Server, resource: str, serving: StoreOptions, right: str
+) -> None:
+    library, change = Commands(resource), functions.Mutation(b"a", b"-", b"t.1", b"u", value("a"))
+    connection = await Connection.open(serving, "test")
+    epoch = b"%d" % functions.head(await connection.call(library.head)).epoch
+    own_server("ACL", "SETUSER", rights.SERVING_USER, f"-{right}")
+    before = own_server("XLEN", library.keys.log)
+    for command in (
+        library.change(epoch, b"99999999999999", change),
+        library.batch(epoch, b"99999999999999", [change, change]),
+        library.fence("another", int(epoch) + 1),
+    ):
+        with pytest.raises(Rejected, match="NOPERM"):
+            await connection.call(command)
+    assert own_server("XLEN", library.keys.log) == before
+    own_server("ACL", "SETUSER", rights.SERVING_USER, f"+{right}")
+    assert (await connection.call(library.change(epoch, b"99999999999999", change)))[0] == b"OK"
+    await connection.close()
 
 
 async def test_init_is_not_for_the_user_who_serves(own_server: Server, resource: str, serving: StoreOptions) -> None:
