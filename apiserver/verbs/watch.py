@@ -30,7 +30,7 @@ from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.hub import Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
 from apiserver.wire import frames, negotiation, segments
-from apiserver.wire.forms.form import Form, NoFrame
+from apiserver.wire.forms.form import Form, NoFrame, Told
 from apiserver.wire.response import WatchStream
 
 BATCH_EVENTS, BATCH_BYTES = 64, 256 << 10
@@ -219,12 +219,14 @@ class NotMade(Exception):
 
 
 class Encoder:
-    """Frames in one form. A frame of an event is made once and remembered on the event for every watcher."""
+    """Frames in one form. A frame of an event is made once and remembered on the event for every watcher; one that tells ages, for as long
+    as these stay as they are."""
 
-    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "first", "most", "workers")
+    __slots__ = ("_ages", "_encodings", "_form", "_keys", "_later_keys", "first", "most", "workers")
 
     def __init__(self, form: Form, services: Services) -> None:
         self._form = form
+        self._ages = form.ages
         self.workers = services.workers
         self.most = min(BATCH_BYTES, form.reach)
         """Bytes of objects whose frames are made in one step."""
@@ -235,8 +237,9 @@ class Encoder:
 
     @property
     def shared(self) -> Mapping[EventType, str] | None:
-        """What the next frames of changes are remembered under, for who is told every change of an object; None before a first frame."""
-        return None if self.first else _keys_by_change(self._form.key)
+        """What the next frames of changes are remembered under, for who is told every change of an object; None before a first frame, and
+        where a frame that is there may be out of date."""
+        return None if self.first or self._ages else _keys_by_change(self._form.key)
 
     def sent(self) -> None:
         """A frame has gone out. The first one of a Table names the columns, and the others do not."""
@@ -254,7 +257,8 @@ class Encoder:
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
         """The frame as an HTTP chunk, from the event's memory when another watcher already needed it. Raises NotMade."""
         held, key = event.encodings, self._keys[event_type]
-        chunk: bytes | None = held.get(key) if held is not None else None
+        found = held.get(key) if held is not None else None
+        chunk: bytes | None = found.at(self._form.clock()) if found is not None and self._ages else found
         if chunk is not None:
             return chunk
         if self._form.heavy(entry.size):
@@ -271,8 +275,21 @@ class Encoder:
             return await self.workers.once((event, key), make)
 
     def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
+        if self._ages:
+            return self._told(key, event, self._form.told(event_type, entry, first=first))
         chunk = frames.chunk(self._form.frame(event_type, entry, first=first))
         self._encodings.remember(event, key, chunk, size=len(chunk))
+        return chunk
+
+    def _told(self, key: str, event: Event, told: Told[bytes]) -> bytes:
+        """Remembers it, instead of one with older ages."""
+        chunk, held = frames.chunk(told.what), event.encodings
+        told = told._replace(what=chunk, size=len(chunk))
+        before: Told[bytes] | None = held.get(key) if held is not None else None
+        if held is None or before is None:
+            self._encodings.remember(event, key, told, size=told.size)
+        else:
+            self._encodings.keep(held, key, told, size=told.size, instead=before.size)
         return chunk
 
     def bookmark(self, revision: Revision, *, marker: bool = False) -> bytes:
@@ -313,7 +330,8 @@ class Sink:
         """False when the event was not sent: the client's buffer is full, the frame has to be made in a thread first, or what it means
         found there, or it is so large that writing it takes a step of its own. The watcher's own task does what is left.
 
-        Runs once per event and watcher. Without a selector, a frame that is there for this type of change is what everybody is told.
+        Runs once per event and watcher. Without a selector, a frame that is there for this type of change is what everybody is told, in a
+        form that tells no ages.
         """
         keys, held = self._keys, event.encodings
         if keys is None or held is None or (chunk := held.get(keys[event.type])) is None:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from apiserver.apimachinery.request import Query
 from apiserver.schema import canonical, conversion, machinery, type_meta
@@ -78,6 +79,18 @@ class Listing(NamedTuple):
     length: int | None
     pieces: Pieces
     large: bool = False
+
+
+class Told(NamedTuple, Generic[T]):
+    """What was made of objects with their ages, in bytes as many as `size`: the same from one moment up to another."""
+
+    what: T
+    size: int
+    since: float
+    until: float
+
+    def at(self, now: float) -> T | None:
+        return self.what if self.since <= now < self.until else None
 
 
 LEAST_BYTES = 64
@@ -190,6 +203,16 @@ class Form(ABC):
     def varies(self) -> bool:
         """Whether the first frame of a stream differs from the others."""
         return False
+
+    @property
+    def ages(self) -> bool:
+        """Whether what is shown of an object changes as time goes by. Then whoever keeps a frame asks for one that is `told`."""
+        return False
+
+    def told(self, event_type: str, entry: Entry, *, first: bool = False) -> Told[bytes]:
+        """As `frame`, with the time for which it holds."""
+        frame = self.frame(event_type, entry, first=first)
+        return Told(frame, len(frame), -math.inf, math.inf)
 
     def frame(self, event_type: str, entry: Entry, *, first: bool = False) -> bytes:
         """One event of a watch. Raises NoFrame."""

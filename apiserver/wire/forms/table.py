@@ -9,7 +9,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.request import Query
@@ -21,7 +21,7 @@ from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.groups import Extent, Run
 from apiserver.wire import as_json, gzip
 from apiserver.wire.forms import json_text, partial
-from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, extent_of
+from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, Told, extent_of
 from apiserver.wire.forms.sections import Made
 from apiserver.wire.forms.syntax import DocumentType, Section, Streamed, document_type
 from apiserver.wire.gzip import Deflated
@@ -103,8 +103,8 @@ class _Row:
             parts += ages[since], text
         return parts
 
-    def at(self, now: float) -> bytes:
-        return b"".join(self.parts(_Ages(now)))
+    def at(self, ages: _Ages) -> bytes:
+        return b"".join(self.parts(ages))
 
     def __len__(self) -> int:
         return _ROW_BYTES + sum(map(len, self.texts))
@@ -180,21 +180,6 @@ class _Ages(dict[float | None, bytes]):
         return age
 
 
-_T = TypeVar("_T")
-
-
-class _Told(NamedTuple, Generic[_T]):
-    """What was made of rows with their ages, in bytes as many as `size`: the same from one moment up to another."""
-
-    what: _T
-    size: int
-    since: float
-    until: float
-
-    def at(self, now: float) -> _T | None:
-        return self.what if self.since <= now < self.until else None
-
-
 class _Section(Made):
     __slots__ = ("_ages", "_table", "_text")
 
@@ -219,15 +204,15 @@ class _Section(Made):
         return size
 
     def _kept(self, key: str) -> Any:
-        told: _Told[Any] | None = self._run.group.get(key) if self._run.group is not None else None
+        told: Told[Any] | None = self._run.group.get(key) if self._run.group is not None else None
         return told.at(self._ages.now) if told is not None else None
 
     def _keep(self, key: str, what: Any, size: int) -> None:
         group = self._run.group
         if group is None or not group.count or not self.form.keeps:
             return
-        before: _Told[Any] | None = group.get(key)
-        told = _Told(what, size, self._ages.now, self.whole.until(self._ages))
+        before: Told[Any] | None = group.get(key)
+        told = Told(what, size, self._ages.now, self.whole.until(self._ages))
         self.form.cache.keep(group, key, told, size=size, instead=before.size if before is not None else 0)
 
     def text(self) -> bytes:
@@ -274,13 +259,26 @@ class Table(Form):
         return True
 
     def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
+        return self._shown(source, _Ages(self.clock()), first=first)
+
+    def _shown(self, source: bytes, ages: _Ages, *, first: bool) -> tuple[DocumentType, bytes]:
         """One object as a Table at the object's version (an object that was only tried out has none)."""
         body = self.served(source)
         obj = self._read(body)
         version = obj["metadata"].get("resourceVersion")
         metadata = as_json.dumps({"resourceVersion": version} if version else {})
         head = self._head(metadata, _definitions(tuple(columns_of(self.resource))) if first else b"null")
-        return self._type, b'%b,"rows":[%b]}' % (head, self._row(body, obj).at(self.clock()))
+        return self._type, b'%b,"rows":[%b]}' % (head, self._row(body, obj).at(ages))
+
+    @property
+    def ages(self) -> bool:
+        return any(column.since is not None for column in columns_of(self.resource))
+
+    def told(self, event_type: str, entry: Entry, *, first: bool = False) -> Told[bytes]:
+        assert isinstance(self.syntax, Streamed)
+        event, ages = self.syntax.event, _Ages(self.clock())
+        frame = self.readable(entry, lambda one: event(event_type, *self._shown(self.source(one), ages, first=first)))
+        return Told(frame, len(frame), ages.now, min(ages.until.values(), default=math.inf))
 
     @property
     def keeps(self) -> bool:
@@ -326,7 +324,7 @@ class Table(Form):
         return b'{"metadata":%b,"columnDefinitions":%b' % (metadata, columns)
 
     def element(self, entry: Entry) -> bytes:
-        return self.syntax.element(_ROW, self._row_of(entry).at(self.clock()))
+        return self.syntax.element(_ROW, self._row_of(entry).at(_Ages(self.clock())))
 
     def made(self, entry: Entry) -> _Row | bytes:
         return self._row_of(entry) if self._cut else self.element(entry)
