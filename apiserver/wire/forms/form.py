@@ -93,8 +93,9 @@ class Told(NamedTuple, Generic[T]):
         return self.what if self.since <= now < self.until else None
 
 
-LEAST_BYTES = 64
-"""No object is shown in less: its uid and its creation time alone are as long."""
+LEAST_BYTES = 60
+"""Neither an object nor its metadata is shown in less: a name of one letter, uid, version and time take as many in protobuf, and more
+elsewhere."""
 
 
 class Form(ABC):
@@ -205,6 +206,15 @@ class Form(ABC):
         return False
 
     @property
+    def least(self) -> int:
+        """As few bytes as an element of a list can have."""
+        return LEAST_BYTES
+
+    def certainly_long(self, entries: Sequence[Entry]) -> bool:
+        """Whether a list of so many is LONG, whatever they are."""
+        return len(entries) * self.least > LONG
+
+    @property
     def ages(self) -> bool:
         """Whether what is shown of an object changes as time goes by. Then whoever keeps a frame asks for one that is `told`."""
         return False
@@ -293,7 +303,7 @@ class Form(ABC):
         sections = (
             None if null and not entries else functools.partial(self.sections, entries, extent, compressed=compressed)
         )
-        large = len(entries) * LEAST_BYTES > LONG
+        large = self.certainly_long(entries)
         pieces = self.syntax.collection(type_, members, name, sections, large=large)
         return Listing(None, pieces, large)
 

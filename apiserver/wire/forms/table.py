@@ -23,7 +23,7 @@ from apiserver.wire import as_json, gzip
 from apiserver.wire.forms import json_text, partial
 from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, Told, extent_of
 from apiserver.wire.forms.sections import Made
-from apiserver.wire.forms.syntax import DocumentType, Section, Streamed, document_type
+from apiserver.wire.forms.syntax import DocumentType, Section, Streamed, Syntax, document_type
 from apiserver.wire.gzip import Deflated
 from apiserver.wire.representation import TABLE
 
@@ -81,6 +81,12 @@ def _definitions(columns: tuple[Column, ...]) -> bytes:
             for c in columns
         ]
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _least(syntax: Syntax, columns: int) -> int:
+    """The bytes of a row without an object whose cells are as short as they can be."""
+    return len(syntax.element(_ROW, b'{"cells":[%b],"object":null}' % b",".join([b"0"] * columns)))
 
 
 _text = functools.lru_cache(maxsize=1024)(as_json.dumps)
@@ -269,6 +275,10 @@ class Table(Form):
         metadata = as_json.dumps({"resourceVersion": version} if version else {})
         head = self._head(metadata, _definitions(tuple(columns_of(self.resource))) if first else b"null")
         return self._type, b'%b,"rows":[%b]}' % (head, self._row(body, obj).at(ages))
+
+    @property
+    def least(self) -> int:
+        return _least(self.syntax, len(columns_of(self.resource))) if self._include == NONE else super().least
 
     @property
     def ages(self) -> bool:

@@ -10,7 +10,7 @@ from apiserver.watchcache import groups
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms import json_text
-from apiserver.wire.forms.form import LEAST_BYTES, Form, Listing, ListMeta, extent_of
+from apiserver.wire.forms.form import Form, Listing, ListMeta, extent_of
 from apiserver.wire.forms.sections import Bodies
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Section, document_type, ready
 from apiserver.wire.segments import LONG, PORTION
@@ -59,7 +59,7 @@ class Whole(Form):
         if not self._plain:
             return self._collection(type_, members, "items", entries, extent=extent, compressed=compressed)
         around = json_text.COMPACT.brackets(type_, members, "items")
-        large = len(entries) * LEAST_BYTES > LONG
+        large = self.certainly_long(entries)
         # To know how long a large list is, every object would have to be looked at before anything is sent.
         length = None if large else _length(around, entries)
         if length is not None and length <= LONG:

@@ -25,7 +25,7 @@ from apiserver.wire.forms.syntax import MOST_JOINED, Brackets, DocumentType, Pie
 from apiserver.wire.representation import Representation
 from apiserver.wire.segments import PORTION
 from tests.fixtures import protobuf as messages
-from tests.unit.wire.served import CLAIMS, CLASSES, SLICES
+from tests.unit.wire.served import CLAIMS, CLASSES, KINDS, SLICES
 
 NOW = 1_700_000_000.0
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -584,13 +584,13 @@ def test_a_list_in_protobuf_is_an_envelope_of_its_length() -> None:
 
 def test_what_a_long_list_in_protobuf_is_can_be_sent_before_anything_of_it_is_made() -> None:
     cache = EncodingCache()
-    entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 20}) for i in range(2100)])
+    entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 20}) for i in range(2200)])
     made = (segments.text(piece.make()) for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
     first = next(part for part in made if part)
     assert first.startswith(b"k8s\0")
     assert b"DeviceClassList" in first
     assert not cache.uses[Use.OBJECT_MADE]
-    assert len(messages.messages(messages.opened(first + b"".join(made))[2], 2)) == 2100
+    assert len(messages.messages(messages.opened(first + b"".join(made))[2], 2)) == 2200
 
 
 @pytest.mark.parametrize("accept", ["application/json", PROTOBUF, MEMORY, TABLE])
@@ -608,6 +608,45 @@ def test_a_step_of_a_compressed_list_is_a_few_sections_however_small_they_are(ac
     again = [len(list(part.deflated())) for part in parts() if not isinstance(part, bytes)]
 
     assert MOST_JOINED <= max(again) <= 2 * MOST_JOINED
+
+
+SPECS: dict[str, Any] = {"resourceclaims": {"devices": {}}, "resourceclaimtemplates": {"spec": {"devices": {}}}}
+
+
+def smallest(name: str = "a", plural: str = "") -> bytes:
+    """As little as an object can be that was stored at all."""
+    metadata = {"name": name, "uid": "0" * 36, "resourceVersion": "1", "creationTimestamp": "1970-01-01T00:00:00Z"}
+    return as_json.dumps({"metadata": metadata, "spec": SPECS.get(plural, {})})
+
+
+@pytest.mark.parametrize("resource", [*KINDS, BARE], ids=lambda one: f"{one.plural}.{one.version}")
+def test_no_object_is_shown_in_less_than_its_form_counts_with(resource: Resource) -> None:
+    for media_type, kind, version in itertools.product(
+        ("application/json", "application/yaml", PROTOBUF),
+        ("", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"),
+        ("v1", "v1beta1"),
+    ):
+        if (media_type, kind) == (PROTOBUF, "Table"):
+            continue
+        accept = f"{media_type};as={kind};g=meta.k8s.io;v={version}" if kind else media_type
+        for query in ("", "pretty=1", *(f"includeObject={what}" for what in ("None", "Metadata", "Object"))):
+            asked = form(accept, resource, query=query, now=1)
+            element = asked.element(entry(smallest(plural=resource.plural)))
+            assert len(element) >= asked.least > 25, (accept, query)
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_list_of_rows_alone_is_certain_to_be_long_only_when_it_is(media_type: str, version: str) -> None:
+    accept = f"{media_type};as=Table;g=meta.k8s.io;v={version}"
+    entries = entries_of([smallest(f"{at:x}") for at in range(5000)])
+    asked = form(accept, query="includeObject=None", now=1)
+    for count in (2049, 2200, 3000, 5000):
+        _, pieces, large = asked.listing(entries[:count], ListMeta(9))
+        long = len(sent(pieces)) > segments.LONG
+        assert large <= long
+        assert long == (count > 3000)
+    assert large
 
 
 def test_what_a_list_of_fewer_is_can_be_sent_once_it_is_certain_to_be_long() -> None:
