@@ -8,7 +8,7 @@ Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/{protobuf,col
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from apiserver.schema import protobuf
 from apiserver.schema.protowire import sized, varint
@@ -66,7 +66,7 @@ class Protobuf(Streamed):
                     held += 1
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
         yield ready(opening + varint(size + len(own)) + before)
-        yield from joined(elements, b"")
+        yield from joined(_given_away(elements), b"")
         yield ready(behind + as_protobuf.TAIL)
 
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
@@ -95,6 +95,13 @@ def _around(event_type: str, type_: DocumentType, element: bytes) -> tuple[bytes
     message = _inside(element)
     frame = _frame(event_type, type_, message)
     return frame[: len(frame) - len(message) - len(as_protobuf.TAIL)], len(element) - len(message)
+
+
+def _given_away(sections: list[Section]) -> Iterator[Section]:
+    """One by one: what has to be made of them once more is held by nobody when it has been sent."""
+    sections.reverse()
+    while sections:
+        yield sections.pop()
 
 
 def _come_first(type_: DocumentType, name: str) -> bool:

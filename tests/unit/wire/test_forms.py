@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import pathlib
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +15,14 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import EncodingCache, Use
+from apiserver.watchcache.encodings import Elements, EncodingCache, Use
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.watchcache.groups import Extent
 from apiserver.wire import as_json, negotiation, segments
 from apiserver.wire.forms import choice, media, partial
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
+from apiserver.wire.forms.protobuf import SHORT, Protobuf
 from apiserver.wire.forms.syntax import MOST_JOINED, Brackets, DocumentType, Pieces, Text, fits_indented
 from apiserver.wire.representation import Representation
 from apiserver.wire.segments import PORTION
@@ -569,6 +571,16 @@ def test_a_syntax_is_a_class_and_a_line_in_the_table(monkeypatch: pytest.MonkeyP
 MEMORY = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
+class Counted(Elements):
+    """Elements that are known for as long as they are in memory."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self, parts: Sequence[bytes], separator: bytes, there: weakref.WeakSet[Counted]) -> None:
+        super().__init__(parts, separator)
+        there.add(self)
+
+
 def pieces_of(asked: Form, entries: Sequence[Entry]) -> list[bytes]:
     length, pieces, _ = asked.listing(entries, ListMeta(9))
     assert length is None
@@ -679,6 +691,23 @@ def test_a_long_list_in_protobuf_is_the_same_whatever_is_remembered(budget: int)
     assert messages.messages(message, 2) == singles
     assert max(map(len, first)) <= PORTION + groups.MOST_BYTES
     assert cache.size <= budget
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("budget", [1 << 20, 0])
+def test_a_long_list_in_protobuf_is_never_in_memory_as_a_whole(
+    budget: int, compressed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = weakref.WeakSet[Counted]()
+    monkeypatch.setattr(Protobuf, "together", lambda self, parts: Counted(parts, b"", there))
+    entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(1200)])
+    pieces = form(PROTOBUF, cache=EncodingCache(budget)).listing(entries, ListMeta(9), compressed=compressed).pieces
+    most = 0
+    for piece in pieces:
+        segments.text(piece.make())
+        most = max(most, sum(one.size for one in there))
+
+    assert most <= budget + SHORT + 2 * groups.MOST_BYTES
 
 
 @pytest.mark.parametrize("accept", [PROTOBUF, MEMORY])
