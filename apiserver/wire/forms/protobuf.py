@@ -18,6 +18,8 @@ from apiserver.wire.segments import LONG, Beginning
 
 SHORT = 256 << 10
 """Up to so many bytes of a list are kept until its length is known, though nobody else has a use for them."""
+LONGEST_HELD = 24 << 20
+"""Up to so many of what the cache keeps: what comes behind them may push them out of it, and then they are this list's alone."""
 
 _TYPE, _OBJECT, _RAW = b"\x0a", b"\x12", b"\x0a"
 """Fields of a WatchEvent, and the one of the RawExtension that its object is."""
@@ -62,7 +64,7 @@ class Protobuf(Streamed):
             size += section.size
             if size > SHORT:
                 while held < len(elements):
-                    elements[held].let_go()
+                    elements[held].let_go(entirely=size > LONGEST_HELD)
                     held += 1
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
         yield ready(opening + varint(size + len(own)) + before)

@@ -43,7 +43,7 @@ class Bodies(Section):
     def deflated(self) -> Deflated:
         return _deflated(self._form, self._run, self.text)
 
-    def let_go(self) -> None:
+    def let_go(self, *, entirely: bool = False) -> None:
         """Nothing was made."""
 
 
@@ -92,9 +92,9 @@ class Made(Section):
             instead = before.size if isinstance(before, Divisible) else 0
             form.cache.keep(group, form.key, self.whole, size=self.whole.size, instead=instead)
 
-    def let_go(self) -> None:
+    def let_go(self, *, entirely: bool = False) -> None:
         group = self._run.group
-        if group is None or group.get(self.form.key) is not self.whole:
+        if entirely or group is None or group.get(self.form.key) is not self.whole:
             self.whole = None
 
     def _begun(self) -> list[Any]:

@@ -105,8 +105,8 @@ class Section(ABC):
         """The same compressed."""
 
     @abstractmethod
-    def let_go(self) -> None:
-        """Forgets what was made for it alone. The work can be done once more."""
+    def let_go(self, *, entirely: bool = False) -> None:
+        """Forgets what was made for it alone, or `entirely`: whoever keeps the rest may give it up. The work can be done once more."""
 
 
 class Joined(NamedTuple):

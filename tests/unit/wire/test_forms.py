@@ -19,7 +19,7 @@ from apiserver.watchcache.encodings import Elements, EncodingCache, Use
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.watchcache.groups import Extent
 from apiserver.wire import as_json, negotiation, segments
-from apiserver.wire.forms import choice, media, partial
+from apiserver.wire.forms import choice, media, partial, protobuf
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
 from apiserver.wire.forms.protobuf import SHORT, Protobuf
@@ -708,6 +708,22 @@ def test_a_long_list_in_protobuf_is_never_in_memory_as_a_whole(
         most = max(most, sum(one.size for one in there))
 
     assert most <= budget + SHORT + 2 * groups.MOST_BYTES
+
+
+def test_what_the_cache_gives_up_meanwhile_is_not_held_by_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, cache = weakref.WeakSet[Counted](), EncodingCache()
+    monkeypatch.setattr(Protobuf, "together", lambda self, parts: Counted(parts, b"", there))
+    monkeypatch.setattr(protobuf, "LONGEST_HELD", 512 << 10)
+    entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(1200)])
+    pieces = form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces
+    while sum(one.size for one in there) < 2 << 20:
+        next(pieces).make()
+    for group in {id(entry.group): entry.group for entry in entries}.values():
+        if group is not None:
+            group.forget()
+
+    assert sum(one.size for one in there) <= (512 << 10) + SHORT + 2 * groups.MOST_BYTES
+    assert sum(len(segments.text(piece.make())) for piece in pieces) > 2 << 20
 
 
 @pytest.mark.parametrize("accept", [PROTOBUF, MEMORY])
