@@ -388,7 +388,7 @@ CONSISTENCY_CHECKS = Counter(
 )
 REBUILDS = Counter(
     "sluice_rebuilds_total",
-    "Times that memory was filled anew by reason (start, gap, lineage, digest).",
+    "Times that memory was filled anew by reason (start, gap, lineage, digest, broken).",
     "resource",
     "reason",
 )

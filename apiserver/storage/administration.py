@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Iterable
 
 from apiserver.storage import functions
+from apiserver.storage.bootstrap import Broken, follow_chain
 from apiserver.storage.errors import Unavailable
-from apiserver.storage.functions import Commands, Head
+from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.pipeline import Connection, Rejected, pack
+from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
 from apiserver.storage.preflight import INFO, LIBRARY_LIST, Server, clock_refusals, library_refusals, survey
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
@@ -48,19 +49,41 @@ async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
 
 
 async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
-    """Every reason why `sluice serve` would not start with this store, and every warning. Raises Rejected."""
+    """Every reason why `sluice serve` would not start with this store, and every warning. Raises Rejected.
+
+    Reads all logs from their floors on.
+    """
     commands = {resource: Commands(resource) for resource in resources}
     connection = await Connection.open(options, "sluice-check")
     try:
         found = await survey(connection, options, commands)
+        warnings = found.server.warnings()
+        if not found.refusals:
+            warnings += [
+                await _broken(connection, resource, commands[resource], head) for resource, head in found.heads.items()
+            ]
     finally:
         await connection.close()
     return [
         *found.refusals,
         *clock_refusals(found.offset),
         *found.missing.values(),
-        *(f"warning: {text}" for text in found.server.warnings()),
+        *(f"warning: {text}" for text in warnings if text),
     ]
+
+
+async def _broken(connection: Connection, resource: str, commands: Commands, head: Head) -> str:
+    """Where the log of a resource breaks off; empty when it is whole."""
+    try:
+        await follow_chain(connection, commands, head)
+    except Broken as broken:
+        return (
+            f"somebody else changed the log of {resource}: {broken}. The next server that fills its memory gives its history up; "
+            "the objects stay"
+        )
+    except (Lost, Failed) as error:
+        return f"the log of {resource} cannot be read: {error}"
+    return ""
 
 
 async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 from apiserver.storage import functions, log, pipeline
-from apiserver.storage.functions import Commands, Head
+from apiserver.storage.functions import Commands, Head, Lost, Range
 from apiserver.storage.log import Record
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
@@ -43,6 +43,10 @@ class Restart(Exception):
     """The log was trimmed past the place that was being read: what happened there is not to be had any more."""
 
 
+class Broken(Exception):
+    """The log does not hold together above its floor: somebody else took entries away, or added some. Objects may be whole."""
+
+
 @dataclass(slots=True)
 class Filled:
     """What `mvcc.Index.load` and `preload` take."""
@@ -63,7 +67,7 @@ class Filled:
 
 
 async def fill(connection: Connection, commands: Commands, make: MakeEntry, *, boot_id: str) -> Filled:
-    """Raises what a connection raises, Lost, and Rejected when the log is trimmed faster than it can be read."""
+    """Raises what a connection raises, Lost, Broken, and Rejected when the log is trimmed faster than it can be read."""
     for _ in range(RESTARTS):
         try:
             with collector_paused():
@@ -71,6 +75,67 @@ async def fill(connection: Connection, commands: Commands, make: MakeEntry, *, b
         except Restart:
             continue
     raise Rejected("the log is trimmed faster than it can be read")
+
+
+async def give_history_up(connection: Connection, commands: Commands) -> Revision:
+    """Raise the floor to the end of a broken log: from there on it can be followed, and memory is filled from the objects alone.
+
+    Returns that floor. Raises what a connection raises, Lost, and Foreign when the log must be taken over first.
+    """
+    head = functions.own_head(await connection.call(commands.head))
+    more = True
+    while more:
+        reply = await connection.call(commands.floor(head.last, least_ms=0, keep=0))
+        try:
+            more = functions.floor(reply).more
+        except Lost:
+            # A log without any entry says so when its floor was raised already. Whoever fills next is told what is really lost.
+            break
+    return head.last
+
+
+async def follow_chain(connection: Connection, commands: Commands, head: Head) -> None:
+    """Read the log from its floor to its end, some entries at a time. Raises Broken, and what a connection raises."""
+    position, end = keys.stream_id(head.floor).encode(), keys.stream_id(head.last).encode()
+    while position != end:
+        stretch = functions.range_(
+            await connection.call(commands.range(position, count=RANGE_ENTRIES, size=CHUNK_BYTES))
+        )
+        try:
+            for record in _chained(stretch, position):
+                position = record.id
+                if position == end:
+                    return
+        except Restart:
+            if stretch.floor >= head.last:
+                return
+            position = keys.stream_id(stretch.floor).encode()
+
+
+def _chained(stretch: Range, position: bytes) -> Iterator[Record]:
+    """The entries of an answer, of which each follows the one before, and the first follows `position`. Raises Restart, Broken.
+
+    An answer tells floor and entries of one moment, and the floor is raised before anything is trimmed: what is missing at or
+    above it was never trimmed by us, however fast the log is trimmed.
+    """
+    if not stretch.entries:
+        raise _gap(stretch, position, f"nothing follows {position.decode()}")
+    for raw in stretch.entries:
+        try:
+            record = log.decode(raw)
+        except log.Malformed as error:
+            raise _gap(stretch, position, str(error)) from None
+        if record.predecessor != position:
+            said = (
+                f"{record.id.decode()} follows {record.predecessor.decode(errors='replace')}, not {position.decode()}"
+            )
+            raise _gap(stretch, position, said)
+        yield record
+        position = record.id
+
+
+def _gap(stretch: Range, position: bytes, said: str) -> Restart | Broken:
+    return Restart() if keys.revision(position) < stretch.floor else Broken(said)
 
 
 @contextmanager
@@ -150,25 +215,20 @@ class _Filling:
             while position != end:
                 stretch = functions.range_(await asked)
                 self._filled.floor = max(self._filled.floor, stretch.floor)
-                if not stretch.entries:
-                    raise Restart
-                newest = stretch.entries[-1][0]
+                newest = stretch.entries[-1][0] if stretch.entries else end
                 if keys.revision(newest) < until:
                     asked = self._ask_range(newest)
                     await asyncio.sleep(0)
-                position = await self._follow(stretch.entries, position, end)
+                position = await self._follow(stretch, position, end)
         finally:
             pipeline.abandon(asked)
 
     def _ask_range(self, after: bytes) -> asyncio.Future[Any]:
         return self._connection.call(self._commands.range(after, count=RANGE_ENTRIES, size=CHUNK_BYTES))
 
-    async def _follow(self, entries: Sequence[Any], position: bytes, end: bytes) -> bytes:
+    async def _follow(self, stretch: Range, position: bytes, end: bytes) -> bytes:
         began = perf_counter()
-        for raw in entries:
-            record = log.decode(raw)
-            if record.predecessor != position:
-                raise Restart
+        for record in _chained(stretch, position):
             self._apply(record)
             position = record.id
             if position == end:

@@ -32,6 +32,7 @@ RawEntry = tuple[bytes, Sequence[bytes]]
 """(ID, [name, value, …]), in a list, as Redis gives it."""
 
 CREATE, UPDATE, DELETE, FENCE = b"0", b"1", b"2", b"9"
+_KINDS = frozenset((CREATE, UPDATE, DELETE, FENCE))
 
 
 class Malformed(StorageError):
@@ -74,7 +75,7 @@ def decode(entry: RawEntry) -> Record:
             old = fields[13] if len(fields) >= 14 else None
         else:
             old = fields[11]
-    if (value is None) is (kind in (CREATE, UPDATE)):
+    if kind not in _KINDS or (value is None) is (kind in (CREATE, UPDATE)):
         raise Malformed(f"{id_!r} of kind {kind!r} with a wrong set of values")
     try:
         name = Key(fields[1].decode())

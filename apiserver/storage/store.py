@@ -20,15 +20,17 @@ from functools import partial
 from apiserver import metrics, tasks
 from apiserver.storage import bootstrap, lineage, pipeline, upkeep
 from apiserver.storage.barrier import Barrier
+from apiserver.storage.bootstrap import Broken
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
-from apiserver.storage.functions import Lost
+from apiserver.storage.functions import Foreign, Lost
 from apiserver.storage.lineage import Link, Session
 from apiserver.storage.log import Tail
 from apiserver.storage.options import StoreOptions
-from apiserver.storage.pipeline import Disconnected, Rejected
+from apiserver.storage.pipeline import Disconnected, Failed, Rejected
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
 from apiserver.turnstile import Turnstile
+from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice, split
 from apiserver.watchcache.errors import Future, StorageError
 from apiserver.watchcache.hub import Sink, Watcher
@@ -359,24 +361,30 @@ class Stores(Mapping[str, Store]):
         return reason
 
     async def _fill(self, session: Session, replica: Replica) -> None:
-        """Fill the replica's memory whenever it asks for that."""
+        """Fill the replica's memory whenever it asks for that. Between two times there is a pause: what spoils it may go on."""
+        earliest = 0.0
         while True:
             await replica.wants_filling.wait()
+            await asyncio.sleep(max(0.0, earliest - self._loop.time()))
             if replica.fault is None:
                 try:
                     await self._fill_once(session, replica)
                 except Lost as lost:
                     replica.lost(str(lost))
-                    continue
-                except (Rejected, Diverged) as refused:
+                except Foreign:
+                    raise
+                except (Rejected, Failed, Broken, Diverged) as refused:  # the other resources go on
                     logger.warning("not filled", extra={"resource": replica.resource, "reason": str(refused)})
-                else:
-                    continue
-            await asyncio.sleep(self._options.backoff_seconds)
+            earliest = self._loop.time() + self._options.backoff_seconds
 
     async def _fill_once(self, session: Session, replica: Replica) -> None:
+        fill = partial(bootstrap.fill, session.bulk, replica.commands, replica.entry, boot_id=self._boot_id)
         with bootstrap.collector_paused():
-            filled = await bootstrap.fill(session.bulk, replica.commands, replica.entry, boot_id=self._boot_id)
+            try:
+                filled = await fill()
+            except Broken as broken:
+                await self._give_history_up(session, replica, broken)
+                filled = await fill()
             for _ in replica.install(filled):
                 await asyncio.sleep(0)
             # What was just made lives long; collections need not look at it again.
@@ -387,6 +395,13 @@ class Stores(Mapping[str, Store]):
         )
         if not self._ready.is_set() and all(replica.ever_filled for replica in self._replicas.values()):
             self._ready.set()
+
+    async def _give_history_up(self, session: Session, replica: Replica, broken: Broken) -> None:
+        """Nobody can follow a broken log, now or later: only its history is lost, and who asks for that is told so (410)."""
+        floor = await bootstrap.give_history_up(session.bulk, replica.commands)
+        about = {"resource": replica.resource, "reason": str(broken), "floor": keys.stream_id(floor)}
+        logger.error("somebody else changed the log: its history is given up, the objects stay", extra=about)
+        replica.meter.rebuilt("broken")
 
 
 async def _until_broken(session: Session) -> None:

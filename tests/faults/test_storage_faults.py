@@ -721,6 +721,74 @@ async def test_a_log_that_was_trimmed_past_the_reader_is_noticed_and_memory_buil
     await eventually(lambda: writer.floor == slow.floor)
 
 
+@pytest.mark.parametrize("left", [0, 5])
+async def test_a_replica_that_starts_on_a_log_somebody_else_has_cut_serves_all_objects_and_tells_older_versions_they_are_gone(
+    own_server: Server, opening: Open, caplog: pytest.LogCaptureFixture, left: int
+) -> None:
+    await install(own_server, THINGS)
+    stores = await opening(own_server, THINGS)
+    store = stores[THINGS]
+    made = await load(store, 30)
+    watch = Watch(store)
+    rebuilds = metrics.REBUILDS.labels("things.g.example.com", "broken")
+    before = rebuilds.value
+    own_server("XTRIM", Commands(THINGS).keys.log, "MAXLEN", left)
+
+    late = (await opening(own_server, THINGS))[THINGS]
+
+    assert remembered(late) == made
+    with pytest.raises(Compacted):
+        late.view_at(made["k0"])
+    assert rebuilds.value == before + 1
+    assert "somebody else changed the log" in caplog.text
+    await create_patiently(late, "new")
+    # Who followed the log goes on with what it has.
+    await eventually(lambda: len(watch.told) == 1)
+    assert watch.resumed == 0
+    await watch.stop()
+    assert remembered(store) == remembered(late)
+
+
+async def test_an_entry_that_is_none_of_ours_costs_its_own_resource_history_and_stops_no_other(
+    own_server: Server, opening: Open
+) -> None:
+    await install(own_server, THINGS, "g.example.com/others")
+    # The history that would tell of the write itself is given up with the rest: its answer comes after this time.
+    stores = await opening(own_server, THINGS, "g.example.com/others", lag_seconds=0.2)
+    things, others = stores[THINGS], stores["g.example.com/others"]
+    made = await load(things, 10)
+    watch = Watch(others)
+    epoch = own_server("HGET", Commands(THINGS).keys.meta, "epoch").decode()
+    own_server("XADD", Commands(THINGS).keys.log, f"{epoch}-*", "foo", "bar")
+
+    made["new"], _ = await create_patiently(things, "new")
+    await create_patiently(others, "new")
+    await eventually(lambda: stores.store_state() is None and remembered(things) == made)
+    late = await opening(own_server, THINGS, "g.example.com/others")
+
+    assert remembered(late[THINGS]) == made
+    await eventually(lambda: len(watch.told) == 1)
+    assert watch.resumed == 0
+    await watch.stop()
+
+
+async def test_memory_that_is_spoiled_as_soon_as_it_is_filled_is_not_filled_all_the_time(
+    own_server: Server, opening: Open
+) -> None:
+    await install(own_server, THINGS)
+    stores = await opening(own_server, THINGS, backoff_seconds=0.2)
+    store = stores[THINGS]
+    await load(store, 3)
+    fillings = metrics.REBUILDS.labels("things.g.example.com", "gap")
+    before, began = fillings.value, asyncio.get_running_loop().time()
+    replica = store._replica
+    while fillings.value - before < 5:
+        await eventually(lambda: replica.filled)
+        replica.rebuild("gap", "a test")
+    assert asyncio.get_running_loop().time() - began > 3 * 0.2
+    await eventually(lambda: store.store_state() is None)
+
+
 async def test_memory_is_filled_while_the_log_is_written_and_trimmed(own_server: Server, opening: Open) -> None:
     """Fault 16: bootstraps under load with an aggressive floor; every one of them ends with the state of the log."""
     await install(own_server, THINGS)

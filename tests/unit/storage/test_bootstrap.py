@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from apiserver.storage import bootstrap, functions, log
-from apiserver.storage.bootstrap import Filled, fill
-from apiserver.storage.functions import Commands, Lost
+from apiserver.storage.bootstrap import Broken, Filled, fill
+from apiserver.storage.functions import Commands, Foreign, Lost
 from apiserver.storage.functions import Mutation as Write
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, EventType, Key, Revision, splice
-from tests.fixtures.valkey import Server, index_func, install, patient, value
+from tests.fixtures.valkey import Server, forget, index_func, install, patient, value
 
 LATE = b"99999999999999"
 UID = b"0a1b2c3d-1111-4222-8333-444455556666"
@@ -218,12 +219,101 @@ async def test_a_log_trimmed_under_the_reader_starts_it_again(source: Source, mo
 
 
 async def test_a_log_that_is_always_trimmed_is_given_up(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    await source.write("a", value("a"))
-    await source.write("b", value("b"))
-    first = source.server("XRANGE", source.commands.keys.log, "-", "+", "COUNT", 2)[1][0]
-    source.server("XDEL", source.commands.keys.log, first)
+    """It is whole all the same: its history is not the reader's to give up."""
+    scan, range_, names = Commands.scan, Commands.range, source.commands.keys
+
+    def written(commands: Commands, cursor: bytes, **limits: Any) -> bytes:
+        for at in range(4):
+            source.count += 1
+            words = (source.epoch, LATE, f"k{at}", "*", f"other.{source.count}", UID, value("k"))
+            source.server("FCALL", "sl1_put", 5, *names.all, *words)
+        return scan(commands, cursor, **limits)
+
+    def trimmed(commands: Commands, after: bytes, **limits: Any) -> bytes:
+        source.server("FCALL", "sl1_floor", 5, *names.all, source.server("HGET", names.meta, "last"), 0, 0)
+        return range_(commands, after, **limits)
+
+    monkeypatch.setattr(Commands, "scan", written)
+    monkeypatch.setattr(Commands, "range", trimmed)
     with pytest.raises(Rejected, match="trimmed"):
         await source.fill()
+
+
+def missing(source: Source) -> None:
+    """The third entry is gone."""
+    source.server("XDEL", source.commands.log, entries(source)[2])
+
+
+def cut_short(source: Source) -> None:
+    """Somebody else has trimmed it."""
+    source.server("XTRIM", source.commands.log, "MAXLEN", 2)
+
+
+def emptied(source: Source) -> None:
+    source.server("XTRIM", source.commands.log, "MAXLEN", 0)
+
+
+def entries(source: Source) -> list[bytes]:
+    return [id_ for id_, _ in source.server("XRANGE", source.commands.log, "-", "+")]
+
+
+@pytest.mark.parametrize("harm", [missing, cut_short, emptied], ids=lambda harm: harm.__name__)
+async def test_a_log_that_somebody_else_has_cut_is_broken_until_its_history_is_given_up(
+    source: Source, harm: Callable[[Source], None]
+) -> None:
+    for at in range(6):
+        await source.write(f"k{at}", value(f"k{at}"))
+    head = functions.head(await source.connection.call(source.commands.head))
+    await bootstrap.follow_chain(source.connection, source.commands, head)
+    harm(source)
+    with pytest.raises(Broken, match="follows"):
+        await source.fill()
+    with pytest.raises(Broken, match="follows"):
+        await bootstrap.follow_chain(source.connection, source.commands, head)
+
+    assert await bootstrap.give_history_up(source.connection, source.commands) == head.last
+    filled = await source.fill()
+
+    assert (filled.floor, filled.since, filled.applied, filled.events) == (head.last, head.last, head.last, [])
+    assert set(held(filled)) == {f"k{at}" for at in range(6)}
+
+
+async def test_an_entry_of_another_schema_breaks_the_log(source: Source) -> None:
+    await source.write("a", value("a"))
+    source.server("XADD", source.commands.log, f"{source.epoch.decode()}-*", "foo", "bar")
+    source.server("HSET", source.commands.keys.meta, "last", entries(source)[-1])
+    with pytest.raises(Broken, match="no entry of this schema"):
+        await source.fill()
+
+
+async def test_the_history_of_a_log_that_must_be_taken_over_is_not_touched(source: Source) -> None:
+    await source.write("a", value("a"))
+    before = entries(source)
+    forget(source.server)
+    with pytest.raises(Foreign):
+        await bootstrap.give_history_up(source.connection, source.commands)
+    assert entries(source) == before
+
+
+async def test_a_chain_that_is_trimmed_while_it_is_followed_is_not_broken(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "RANGE_ENTRIES", 2)
+    written = [await source.write(f"k{at}", value(f"k{at}")) for at in range(10)]
+    head = functions.head(await source.connection.call(source.commands.head))
+    asked = 0
+    really = Commands.range
+
+    def trimming(commands: Commands, after: bytes, *, count: int, size: int) -> bytes:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            source.server("FCALL", "sl1_floor", 5, *commands.keys.all, keys.stream_id(written[7]), 0, 0)
+        return really(commands, after, count=count, size=size)
+
+    monkeypatch.setattr(Commands, "range", trimming)
+    await bootstrap.follow_chain(source.connection, source.commands, head)
+    assert asked == 3
 
 
 async def test_a_resource_that_is_not_there_is_lost(source: Source) -> None:

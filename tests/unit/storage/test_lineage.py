@@ -375,6 +375,22 @@ async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
     assert len(found) == 5
 
 
+async def test_check_tells_where_a_log_breaks_off(own_server: Server) -> None:
+    await install(own_server, "g/things", "g/others")
+    connection = await Connection.open(patient(own_server.url), "test")
+    library = Commands("g/things")
+    head = functions.head(await connection.call(library.head))
+    for at in range(4):
+        change = functions.Mutation(b"k%d" % at, b"-", b"t.%d" % at, b"u", value("k"))
+        await connection.call(library.change(b"%d" % head.epoch, b"99999999999999", change))
+    await connection.close()
+    assert await administration.check(patient(own_server.url), ["g/things", "g/others"]) == []
+    own_server("XDEL", library.log, f"{head.epoch}-2")
+    [warning] = await administration.check(patient(own_server.url), ["g/things", "g/others"])
+    where = f"{head.epoch}-3 follows {head.epoch}-2, not {head.epoch}-1"
+    assert warning.startswith(f"warning: somebody else changed the log of g/things: {where}.")
+
+
 async def test_info_describes_every_resource(own_server: Server) -> None:
     await install(own_server, "g/things")
     connection = await Connection.open(patient(own_server.url), "test")
