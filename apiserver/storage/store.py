@@ -43,6 +43,8 @@ __all__ = ["Store", "StoreOptions", "Stores", "Write", "open_stores"]
 logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.05
+STEADY_SECONDS = 2.0
+"""A session that ended sooner was of no more use than none: what ended it is probably still there."""
 PUMP_PAUSE = 0.05
 STOPPING = "the server is stopping"
 
@@ -283,13 +285,14 @@ class Stores(Mapping[str, Store]):
     # One session after the other
 
     async def _keep_connected(self) -> None:
-        pause = FIRST_BACKOFF
+        pause = 0.0
         # A task group that fails at the moment at which it is cancelled swallows the cancellation, hence the flag.
         while not self._closing.is_set():
+            opened: float | None = None
             try:
                 session = await self._open()
+                opened = self._loop.time()
                 await self._use_and_close(session)
-                pause = FIRST_BACKOFF
             except StorageError as error:
                 self._down(str(error))
             except Exception:  # a supervisor: whatever goes wrong, the store must be followed on
@@ -298,8 +301,9 @@ class Stores(Mapping[str, Store]):
                 self._down("internal error")
             if self._closing.is_set():
                 return
+            lasted = 0.0 if opened is None else self._loop.time() - opened
+            pause = next_pause(pause, lasted=lasted, longest=self._options.backoff_seconds)
             await asyncio.sleep(pause * self._rng.uniform(0.5, 1.0))
-            pause = min(2 * pause, self._options.backoff_seconds)
 
     async def _use_and_close(self, session: Session) -> None:
         reason = STOPPING
@@ -402,6 +406,13 @@ class Stores(Mapping[str, Store]):
         about = {"resource": replica.resource, "reason": str(broken), "floor": keys.stream_id(floor)}
         logger.error("somebody else changed the log: its history is given up, the objects stay", extra=about)
         replica.meter.rebuilt("broken")
+
+
+def next_pause(before: float, *, lasted: float, longest: float) -> float:
+    """Seconds until the next attempt to connect, after a session that lasted so long (0: there was none) and a pause before it."""
+    if not before or lasted >= STEADY_SECONDS:
+        return FIRST_BACKOFF
+    return min(2 * before, longest)
 
 
 async def _until_broken(session: Session) -> None:

@@ -427,7 +427,7 @@ async def test_connections_that_are_killed_all_the_time_lose_and_double_nothing(
     own_server: Server, opening: Open
 ) -> None:
     await install(own_server, THINGS)
-    store = (await opening(own_server, THINGS))[THINGS]
+    store = (await opening(own_server, THINGS, backoff_seconds=0.1))[THINGS]
     watch = Watch(store)
     writes = asyncio.create_task(load(store, 500))
     rng = random.Random(11)

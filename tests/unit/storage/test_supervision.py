@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from apiserver.storage import bootstrap, upkeep, writes
+from apiserver.storage import bootstrap, lineage, rights, upkeep, writes
 from apiserver.storage.embedded import Embedded
 from apiserver.storage.pipeline import Connection, Failed
-from apiserver.storage.store import Store, Write
+from apiserver.storage.store import Store, Write, next_pause
 from apiserver.watchcache import hub
 from apiserver.watchcache.entry import Key, Revision
 from tests.fixtures.failing import fail_once, failures
@@ -88,6 +89,39 @@ async def test_whatever_ends_a_session_the_store_is_followed_on(
 
     assert (await write).key == "a"
     assert failures("store") == before + 1
+
+
+async def test_sessions_that_do_not_last_are_opened_at_ever_longer_intervals(
+    own_server: Server, resource: str, opening: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user may do all that opening takes, and not read the log."""
+    await install(own_server, resource)
+    own_server("ACL", "SETUSER", rights.SERVING_USER, "reset", "on", ">pw", *rights.SERVING.split())
+    url = f"unix://{own_server.socket}?username={rights.SERVING_USER}&password=pw"
+    store = (await opening(url, resource, backoff_seconds=0.4))[resource]
+    opened: list[float] = []
+    open_session = lineage.open_session
+
+    async def noted(*args: Any, **options: Any) -> lineage.Session:
+        session = await open_session(*args, **options)
+        opened.append(asyncio.get_running_loop().time())
+        return session
+
+    monkeypatch.setattr(lineage, "open_session", noted)
+    own_server("ACL", "SETUSER", rights.SERVING_USER, "-xread")
+    await eventually(lambda: len(opened) >= 7)
+    own_server("ACL", "SETUSER", rights.SERVING_USER, "+xread")
+
+    assert opened[6] - opened[5] >= 0.5 * 0.4
+    await eventually(lambda: store.store_state() is None)
+
+
+def test_a_pause_doubles_up_to_its_bound_until_a_session_has_lasted() -> None:
+    pauses, pause = [], 0.0
+    for lasted in (0.0, 0.0, 1.9, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0):
+        pause = next_pause(pause, lasted=lasted, longest=1.0)
+        pauses.append(pause)
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 0.05, 0.1]
 
 
 async def test_the_keeper_of_the_embedded_store_outlives_a_failed_start(
