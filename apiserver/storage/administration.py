@@ -11,7 +11,7 @@ from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
-from apiserver.storage.preflight import INFO, LIBRARY_LIST, Server, clock_refusals, library_refusals, survey
+from apiserver.storage.preflight import INFO, LIBRARY_LIST, LOADING, Server, clock_refusals, library_refusals, survey
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
 
@@ -29,6 +29,8 @@ async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     connection = await Connection.open(options, "sluice-init")
     try:
         server = Server.parse(await connection.call(INFO))
+        if server.loading:
+            raise Rejected(LOADING)
         if server.role != "master":
             raise Rejected(f"the store is a {server.role}, not a primary")
         if library_refusals(await connection.call(LIBRARY_LIST)):
@@ -94,6 +96,8 @@ async def info(options: StoreOptions, resources: Iterable[str]) -> list[str]:
         found = await survey(connection, options, commands)
     finally:
         await connection.close()
+    if found.server.loading:
+        raise Rejected(LOADING)
     lines = [f"{found.server.name} {'.'.join(map(str, found.server.version))}, {found.server.role}"]
     for resource in commands:
         head = found.heads.get(resource)

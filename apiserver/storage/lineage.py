@@ -132,7 +132,7 @@ async def _verified(
     run_id = found.server.run_id
     for connection in (writes, bulk):
         check_same_server(await connection.call(INFO), run_id)
-    if found.server.role != "master":
+    if found.server.loading or found.server.role != "master":
         raise Rejected(found.refusals[0])
     refusals = found.refusals + (clock_refusals(found.offset) if first else [])
     if first and (refusals or found.missing):

@@ -18,6 +18,7 @@ CLOCK_OFFSET_SECONDS = 1.0
 MEMORY_HEADROOM = 0.1
 OLDEST_REDIS = (7, 0)
 OLDEST_VALKEY = (7, 2)
+LOADING = "the store is loading its data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Server:
     cluster: bool
     used_memory: int
     max_memory: int
+    loading: bool
+    """It reads its data from disk: what else it says of itself need not hold afterwards."""
 
     @classmethod
     def parse(cls, text: bytes) -> Server:
@@ -51,6 +54,7 @@ class Server:
             cluster=values.get("cluster_enabled") == "1",
             used_memory=int(values.get("used_memory", 0)),
             max_memory=int(values.get("maxmemory", 0)),
+            loading=values.get("loading") == "1",
         )
 
     @property
@@ -60,6 +64,8 @@ class Server:
 
     def refusals(self, options: StoreOptions) -> list[str]:
         """Why nothing must be written to this server, one reason each. An operator can cure all of them."""
+        if self.loading:  # it says of the append-only file that it is off, for one
+            return [LOADING]
         found = []
         if self.role != "master":
             found.append(f"the store is a {self.role or 'server without role'}, not a primary")
@@ -119,7 +125,10 @@ INFO = pack("INFO")
 
 @dataclass(slots=True)
 class Survey:
-    """What one connection found. `refusals` are reasons to write nothing, `missing` the resources whose keys are not there."""
+    """What one connection found. `refusals` are reasons to write nothing, `missing` the resources whose keys are not there.
+
+    Of a server that is loading its data nothing else is told.
+    """
 
     server: Server
     heads: dict[str, Head]
@@ -141,6 +150,8 @@ async def survey(connection: Connection, options: StoreOptions, commands: Mappin
     if isinstance(info, StorageError):
         raise info
     server = Server.parse(info)
+    if server.loading:  # and may have answered the rest when it had loaded
+        return Survey(server, {}, [LOADING], {}, 0.0)
     refusals = server.refusals(options)
     refusals += [str(listing)] if isinstance(listing, StorageError) else library_refusals(listing)
     heads, missing, offset = {}, {}, 0.0

@@ -129,6 +129,8 @@ class Upkeep:
         commands = {name: replica.commands for name, replica in self._replicas.items()}
         found = await preflight.survey(session.reads, self._options, commands)
         server = found.server
+        if server.loading:
+            raise Disconnected(preflight.LOADING)
         if server.run_id != session.run_id or server.role != "master":
             raise Disconnected(f"the store is a {server.role} with run_id {server.run_id} now")
         refusal = "; ".join(found.refusals)

@@ -17,7 +17,7 @@ from apiserver.storage.preflight import Server as Described
 from apiserver.storage.store import Write, open_stores
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
-from tests.fixtures.valkey import Server, eventually, forget, index_func, install, patient, value
+from tests.fixtures.valkey import Open, Server, eventually, forget, index_func, install, patient, value
 
 OPTIONS = StoreOptions(url="unix:///none")
 GOOD = Described(
@@ -31,6 +31,7 @@ GOOD = Described(
     cluster=False,
     used_memory=10,
     max_memory=0,
+    loading=False,
 )
 
 
@@ -199,6 +200,30 @@ async def test_refused_sessions_leave_no_connections_behind(shared_server: Serve
         with pytest.raises(Rejected):
             await open_session(shared_server, resource)
     await eventually(lambda: connections() <= before)
+
+
+async def test_a_store_that_is_loading_its_data_is_refused_for_that_alone_and_used_as_soon_as_it_has(
+    shared_server: Server, resource: str, opening: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it says that its append-only file is off (tried on Valkey 9.1.2, with a file that takes seconds to load)."""
+    await install(shared_server, resource)
+    options, parse, loads = patient(shared_server.url), preflight.Server.parse, True
+
+    def loading(text: bytes) -> preflight.Server:
+        if loads:
+            text = text.replace(b"loading:0", b"loading:1", 1).replace(b"aof_enabled:1", b"aof_enabled:0")
+        return parse(text)
+
+    monkeypatch.setattr(preflight.Server, "parse", loading)
+    assert await administration.check(options, [resource]) == ["the store is loading its data"]
+    for command in (administration.init, administration.info):
+        with pytest.raises(Rejected, match=r"^the store is loading its data$"):
+            await command(options, [resource])
+    stores = await opening(shared_server, resource, wait=False, monitor_seconds=600.0)
+    await eventually(lambda: stores.why_not_ready() == "the store is loading its data")
+    loads = False
+    await stores.ready()
+    assert stores.store_state() is None
 
 
 @pytest_asyncio.fixture
