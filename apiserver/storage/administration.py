@@ -11,7 +11,17 @@ from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
-from apiserver.storage.preflight import INFO, LIBRARY_LIST, LOADING, Server, clock_refusals, library_refusals, survey
+from apiserver.storage.preflight import (
+    DURABILITY,
+    INFO,
+    LIBRARY_LIST,
+    LOADING,
+    Server,
+    clock_refusals,
+    durability_warnings,
+    library_refusals,
+    survey,
+)
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
 
@@ -42,7 +52,8 @@ async def init(options: StoreOptions, resources: Iterable[str]) -> list[str]:
                 halves.append(f"{resource} is half there: of its keys only {', '.join(k.decode() for k in reply[1:])}")
             else:
                 done.append(f"{resource}: {'created' if reply[0] == b'OK' else 'already there'}")
-        done += [f"warning: {text}" for text in server.refusals(options) + server.warnings()]
+        warnings = server.refusals(options) + server.warnings() + await _durability(connection, options)
+        done += [f"warning: {text}" for text in warnings]
     finally:
         await connection.close()
     if halves:
@@ -59,7 +70,7 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     connection = await Connection.open(options, "sluice-check")
     try:
         found = await survey(connection, options, commands)
-        warnings = found.server.warnings()
+        warnings = found.server.warnings() + await _durability(connection, options)
         if not found.refusals:
             warnings += [
                 await _broken(connection, resource, commands[resource], head) for resource, head in found.heads.items()
@@ -72,6 +83,16 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
         *found.missing.values(),
         *(f"warning: {text}" for text in warnings if text),
     ]
+
+
+async def _durability(connection: Connection, options: StoreOptions) -> list[str]:
+    """Warnings; none where the user may not ask."""
+    if options.allow_volatile:
+        return []
+    try:
+        return durability_warnings(await connection.call(DURABILITY))
+    except (Rejected, Failed):
+        return []
 
 
 async def _broken(connection: Connection, resource: str, commands: Commands, head: Head) -> str:

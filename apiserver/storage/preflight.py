@@ -113,6 +113,22 @@ def head_refusals(resource: str, head: Head | StorageError) -> list[str]:
     return []
 
 
+def durability_warnings(configuration: list[Any]) -> list[str]:
+    """What an answer of DURABILITY says about how much a crash of the store's machine may lose."""
+    settings = dict(zip(configuration[::2], configuration[1::2], strict=True))
+    found = []
+    if (policy := settings.get(b"appendfsync", b"always")) != b"always":
+        found.append(
+            f"appendfsync is {policy.decode()}: acknowledged writes can be lost when the store's machine fails; set appendfsync always"
+        )
+    if settings.get(b"no-appendfsync-on-rewrite", b"no") != b"no":
+        found.append(
+            "no-appendfsync-on-rewrite is on: while the append-only file is rewritten, acknowledged writes can be lost when the "
+            "store's machine fails; set no-appendfsync-on-rewrite no"
+        )
+    return found
+
+
 def clock_refusals(offset: float) -> list[str]:
     if abs(offset) < CLOCK_OFFSET_SECONDS:
         return []
@@ -121,6 +137,8 @@ def clock_refusals(offset: float) -> list[str]:
 
 LIBRARY_LIST = pack("FUNCTION", "LIST", "LIBRARYNAME", functions.LIBRARY, "WITHCODE")
 INFO = pack("INFO")
+DURABILITY = pack("CONFIG", "GET", "appendfsync", "no-appendfsync-on-rewrite")
+"""For administrators: who serves may not ask."""
 
 
 @dataclass(slots=True)

@@ -400,6 +400,19 @@ async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
     assert len(found) == 5
 
 
+async def test_init_and_check_warn_of_writes_that_reach_the_disk_late_where_they_may_ask(
+    own_server: Server, resource: str, serving: StoreOptions
+) -> None:
+    options = patient(own_server.url)
+    own_server("CONFIG", "SET", "appendfsync", "everysec", "no-appendfsync-on-rewrite", "yes")
+    for command in (administration.init, administration.check):
+        policy, rewrite = [line for line in await command(options, [resource]) if line.startswith("warning: ")]
+        assert "appendfsync is everysec" in policy
+        assert "no-appendfsync-on-rewrite is on" in rewrite
+    assert await administration.check(dataclasses.replace(options, allow_volatile=True), [resource]) == []
+    assert await administration.check(serving, [resource]) == []
+
+
 async def test_check_tells_where_a_log_breaks_off(own_server: Server) -> None:
     await install(own_server, "g/things", "g/others")
     connection = await Connection.open(patient(own_server.url), "test")
