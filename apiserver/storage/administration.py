@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 
-from apiserver.storage import functions
+from apiserver.storage import functions, rights
 from apiserver.storage.bootstrap import Broken, follow_chain
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head, Lost
@@ -71,6 +71,7 @@ async def check(options: StoreOptions, resources: Iterable[str]) -> list[str]:
     try:
         found = await survey(connection, options, commands)
         warnings = found.server.warnings() + await _durability(connection, options)
+        warnings.append(await _rights(connection))
         if not found.refusals:
             warnings += [
                 await _broken(connection, resource, commands[resource], head) for resource, head in found.heads.items()
@@ -93,6 +94,24 @@ async def _durability(connection: Connection, options: StoreOptions) -> list[str
         return durability_warnings(await connection.call(DURABILITY))
     except (Rejected, Failed):
         return []
+
+
+async def _rights(connection: Connection) -> str:
+    """What the serving user may not do and must; empty where there is no such user, or this one may not ask."""
+    user, lacking = rights.SERVING_USER, []
+    try:
+        if await connection.call(pack("ACL", "GETUSER", user)) is None:
+            return ""
+        for name, arguments in rights.SERVING_EXAMPLES.items():
+            if await connection.call(pack("ACL", "DRYRUN", user, *name.split("|"), *arguments.split())) != b"OK":
+                lacking.append(name)
+    except (Rejected, Failed):
+        return ""
+    return (
+        f"the user {user} of the store may not do all that serving needs: it lacks {', '.join(lacking)}"
+        if lacking
+        else ""
+    )
 
 
 async def _broken(connection: Connection, resource: str, commands: Commands, head: Head) -> str:

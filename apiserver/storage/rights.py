@@ -7,13 +7,16 @@ that `functions.lua` calls, on our keys. It holds no other command that writes, 
 from __future__ import annotations
 
 SERVING_USER = "sluice"
-_SERVING_COMMANDS = (
-    "fcall", "fcall_ro", "xread", "function|list", "info", "time", "ping", "auth", "hello", "select",
-    "client|id", "client|kill", "client|setname",
+_KEY = "{sl:example}"
+SERVING_EXAMPLES = {
+    "fcall": f"f 1 {_KEY}", "fcall_ro": f"f 1 {_KEY}", "xread": f"STREAMS {_KEY} 0", "function|list": "", "info": "", "time": "",
+    "ping": "", "auth": "a", "hello": "", "select": "0", "client|id": "", "client|kill": "ID 1", "client|setname": "a",
     # Called by the functions alone.
-    "xadd", "xrange", "xtrim", "hget", "hmget", "hset", "hdel", "hlen", "hscan", "exists",
-)  # fmt: skip
-SERVING = " ".join(("resetkeys", "resetchannels", "-@all", "~{sl:*", *(f"+{name}" for name in _SERVING_COMMANDS)))
+    "xadd": f"{_KEY} * a b", "xrange": f"{_KEY} - +", "xtrim": f"{_KEY} MAXLEN 0", "hget": f"{_KEY} a", "hmget": f"{_KEY} a",
+    "hset": f"{_KEY} a b", "hdel": f"{_KEY} a", "hlen": _KEY, "hscan": f"{_KEY} 0", "exists": _KEY,
+}  # fmt: skip
+"""The commands of the user that serves, with arguments by which ACL DRYRUN can be asked about each."""
+SERVING = " ".join(("resetkeys", "resetchannels", "-@all", "~{sl:*", *(f"+{name}" for name in SERVING_EXAMPLES)))
 """ACL rules (valkey.conf, `user`) of the user that serves. The administrator may do everything."""
 
 

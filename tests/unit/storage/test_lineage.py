@@ -413,6 +413,23 @@ async def test_init_and_check_warn_of_writes_that_reach_the_disk_late_where_they
     assert await administration.check(serving, [resource]) == []
 
 
+async def test_check_names_the_rights_that_the_user_who_serves_lacks(
+    own_server: Server, resource: str, serving: StoreOptions
+) -> None:
+    options = patient(own_server.url)
+    assert await administration.check(options, [resource]) == []
+    own_server("ACL", "SETUSER", rights.SERVING_USER, "-xread", "-client|kill", "-hset")
+    assert await administration.check(options, [resource]) == [
+        "warning: the user sluice of the store may not do all that serving needs: it lacks xread, client|kill, hset"
+    ]
+    assert await administration.check(serving, [resource]) == []
+    own_server("ACL", "SETUSER", rights.SERVING_USER, "resetkeys")
+    [warning] = await administration.check(options, [resource])
+    assert "fcall, fcall_ro, xread" in warning
+    own_server("ACL", "DELUSER", rights.SERVING_USER)
+    assert await administration.check(options, [resource]) == []
+
+
 async def test_check_tells_where_a_log_breaks_off(own_server: Server) -> None:
     await install(own_server, "g/things", "g/others")
     connection = await Connection.open(patient(own_server.url), "test")
