@@ -83,15 +83,33 @@ async def give_history_up(connection: Connection, commands: Commands) -> Revisio
     Returns that floor. Raises what a connection raises, Lost, and Foreign when the log must be taken over first.
     """
     head = functions.own_head(await connection.call(commands.head))
+    last = head.last
+    if await _behind_the_end(connection, commands, last) is not None:
+        # What comes next must lie above it.
+        last = functions.fence(await connection.call(commands.fence("mend", head.epoch + 1))).last
     more = True
     while more:
-        reply = await connection.call(commands.floor(head.last, least_ms=0, keep=0))
+        reply = await connection.call(commands.floor(last, least_ms=0, keep=0))
         try:
             more = functions.floor(reply).more
         except Lost:
             # A log without any entry says so when its floor was raised already. Whoever fills next is told what is really lost.
             break
-    return head.last
+    return last
+
+
+async def _behind_the_end(connection: Connection, commands: Commands, last: Revision) -> bytes | None:
+    """The ID of an entry above `last` that is none of ours: an answer tells the end of the log and its entries of one moment."""
+    stretch = functions.range_(await connection.call(commands.range(keys.stream_id(last).encode(), count=1, size=1)))
+    if stretch.entries and keys.revision(stretch.entries[0][0]) > stretch.last:
+        return stretch.entries[0][0]
+    return None
+
+
+async def _end(connection: Connection, commands: Commands, last: Revision) -> None:
+    """Raises Broken when whoever follows the log on from here comes to what is none of ours."""
+    if (found := await _behind_the_end(connection, commands, last)) is not None:
+        raise Broken(f"{found.decode()} lies behind its end")
 
 
 async def follow_chain(connection: Connection, commands: Commands, head: Head) -> None:
@@ -105,11 +123,12 @@ async def follow_chain(connection: Connection, commands: Commands, head: Head) -
             for record in _chained(stretch, position):
                 position = record.id
                 if position == end:
-                    return
+                    break
         except Restart:
             if stretch.floor >= head.last:
-                return
+                break
             position = keys.stream_id(stretch.floor).encode()
+    await _end(connection, commands, head.last)
 
 
 def _chained(stretch: Range, position: bytes) -> Iterator[Record]:
@@ -164,6 +183,7 @@ class _Filling:
         last = await self._scan(head)
         self._filled = filled = Filled(head, self._state, last, head.floor, since=head.floor)
         await self._read_window(head.floor, last)
+        await _end(self._connection, self._commands, last)
         filled.size = self._size
         return filled
 

@@ -749,8 +749,9 @@ async def test_a_replica_that_starts_on_a_log_somebody_else_has_cut_serves_all_o
     assert remembered(store) == remembered(late)
 
 
+@pytest.mark.parametrize("written", [False, True])
 async def test_an_entry_that_is_none_of_ours_costs_its_own_resource_history_and_stops_no_other(
-    own_server: Server, opening: Open
+    own_server: Server, opening: Open, written: bool
 ) -> None:
     await install(own_server, THINGS, "g.example.com/others")
     # The history that would tell of the write itself is given up with the rest: its answer comes after this time.
@@ -758,11 +759,15 @@ async def test_an_entry_that_is_none_of_ours_costs_its_own_resource_history_and_
     things, others = stores[THINGS], stores["g.example.com/others"]
     made = await load(things, 10)
     watch = Watch(others)
+    broken = metrics.REBUILDS.labels("things.g.example.com", "broken")
+    before = broken.value
     epoch = own_server("HGET", Commands(THINGS).keys.meta, "epoch").decode()
     own_server("XADD", Commands(THINGS).keys.log, f"{epoch}-*", "foo", "bar")
 
-    made["new"], _ = await create_patiently(things, "new")
+    if written:
+        made["new"], _ = await create_patiently(things, "new")
     await create_patiently(others, "new")
+    await eventually(lambda: broken.value > before)
     await eventually(lambda: stores.store_state() is None and remembered(things) == made)
     late = await opening(own_server, THINGS, "g.example.com/others")
 
@@ -770,6 +775,9 @@ async def test_an_entry_that_is_none_of_ours_costs_its_own_resource_history_and_
     await eventually(lambda: len(watch.told) == 1)
     assert watch.resumed == 0
     await watch.stop()
+    rebuilt = broken.value
+    await create_patiently(things, "newer")
+    assert broken.value == rebuilt
 
 
 async def test_memory_that_is_spoiled_as_soon_as_it_is_filled_is_not_filled_all_the_time(

@@ -286,6 +286,25 @@ async def test_an_entry_of_another_schema_breaks_the_log(source: Source) -> None
         await source.fill()
 
 
+async def test_an_entry_behind_the_end_breaks_the_log_until_an_epoch_lies_above_it(source: Source) -> None:
+    last = await source.write("a", value("a"))
+    source.server("XADD", source.commands.log, f"{source.epoch.decode()}-*", "foo", "bar")
+    head = functions.head(await source.connection.call(source.commands.head))
+    with pytest.raises(Broken, match="behind its end"):
+        await source.fill()
+    with pytest.raises(Broken, match="behind its end"):
+        await bootstrap.follow_chain(source.connection, source.commands, head)
+
+    fence = await bootstrap.give_history_up(source.connection, source.commands)
+    filled = await source.fill()
+
+    assert fence > last
+    assert (filled.floor, filled.applied, set(held(filled))) == (fence, fence, {"a"})
+    source.epoch = b"%d" % keys.parts(fence)[0]
+    await source.write("b", value("b"))
+    assert set(held(await source.fill())) == {"a", "b"}
+
+
 async def test_the_history_of_a_log_that_must_be_taken_over_is_not_touched(source: Source) -> None:
     await source.write("a", value("a"))
     before = entries(source)
@@ -313,7 +332,7 @@ async def test_a_chain_that_is_trimmed_while_it_is_followed_is_not_broken(
 
     monkeypatch.setattr(Commands, "range", trimming)
     await bootstrap.follow_chain(source.connection, source.commands, head)
-    assert asked == 3
+    assert asked == 4  # twice before, once from the new floor, once for what lies behind the end
 
 
 async def test_a_resource_that_is_not_there_is_lost(source: Source) -> None:
