@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 from apiserver.storage import functions, log, pipeline
-from apiserver.storage.functions import Commands, Head, Lost, Range
+from apiserver.storage.functions import Commands, Head, Range
 from apiserver.storage.log import Record
 from apiserver.storage.pipeline import Connection, Rejected
 from apiserver.watchcache import keys
@@ -84,17 +84,13 @@ async def give_history_up(connection: Connection, commands: Commands) -> Revisio
     """
     head = functions.own_head(await connection.call(commands.head))
     last = head.last
-    if await _behind_the_end(connection, commands, last) is not None:
-        # What comes next must lie above it.
+    first = functions.range_(await connection.call(commands.range(b"0-0", count=1, size=1)))
+    if not first.entries or await _behind_the_end(connection, commands, last) is not None:
+        # A log must hold an entry, and what comes next must lie above all that it holds.
         last = functions.fence(await connection.call(commands.fence("mend", head.epoch + 1))).last
     more = True
     while more:
-        reply = await connection.call(commands.floor(last, least_ms=0, keep=0))
-        try:
-            more = functions.floor(reply).more
-        except Lost:
-            # A log without any entry says so when its floor was raised already. Whoever fills next is told what is really lost.
-            break
+        more = functions.floor(await connection.call(commands.floor(last, least_ms=0, keep=0))).more
     return last
 
 

@@ -271,10 +271,12 @@ async def test_a_log_that_somebody_else_has_cut_is_broken_until_its_history_is_g
     with pytest.raises(Broken, match="follows"):
         await bootstrap.follow_chain(source.connection, source.commands, head)
 
-    assert await bootstrap.give_history_up(source.connection, source.commands) == head.last
+    floor = await bootstrap.give_history_up(source.connection, source.commands)
     filled = await source.fill()
 
-    assert (filled.floor, filled.since, filled.applied, filled.events) == (head.last, head.last, head.last, [])
+    assert (floor == head.last) is (harm is not emptied)
+    assert entries(source) == [keys.stream_id(floor).encode()]
+    assert (filled.floor, filled.since, filled.applied, filled.events) == (floor, floor, floor, [])
     assert set(held(filled)) == {f"k{at}" for at in range(6)}
 
 
