@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable, Sequence
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -19,6 +20,10 @@ from apiserver.filters.state import Peer
 
 logger = logging.getLogger(__name__)
 
+LONGEST = 8
+"""Intermediates that are read of what a client presents, in the order of a handshake: the leaf's issuer first. Real chains have one to
+three, and cryptography's search ends at this depth anyway."""
+
 
 class BadCertificates(Exception):
     """A file does not hold what it should."""
@@ -26,18 +31,19 @@ class BadCertificates(Exception):
 
 def verifier(pem: bytes) -> Verifier:
     """A function that finds a chain from a peer's certificate to this bundle and no other."""
+    roots = certificates(pem)
     policy = (
         verification.PolicyBuilder()
-        .store(verification.Store(certificates(pem)))
+        .store(verification.Store(roots))
         .extension_policies(ca_policy=_ISSUERS, ee_policy=_CLIENTS)
     )
 
     def verify(peer: Peer, at: float) -> Verified:
         try:
             leaf = x509.load_der_x509_certificate(peer.leaf)
-            between = [x509.load_der_x509_certificate(der) for der in peer.intermediates]
+            between = [x509.load_der_x509_certificate(der) for der in peer.intermediates[:LONGEST]]
             when = dt.datetime.fromtimestamp(at, dt.UTC)
-            found = policy.time(when).build_client_verifier().verify(leaf, between)
+            found = policy.time(when).build_client_verifier().verify(leaf, _vouched_for(between, roots))
         except verification.VerificationError as e:
             raise NotAuthentic(f"verifying certificate {_identifier(leaf)} failed: {e}") from None
         except ValueError as e:
@@ -46,6 +52,28 @@ def verifier(pem: bytes) -> Verifier:
         return Verified(leaf, ends.timestamp())
 
     return verify
+
+
+def _vouched_for(presented: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]) -> list[x509.Certificate]:
+    """The intermediates that can be part of a chain: what a root signed, and what those signed.
+
+    The search goes up from the leaf, and tries the key of everything with the right name. Anybody can make such certificates, with keys
+    that take a millisecond each. From the roots down, no key is used before its owner is known.
+    """
+    issuers, left = list(roots), list(presented)
+    for issuer in issuers:  # which grows
+        signed = [certificate for certificate in left if _signed(certificate, issuer)]
+        left = [certificate for certificate in left if certificate not in signed]
+        issuers += signed
+    return issuers[len(roots) :]
+
+
+def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _for_clients(
@@ -100,10 +128,11 @@ class Chains:
     intermediates of earlier handshakes are remembered by leaf. They only ever help to find a chain, never to skip the search.
     """
 
-    REMEMBERED = 4096
+    REMEMBERED_BYTES = 8 << 20
 
     def __init__(self) -> None:
         self._seen: dict[bytes, tuple[bytes, ...]] = {}
+        self._size = 0
 
     def peer(self, connection: ssl.SSLObject) -> Peer | None:
         leaf = connection.getpeercert(binary_form=True)
@@ -114,18 +143,34 @@ class Chains:
             return Peer.of(leaf, self._seen.get(leaf, ()))
         intermediates = tuple(presented[1:])
         if intermediates:
-            self._seen.pop(leaf, None)
-            while len(self._seen) >= self.REMEMBERED:
-                del self._seen[next(iter(self._seen))]
-            self._seen[leaf] = intermediates
+            self._remember(leaf, intermediates)
         return Peer.of(leaf, intermediates)
+
+    def _remember(self, leaf: bytes, intermediates: tuple[bytes, ...]) -> None:
+        """The oldest are forgotten first."""
+        self._forget(leaf)
+        self._seen[leaf] = intermediates
+        self._size += _bytes(leaf, intermediates)
+        while self._size > self.REMEMBERED_BYTES:
+            self._forget(next(iter(self._seen)))
+
+    def _forget(self, leaf: bytes) -> None:
+        intermediates = self._seen.pop(leaf, None)
+        if intermediates is not None:
+            self._size -= _bytes(leaf, intermediates)
+
+
+def _bytes(leaf: bytes, intermediates: tuple[bytes, ...]) -> int:
+    return len(leaf) + sum(map(len, intermediates))
 
 
 def _presented(connection: ssl.SSLObject) -> Sequence[bytes] | None:
-    """The chain as sent, leaf first; None on a resumed session. Public since Python 3.13."""
-    public: Callable[[], Sequence[bytes]] | None = getattr(connection, "get_unverified_chain", None)
+    """The chain as sent, leaf first, as much of it as is read; None on a resumed session. Public since Python 3.13."""
+    public: Callable[[], Sequence[bytes] | None] | None = getattr(connection, "get_unverified_chain", None)
     if public is not None:
-        return public() or None
+        return (public() or ())[: 1 + LONGEST] or None
     inner = getattr(connection, "_sslobj", None)
     chain = inner.get_unverified_chain() if inner is not None else None
-    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain] if chain else None
+    if not chain:
+        return None
+    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain[: 1 + LONGEST]]

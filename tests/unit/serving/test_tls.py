@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
 
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config import RequestHeader
@@ -18,6 +21,7 @@ from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Veri
 from apiserver.filters.state import Peer
 from apiserver.serving import chains, dynamiccertificates, pki
 from tests.fixtures.authorities import ANY, CLIENT, NOW, SERVER, Holder, issue
+from tests.fixtures.cpu import Spent
 
 AT = NOW.timestamp()
 
@@ -112,6 +116,43 @@ def test_time_passes(root: Holder) -> None:
     jane = issue("jane", root, ends=1)
     assert accepted(jane.peer, root, at=AT + 0.9 * 86400)
     assert not accepted(jane.peer, root, at=AT + 1.1 * 86400)
+
+
+def forged(name: x509.Name, *, issuer: x509.Name, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> bytes:
+    """A CA's certificate that nobody signed whom it names."""
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW - dt.timedelta(days=1))
+        .not_valid_after(NOW + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+        .public_bytes(serialization.Encoding.DER)
+    )
+
+
+@pytest.mark.parametrize("many", [3, 120])
+@pytest.mark.parametrize("kind", ["a public exponent as long as the modulus", "a curve that takes long"])
+def test_forged_intermediates_with_keys_that_take_long_are_no_work(root: Holder, kind: str, many: int) -> None:
+    clients = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "clients")])
+    if kind.startswith("a curve"):
+        key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey = ec.generate_private_key(ec.SECP384R1()).public_key()
+        authority = issue("clients", ca=True)
+    else:
+        authority = issue("clients", ca=True, key=clients)
+        key = rsa.RSAPublicNumbers((1 << 2047) - 1, clients.public_key().public_numbers().n).public_key()
+    jane = issue("jane", authority)
+    junk = [forged(name, issuer=root.certificate.subject, key=key) for _ in range(many)]
+    peer = Peer.of(jane.der, (authority.der, *junk))
+    verify = chains.verifier(root.pem)
+    with Spent() as spent, pytest.raises(NotAuthentic):
+        verify(peer, AT)
+    assert spent.below(0.006)
+    assert accepted(peer, authority)
 
 
 def test_a_bundle_that_is_no_pem_is_a_mistake() -> None:
@@ -453,7 +494,7 @@ def test_the_presented_chain_is_read_from_the_handshake(tmp_path: Path, version:
 
 
 class Resumed:
-    """A connection on a resumed session, which shows the leaf and no chain."""
+    """A connection on a resumed session, which shows the leaf and no chain, or one that shows what it is given."""
 
     def __init__(self, holder: Holder, chain: list[bytes] | None) -> None:
         self._holder = holder
@@ -476,6 +517,24 @@ def test_a_resumed_session_is_completed_from_memory_and_never_trusted_for_itself
     assert not accepted(Peer.of(jane.der, ()), root)
     assert seen.peer(whole) == jane.peer  # type: ignore[arg-type]
     assert seen.peer(resumed) == jane.peer  # type: ignore[arg-type]
+
+
+def test_chains_are_remembered_up_to_a_number_of_bytes_the_newest_ones() -> None:
+    first, last = issue("first"), issue("last")
+    seen = chains.Chains()
+    long = bytes(chains.Chains.REMEMBERED_BYTES // 4)
+    for holder in (first, issue("a"), issue("b"), issue("c"), last):
+        seen.peer(Resumed(holder, [holder.der, long]))  # type: ignore[arg-type]
+        seen.peer(Resumed(holder, [holder.der, long]))  # type: ignore[arg-type]
+    assert seen.peer(Resumed(last, None)) == Peer.of(last.der, (long,))  # type: ignore[arg-type]
+    assert seen.peer(Resumed(first, None)) == Peer.of(first.der, ())  # type: ignore[arg-type]
+    assert sum(len(der) for known in seen._seen.values() for der in known) < chains.Chains.REMEMBERED_BYTES
+
+
+def test_no_more_of_a_chain_is_read_than_a_real_one_has() -> None:
+    jane = issue("jane")
+    peer = chains.Chains().peer(Resumed(jane, [jane.der, *(bytes([i]) for i in range(100))]))  # type: ignore[arg-type]
+    assert peer == Peer.of(jane.der, tuple(bytes([i]) for i in range(chains.LONGEST)))
 
 
 def test_resuming_a_real_session_shows_the_same_peer(tmp_path: Path) -> None:
