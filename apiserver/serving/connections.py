@@ -38,6 +38,9 @@ SILENT_SECONDS = 1.0
 NAMED = 128
 """How much of a target is part of the name of the task that serves it."""
 
+PIECE = 16 << 10
+"""Bytes that are parsed in one step where they may be heads of requests. Five bytes make a header line, which costs half a microsecond."""
+
 ReadPeer = Callable[[ssl.SSLObject], Peer | None]
 
 
@@ -45,11 +48,21 @@ class Protocol(web.RequestHandler):
     """One connection: aiohttp's, with a limit on the time and size of headers, and parser errors in Go's words.
 
     `peer` is what the client presented in the handshake. aiohttp's own state that is looked at: `_request_count` (requests whose headers
-    are complete), `_messages` (those that wait, each with its body), `_current_request`, and `_next_keepalive_close_time` (of an idle
-    connection, counted from its last response).
+    are complete), `_messages` (those that wait, each with its body), `_current_request`, `_reading_paused` and `_buffer_paused` (a body,
+    or the queue of requests, is full), and `_next_keepalive_close_time` (of an idle connection, counted from its last response).
     """
 
-    __slots__ = ("_body", "_header_bytes", "_header_timer", "_made", "_read_peer", "peer")
+    __slots__ = (
+        "_body",
+        "_body_length",
+        "_header_bytes",
+        "_header_timer",
+        "_made",
+        "_read_peer",
+        "_rest",
+        "_turn",
+        "peer",
+    )
 
     def __init__(self, manager: web.Server, *, read_peer: ReadPeer, **settings: Any) -> None:
         super().__init__(manager, **settings)
@@ -57,6 +70,9 @@ class Protocol(web.RequestHandler):
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._body: StreamReader | None = None
+        self._body_length = 0
+        self._rest = b""
+        self._turn: asyncio.Handle | None = None
         self._made = 0.0
         self.peer: Peer | None = None
 
@@ -76,20 +92,71 @@ class Protocol(web.RequestHandler):
 
     def _connection_lost(self, exc: BaseException | None) -> None:
         self._headers_complete()
+        self._rest = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         METER.run(self._data_received, data)
 
     def _data_received(self, data: bytes) -> None:
+        """Small pieces of it at a time, unless it is a body. Without data, aiohttp goes on with what it has been fed."""
+        if self._rest and data:
+            self._rest += data
+        elif len(data) <= PIECE:
+            self._feed(data)
+        else:
+            self._rest = data
+            self._feed_rest()
+
+    def _feed_rest(self) -> None:
+        """Of what is left, all that belongs to the same body, or one piece. Others have their turn before the next one."""
+        self._turn = None
+        while rest := self._rest:
+            if self._close or self._force_close:
+                self._rest = b""
+            elif self._reading_paused or self._buffer_paused:
+                return
+            else:
+                size = max(self._body_left, PIECE)
+                self._rest = rest[size:]
+                self._feed(rest[:size])
+                if len(self._rest) > self._body_left:
+                    self._pause_transport_reading()
+                    self._await_turn()
+                    return
+        if not (self._reading_paused or self._buffer_paused):
+            super()._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        """aiohttp calls this when there is room again. What has been read comes before what has not."""
+        if self._rest:
+            self._await_turn()
+        else:
+            super()._resume_transport_reading()
+
+    def _await_turn(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._feed_rest)
+
+    @property
+    def _body_left(self) -> int:
+        """Bytes of which it is known that they belong to the body that is being read."""
+        return self._body_length - self._body.total_bytes if self._body is not None and not self._body.is_eof() else 0
+
+    def _feed(self, data: bytes) -> None:
         before = self._request_count
         in_body = self._body is not None and not self._body.is_eof()
         super().data_received(data)
         if self._request_count != before:
             self._headers_complete()
-            self._body = self._messages[-1][1] if self._messages else None
-            if self._messages and not isinstance(message := self._messages[-1][0], RawRequestMessage):
-                self._malformed(message.exc)
+            self._body = None
+            if self._messages:
+                message, self._body = self._messages[-1]
+                if not isinstance(message, RawRequestMessage):
+                    self._rest = b""
+                    self._malformed(message.exc)
+                elif not self._body.is_eof():
+                    self._body_length = int(message.headers.get("Content-Length", 0))
         elif data and not in_body:
             self._header_bytes += len(data)
             if self._header_timer is None:
@@ -116,7 +183,7 @@ class Protocol(web.RequestHandler):
 
     def used(self, now: float) -> float:
         """When it was used last."""
-        if self._busy or self._header_bytes:
+        if self._busy or self._header_bytes or self._rest:
             return now
         return max(self._made, self._next_keepalive_close_time - config.KEEP_ALIVE_SECONDS)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from hashlib import sha256
 
 import pytest
 from aiohttp import web
@@ -13,6 +14,7 @@ from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Peer, Request
 from apiserver.serving import connections
 from tests.fixtures.connection import Connection
+from tests.fixtures.cpu import Spent
 from tests.unit.filters.chain import connect, ids, ok
 
 HOST = "Host: server\r\n"
@@ -94,7 +96,8 @@ async def test_headers_that_never_end_are_431_at_a_mebibyte_in_all() -> None:
         connection.feed(f"X-{i}: {'a' * 32768}\r\n".encode())
         if connection.closed:
             break
-    assert connection.closed
+        await asyncio.sleep(0)
+    await connection.end()
     assert bytes(connection.transport.sent).startswith(b"HTTP/1.1 431 ")
 
 
@@ -172,6 +175,120 @@ async def test_requests_on_one_connection_are_answered_in_order() -> None:
     connection = connect(echo)
     connection.feed(b"".join(f"GET /{i} HTTP/1.1\r\n{HOST}\r\n".encode() for i in range(50)))
     assert [(await connection.answer()).text for _ in range(50)] == [f"/{i}" for i in range(50)]
+
+
+async def echo_all(request: Request) -> web.StreamResponse:
+    body = await request.content.read()
+    return web.Response(text=f"{request.raw_path} {len(body)} {sha256(body).hexdigest()}")
+
+
+def answered(path: str, body: bytes) -> str:
+    return f"{path} {len(body)} {sha256(body).hexdigest()}"
+
+
+def posted(path: str, body: bytes, *, chunked: bool) -> bytes:
+    if not chunked:
+        return f"POST {path} HTTP/1.1\r\n{HOST}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    pieces = [body[i : i + 1000] for i in range(0, len(body), 1000)]
+    text = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    return f"POST {path} HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n".encode() + text + b"0\r\n\r\n"
+
+
+READ = 256 << 10
+"""Bytes that a transport reads at once."""
+
+
+async def test_many_heads_in_one_read_are_parsed_in_steps_between_which_others_have_their_turn() -> None:
+    connection = connect(echo_all)
+    names = "".join(f"{i:x}:\r\n" for i in range(4000))
+    heads = [f"GET /{i} HTTP/1.1\r\n{HOST}{names}\r\n".encode() for i in range(10)]
+    with Spent() as spent:
+        connection.feed(b"".join(heads))
+    assert spent.below(0.008)
+    assert not connection.transport.reading.is_set()
+    connection.feed(f"GET /last HTTP/1.1\r\n{HOST}\r\n".encode())
+    for _ in heads:
+        await asyncio.sleep(0)
+        assert not connection.transport.reading.is_set()
+    expected = [answered(f"/{i}", b"") for i in [*range(10), "last"]]
+    assert [(await connection.answer()).text for _ in expected] == expected
+
+
+async def test_a_body_of_known_length_goes_on_at_once_however_long_it_is() -> None:
+    connection = connect(echo_all)
+    body = bytes(range(256)) * 1600
+    sent = posted("/x", body, chunked=False)
+    connection.feed(sent[:READ])
+    assert connection.transport.reading.is_set()
+    connection.feed(sent[READ:])
+    assert connection.transport.reading.is_set()
+    assert (await connection.answer()).text == answered("/x", body)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_bodies_and_heads_that_follow_each_other_arrive_whole_and_in_order(chunked: bool) -> None:
+    connection = connect(echo_all)
+    bodies = [bytes([i]) * length for i, length in enumerate([0, 1, 20_000, 16_384, 1_500_000, 5, 300_000])] * 3
+    sent = b"".join(posted(f"/{i}", body, chunked=chunked) for i, body in enumerate(bodies))
+
+    async def send() -> None:
+        for start in range(0, len(sent), READ):
+            await connection.transport.reading.wait()
+            connection.feed(sent[start : start + READ])
+
+    sending = asyncio.ensure_future(send())
+    for i, body in enumerate(bodies):
+        assert (await connection.answer()).text == answered(f"/{i}", body)
+    await sending
+    assert connection.transport.reading.is_set()
+
+
+async def test_what_was_read_waits_while_a_body_that_nobody_reads_is_full() -> None:
+    go_on = asyncio.Event()
+
+    async def late(request: Request) -> web.StreamResponse:
+        await go_on.wait()
+        return await echo_all(request)
+
+    connection = connect(late)
+    body = bytes(3 << 20)
+    sent = posted("/x", body, chunked=True) + posted("/y", b"a", chunked=False)
+    for start in range(0, len(sent), READ):
+        connection.feed(sent[start : start + READ])
+    for _ in range(300):
+        await asyncio.sleep(0)
+    assert not connection.transport.reading.is_set()
+    assert connection.protocol._body.total_bytes < 1 << 20  # type: ignore[attr-defined]
+    go_on.set()
+    assert (await connection.answer()).text == answered("/x", body)
+    assert (await connection.answer()).text == answered("/y", b"a")
+    assert connection.transport.reading.is_set()
+
+
+async def test_a_client_that_leaves_takes_what_was_not_parsed_yet_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    served: list[str] = []
+
+    async def serve(request: Request) -> web.StreamResponse:
+        served.append(request.path)
+        return web.Response()
+
+    connection = connect(serve)
+    connection.feed(f"GET /x HTTP/1.1\r\n{HOST}\r\n".encode() * 5000)
+    await connection.close()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(served) < 5000
+    assert not connection.protocol._rest  # type: ignore[attr-defined]
+    assert not caplog.records
+
+
+async def test_what_stands_behind_a_mistake_is_not_parsed() -> None:
+    connection = connect(ok)
+    connection.feed(b"GET / HTTP/9.9\r\n\r\n" + f"GET /x HTTP/1.1\r\n{HOST}\r\n".encode() * 1000)
+    await connection.end()
+    said = bytes(connection.transport.sent)
+    assert said.count(b"HTTP/1.") == 1
+    assert said.endswith(b"400 Bad Request")
 
 
 async def test_a_compressed_body_is_taken_literally() -> None:
