@@ -48,6 +48,7 @@ from apiserver.schema.resource import Resource
 from apiserver.serving import health
 from apiserver.serving.health import Check
 from apiserver.storage.store import Stores
+from apiserver.turnstile import Turnstile
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
@@ -213,6 +214,7 @@ def build(
         decide=delegates.authorizer.authorize,
         namespace_labels=namespaces.labels,
         newest_labels=namespaces.newest_labels,
+        sending=Turnstile(urgent=lambda: False, in_order=True),
         gates=switched,
         cel=DeviceSelectors(switched),
     )

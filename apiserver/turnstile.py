@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 FILLING_SECONDS = 0.02
@@ -17,11 +18,13 @@ class Turnstile:
     those whose clients give up first anyway. Nobody who waits can hold up others: a turn is over when it has begun.
     """
 
-    def __init__(self, *, urgent: Callable[[], bool]) -> None:
-        """`urgent` says whether something else needs the event loop more."""
+    def __init__(self, *, urgent: Callable[[], bool], in_order: bool = False) -> None:
+        """`urgent` says whether something else needs the event loop more; `in_order`: who came first goes first, for those who come back
+        again and again."""
         self._urgent = urgent
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._take = self._waiting.popleft if in_order else self._waiting.pop
         self._turning = False
 
     def __len__(self) -> int:
@@ -39,7 +42,7 @@ class Turnstile:
 
     def _next(self) -> None:
         while self._waiting:
-            turn = self._waiting.pop()
+            turn = self._take()
             if not turn.done():  # else the client gave up
                 turn.set_result(None)
                 break

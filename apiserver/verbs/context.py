@@ -14,6 +14,7 @@ from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
+from apiserver.turnstile import Turnstile
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire.forms.choice import Forms
 from apiserver.wire.response import Exchange
@@ -32,7 +33,7 @@ class Services:
     `namespace_labels` are None where the namespace is not known, `newest_labels` asks for them and raises ClusterError. `patch_types` are
     by media type. `allowed` raises when the user may not do something beyond the request that was authorized; `why_not` tells what it
     would say, None for nothing, and takes who cannot be asked for a no; `decide` is the authorizer itself, which raises ClusterError.
-    `managers` keep managedFields. `cel` judges the expressions of objects.
+    `managers` keep managedFields. `cel` judges the expressions of objects. `sending` is where watchers stand that are to be sent much.
     """
 
     kinds: Kinds
@@ -52,6 +53,7 @@ class Services:
     decide: Callable[[User, RequestInfo], Awaitable[Decision]]
     namespace_labels: Callable[[str], Mapping[str, str] | None]
     newest_labels: Callable[[str], Awaitable[Mapping[str, str] | None]]
+    sending: Turnstile
     gates: Gates = field(default_factory=Gates)
     cel: Compiler | None = None
 

@@ -21,6 +21,7 @@ from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
+from apiserver.turnstile import Turnstile
 from apiserver.verbs import failures, read, rendering, selection
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
@@ -60,7 +61,7 @@ async def watch(services: Services, call: Call) -> Any:
             if isinstance(start, StatusError):
                 await stream.write(encoder.error(start))
             else:
-                sink = Sink(stream, encoder, chosen, meter)
+                sink = Sink(stream, encoder, chosen, meter, sending=services.sending)
                 await _run(call, sink, start, bookmarks=wanted.allow_bookmarks, deadline=deadline)
     except (TimeoutError, NoFrame):
         pass
@@ -171,8 +172,7 @@ async def _follow(watcher: Watcher, sink: Sink) -> None:
                         size = event.entry.size
                     chunk = await sink.made(event)
                     if chunk is not None:
-                        await sink.stream.send(chunk)
-                        sink.sent(chunk)
+                        await sink.send(chunk)
                 await asyncio.sleep(0)
         except Dropped:
             sink.meter.dropped.inc()
@@ -315,9 +315,12 @@ def _keys_by_change(form_key: str) -> Mapping[EventType, str]:
 class Sink:
     """This watcher's end of the hub: turns a change into what it means here, and writes it without waiting."""
 
-    __slots__ = ("_keys", "_lengthy", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
+    __slots__ = ("_keys", "_lengthy", "_sending", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
 
-    def __init__(self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter) -> None:
+    def __init__(
+        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: Turnstile
+    ) -> None:
+        self._sending = sending
         self.meter = meter
         self.stream = stream
         self.encoder = encoder
@@ -363,6 +366,14 @@ class Sink:
         lengthy = self._is_lengthy(event)
         meant = await self.encoder.workers.run_patiently(self._meant, event) if lengthy else self._meant(event)
         return None if meant is None else await self.encoder.made(event, *meant)
+
+    async def send(self, chunk: bytes) -> None:
+        """Writes it and waits for the client. All watchers of a large object are roused at the same moment, and to encrypt a megabyte takes
+        a millisecond: each has a turn of the event loop to itself, between which others have theirs."""
+        if len(chunk) > BATCH_BYTES:
+            await self._sending.pass_through()
+        await self.stream.send(chunk)
+        self.sent(chunk)
 
     def sent(self, chunk: bytes) -> None:
         self._sizes.observe(len(chunk))

@@ -39,6 +39,13 @@ async def test_of_a_crowd_the_newest_goes_first_and_nobody_is_forgotten() -> Non
     assert sorted(crowd.through) == [*range(100), 1000]
 
 
+async def test_who_came_first_goes_first_where_that_is_the_order() -> None:
+    crowd = Crowd(Turnstile(urgent=lambda: False, in_order=True))
+    crowd.come(*range(100))
+    await asyncio.gather(*crowd.tasks)
+    assert crowd.through == [*range(100)]
+
+
 async def test_other_work_gets_its_turn_between_two_who_pass() -> None:
     crowd = Crowd(Turnstile(urgent=lambda: False))
     crowd.come(*range(50))
