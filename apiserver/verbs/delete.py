@@ -6,7 +6,7 @@ Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Delete, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,8 @@ VERSION_DIFFERS = (
 )
 AT_ONCE = 64
 """Deletions of a collection in flight together; they share round trips to the store."""
+BYTES_AT_ONCE = 4 << 20
+"""And what their objects may have together, but for one that has more: each is on its way to the store and back several times over."""
 
 
 async def delete(services: Services, call: Call) -> Any:
@@ -61,10 +63,23 @@ async def delete_collection(services: Services, call: Call) -> Any:
     def delete_next(entry: Entry) -> Awaitable[None]:
         return turns.take(lambda done: delete_one(services, call, entry.name, wanted, admitted_as="", admitted=done))
 
-    for start in range(0, len(page.entries), AT_ONCE):
-        batch = page.entries[start : start + AT_ONCE]
+    for batch in _batches(page.entries):
         await _all(map(delete_next, batch))
     return await read.listing(answer, page, chosen)
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """What goes together, in order: bounded in number and in bytes."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == AT_ONCE or size + entry.size > BYTES_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry.size
+    if batch:
+        yield batch
 
 
 async def _all(deletions: Iterable[Awaitable[None]]) -> None:
