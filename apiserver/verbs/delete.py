@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import DeleteOptions
-from apiserver.schema.resource import Object
+from apiserver.schema.resource import Object, Resource
 from apiserver.storage.store import Write
 from apiserver.verbs import admit, attempts, failures, lifecycle, read, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
@@ -167,17 +168,15 @@ async def _attempt(
 ) -> tuple[Entry, bool]:
     if live is None:
         raise rendering.gone(call, name)
-    remains = await rendering.patiently(rendering.remains, call.resource, live)
-    live, old = remains
+    found = await rendering.patiently(partial(_found, wanted), call.resource, live)
+    live, old, finalizers = found
     if live.size > body.LARGE:
         call.exchange.hold(old)
     if not live.readable and unreadable.guarded(services):
         raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])
-    existing = old["metadata"].get("finalizers", [])
-    finalizers = finalizers_after(wanted, existing)
     # Upstream judges the update that begins a deletion, and the deletion as well if that left no finalizer.
-    for _ in range(2 if existing and not finalizers else 1):
+    for _ in range(2 if old["metadata"].get("finalizers") and not finalizers else 1):
         step = admit.Step(
             services, call, operation="DELETE", options=wanted, name=admitted_as, old=old, size=len(live.body)
         )
@@ -187,6 +186,12 @@ async def _attempt(
         return await _mark(services, call, wanted, live, old=old, finalizers=finalizers), False
     write = Write(live.key, None, live.revision, old["metadata"]["uid"])
     return await call.store.commit(write, dry_run=wanted.dry_run), True
+
+
+def _found(wanted: DeleteOptions, resource: Resource, live: Entry) -> tuple[Entry, Object, list[str]]:
+    """`rendering.remains`, and the finalizers that it will have, which may be many."""
+    live, old = rendering.remains(resource, live)
+    return live, old, finalizers_after(wanted, old["metadata"].get("finalizers", []))
 
 
 def _check_preconditions(call: Call, name: str, wanted: DeleteOptions, metadata: Object) -> None:
@@ -203,14 +208,16 @@ def finalizers_after(wanted: DeleteOptions, existing: list[str]) -> list[str]:
 
     Priority: orphanDependents, propagationPolicy, what the object already carries, and background as the kinds' default.
     """
-    orphan, foreground = ORPHAN in existing, FOREGROUND in existing and ORPHAN not in existing
+    had_orphan, had_foreground = ORPHAN in existing, FOREGROUND in existing
+    orphan, foreground = had_orphan, had_foreground and not had_orphan
     if wanted.orphan_dependents is not None:
         orphan, foreground = wanted.orphan_dependents, False
     elif wanted.propagation_policy:
         orphan, foreground = wanted.propagation_policy == "Orphan", wanted.propagation_policy == "Foreground"
+    if (orphan, foreground) == (had_orphan, had_foreground):
+        return existing
     result = [f for f in existing if f not in (ORPHAN, FOREGROUND)]
-    result += [ORPHAN] * orphan + [FOREGROUND] * foreground
-    return existing if set(result) == set(existing) else result
+    return result + [ORPHAN] * orphan + [FOREGROUND] * foreground
 
 
 async def _mark(

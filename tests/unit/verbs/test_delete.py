@@ -1,15 +1,19 @@
-"""What of a deletion is on its way at a time."""
+"""What of a deletion is on its way at a time, and which finalizers it leaves."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from apiserver.apimachinery.options import DeleteOptions
 from apiserver.verbs import delete
-from tests.fixtures.composed import composed
+from apiserver.verbs.delete import FOREGROUND, ORPHAN
+from tests.fixtures.composed import MERGE_PATCH, composed
 from tests.fixtures.valkey import Server
 
 EMPTY: dict[str, Any] = {"spec": {"devices": {}}}
@@ -28,7 +32,7 @@ class InFlight:
         admitted()
         self._now += self._size
         self.most = max(self.most, self._now)
-        for _ in range(100):  # the turns of all others who may begin
+        for _turn in range(100):  # the turns of all others who may begin
             await asyncio.sleep(0)
         self._now -= self._size
         self.deleted += 1
@@ -50,3 +54,43 @@ async def test_of_a_collection_of_large_objects_few_are_deleted_at_a_time(
 
     assert flight.deleted == 12
     assert flight.most == together * size
+
+
+FEW = [list(some) for number in range(4) for some in itertools.permutations(["a.b/c", ORPHAN, FOREGROUND], number)]
+
+
+@pytest.mark.parametrize("policy", ["Orphan", "Foreground", "Background"])
+@pytest.mark.parametrize("existing", FEW, ids=",".join)
+def test_a_policy_decides_about_the_collectors_finalizers_and_leaves_an_order_that_says_the_same(
+    policy: str, existing: list[str]
+) -> None:
+    wanted = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
+    others = [name for name in existing if name == "a.b/c"]
+    after = delete.finalizers_after(DeleteOptions(propagation_policy=policy), existing)
+    assert after == (existing if set(existing) == {*others, *wanted} else others + wanted)
+
+
+async def test_the_loop_is_not_held_by_a_deletion_of_an_object_with_very_many_finalizers(
+    shared_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finalizers = [f"a.b/f{number}" for number in range(90_000)]
+    loops, asked_in = threading.get_ident(), []
+    after = delete.finalizers_after
+
+    def noted(wanted: DeleteOptions, existing: list[str]) -> list[str]:
+        asked_in.append(threading.get_ident())
+        return after(wanted, existing)
+
+    monkeypatch.setattr(delete, "finalizers_after", noted)
+    async with composed(shared_server) as server:
+        path = f"{server.classes}/a"
+        body = {"metadata": {"name": "a", "finalizers": finalizers}, "spec": {}}
+        assert (await server.ask("POST", server.classes, body)).status == 201
+        assert (await server.ask("DELETE", f"{path}?dryRun=All&propagationPolicy=Orphan")).status == 200
+        marked = await server.ask("DELETE", path)
+        assert marked.status == 200
+        assert marked.json["metadata"]["finalizers"] == finalizers
+        gone = await server.ask("PATCH", path, {"metadata": {"finalizers": None}}, kind=MERGE_PATCH)
+        assert gone.status == 200
+    assert len(asked_in) == 2
+    assert loops not in asked_in
