@@ -145,6 +145,11 @@ class Store:
         self._replica.require()
         return self._replica.index.view_at(revision)
 
+    def approach(self, revision: Revision) -> bool:
+        """A step of what `view_at` would do at once soon after a start; False when there is none left. Raises Initializing."""
+        self._replica.require()
+        return self._replica.index.approach(revision)
+
     def watch(
         self, *, after: Revision, scope: Scope, sink: Sink, bookmarks: bool = False, deadline: float | None = None
     ) -> Watcher:

@@ -163,13 +163,20 @@ async def _state(call: Call, wanted: ListOptions, revision: Revision, *, exact: 
     if _newest_will_do(wanted, revision, exact=exact):
         return call.store.view()
     try:
-        return call.store.view_at(revision)
+        return await _state_at(call, revision)
     except Compacted as e:
         raise errors.expired(LIST_TOO_OLD) from e
 
 
 def _newest_will_do(wanted: ListOptions, revision: Revision, *, exact: bool) -> bool:
     return not revision or wanted.match == "NotOlderThan" or not (exact or wanted.match == "Exact")
+
+
+async def _state_at(call: Call, revision: Revision) -> View:
+    """Others get their turn while history is worked out."""
+    while call.store.approach(revision):  # noqa: ASYNC110  (nothing is waited for: this gives way)
+        await asyncio.sleep(0)
+    return call.store.view_at(revision)
 
 
 async def _token_state(call: Call, token: continue_token.Token) -> View:
@@ -179,7 +186,7 @@ async def _token_state(call: Call, token: continue_token.Token) -> View:
     revision = Revision(token.revision)
     await call.store.reach(revision)
     try:
-        return call.store.view_at(revision)
+        return await _state_at(call, revision)
     except Compacted as e:
         onward = continue_token.Token(continue_token.INCONSISTENT, token.start)
         raise errors.expired(TOKEN_TOO_OLD, continue_token=onward.encode()) from e

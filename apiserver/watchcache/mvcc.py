@@ -169,7 +169,7 @@ class Index:
     def backfill(self) -> bool:
         """Work out one more checkpoint of preloaded history, from the newest to the oldest; False when there is none to make.
 
-        A few milliseconds. `view_at` does it by itself when it goes so far back; this takes the waiting out of that.
+        A few milliseconds. `view_at` makes by itself all that it needs when it goes so far back: see `approach`.
         """
         ring = self._ring
         if not ring.bare:
@@ -181,6 +181,13 @@ class Index:
         ring.segments[place].state = self._end_of(place)
         ring.bare = place
         return True
+
+    def approach(self, revision: Revision) -> bool:
+        """One step of `backfill`, if `view_at` of this revision needs it; False when that is a few milliseconds by itself."""
+        ring = self._ring
+        return (
+            bool(ring.bare) and self.names_state(revision) and ring.place(revision)[0] < ring.bare and self.backfill()
+        )
 
     def apply(self, event: Event) -> None:
         """The next change of the log. Raises Diverged when it does not follow from what is held.

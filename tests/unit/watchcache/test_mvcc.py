@@ -321,6 +321,34 @@ def test_backfilling_makes_one_checkpoint_at_a_time_and_comes_to_an_end(short_se
             assert state(index, at) == bodies(log.at(at))
 
 
+def test_a_state_of_the_past_is_approached_one_checkpoint_at_a_time_and_no_further_than_it_needs(
+    short_segments: None,
+) -> None:
+    log = busy(100, objects=8)
+    index = loaded(log, log.first)
+    middle, early = log.marks[60], log.marks[3]
+    bare = [index._ring.bare]
+    for at in (middle, early):
+        while index.approach(at):
+            bare.append(index._ring.bare)
+        assert 0 <= index._ring.bare <= index._ring.place(at)[0]
+        with mock.patch.object(Index, "backfill", side_effect=AssertionError):
+            assert state(index, at) == bodies(log.at(at))
+        assert not index.approach(at)
+        if at == middle:
+            assert index._ring.bare > index._ring.place(early)[0]
+    assert bare == sorted(set(bare), reverse=True)
+
+
+def test_a_revision_that_names_no_state_is_not_approached() -> None:
+    log = busy(100, objects=8)
+    index = loaded(log, log.marks[50])
+    assert index._ring.bare
+    assert not index.approach(log.marks[49])
+    assert not index.approach(Revision(log.head + 1))
+    assert not index.approach(log.head)
+
+
 def test_looking_far_back_leaves_checkpoints_behind(short_segments: None) -> None:
     log = busy(100, objects=8)
     index = loaded(log, log.first)
