@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
@@ -185,11 +185,31 @@ def _shortened(shown: str, length: int) -> str:
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
+def _pieces(value: Any, before: str = "") -> Iterator[str]:
+    """Behind `before`. Python's own `iterencode` leaves a cycle of functions behind at each call, and one request may have ten thousand
+    values told."""
+    if not isinstance(value, dict | list | tuple) or not value:
+        yield before + _ENCODER.encode(value)
+    elif isinstance(value, dict):
+        before += "{"
+        for name, member in value.items():
+            yield before + _ENCODER.encode(name) + ":"
+            yield from _pieces(member)
+            before = ","
+        yield "}"
+    else:
+        before += "["
+        for item in value:
+            yield from _pieces(item, before)
+            before = ","
+        yield "]"
+
+
 def _long_json(value: Any) -> str:
     """Compact JSON, written only as far as it is shown."""
     parts: list[str] = []
     size = 0
-    for part in _ENCODER.iterencode(value):
+    for part in _pieces(value):
         if size > SHOWN_CHARACTERS:
             parts.append("… more")
             break

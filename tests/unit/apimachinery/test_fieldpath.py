@@ -1,5 +1,6 @@
 """Paths and field errors, printed as Go prints them."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -69,3 +70,16 @@ def test_an_error_has_a_reason_a_field_and_a_body(error: FieldError, reason: str
     assert (error.reason, error.field, error.body) == (reason, "f", body)
     assert str(error) == f"f: {body}"
     assert error.cause() == {"reason": reason, "message": body, "field": "f"}
+
+
+def test_a_bad_value_is_put_into_words_without_leaving_anything_to_the_garbage_collector() -> None:
+    value = {"driver": "d", "pool": [1, "p", {}], "conditions": [{"type": "a", "status": None}]}
+    text = '{"driver":"d","pool":[1,"p",{}],"conditions":[{"type":"a","status":null}]}'
+    gc.collect()
+    gc.disable()
+    try:
+        assert {fieldpath.show(value) for _ in range(1000)} == {text}
+        left = gc.collect()
+    finally:
+        gc.enable()
+    assert left < 1000
