@@ -42,7 +42,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return _misconfigured(e, argv)
     logs.configure(settings.logging)
     workers.share_fairly()
-    garbage.collect_elsewhere(allocator.trim)
+    garbage.collect_elsewhere(allocator.trim, busy=workers.large_requests)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_command(settings, kinds, environ))

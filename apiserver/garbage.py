@@ -5,7 +5,8 @@ of a million elements, each of which is one object and a million references. Who
 them, as a rule the loop. So nobody does: the thread looks some times a second whether there is enough to look at.
 
 Young are those that are there now and were not at the last look: of a request what it was decoded into, until it is answered. Those that
-are served at a time have fewer than `YOUNG`, and are gone before anybody looks.
+are served at a time have fewer than `YOUNG`, and are gone before anybody looks; a large one has many more, and the thread that looks at
+them lets nobody else compute meanwhile. They are no cycles either, and go when it is answered: so for some seconds that is waited for.
 CPython: `Modules/gcmodule.c` (gc_collect_generations).
 """
 
@@ -26,29 +27,32 @@ EVERY = 10
 LOOK_SECONDS = 0.05
 PAUSES = (10, 10, 100)
 """How many times as long as a collection took there is none of its generation."""
-
-
+PATIENCE_SECONDS = 2.0
+"""How long a collection is put off while large requests are worked on."""
 TIDY_SECONDS = 5.0
 """After a collection: what is put away once may be for all that came meanwhile."""
 
 
-def collect_elsewhere(afterwards: Callable[[], None]) -> None:
-    """For a process that serves, once. `afterwards` is called in the collector's thread, some seconds after it collected.
+def collect_elsewhere(afterwards: Callable[[], None], *, busy: Callable[[], bool]) -> None:
+    """For a process that serves, once. `busy`: whether large requests are worked on. `afterwards` is called some seconds after a
+    collection. Both are called in the collector's thread.
 
     Who wants no collection for a while says so as ever: `gc.disable()`.
     """
     gc.set_threshold(0)
-    threading.Thread(target=_collect, args=(afterwards,), name="garbage", daemon=True).start()
+    threading.Thread(target=_collect, args=(afterwards, busy), name="garbage", daemon=True).start()
 
 
-def _collect(afterwards: Callable[[], None]) -> None:
-    not_before, tidy = [0.0, 0.0, 0.0], math.inf
+def _collect(afterwards: Callable[[], None], busy: Callable[[], bool]) -> None:
+    not_before, due_since, tidy = [0.0, 0.0, 0.0], math.inf, math.inf
     while True:
         time.sleep(LOOK_SECONDS)
         began = time.monotonic()
-        if gc.isenabled() and (generation := _oldest_due(began, not_before)) is not None:
+        generation = _oldest_due(began, not_before) if gc.isenabled() else None
+        due_since = math.inf if generation is None else min(due_since, began)
+        if generation is not None and (began >= due_since + PATIENCE_SECONDS or not busy()):
             gc.collect(generation)
-            ended = time.monotonic()
+            ended, due_since = time.monotonic(), math.inf
             for looked_at in range(generation + 1):
                 not_before[looked_at] = ended + PAUSES[looked_at] * (ended - began)
             tidy = min(tidy, ended + TIDY_SECONDS)

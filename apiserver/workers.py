@@ -71,6 +71,11 @@ class Workers:
         """A call would be refused."""
         return self._calls >= self._most
 
+    @property
+    def working(self) -> bool:
+        """A call runs or waits."""
+        return self._calls > 0
+
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What `call` returns or raises. Raises Busy at once when the pool is full."""
         if self.full:
@@ -159,3 +164,8 @@ RENDERING = Workers("rendering", waiting=4094)
 DOCUMENTS = Workers("documents", threads=1, waiting=63)
 METRICS = Workers("metrics", threads=1, waiting=15)
 LOOKUPS = Workers("lookups", threads=8, waiting=4094)
+
+
+def large_requests() -> bool:
+    """Whether some are worked on. In any thread."""
+    return BODIES.working or EXPRESSIONS.working

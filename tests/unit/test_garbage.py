@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +20,7 @@ class Cycle:
 
 looks = set()
 gc.callbacks.append(lambda phase, info: looks.add((info["generation"], threading.current_thread().name)))
-garbage.collect_elsewhere(int)
+garbage.collect_elsewhere(int, busy=bool)
 cycle = Cycle()
 cycle.itself = cycle
 gone = weakref.ref(cycle)
@@ -41,7 +43,7 @@ _WAITING = """
 import gc, time
 from apiserver import garbage
 
-garbage.collect_elsewhere(int)
+garbage.collect_elsewhere(int, busy=bool)
 gc.collect()
 before, until = gc.get_stats(), time.monotonic() + 5 * garbage.LOOK_SECONDS
 while time.monotonic() < until:
@@ -59,7 +61,7 @@ _FILLING = """
 import gc, time
 from apiserver import garbage
 
-garbage.collect_elsewhere(int)
+garbage.collect_elsewhere(int, busy=bool)
 gc.collect()
 gc.disable()
 before, kept = gc.get_stats(), [[] for _ in range(100_000)]
@@ -90,6 +92,7 @@ class Slow:
     def __init__(self, until: float) -> None:
         self.now, self._until = 0.0, until
         self.collected: list[int] = []
+        self.began: list[float] = []
 
     def monotonic(self) -> float:
         return self.now
@@ -106,6 +109,7 @@ class Slow:
         return garbage.YOUNG, garbage.MIDDLE, garbage.EVERY
 
     def collect(self, generation: int) -> None:
+        self.began.append(self.now)
         self.now += 2.0 if generation == 2 else 0.5
         self.collected.append(generation)
 
@@ -115,7 +119,28 @@ def test_however_much_there_is_to_look_at_most_of_the_time_nobody_looks(monkeypa
     monkeypatch.setattr(garbage, "gc", slow)
     monkeypatch.setattr(garbage, "time", slow)
     with pytest.raises(Stopped):
-        garbage._collect(lambda: trimmed.append(slow.now))
+        garbage._collect(lambda: trimmed.append(slow.now), bool)
     assert slow.collected.count(2) == 10
     assert 300 < slow.collected.count(1) < 400
     assert 100 < len(trimmed) < 300
+
+
+def _looked_at(monkeypatch: pytest.MonkeyPatch, busy: Callable[[Slow], bool]) -> list[float]:
+    slow = Slow(until=100.0)
+    monkeypatch.setattr(garbage, "gc", slow)
+    monkeypatch.setattr(garbage, "time", slow)
+    with pytest.raises(Stopped):
+        garbage._collect(int, lambda: busy(slow))
+    return slow.began
+
+
+def test_what_large_requests_hold_is_not_looked_at_while_they_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = _looked_at(monkeypatch, lambda slow: slow.now < 1)[0]
+    assert 1 <= first < 1 + 2 * garbage.LOOK_SECONDS
+
+
+def test_a_process_that_always_works_on_large_requests_looks_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = _looked_at(monkeypatch, lambda _: True)
+    assert garbage.PATIENCE_SECONDS <= times[0] < garbage.PATIENCE_SECONDS + 2 * garbage.LOOK_SECONDS
+    assert len(times) > 5
+    assert all(later - earlier > garbage.PATIENCE_SECONDS for earlier, later in itertools.pairwise(times))

@@ -56,6 +56,17 @@ async def test_what_is_more_than_may_wait_is_refused_at_once_and_counted(pool: W
     assert await pool.run(int) == 0
 
 
+async def test_a_pool_works_from_the_call_until_its_result_is_there(pool: Workers) -> None:
+    go = threading.Event()
+    assert not pool.working
+    call = asyncio.ensure_future(pool.run(go.wait))
+    await asyncio.sleep(0)
+    assert pool.working
+    go.set()
+    await call
+    assert not pool.working
+
+
 async def test_patient_work_is_never_refused(pool: Workers) -> None:
     go = threading.Event()
     calls = [asyncio.ensure_future(pool.run_patiently(go.wait)) for _ in range(10)]
