@@ -325,6 +325,12 @@ LOOP_STEP_SECONDS = Histogram(
     "CPU time of one step of the event loop, during which nobody else is served; the budget is 0.02.",
     _STEP_SECONDS,
 )
+COLLECTION_SECONDS = Histogram(
+    "sluice_garbage_collection_seconds",
+    "CPU time of one garbage collection, in whichever thread, during which no other thread computes.",
+    _STEP_SECONDS,
+    "generation",
+)
 
 # ---------------------------------------------------------------------------------------------------------------- storage
 

@@ -2,8 +2,8 @@
 
 A step is one call that the loop makes: a task until its next await, a callback, a timer, the data of a connection. While it runs nobody
 else is served, so the budget is 20 ms of CPU, whatever a client sends. Every step counts from the moment the port is open (before that
-nobody waits: a store is started, certificates are made), with the garbage collections that fall into it. uvloop's own work between two
-steps (TLS, system calls) is bounded by the size of its buffers and not seen.
+nobody waits: a store is started, certificates are made), with the garbage collections that fall into it; those of other threads are told
+by themselves. uvloop's own work between two steps (TLS, system calls) is bounded by the size of its buffers and not seen.
 
 Reading the CPU clock is a system call. Only steps that last a millisecond are worth two of them: the first is made at the beginning of a
 step when the last one was made more than a millisecond before, and so tells a step's CPU time up to that millisecond, never too little.
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 BUDGET_SECONDS = 0.02
 MESSAGE = "a step of the event loop took long"
 """What the log says about a step above the budget; tests look for it."""
+COLLECTION_MESSAGE = "the garbage collector took long"
+"""And about a collection in another thread, for which all steps waited."""
 NOTICED_SECONDS = 0.001
 SHOWN = 256
 """Characters of a name that are logged."""
@@ -53,10 +55,11 @@ class Run(Protocol):
 class Meter:
     """Measures the steps of one thread's event loop, one at a time. `run(callback, *args)` calls, as one step."""
 
-    __slots__ = ("_collected", "_collecting", "_cpu", "_seconds", "_thread", "run", "serving")
+    __slots__ = ("_collected", "_collecting", "_collections", "_cpu", "_seconds", "_thread", "run", "serving")
 
     def __init__(self, seconds: collectors.Distribution) -> None:
         self._seconds = seconds
+        self._collections = [metrics.COLLECTION_SECONDS.labels(str(number)) for number in range(len(gc.get_count()))]
         self._cpu = self._collected = self._collecting = self._thread = 0
         self.run = self._runner()
         self.serving = False
@@ -96,14 +99,19 @@ class Meter:
             figures = {"cpu_seconds": seconds, "wall_seconds": wall, "collector_seconds": self._collected * 1e-9}
             logger.warning(MESSAGE, extra={k: round(v, 4) for k, v in figures.items()} | {"step": described(callback)})
 
-    def collection(self, phase: str, _info: dict[str, int]) -> None:
-        """The garbage collector's callback."""
-        if threading.get_ident() != self._thread:
-            return
+    def collection(self, phase: str, info: dict[str, int]) -> None:
+        """The garbage collector's callback, in whichever thread: there is one collection at a time."""
         if phase == "start":
             self._collecting = thread_time_ns()
-        else:
-            self._collected += thread_time_ns() - self._collecting
+            return
+        spent = thread_time_ns() - self._collecting
+        seconds, generation = spent * 1e-9, info["generation"]
+        self._collections[generation].observe(seconds)
+        if threading.get_ident() == self._thread:
+            self._collected += spent
+        elif self.serving and seconds > BUDGET_SECONDS:
+            figures = {"cpu_seconds": round(seconds, 4), "generation": generation, "collected": info["collected"]}
+            logger.info(COLLECTION_MESSAGE, extra=figures)
 
 
 METER = Meter(metrics.LOOP_STEP_SECONDS.only)

@@ -130,7 +130,7 @@ def _looked_at(monkeypatch: pytest.MonkeyPatch, busy: Callable[[Slow], bool]) ->
     monkeypatch.setattr(garbage, "gc", slow)
     monkeypatch.setattr(garbage, "time", slow)
     with pytest.raises(Stopped):
-        garbage._collect(int, lambda: busy(slow))
+        garbage._collect(lambda: None, lambda: busy(slow))
     return slow.began
 
 

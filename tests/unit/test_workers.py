@@ -58,13 +58,13 @@ async def test_what_is_more_than_may_wait_is_refused_at_once_and_counted(pool: W
 
 async def test_a_pool_works_from_the_call_until_its_result_is_there(pool: Workers) -> None:
     go = threading.Event()
-    assert not pool.working
+    seen = [pool.working]
     call = asyncio.ensure_future(pool.run(go.wait))
     await asyncio.sleep(0)
-    assert pool.working
+    seen.append(pool.working)
     go.set()
     await call
-    assert not pool.working
+    assert [*seen, pool.working] == [False, True, False]
 
 
 async def test_patient_work_is_never_refused(pool: Workers) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -163,6 +164,23 @@ def test_a_garbage_collection_counts_for_the_step_and_is_told(seen: Seen, run: R
     run(main())
     (record,) = seen.records
     assert 0 < record.collector_seconds <= record.cpu_seconds
+
+
+def test_a_garbage_collection_of_another_thread_is_counted_and_told_by_itself(
+    seen: Seen, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "BUDGET_SECONDS", 0.0)
+    caplog.set_level(logging.INFO, logger=steps.__name__)
+    steps.METER.start()
+    of_all = metrics.COLLECTION_SECONDS.labels("2")
+    before, took = of_all.count, of_all.sum
+    thread = threading.Thread(target=gc.collect)
+    thread.start()
+    thread.join()
+    told = [record for record in caplog.records if record.msg == steps.COLLECTION_MESSAGE]
+    assert of_all.count == before + len(told) > before
+    assert {record.__dict__["generation"] for record in told} == {2}
+    assert sum(record.__dict__["cpu_seconds"] for record in told) == pytest.approx(of_all.sum - took, abs=0.001)
 
 
 def test_every_step_is_in_the_metric(seen: Seen, run: Run) -> None:
