@@ -27,7 +27,7 @@ EVERY = 10
 LOOK_SECONDS = 0.05
 PAUSES = (10, 10, 100)
 """How many times as long as a collection took there is none of its generation."""
-PATIENCE_SECONDS = 2.0
+PATIENCE_SECONDS = 5.0
 """How long a collection is put off while large requests are worked on."""
 TIDY_SECONDS = 5.0
 """After a collection: what is put away once may be for all that came meanwhile."""
