@@ -95,6 +95,9 @@ def too_heavy() -> StatusError:
 
 
 _DIGITS = re.compile(rb"(?<![0-9])[0-9]{300,}+")
+_STRIDE = 29
+_SAMPLED = re.compile(rb"[0-9]{10,}+")
+"""What a number of 300 digits leaves of itself when every 29th byte is taken."""
 MOST_DIGITS = 512 << 10
 """Digits in long numbers: reading one takes time with the square of its length."""
 
@@ -122,7 +125,13 @@ def weight(raw: bytes) -> int:
 
 
 def _digits(raw: bytes) -> int:
-    return sum(len(run.group()) for run in _DIGITS.finditer(raw))
+    """Those in long numbers. Where they may be is told by every 29th byte: to look at all of them at once would hold the interpreter's
+    lock for 40 ms."""
+    return sum(
+        len(run.group())
+        for some in _SAMPLED.finditer(raw[::_STRIDE])
+        for run in _DIGITS.finditer(raw, max(0, some.start() - 1) * _STRIDE, some.end() * _STRIDE)
+    )
 
 
 def _weight(raw: bytes) -> int:

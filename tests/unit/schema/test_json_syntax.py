@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from apiserver.schema import json_syntax
 from apiserver.schema.json_syntax import SyntaxProblem
+from tests.fixtures import steps
+from tests.fixtures.calls import Longest
 from tests.unit.wire import recorded
 
 CASES = recorded.cases("go_json.jsonl")
@@ -112,3 +115,27 @@ def test_half_a_character_becomes_a_replacement_character() -> None:
     assert json_syntax.mended(rb'"\ud83d\ude00 \ud800 \udc00x \\ud800 \uD83D\ud83d\ude00"') == (
         r'"\ud83d\ude00 \ufffd \ufffdx \\ud800 \ufffd\ud83d\ude00"'
     )
+
+
+RUNS = st.integers(280, 1200).map(lambda length: b"1" * length)
+
+
+@given(st.lists(st.one_of(RUNS, st.sampled_from([b",", b'"ab"', b"12", b"x" * 70])), max_size=12).map(b"".join))
+def test_digits_count_in_numbers_of_three_hundred_and_more(raw: bytes) -> None:
+    found = [len(run) for run in re.findall(rb"[0-9]+", raw)]
+    assert json_syntax._digits(raw) == sum(length for length in found if length >= 300)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"status":{"devices":[' + b'{"driver":"d.example.com","pool":"p","device":"d12345"},' * 24_000 + b"]}}",
+        b"[" + b"1," * 700_000 + b"1]",
+        b"[" + b",".join([b"1" * 299] * 4_500) + b"]",
+    ],
+    ids=["an object", "ones", "numbers that are almost long"],
+)
+def test_the_interpreter_is_not_held_by_the_search_for_long_numbers(raw: bytes) -> None:
+    with Longest() as held:
+        json_syntax.weight(raw)
+    assert held.seconds < 0.01 * steps.slowness(), held.where
