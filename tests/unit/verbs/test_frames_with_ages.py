@@ -11,6 +11,7 @@ import pytest
 from apiserver import workers
 from apiserver.apimachinery.request import Query
 from apiserver.schema.resource import Resource
+from apiserver.turnstile import Turnstile
 from apiserver.verbs.context import Services
 from apiserver.verbs.selection import Selection
 from apiserver.verbs.watch import Encoder, Meter, Sink
@@ -57,7 +58,9 @@ class Watches:
             negotiation.negotiate(accept, query, ""), self.resource, query=query, clock=self.clock, cache=self.cache
         )
         services = SimpleNamespace(workers=workers.RENDERING, encodings=self.cache)
-        sink = Sink(cast(WatchStream, Stream()), Encoder(form, cast(Services, services)), chosen, Meter(self.resource))
+        stream, encoder = cast(WatchStream, Stream()), Encoder(form, cast(Services, services))
+        sending = Turnstile(urgent=lambda: False, in_order=True)
+        sink = Sink(stream, encoder, chosen, Meter(self.resource), sending=sending)
         if not first:
             assert sink.bookmark(Revision(1))
         return sink
