@@ -83,7 +83,7 @@ PRECONDITIONS = Struct(
             name="uid",
             number=1,
             go="UID",
-            type=_TEXT,
+            type=String(go="types.UID"),
             presence=Presence.POINTER,
             doc="The uid that the object must have.",
         ),
@@ -127,7 +127,7 @@ DELETE_OPTIONS = Struct(
         Field(
             name="propagationPolicy",
             number=4,
-            type=_TEXT,
+            type=String(go="v1.DeletionPropagation"),
             presence=Presence.POINTER,
             doc="What becomes of dependents: Orphan leaves them, Background has them collected afterwards, Foreground has them "
             "deleted first. The default follows from the object's finalizers and its kind. Cannot be combined with orphanDependents.",

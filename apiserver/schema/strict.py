@@ -2,8 +2,8 @@
 
 A regular value passes in one go, checked and ordered by the types of `typed`. Anything else (a wrong type, an unknown member, a null
 in a list) is walked again in the order of the input, with the bookkeeping of Go's decoder; what remains goes the regular way.
-Duplicate members are gone when a value arrives here; the reader of the text reports them. Raw JSON is `msgspec.Raw` where the value comes
-from JSON text.
+What is repeated in the text is gone when a value arrives here, unless it was read `as_written`; who has the text reports it. Raw JSON is
+`msgspec.Raw` where the value comes from JSON text.
 Upstream: kubernetes-sigs/json `internal/golang/encoding/json/{decode,kubernetes_patch}.go`.
 """
 
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from apiserver.apimachinery import quantity
-from apiserver.schema import rawjson, times, typed, types
+from apiserver.schema import as_written, rawjson, times, typed, types
+from apiserver.schema.as_written import Literal
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
 
@@ -64,20 +66,20 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> De
         raise DecodeError(TOO_DEEP) from None
 
 
+def decode_written(shape: Struct, value: Any) -> Decoded:
+    """The same of a value that was read `as_written`: a member that is repeated is decoded into what is there already, as Go does it, and
+    what is wrong with any of them is told. Raises DecodeError."""
+    try:
+        walk = _Walk(shape, {} if value is None else value, "")
+        if walk.error:
+            raise DecodeError(walk.error)
+        return Decoded(_reader(shape)(walk.object), walk.unknown)
+    except (RecursionError, rawjson.TooDeep):
+        raise DecodeError(TOO_DEEP) from None
+
+
 class _Unspelled(Exception):
     """A quantity came as a float: its spelling decides what becomes of it."""
-
-
-class _Literal(float):
-    """A float that remembers how it was written."""
-
-    __slots__ = ("text",)
-    text: str
-
-    def __new__(cls, text: str) -> _Literal:
-        self = super().__new__(cls, text)
-        self.text = text
-        return self
 
 
 def _spelled(shape: Struct, value: Any, raw: bytes) -> Any:
@@ -91,12 +93,12 @@ def _spelled(shape: Struct, value: Any, raw: bytes) -> Any:
     return {name: x for name, x in again.items() if name in value}
 
 
-_anything_literally = msgspec.json.Decoder(float_hook=_Literal).decode
+_anything_literally = msgspec.json.Decoder(float_hook=Literal).decode
 
 
 def _literally(shape: Struct, raw: bytes) -> Any:
     try:
-        return typed.parser(shape, _Literal)(raw)
+        return typed.parser(shape, Literal)(raw)
     except msgspec.ValidationError:
         # It has another structure, for which it is refused: whatever raw JSON in it becomes, nobody will see it.
         return _anything_literally(raw)
@@ -241,8 +243,32 @@ class _Immediate(Exception):
     """An error of a type that reads itself (times, quantities): it ends decoding and hides all that was found before."""
 
 
+class _Slice(list[Any]):
+    """A slice of Go. Elements behind its end are still there, and come back when it grows."""
+
+    __slots__ = ("_behind",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._behind: list[Any] = []
+        """The last one first."""
+
+    def at(self, index: int) -> Any:
+        """What is there, None for nothing. Makes room for it."""
+        if index == len(self):
+            self.append(self._behind.pop() if self._behind else None)
+        return self[index]
+
+    def end(self, length: int) -> None:
+        """Nothing is left behind the end of an empty one."""
+        while len(self) > length:
+            self._behind.append(self.pop())
+        if not length:
+            self._behind.clear()
+
+
 class _Walk:
-    """Go's decoder on a decoded value.
+    """Go's decoder on a decoded value: what is repeated goes into what is there.
 
     `error` is the first complaint ("" if none), `unknown` the paths of unknown members, `object` the value without these and without
     nulls, times canonical and quantities in order. `unspelled` tells that the way a float was written would have mattered.
@@ -261,14 +287,15 @@ class _Walk:
         except _Immediate as e:
             self.error = str(e)
 
-    def _value(self, type_: Type, value: Any, path: str) -> Any:
+    def _value(self, type_: Type, value: Any, path: str, there: Any = None) -> Any:
+        """What decoding the value into what is there makes of that, which may change; null is decoded elsewhere."""
         match type_:
             case Struct() if isinstance(value, dict):
-                return self._members(type_, value, path)
+                return self._members(type_, value, path, there)
             case MapOf() if isinstance(value, dict):
-                return {k: self._element(type_.value, x, f"{path}.{k}" if path else k) for k, x in value.items()}
+                return self._entries(type_.value, value, path, there)
             case ListOf() if isinstance(value, list):
-                return [self._element(type_.item, x, f"{path}[{i}]") for i, x in enumerate(value)]
+                return self._elements(type_.item, value, path, there)
             case Quantity() | Time():
                 return self._self_reading(type_, value)
             case RawJSON():
@@ -277,13 +304,30 @@ class _Walk:
             self.error = self.error or self._mismatch(value, type_)
         return value
 
-    def _element(self, type_: Type, value: Any, path: str) -> Any:
-        return _zero(type_) if value is None else self._value(type_, value, path)
+    def _entries(self, type_: Type, value: Object, path: str, there: Any) -> Object:
+        """Of a map. Its values are always new ones."""
+        found = there if isinstance(there, dict) else {}
+        for key, x in as_written.members(value):
+            found[key] = self._element(type_, x, f"{path}.{key}" if path else key)
+        return found
 
-    def _members(self, struct: Struct, value: Object, path: str) -> Object:
-        places, outer, found = _places(struct), (self._struct, self._fields), {}
+    def _elements(self, type_: Type, value: list[Any], path: str, there: Any) -> list[Any]:
+        found = there if isinstance(there, _Slice) else _Slice()
+        for i, x in enumerate(value):
+            found[i] = self._element(type_, x, f"{path}[{i}]", found.at(i))
+        found.end(len(value))
+        return found
+
+    def _element(self, type_: Type, value: Any, path: str, there: Any = None) -> Any:
+        if value is not None:
+            return self._value(type_, value, path, there)
+        return _zero(type_) if there is None or not _outlives_null(type_, there) else there
+
+    def _members(self, struct: Struct, value: Object, path: str, there: Any) -> Object:
+        places, outer = _places(struct), (self._struct, self._fields)
+        found = there if isinstance(there, dict) else {}
         name_in_errors = struct.name if outer[0] else self._root
-        for name, x in value.items():
+        for name, x in as_written.members(value):
             place = places.get(name)
             if place is None:
                 self._note_unknown(f"{path}.{name}" if path else name)
@@ -293,8 +337,10 @@ class _Walk:
                 found[name] = x
             elif x is not None:
                 self._struct, self._fields = name_in_errors, (*outer[1], *way, name)
-                found[name] = self._value(field.type, x, f"{path}.{name}" if path else name)
+                found[name] = self._value(field.type, x, f"{path}.{name}" if path else name, found.get(name))
                 self._struct, self._fields = outer
+            elif name in found and (types.is_pointer(field) or not _outlives_null(field.type, found[name])):
+                del found[name]
         return found
 
     def _note_unknown(self, path: str) -> None:
@@ -320,7 +366,7 @@ class _Walk:
             return _json_kind(value)
         if type(value) is float:
             self.unspelled = True
-        text: str | float = value.text if isinstance(value, _Literal) else value
+        text: str | float = value.text if isinstance(value, Literal) else value
         return text
 
     def _mismatch(self, value: Any, type_: Type) -> str:
@@ -348,6 +394,33 @@ def _fits(type_: Type, value: Any) -> bool:
             low, high = types.bounds(type_)
             return type(value) is int and low <= value <= high
     return False
+
+
+def _outlives_null(type_: Type, there: Any) -> bool:
+    """Whether null changes nothing about a value that no pointer leads to."""
+    match type_:
+        case ListOf() | MapOf() | Time():
+            return False
+        case Quantity():
+            return _keeps_text(str(there))
+    return True
+
+
+_AMOUNT = re.compile(r"[-+]?([0-9]+)(?:([KMGTPE])i|[a-zA-Z](?:-?[0-9]+)?)?")
+_DECIMAL_DIGITS = 18
+_BINARY_DIGITS = {"K": 11, "M": 8, "G": 5, "T": 2}
+
+
+def _keeps_text(amount: str) -> bool:
+    """Whether a quantity of Go remembers how it was written: null takes the amount, but what is shown is that text. It does so with short
+    ones in canonical spelling, and not with every eighth binary one."""
+    found = _AMOUNT.fullmatch(amount)
+    if found is None or len(amount) > _REMEMBERED_BYTES or quantity.canonical(amount) != amount:
+        return False
+    digits, unit = found.groups()
+    if not unit:
+        return len(digits) <= _DECIMAL_DIGITS
+    return len(digits) <= _BINARY_DIGITS.get(unit, 0) and int(digits) % 8 > 0
 
 
 def _zero(type_: Type) -> Any:
@@ -383,7 +456,7 @@ def _json_kind(value: Any) -> str:
 
 def _number_text(value: Any) -> str:
     """A number as it was written, as far as that is known: whole floats out of the range of integers came from integers."""
-    if isinstance(value, _Literal):
+    if isinstance(value, Literal):
         return value.text
     from_integer = isinstance(value, float) and abs(value) >= 1 << 63 and value.is_integer()
     return str(int(value) if from_integer else value)

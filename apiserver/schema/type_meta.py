@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery import fieldpath
+from apiserver.schema import as_written
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 
@@ -58,7 +59,7 @@ def read(value: Any) -> TypeMeta:
     if value is not None and not isinstance(value, dict):
         raise _mismatch(value, f"value of type {_GO_STRUCT}")
     found = {"kind": "", "apiversion": ""}
-    for name, x in (value or {}).items():
+    for name, x in as_written.members(value or {}):
         if len(name) not in (4, 10):
             continue
         folded = name.casefold()

@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from apiserver.apimachinery import strconv, utf8
-from apiserver.schema import json_syntax, rawjson, typed
+from apiserver.schema import as_written, json_syntax, rawjson, typed
 from apiserver.schema.json_syntax import SyntaxProblem
 from apiserver.schema.types import Struct
 
@@ -31,6 +31,7 @@ __all__ = [
     "plain",
     "pretty",
     "read",
+    "written",
 ]
 
 _DECODER = msgspec.json.Decoder(float_hook=strconv.parse_float)
@@ -86,6 +87,15 @@ def loads(raw: bytes, shape: Struct | None = None) -> Any:
         raise json_syntax.too_big(raw) or e from None
     except RecursionError:
         return _deep(raw, text)
+
+
+def written(raw: bytes, shape: Struct) -> Any:
+    """The value with what is repeated in it, as `as_written.read` has it. Raises SyntaxProblem with Go's text."""
+    try:
+        _DECODER.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        json_syntax.check(raw)
+    return as_written.read(shape, json_syntax.mended(raw))
 
 
 @functools.lru_cache(maxsize=256)

@@ -18,6 +18,7 @@ from apiserver.apimachinery import errors, fieldpath, printing
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import (
+    as_written,
     as_yaml,
     conversion,
     defaults,
@@ -50,9 +51,6 @@ STRANGE = 1 << 10
 """The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
 ELEMENT = 32
 """Bytes that a value has, with its name, in objects as they mostly are."""
-LEVELS = 800
-"""Of a body that nests too deep to be handled, so much is read. Only a member without a shape of its own can go deeper: an unknown one,
-which is dropped, or raw JSON, which is refused with what is left of it (`rawjson.LEVELS`)."""
 _SUMMARY = 30
 _SYNTAX = "couldn't get version/kind; json parse error: "
 
@@ -101,7 +99,8 @@ def _media_type(content_type: str) -> str:
 
 
 class _Document(NamedTuple):
-    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found."""
+    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found. Of a suspicious
+    one the value has all members that are repeated."""
 
     value: Any
     source: bytes
@@ -116,10 +115,12 @@ class _Document(NamedTuple):
 
     def decoded(self, resource: Resource) -> strict.Decoded:
         """As an object of that kind, without defaults. Raises strict.DecodeError."""
-        value = self.value
+        value, read = self.value, as_json.written if self.suspicious else as_json.loads
         if self.text and self.shape is not resource.shape:
-            value = as_json.loads(self.text, resource.shape)
-        members = {name: x for name, x in (value or {}).items() if name not in type_meta.MEMBERS}
+            value = read(self.text, resource.shape)
+        members = as_written.without(value or {}, type_meta.MEMBERS)
+        if self.suspicious:
+            return strict.decode_written(resource.shape, members)
         return strict.decode(resource.shape, members, raw=self.text)
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
@@ -242,9 +243,7 @@ def _object(
     return decoded.object
 
 
-def _read(
-    media: str, raw: bytes, shape: Struct | None = None, quick: as_json.Reading | None = None
-) -> _Document | _Message:
+def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None = None) -> _Document | _Message:
     """`shape` is what is expected, `quick` what was found already. Raises Unreadable, and 413."""
     try:
         if media == negotiation.PROTOBUF:
@@ -260,15 +259,12 @@ def _read(
         raise Unreadable(str(e)) from e
 
 
-def _read_json(raw: bytes, shape: Struct | None, quick: as_json.Reading | None = None) -> _Document:
+def _read_json(raw: bytes, shape: Struct, quick: as_json.Reading | None = None) -> _Document:
+    """Raises SyntaxProblem."""
     plain = quick or as_json.plain(raw, shape)
     if plain is not None:
         return _Document(plain.value, raw, raw, shape)
-    try:
-        return _Document(as_json.loads(raw), raw, raw, suspicious=True)
-    except as_json.TooDeep:
-        text = json_syntax.cut(raw, LEVELS)
-        return _Document(as_json.loads(text), raw, text, suspicious=True)
+    return _Document(as_json.written(raw, shape), raw, raw, shape, suspicious=True)
 
 
 def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:
@@ -441,13 +437,16 @@ async def decode_delete_options(content_type: str, raw: bytes) -> Object:
 
 def _delete_options(media: str, raw: bytes) -> Object:
     try:
-        document = _read(media, raw)
+        document = _read(media, raw, machinery.DELETE_OPTIONS)
         if isinstance(document, _Message):
             return _options_of(document.envelope)
         type_meta.check_delete_options(type_meta.read(document.value))
-    except (Unreadable, Unfit, protobuf.DecodeError) as e:
+        members: Object = document.value or {}
+        if document.suspicious:
+            stated = as_written.without(members, type_meta.MEMBERS)
+            return strict.decode_written(machinery.DELETE_OPTIONS, stated).object
+    except (Unreadable, Unfit, strict.DecodeError, protobuf.DecodeError) as e:
         raise errors.bad_request(str(e)) from e
-    members: Object = document.value or {}
     return members
 
 

@@ -17,6 +17,8 @@ from apiserver.schema.types import ListOf, MapOf, Struct, Type
 
 MOST = 100
 """As many complaints as upstream collects."""
+LEVELS = 800
+"""Of a document that nests too deep for the interpreter, so much is searched."""
 
 Rule = Callable[[str], "Rule | None"]
 """From a member's name (empty for an element) to what may stand there; None when no such member is known."""
@@ -80,13 +82,15 @@ _Step = tuple[Any, Rule, Path]
 def find(raw: bytes, rule: Rule) -> list[str]:
     """`unknown field "spec.foo"`, `duplicate field "spec.driver"`, …: each once, at most MOST. `raw` is valid JSON.
 
-    A document nested too deep for the interpreter is not searched: hardly anything of it is kept anyway.
+    Of a document nested too deep for the interpreter not everything is searched: hardly anything of the rest is kept anyway.
     """
-    text = json_syntax.mended(raw)
     try:
-        value = json.loads(text, object_pairs_hook=_Members, parse_int=str, parse_float=str)
+        value = _pairs(raw)
     except RecursionError:
-        return []
+        try:
+            value = _pairs(json_syntax.cut(raw, LEVELS))
+        except RecursionError:
+            return []
     found: dict[str, None] = {}
     open_ = [_steps((value, rule, fieldpath.ROOT), found)]
     while open_ and len(found) < MOST:
@@ -96,6 +100,11 @@ def find(raw: bytes, rule: Rule) -> list[str]:
         else:
             open_.append(_steps(step, found))
     return list(found)[:MOST]
+
+
+def _pairs(raw: bytes) -> Any:
+    """The document with every member of its objects, numbers as text. Raises RecursionError."""
+    return json.loads(json_syntax.mended(raw), object_pairs_hook=_Members, parse_int=str, parse_float=str)
 
 
 def _steps(step: _Step, found: dict[str, None]) -> Iterator[_Step]:

@@ -266,3 +266,21 @@ def test_a_namespace_that_ends_takes_nothing_new(api: Client, mine: str) -> None
     assert refusal.causes == [("metadata.namespace", f"namespace {mine} is being terminated")]
     api.patch(path, {"metadata": {"labels": {"a": "b"}}})
     api.delete(path)
+
+
+def test_what_a_repeated_member_holds_goes_into_what_is_there(api: Client, mine: str) -> None:
+    body = (
+        '{"metadata":{"name":"one","name":null,"labels":{"a":"1"},"labels":{"b":"2"}},"metadata":{"labels":{}},"spec":{"devices":'
+        '{"requests":[{"name":"r","exactly":{"deviceClassName":"c","count":2}}],"requests":[{"exactly":{"count":null}}]},"devices":null}}'
+    )
+    reply = api.ask("POST", api.claims(mine), body, headers={"Content-Type": "application/json"})
+    assert reply.status == 201, reply.text
+    assert (reply.json["metadata"]["name"], reply.json["metadata"]["labels"]) == ("one", {"a": "1", "b": "2"})
+    exactly = {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 2}
+    assert reply.json["spec"]["devices"]["requests"] == [{"name": "r", "exactly": exactly}]
+
+
+def test_nobody_looks_at_a_number_in_an_unknown_member(api: Client, mine: str) -> None:
+    body = '{"metadata":{"name":"one","x":1e999},"spec":{"devices":{}}}'
+    reply = api.ask("POST", api.claims(mine), body, headers={"Content-Type": "application/json"})
+    assert reply.status == 201, reply.text

@@ -234,6 +234,16 @@ def test_a_body_of_null_or_unknown_members_has_no_options(api: Client, mine: str
         assert reply.status == 200, reply.text
 
 
+def test_a_precondition_stays_where_its_member_is_repeated(api: Client, mine: str) -> None:
+    api.create(api.claims(mine), claim("one"))
+    path, headers = f"{api.claims(mine)}/one", {"Content-Type": "application/json"}
+    reply = api.ask("DELETE", path, '{"preconditions":{"uid":"7"},"preconditions":{}}', headers=headers)
+    assert reply.status == 409, reply.text
+    assert UID_DIFFERS in reply.json["message"]
+    reply = api.ask("DELETE", path, '{"preconditions":{"uid":"7"},"preconditions":null}', headers=headers)
+    assert reply.status == 200, reply.text
+
+
 # Collections
 
 

@@ -118,6 +118,40 @@ def test_of_repeated_members_the_last_one_counts() -> None:
     assert decode(b'{"metadata":{"name":"a","name":"b"}}')["metadata"] == {"name": "b"}
 
 
+@pytest.mark.parametrize("validation", ["Warn", "Ignore"])
+def test_what_a_repeated_member_holds_goes_into_what_is_there(validation: str) -> None:
+    raw = b'{"metadata":{"name":"a"},"metadata":{"labels":{"b":"c"},"name":null},"spec":{"selectors":[{}]},"spec":null}'
+    found = decode(raw, validation=validation)
+    assert found == {"metadata": {"name": "a", "labels": {"b": "c"}}, "spec": {"selectors": [{}]}}
+
+
+def test_what_is_wrong_with_a_member_is_told_though_it_is_repeated() -> None:
+    assert refusal(b'{"metadata":{"name":5,"name":"b"}}').endswith(
+        "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string"
+    )
+
+
+def test_what_is_repeated_in_a_document_of_another_kind_is_read_by_its_shape() -> None:
+    raw = b'{"kind":"DeviceClass","kind":"ResourceSlice","apiVersion":"resource.k8s.io/v1","spec":{"pool":5,"pool":{}}}'
+    assert refusal(raw) == (
+        'ResourceSlice in version "v1" cannot be handled as a DeviceClass: json: cannot unmarshal number into Go struct field '
+        "ResourceSliceSpec.spec.pool of type v1.ResourcePool"
+    )
+
+
+def test_nobody_looks_at_a_number_in_an_unknown_member() -> None:
+    raw = b'{"metadata":{"name":"a","x":[1e999]}}'
+    assert warned(raw) == ['unknown field "metadata.x"']
+    assert refusal(raw, validation="Strict").endswith(': strict decoding error: unknown field "metadata.x"')
+
+
+def test_a_number_beyond_every_float_is_none_of_64_bits() -> None:
+    assert refusal(b'{"metadata":{"generation":1E400}}') == (
+        'DeviceClass in version "v1" cannot be handled as a DeviceClass: json: cannot unmarshal number 1E400 into Go struct field '
+        "ObjectMeta.metadata.generation of type int64"
+    )
+
+
 def test_an_error_of_another_served_kind_comes_before_the_kind_itself() -> None:
     raw = b'{"kind":"ResourceSlice","apiVersion":"resource.k8s.io/v1","spec":{"pool":5}}'
     assert refusal(raw) == (
@@ -376,6 +410,13 @@ def test_delete_options_may_be_of_any_version(version: str) -> None:
     assert delete_options(b"kind: DeleteOptions\ndryRun: [All]\n", YAML)["dryRun"] == ["All"]
     assert delete_options(b'{"apiVersion":"foo/v1"}') == {"apiVersion": "foo/v1"}
     assert delete_options(b"null") == {}
+
+
+def test_what_is_repeated_in_delete_options_goes_into_what_is_there() -> None:
+    assert delete_options(b'{"preconditions":{"uid":"x"},"preconditions":{},"dryRun":["All"],"dryRun":null}') == {
+        "preconditions": {"uid": "x"}
+    }
+    assert delete_options(b'{"x":1e999,"gracePeriodSeconds":0}') == {"gracePeriodSeconds": 0}
 
 
 @pytest.mark.parametrize(

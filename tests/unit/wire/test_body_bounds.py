@@ -53,6 +53,21 @@ JSON: dict[str, Callable[[], bytes]] = {
     "half characters": lambda: b'{"x":"%b"}' % (b"\\ud800" * (BODY_LIMIT // 6 - 8)),
     "a wrong end": lambda: b'{"x":[%b}' % many(b"1", 600_000),
     "unknown members of owners": lambda: b'{"metadata":{"ownerReferences":[%b]}}' % many(b'{"x":1}', 700_000),
+    "a long list and then short ones": lambda: (
+        b'{"metadata":{"finalizers":[%b],%b}}' % (many(b'""', 190_000), many(b'"finalizers":[""]', 500_000))
+    ),
+    "a list that shrinks and grows": lambda: (
+        b'{"metadata":{%b}}' % many(b'"finalizers":[%b],"finalizers":[""]' % many(b'""', 1_000), 540_000)
+    ),
+    "a map that gains members": lambda: (
+        b'{"metadata":{"labels":{%b},%b}}' % (numbered(b'"%d":""', 300_000), many(b'"labels":{"a":""}', 400_000))
+    ),
+    "members that are null": lambda: b'{"metadata":{%b}}' % many(b'"name":"a","name":null', 1_000_000),
+    "amounts that are null": lambda: (
+        b'{"spec":{"devices":[{"capacity":{"a":{%b}}}]}}' % many(b'"value":"1","value":null', 1_200_000)
+    ),
+    "numbers beyond floats": lambda: b'{"x":[%b]}' % many(b"1e999", 1_100_000),
+    "a long number that is no integer": lambda: b'{"metadata":{"generation":0.%b}}' % (b"1" * (500 << 10)),
     "quotation marks": lambda: b'"' * BODY_LIMIT,
     "backslashes": lambda: b'"' + b"\\" * (BODY_LIMIT - 1),
 }
