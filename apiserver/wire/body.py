@@ -442,12 +442,18 @@ def _delete_options(media: str, raw: bytes) -> Object:
             return _options_of(document.envelope)
         type_meta.check_delete_options(type_meta.read(document.value))
         members: Object = document.value or {}
-        if document.suspicious:
-            stated = as_written.without(members, type_meta.MEMBERS)
+        if document.suspicious or (document.text and _is_unspelled(members)):
+            written = members if document.suspicious else as_json.written(raw, machinery.DELETE_OPTIONS)
+            stated = as_written.without(written, type_meta.MEMBERS)
             return strict.decode_written(machinery.DELETE_OPTIONS, stated).object
     except (Unreadable, Unfit, strict.DecodeError, protobuf.DecodeError) as e:
         raise errors.bad_request(str(e)) from e
     return members
+
+
+def _is_unspelled(members: Object) -> bool:
+    """Whether how a number was written shows in the error about it."""
+    return isinstance(members.get("gracePeriodSeconds"), float)
 
 
 def _options_of(envelope: as_protobuf.Envelope) -> Object:

@@ -419,6 +419,15 @@ def test_what_is_repeated_in_delete_options_goes_into_what_is_there() -> None:
     assert delete_options(b'{"x":1e999,"gracePeriodSeconds":0}') == {"gracePeriodSeconds": 0}
 
 
+@pytest.mark.parametrize("number", ["5e0", "1e30", "1E999", "-0.0"])
+def test_delete_options_are_refused_with_their_number_as_it_was_written(number: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        delete_options(b'{"gracePeriodSeconds":%b}' % number.encode())
+    assert refused.value.message == (
+        f"json: cannot unmarshal number {number} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+    )
+
+
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
