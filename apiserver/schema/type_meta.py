@@ -24,6 +24,10 @@ _UNVERSIONED = frozenset({"Status", "APIVersions", "APIGroupList", "APIGroup", "
 """Registered by their bare names: any apiVersion will do."""
 _META = _OPTIONS | {"WatchEvent", "Table", "TableOptions", "PartialObjectMetadata", "PartialObjectMetadataList"}
 _META_VERSION = "meta.k8s.io/v1"
+_CORE = _IN_EVERY_VERSION | {"List"}
+"""What of the version v1 without a group is known to servers that have no kinds in it."""
+_DELETION = frozenset({"CreateOptions", "UpdateOptions"})
+"""Known by their bare names where DeleteOptions are read."""
 _GO_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 
 
@@ -119,7 +123,8 @@ def unregistered(meta: TypeMeta, kinds: Iterable[Resource], into: str) -> Unfit:
     for r in kinds:
         if (r.group, r.version) == (meta.group, meta.version) and meta.kind in (r.list_kind, *_IN_EVERY_VERSION):
             return unconvertible(meta, into)
-    return unconvertible(meta, into) if meta.kind in _UNVERSIONED else not_registered(meta)
+    known = meta.kind in _UNVERSIONED or (meta.api_version == "v1" and meta.kind in _CORE)
+    return unconvertible(meta, into) if known else not_registered(meta)
 
 
 def not_registered(meta: TypeMeta) -> Unfit:
@@ -144,5 +149,5 @@ def check_delete_options(meta: TypeMeta) -> None:
     if meta.kind in ("", "DeleteOptions"):
         return
     completed = meta if meta.version or meta.group else meta._replace(group="meta.k8s.io", version="v1")
-    known = meta.kind in _UNVERSIONED or (completed.api_version == _META_VERSION and meta.kind in _META)
+    known = meta.kind in _UNVERSIONED | _DELETION or (completed.api_version == _META_VERSION and meta.kind in _META)
     raise unconvertible(completed, "v1.DeleteOptions") if known else not_registered(completed)

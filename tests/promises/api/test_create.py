@@ -284,3 +284,11 @@ def test_nobody_looks_at_a_number_in_an_unknown_member(api: Client, mine: str) -
     body = '{"metadata":{"name":"one","x":1e999},"spec":{"devices":{}}}'
     reply = api.ask("POST", api.claims(mine), body, headers={"Content-Type": "application/json"})
     assert reply.status == 201, reply.text
+
+
+@pytest.mark.parametrize("kind", ["List", "DeleteOptions", "WatchEvent"])
+def test_what_every_server_knows_beside_its_kinds_is_no_object_of_one(api: Client, mine: str, kind: str) -> None:
+    refusal = api.refusal("POST", api.claims(mine), {"kind": kind, "apiVersion": "v1"})
+    into = f"{api.group.partition('.')[0]}.ResourceClaim"
+    assert (refusal.code, refusal.reason) == (400, "BadRequest")
+    assert refusal.message.endswith(f": converting (v1.{kind}) to ({into}): unknown conversion")

@@ -160,6 +160,13 @@ def test_an_error_of_another_served_kind_comes_before_the_kind_itself() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["List", "DeleteOptions", "WatchEvent"])
+def test_what_every_server_knows_beside_its_kinds_is_no_object_of_one(kind: str) -> None:
+    assert refusal(b'{"kind":"%b","apiVersion":"v1"}' % kind.encode()) == (
+        f'{kind} in version "v1" cannot be handled as a DeviceClass: converting (v1.{kind}) to (resource.DeviceClass): unknown conversion'
+    )
+
+
 def test_another_served_version_of_the_kind_is_not_the_expected_one() -> None:
     older = Version(name="v1beta1", shape=CLASSES.shape)
     kinds = Kinds([dataclasses.replace(CLASSES, versions=[older])])
@@ -439,6 +446,18 @@ def test_delete_options_are_refused_with_their_number_as_it_was_written(number: 
         (b'{"kind":"DeviceClass"}', 'no kind "DeviceClass" is registered for version "meta.k8s.io/v1" in scheme "S"'),
         (b'{"kind":"Status"}', "converting (v1.Status) to (v1.DeleteOptions): unknown conversion"),
         (b'{"kind":"ListOptions"}', "converting (v1.ListOptions) to (v1.DeleteOptions): unknown conversion"),
+        (
+            b'{"kind":"CreateOptions","apiVersion":"v1"}',
+            "converting (v1.CreateOptions) to (v1.DeleteOptions): unknown conversion",
+        ),
+        (
+            b'{"kind":"UpdateOptions","apiVersion":"nonsense/v9"}',
+            "converting (v1.UpdateOptions) to (v1.DeleteOptions): unknown conversion",
+        ),
+        (
+            b'{"kind":"ListOptions","apiVersion":"v1"}',
+            'no kind "ListOptions" is registered for version "v1" in scheme "S"',
+        ),
         (b"{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
         (b"abc", "couldn't get version/kind; json parse error: invalid character 'a' looking for beginning of value"),
         (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c"),
