@@ -98,13 +98,14 @@ def _change(
     resource, warnings = call.resource, call.exchange.warnings
     writer = ownership.writer(services, call, wanted.field_manager, force=bool(wanted.force))
 
-    def compute(live: Entry | None) -> Object:
+    def compute(live: Entry | None, *, hurried: bool = False) -> Object:
         terms = body.Terms(
             resource=resource,
             kinds=services.kinds,
             now=meta.rfc3339(services.now()),
             validation=wanted.validation,
             warnings=warnings,
+            hurried=hurried,
         )
         new = patched(kind, raw, live, writer=writer, terms=terms)
         if len(raw) > DENSE:
@@ -118,7 +119,10 @@ def _change(
     async def change(live: Entry | None) -> Object:
         size = body.heft(raw, kind.media) + kind.growth(raw) + (live.size if live is not None else 0)
         large = size > LARGE or len(raw) > DENSE or (len(raw) > body.STRANGE and as_json.plain(raw) is None)
-        return await BODIES.run(compute, live) if large else compute(live)
+        if not large:
+            with suppress(body.TakesLong):
+                return compute(live, hurried=True)
+        return await BODIES.run(compute, live)
 
     return change
 

@@ -99,14 +99,15 @@ def _media_type(content_type: str) -> str:
 
 
 class _Document(NamedTuple):
-    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found. Of a suspicious
-    one the value has all members that are repeated."""
+    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found. `written`: the
+    value has all members that are repeated, as `as_written` reads them."""
 
     value: Any
     source: bytes
     text: bytes = b""
     shape: Struct | None = None
     suspicious: bool = False
+    written: bool = False
     repeats: str = ""
 
     def type_meta(self, resource: Resource) -> TypeMeta:
@@ -115,11 +116,11 @@ class _Document(NamedTuple):
 
     def decoded(self, resource: Resource) -> strict.Decoded:
         """As an object of that kind, without defaults. Raises strict.DecodeError."""
-        value, read = self.value, as_json.written if self.suspicious else as_json.loads
+        value, read = self.value, as_json.written if self.written else as_json.loads
         if self.text and self.shape is not resource.shape:
             value = read(self.text, resource.shape)
         members = as_written.without(value or {}, type_meta.MEMBERS)
-        if self.suspicious:
+        if self.written:
             return strict.decode_written(resource.shape, members)
         return strict.decode(resource.shape, members, raw=self.text)
 
@@ -264,7 +265,11 @@ def _read_json(raw: bytes, shape: Struct, quick: as_json.Reading | None = None) 
     plain = quick or as_json.plain(raw, shape)
     if plain is not None:
         return _Document(plain.value, raw, raw, shape)
-    return _Document(as_json.written(raw, shape), raw, raw, shape, suspicious=True)
+    whole = as_json.plain(raw)
+    if whole is not None:
+        # Nothing is repeated: there is something that the shape does not know.
+        return _Document(whole.value, raw, raw, suspicious=True)
+    return _Document(as_json.written(raw, shape), raw, raw, shape, suspicious=True, written=True)
 
 
 def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:
@@ -326,28 +331,36 @@ def _warn(found: Sequence[str], warnings: Warnings) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the result of a patch is read by. `validation` is Strict, Warn or Ignore."""
+    """What the result of a patch is read by. `validation` is Strict, Warn or Ignore; `hurried`: it is read where nobody can wait."""
 
     resource: Resource
     kinds: Kinds
     now: str
     validation: str
     warnings: Warnings
+    hurried: bool = False
+
+
+class TakesLong(Exception):
+    """Something is strange in the result of a patch that is not short: nothing has been done yet, and it is for a thread."""
 
 
 def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
     """The object that a patch resulted in, in its stored form, defaults filled in, as `decode_object` does it: of its JSON text, or of
     its value.
 
-    What is wrong with it is a 422 about `patch`, which shows the document.
+    What is wrong with it is a 422 about `patch`, which shows the document. Raises TakesLong instead of taking long, if terms are hurried.
     """
     judged = terms.validation != "Ignore"
     try:
         text = result if isinstance(result, bytes) else as_json.dumps(result)
     except RecursionError:
         raise _unfit("", strict.DecodeError(strict.TOO_DEEP)) from None
+    quick = as_json.plain(text, terms.resource.shape)
+    if quick is None and terms.hurried and len(text) > STRANGE:
+        raise TakesLong
     try:
-        decoded = _patched(terms.resource, text, terms.kinds, now=terms.now, judged=judged)
+        decoded = _patched(terms.resource, text, quick, terms.kinds, now=terms.now, judged=judged)
         _judge(terms, [*sent.complaints, *decoded.complaints])
     except (Unreadable, Unfit, strict.DecodeError) as e:
         raise _unfit(text.decode(), e) from e
@@ -405,8 +418,10 @@ def _not_converted(resource: Resource, patch: Object, why: str) -> str:
     return f"failed to convert new object ({where}) to proper version: unable to convert unstructured object to {kind}: {why}"
 
 
-def _patched(resource: Resource, text: bytes, kinds: Kinds, *, now: str, judged: bool) -> _Decoded:
-    document = _read_json(text, resource.shape)
+def _patched(
+    resource: Resource, text: bytes, quick: as_json.Reading | None, kinds: Kinds, *, now: str, judged: bool
+) -> _Decoded:
+    document = _read_json(text, resource.shape, quick)
     meta = type_meta.read(document.value)
     if not meta.version and not meta.group:
         return _without_version(resource, meta, document.value or {}, now=now, judged=judged)
@@ -442,8 +457,8 @@ def _delete_options(media: str, raw: bytes) -> Object:
             return _options_of(document.envelope)
         type_meta.check_delete_options(type_meta.read(document.value))
         members: Object = document.value or {}
-        if document.suspicious or (document.text and _is_unspelled(members)):
-            written = members if document.suspicious else as_json.written(raw, machinery.DELETE_OPTIONS)
+        if document.written or (document.text and _is_unspelled(members)):
+            written = members if document.written else as_json.written(raw, machinery.DELETE_OPTIONS)
             stated = as_written.without(written, type_meta.MEMBERS)
             return strict.decode_written(machinery.DELETE_OPTIONS, stated).object
     except (Unreadable, Unfit, strict.DecodeError, protobuf.DecodeError) as e:

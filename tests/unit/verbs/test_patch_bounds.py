@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from apiserver import workers
+from apiserver.verbs import patch as patching
 from apiserver.wire import body
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server
@@ -128,3 +130,29 @@ async def test_copies_of_too_many_values_are_refused(server: Composed) -> None:
     assert "more values than" in refusal["message"]
     answer = await server.ask("PATCH", f"{server.classes}/a", operations(values, *copies[:3]), kind=JSON_PATCH)
     assert answer.status == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "strange"),
+    [
+        (MERGE_PATCH, {"metadata": {"labels": {"a": "b"}}}, {"metadata": {"x": {}}}),
+        (JSON_PATCH, [{"op": "test", "path": "/spec", "value": {}}], [{"op": "add", "path": "/x", "value": 1}]),
+    ],
+)
+async def test_a_patch_that_makes_something_strange_of_what_is_not_short_is_computed_in_a_thread(
+    server: Composed, monkeypatch: pytest.MonkeyPatch, kind: str, plain: Any, strange: Any
+) -> None:
+    labels = {f"{i}": "" for i in range(200)}
+    await server.ask("POST", server.classes, {"metadata": {"name": "a", "labels": labels}, "spec": {}})
+    computed: list[Any] = []
+
+    class Recorded:
+        async def run(self, compute: Any, *arguments: Any) -> Any:
+            computed.append(compute)
+            return await workers.BODIES.run(compute, *arguments)
+
+    monkeypatch.setattr(patching, "BODIES", Recorded())
+    for sent, times in ((plain, 0), (strange, 1)):
+        answer = await server.ask("PATCH", f"{server.classes}/a", sent, kind=kind)
+        assert (answer.status, len(computed)) == (200, times)
+    assert "unknown field" in answer.headers["Warning"]

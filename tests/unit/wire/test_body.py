@@ -296,7 +296,12 @@ def test_any_other_body_is_415(content_type: str) -> None:
 
 
 def patched(
-    value: Any, *, validation: str = "Warn", found: tuple[str, ...] = (), warnings: Warnings | None = None
+    value: Any,
+    *,
+    validation: str = "Warn",
+    found: tuple[str, ...] = (),
+    warnings: Warnings | None = None,
+    hurried: bool = False,
 ) -> Object:
     terms = body.Terms(
         resource=CLAIMS,
@@ -304,6 +309,7 @@ def patched(
         now=NOW,
         validation=validation,
         warnings=warnings or Warnings(),
+        hurried=hurried,
     )
     return body.decode_patched(terms, value, Document(None, found))
 
@@ -344,6 +350,22 @@ def test_a_result_that_does_not_fit_the_kind_is_a_422_about_the_patch() -> None:
         said
         == "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type map[string]string"
     )
+
+
+def test_a_strange_result_that_is_not_short_is_for_a_thread() -> None:
+    labels = {f"{i}": "" for i in range(200)}
+    large = {**OBJECT, "metadata": {"name": "a", "labels": labels}}
+    warnings = Warnings()
+    with pytest.raises(body.TakesLong):
+        patched({**large, "x": 1}, warnings=warnings, hurried=True)
+    assert warnings.headers() == []
+    assert patched({**large, "x": 1}) == patched(large, hurried=True)
+    assert patched({**OBJECT, "x": 1}, hurried=True) == patched(OBJECT)
+
+
+def test_a_result_in_which_something_is_repeated_is_read_as_a_body_is() -> None:
+    raw = json.dumps(OBJECT).encode().replace(b'"name"', b'"labels":{"a":"1"},"labels":{"b":"2"},"name"')
+    assert patched(raw) == decode(raw, CLAIMS)
 
 
 def test_a_very_deep_result_is_kept_whole_or_refused() -> None:
