@@ -59,7 +59,7 @@ class Watches:
         )
         services = SimpleNamespace(workers=workers.RENDERING, encodings=self.cache)
         stream, encoder = cast(WatchStream, Stream()), Encoder(form, cast(Services, services))
-        sending = Turnstile(urgent=lambda: False, in_order=True)
+        sending = cast(Turnstile, None)  # nothing large is sent
         sink = Sink(stream, encoder, chosen, Meter(self.resource), sending=sending)
         if not first:
             assert sink.bookmark(Revision(1))
