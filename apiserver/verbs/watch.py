@@ -285,11 +285,10 @@ class Encoder:
         """Remembers it, instead of one with older ages."""
         chunk, held = frames.chunk(told.what), event.encodings
         told = told._replace(what=chunk, size=len(chunk))
-        before: Told[bytes] | None = held.get(key) if held is not None else None
-        if held is None or before is None:
+        if held is None or key not in held:
             self._encodings.remember(event, key, told, size=told.size)
         else:
-            self._encodings.keep(held, key, told, size=told.size, instead=before.size)
+            self._encodings.keep(held, key, told, size=told.size)
         return chunk
 
     def bookmark(self, revision: Revision, *, marker: bool = False) -> bytes:

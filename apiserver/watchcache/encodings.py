@@ -4,8 +4,9 @@
     Event.encodings ─► {form: frame, …}  ───┴─► EncodingCache: bytes held, oldest first
 
 Each event has a place of its own and each entry one that it shares with its neighbours (`groups`), so that finding an encoding is one
-look into a small dict. The cache only counts and forgets: what was put there first goes first, but for what was used since it was last
-looked at (a second chance). It holds the places, never the entries and events: those are let go of as if nothing had been remembered.
+look into a small dict. The cache only counts and forgets, encoding by encoding: what was put there first goes first, but for what was
+used since it was last looked at (a second chance). So a form that nobody asks for makes room for one that is asked for, of the same
+objects too. It holds the places, never the entries and events: those are let go of as if nothing had been remembered.
 Upstream: kubernetes/apiserver `pkg/storage/cacher/caching_object.go`.
 """
 
@@ -24,23 +25,28 @@ BUDGET = 64 << 20
 """Bytes of one process: the rows of 100,000 objects, or YAML of 20,000 slices."""
 LARGEST_SHARE = 16
 """One encoding is remembered only up to such a part of the budget: it must not push out everything else."""
-PLACE_BYTES = 512
-VALUE_BYTES = 64
-"""What a place and a value cost beside the bytes that the value stands for."""
+VALUE_BYTES = 640
+"""What an encoding costs beside the bytes that it stands for, with its place: where it is alone; less where there are others."""
 CHANCES = 64
-"""Places that are passed over in one step because they were used."""
+"""Encodings that are passed over in one step because they were used."""
 
 
 class Encodings(dict[object, Any]):
-    """The encodings of one event or some entries by form. `used` is set by readers that want them to stay."""
+    """The encodings of one event or some entries by form. Those that are `used` since the cache looked at them stay longer."""
 
-    __slots__ = ("_cache", "size", "used")
+    __slots__ = ("_cache", "used")
 
     def __init__(self, cache: EncodingCache) -> None:
         super().__init__()
         self._cache = cache
-        self.size = 0
-        self.used = False
+        self.used = set[object]()
+
+    def use(self, key: object) -> Any:
+        """What is kept under `key`, for somebody who wants it to stay; None when there is nothing."""
+        found = self.get(key)
+        if found is not None:
+            self.used.add(key)
+        return found
 
     def forget(self) -> None:
         """Lets go of all of them at once: nobody will ask again."""
@@ -142,8 +148,8 @@ class Group(Encodings):
         return (start, stop) if members[start:stop] == wanted else None
 
     def kept(self, key: object, member: object) -> Any:
-        """What is kept under `key` of one member; None when there is nothing."""
-        whole = self.get(key)
+        """What is kept under `key` of one member, for somebody who wants it to stay; None when there is nothing."""
+        whole = self.use(key)
         return whole.cut(self._members.index(id(member))) if isinstance(whole, Divisible) else None
 
     def all_kept(self, member: object) -> Iterator[tuple[object, Any]]:
@@ -184,7 +190,8 @@ class EncodingCache:
     def __init__(self, budget: int = BUDGET) -> None:
         self.budget = budget
         self.uses = dict.fromkeys(Use, 0)
-        self._places: OrderedDict[int, Encodings] = OrderedDict()
+        self._kept = OrderedDict[tuple[int, object], tuple[Encodings, int]]()
+        """Where each is and what it costs, by that place and its key there."""
         self._lock = threading.Lock()
         self.size = 0
         """Bytes held, by estimate."""
@@ -199,63 +206,65 @@ class EncodingCache:
                 place = holder.encodings = Encodings(self)
             if key in place:
                 return
-            self._put(place, key, value, size)
+            self._put(place, key, value, size + VALUE_BYTES)
             self._make_room()
 
-    def keep(self, place: Encodings, key: object, value: Any, *, size: int, instead: int = 0) -> None:
-        """The same at a place that is there, for one of many that are read one after the other, again and again, `instead` of one of so
-        many bytes.
+    def keep(self, place: Encodings, key: object, value: Any, *, size: int) -> None:
+        """The same at a place that is there, for one of many that are read one after the other, again and again, instead of what is kept
+        there under `key`.
 
         It only takes the room of what nobody has used since: else, where there are too many, each would push out one that is read before
         it is read itself, and none would ever be found.
         """
+        cost = size + VALUE_BYTES
         with self._lock:
             if key in place:
-                place.size -= instead + VALUE_BYTES
-                self.size -= instead + VALUE_BYTES
-                del place[key]
-            if size > self.budget // LARGEST_SHARE or not self._has_room(size + VALUE_BYTES + PLACE_BYTES):
+                self._drop(place, key)
+            if size > self.budget // LARGEST_SHARE or not self._has_room(cost):
                 return
-            self._put(place, key, value, size)
-            place.used = True
+            self._put(place, key, value, cost)
+            place.used.add(key)
 
-    def _put(self, place: Encodings, key: object, value: Any, size: int) -> None:
-        cost = size + VALUE_BYTES
-        if id(place) not in self._places:
-            self._places[id(place)] = place
-            cost += PLACE_BYTES
+    def _put(self, place: Encodings, key: object, value: Any, cost: int) -> None:
+        self._kept[id(place), key] = place, cost
         place[key] = value
-        place.size += cost
         self.size += cost
 
+    def _drop(self, place: Encodings, key: object) -> None:
+        _, cost = self._kept.pop((id(place), key))
+        self._let_go(place, key, cost)
+
+    def _let_go(self, place: Encodings, key: object, cost: int) -> None:
+        del place[key]
+        place.used.discard(key)
+        self.size -= cost
+
     def forget(self, place: Encodings) -> None:
+        """All that is kept at a place."""
         with self._lock:
-            if self._places.pop(id(place), None) is not None:
-                self._empty(place)
+            for key in list(place):
+                self._drop(place, key)
 
     def _has_room(self, cost: int) -> bool:
         """Whether so much fits in once what nobody uses is gone. What is used is looked at one by one, each time the next."""
-        while self.size + cost > self.budget and self._places:
-            at, place = self._places.popitem(last=False)
-            if place.used:
-                place.used = False
-                self._places[at] = place
+        while self.size + cost > self.budget and self._kept:
+            if not self._oldest_gone(chance=True):
                 return False
-            self._empty(place)
         return self.size + cost <= self.budget
 
     def _make_room(self) -> None:
         chances = CHANCES
         while self.size > self.budget:
-            at, place = self._places.popitem(last=False)
-            if place.used and chances:
+            if not self._oldest_gone(chance=chances > 0):
                 chances -= 1
-                place.used = False
-                self._places[at] = place
-            else:
-                self._empty(place)
 
-    def _empty(self, place: Encodings) -> None:
-        self.size -= place.size
-        place.size = 0
-        place.clear()
+    def _oldest_gone(self, *, chance: bool) -> bool:
+        """Lets the oldest one go, unless it was used and has a `chance`: then it is the newest."""
+        at, (place, cost) = self._kept.popitem(last=False)
+        key = at[1]
+        if chance and key in place.used:
+            place.used.discard(key)
+            self._kept[at] = place, cost
+            return False
+        self._let_go(place, key, cost)
+        return True

@@ -45,7 +45,6 @@ def member(entry: Entry, key: object) -> Any:
     group = entry.group
     if group is None or group is PAST:
         return None
-    group.used = True
     return group.kept(key, entry)
 
 
@@ -99,7 +98,6 @@ def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iter
         else:
             found = group.is_of(entries[at : at + (group.count or 1)])
         if group is not None and found:
-            group.used = True
             to = at + group.count
             yield Run(entries, at, to, group)
         else:
@@ -124,7 +122,6 @@ def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
     place = home.place(members) if home is not None else None
     if home is None or place is None:
         return run
-    home.used = True
     return run._replace(part=Part(home, *place))
 
 

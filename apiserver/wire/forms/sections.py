@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Divisible, Draft, Elements, Group, Use
+from apiserver.watchcache.encodings import Draft, Elements, Group, Use
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.groups import Run
 from apiserver.wire import gzip
@@ -62,7 +62,7 @@ class Made(Section):
     def _found(self) -> Any:
         """What is kept of all of them together; None when there is nothing."""
         group = self._run.group
-        kept = group.get(self.form.key) if group is not None else None
+        kept = group.use(self.form.key) if group is not None else None
         if kept is None or isinstance(kept, Draft):
             return None
         self.form.cache.uses[Use.OBJECT_FOUND] += self._run.length
@@ -88,9 +88,7 @@ class Made(Section):
             at = places[-1] + 1
         self.whole = form.together(parts)
         if group is not None and form.keeps and group.count:
-            before = group.get(form.key)
-            instead = before.size if isinstance(before, Divisible) else 0
-            form.cache.keep(group, form.key, self.whole, size=self.whole.size, instead=instead)
+            form.cache.keep(group, form.key, self.whole, size=self.whole.size)
 
     def let_go(self, *, entirely: bool = False) -> None:
         group = self._run.group
@@ -102,7 +100,7 @@ class Made(Section):
         form, entries, group = self.form, self._run.entries, self._run.group
         if not form.keeps:
             return [None] * len(entries)
-        draft = group.get(form.key) if group is not None else None
+        draft = group.use(form.key) if group is not None else None
         if not isinstance(draft, Draft):
             # What was kept of them was taken over when they were put together.
             draft = Draft([groups.member(entry, form.key) if group is None else None for entry in entries])
@@ -163,7 +161,7 @@ def _place(form: Form, run: Run) -> tuple[Group | None, object]:
 
 def _kept_deflated(form: Form, run: Run) -> Deflated | None:
     group, key = _place(form, run)
-    return group.get(key) if group is not None else None
+    return group.use(key) if group is not None else None
 
 
 def _deflated(form: Form, run: Run, text: Callable[[], bytes], *, keep: bool = True) -> Deflated:

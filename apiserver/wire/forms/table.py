@@ -210,16 +210,15 @@ class _Section(Made):
         return size
 
     def _kept(self, key: str) -> Any:
-        told: Told[Any] | None = self._run.group.get(key) if self._run.group is not None else None
+        told: Told[Any] | None = self._run.group.use(key) if self._run.group is not None else None
         return told.at(self._ages.now) if told is not None else None
 
     def _keep(self, key: str, what: Any, size: int) -> None:
         group = self._run.group
         if group is None or not group.count or not self.form.keeps:
             return
-        before: Told[Any] | None = group.get(key)
         told = Told(what, size, self._ages.now, self.whole.until(self._ages))
-        self.form.cache.keep(group, key, told, size=size, instead=before.size if before is not None else 0)
+        self.form.cache.keep(group, key, told, size=size)
 
     def text(self) -> bytes:
         if self._text is None:

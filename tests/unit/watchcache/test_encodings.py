@@ -3,10 +3,8 @@ from __future__ import annotations
 import sys
 import threading
 
-from apiserver.watchcache.encodings import LARGEST_SHARE, PLACE_BYTES, VALUE_BYTES, EncodingCache, Group
+from apiserver.watchcache.encodings import LARGEST_SHARE, VALUE_BYTES, EncodingCache, Group
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
-
-ONE = PLACE_BYTES + VALUE_BYTES
 
 
 def event(body: bytes = b"{}") -> Event:
@@ -18,15 +16,15 @@ def test_what_was_made_is_found_beside_its_event() -> None:
     cache.remember(one, "yaml", b"a: 1", size=4)
     cache.remember(one, "row", b"[1]", size=3)
     assert one.encodings == {"yaml": b"a: 1", "row": b"[1]"}
-    assert cache.size == PLACE_BYTES + 2 * VALUE_BYTES + 7
+    assert cache.size == 2 * VALUE_BYTES + 7
 
 
 def test_the_bytes_of_all_events_together_stay_within_the_budget_and_the_oldest_go_first() -> None:
-    cache = EncodingCache(100 * (ONE + 100))
+    cache = EncodingCache(100 * (VALUE_BYTES + 100))
     events = [event() for _ in range(250)]
     for one in events:
         cache.remember(one, "form", b"x" * 100, size=100)
-        assert cache.size <= 100 * (ONE + 100)
+        assert cache.size <= 100 * (VALUE_BYTES + 100)
     assert [bool(one.encodings) for one in events] == [False] * 150 + [True] * 100
 
 
@@ -38,12 +36,12 @@ def test_many_forms_of_one_event_count_too() -> None:
 
 
 def test_what_was_used_since_it_was_put_there_stays_longer() -> None:
-    cache = EncodingCache(20 * ONE)
+    cache = EncodingCache(20 * VALUE_BYTES)
     used, unused = event(), event()
     for one in (used, unused):
         cache.remember(one, "form", b"", size=0)
     assert used.encodings is not None
-    used.encodings.used = True
+    assert used.encodings.use("form") == b""
     for _ in range(19):
         cache.remember(event(), "form", b"", size=0)
     assert (bool(used.encodings), bool(unused.encodings)) == (True, False)
@@ -53,13 +51,13 @@ def test_what_was_used_since_it_was_put_there_stays_longer() -> None:
 
 
 def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
-    cache = EncodingCache(500 * ONE)
+    cache = EncodingCache(500 * VALUE_BYTES)
     for _ in range(1500):
         one = event()
         cache.remember(one, "form", b"", size=0)
         assert one.encodings is not None
-        one.encodings.used = True
-        assert cache.size <= 500 * ONE
+        one.encodings.use("form")
+        assert cache.size <= 500 * VALUE_BYTES
 
 
 def test_one_that_is_very_large_is_not_remembered() -> None:
@@ -75,9 +73,9 @@ def test_forgetting_gives_the_bytes_back_once() -> None:
     assert one.encodings is not None
     one.encodings.forget()
     one.encodings.forget()
-    assert (one.encodings, cache.size) == ({}, ONE + 2)
+    assert (one.encodings, cache.size) == ({}, VALUE_BYTES + 2)
     cache.remember(one, "form", b"xx", size=2)
-    assert cache.size == 2 * (ONE + 2)
+    assert cache.size == 2 * (VALUE_BYTES + 2)
 
 
 def test_nothing_that_is_remembered_holds_an_event() -> None:
@@ -88,7 +86,7 @@ def test_nothing_that_is_remembered_holds_an_event() -> None:
 
 
 def test_threads_remember_at_the_same_time_without_miscounting() -> None:
-    cache = EncodingCache(200 * ONE)
+    cache = EncodingCache(200 * VALUE_BYTES)
 
     def work() -> None:
         for _ in range(2000):
@@ -109,29 +107,28 @@ def groups_of(cache: EncodingCache, count: int) -> list[Group]:
     return [Group(cache, [object()], at) for at in range(count)]
 
 
-def read_in_turn(cache: EncodingCache, groups: list[Group]) -> int:
+def read_in_turn(cache: EncodingCache, groups: list[Group], form: str = "form") -> int:
     """How many were found."""
     found = 0
     for group in groups:
-        if "form" in group:
-            group.used = True
+        if group.use(form) is not None:
             found += 1
         else:
-            cache.keep(group, "form", b"", size=0)
+            cache.keep(group, form, b"", size=0)
     return found
 
 
 def test_of_what_is_read_in_turn_most_is_found_even_if_not_all_has_room() -> None:
-    cache = EncodingCache(80 * ONE)
+    cache = EncodingCache(80 * VALUE_BYTES)
     groups = groups_of(cache, 100)
     assert read_in_turn(cache, groups) == 0
     for _ in range(5):
         assert read_in_turn(cache, groups) >= 75
-        assert cache.size <= 80 * ONE
+        assert cache.size <= 80 * VALUE_BYTES
 
 
 def test_what_nobody_reads_any_more_makes_room_for_what_is_read_in_turn() -> None:
-    cache = EncodingCache(80 * ONE)
+    cache = EncodingCache(80 * VALUE_BYTES)
     for _ in range(3):
         read_in_turn(cache, groups_of(cache, 100))
     groups = groups_of(cache, 80)
@@ -140,12 +137,24 @@ def test_what_nobody_reads_any_more_makes_room_for_what_is_read_in_turn() -> Non
     assert read_in_turn(cache, groups) == 80
 
 
+def test_a_form_that_nobody_asks_for_makes_room_for_another_of_the_same_objects() -> None:
+    cache = EncodingCache(100 * VALUE_BYTES)
+    groups = groups_of(cache, 50)
+    for form in ("json", "yaml"):
+        read_in_turn(cache, groups, form)
+    for _ in range(6):
+        read_in_turn(cache, groups, "json")
+        read_in_turn(cache, groups, "table")
+    assert read_in_turn(cache, groups, "json") == read_in_turn(cache, groups, "table") == 50
+    assert not any("yaml" in group for group in groups)
+
+
 def test_what_is_kept_instead_of_something_else_counts_once() -> None:
     cache = EncodingCache()
     member = object()
     group = Group(cache, [member], 1)
     cache.keep(group, "form", b"xx", size=2)
-    cache.keep(group, "form", b"xxxxx", size=5, instead=2)
-    assert (cache.size, group.size) == (ONE + 5, ONE + 5)
+    cache.keep(group, "form", b"xxxxx", size=5)
+    assert cache.size == VALUE_BYTES + 5
     group.leave(member)
     assert (cache.size, dict(group)) == (0, {})

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Divisible, Draft, Elements, EncodingCache
+from apiserver.watchcache.encodings import Divisible, Elements, EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.watchcache.groups import Extent, Run
 
@@ -49,7 +49,7 @@ class Objects:
         return b",".join([self._text(run, cache) for run in runs])
 
     def _text(self, run: Run, cache: EncodingCache) -> bytes:
-        kept = run.group.get(FORM) if run.group is not None else None
+        kept = run.group.use(FORM) if run.group is not None else None
         if isinstance(kept, Elements):
             return kept.text
         parts = [groups.member(entry, FORM) for entry in run.entries]
@@ -59,8 +59,7 @@ class Objects:
                 parts[at] = run.entries[at].body
         elements = Elements(parts, b",")
         if run.group is not None:
-            instead = kept.size if isinstance(kept, Draft) else 0
-            cache.keep(run.group, FORM, elements, size=elements.size, instead=instead)
+            cache.keep(run.group, FORM, elements, size=elements.size)
         return elements.text
 
 
