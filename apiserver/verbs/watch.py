@@ -61,7 +61,8 @@ async def watch(services: Services, call: Call) -> Any:
             if isinstance(start, StatusError):
                 await stream.write(encoder.error(start))
             else:
-                sink = Sink(stream, encoder, chosen, meter, sending=services.sending)
+                kind = AgingSink if encoder.ages else Sink
+                sink = kind(stream, encoder, chosen, meter, sending=services.sending)
                 await _run(call, sink, start, bookmarks=wanted.allow_bookmarks, deadline=deadline)
     except (TimeoutError, NoFrame):
         pass
@@ -222,11 +223,13 @@ class Encoder:
     """Frames in one form. A frame of an event is made once and remembered on the event for every watcher; one that tells ages, for as long
     as these stay as they are."""
 
-    __slots__ = ("_ages", "_encodings", "_form", "_keys", "_later_keys", "first", "most", "workers")
+    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "ages", "clock", "first", "most", "workers")
 
     def __init__(self, form: Form, services: Services) -> None:
         self._form = form
-        self._ages = form.ages
+        self.ages = form.ages
+        """Whether what is remembered is `Told`, and holds for a while by this clock."""
+        self.clock = form.clock
         self.workers = services.workers
         self.most = min(BATCH_BYTES, form.reach)
         """Bytes of objects whose frames are made in one step."""
@@ -237,9 +240,8 @@ class Encoder:
 
     @property
     def shared(self) -> Mapping[EventType, str] | None:
-        """What the next frames of changes are remembered under, for who is told every change of an object; None before a first frame, and
-        where a frame that is there may be out of date."""
-        return None if self.first or self._ages else _keys_by_change(self._form.key)
+        """What the next frames of changes are remembered under, for who is told every change of an object; None before a first frame."""
+        return None if self.first else _keys_by_change(self._form.key)
 
     def sent(self) -> None:
         """A frame has gone out. The first one of a Table names the columns, and the others do not."""
@@ -258,7 +260,7 @@ class Encoder:
         """The frame as an HTTP chunk, from the event's memory when another watcher already needed it. Raises NotMade."""
         held, key = event.encodings, self._keys[event_type]
         found = held.get(key) if held is not None else None
-        chunk: bytes | None = found.at(self._form.clock()) if found is not None and self._ages else found
+        chunk: bytes | None = found.at(self.clock()) if found is not None and self.ages else found
         if chunk is not None:
             return chunk
         if self._form.heavy(entry.size):
@@ -275,7 +277,7 @@ class Encoder:
             return await self.workers.once((event, key), make)
 
     def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
-        if self._ages:
+        if self.ages:
             return self._told(key, event, self._form.told(event_type, entry, first=first))
         chunk = frames.chunk(self._form.frame(event_type, entry, first=first))
         self._encodings.remember(event, key, chunk, size=len(chunk))
@@ -332,8 +334,7 @@ class Sink:
         """False when the event was not sent: the client's buffer is full, the frame has to be made in a thread first, or what it means
         found there, or it is so large that writing it takes a step of its own. The watcher's own task does what is left.
 
-        Runs once per event and watcher. Without a selector, a frame that is there for this type of change is what everybody is told, in a
-        form that tells no ages.
+        Runs once per event and watcher. Without a selector, a frame that is there for this type of change is what everybody is told.
         """
         keys, held = self._keys, event.encodings
         if keys is None or held is None or (chunk := held.get(keys[event.type])) is None:
@@ -355,6 +356,9 @@ class Sink:
             chunk = self.encoder.chunk(event, event_type, entry)
         except (NoFrame, NotMade):
             return False
+        return self._pushed(chunk)
+
+    def _pushed(self, chunk: bytes) -> bool:
         sent = len(chunk) <= BATCH_BYTES and self.stream.push(chunk)
         if sent:
             self.sent(chunk)
@@ -419,6 +423,25 @@ class Sink:
         if event.type is EventType.DELETED or event.previous is None:
             return "DELETED", event.entry
         return "DELETED", event.previous.at(event.revision)
+
+
+class AgingSink(Sink):
+    """One for frames that tell ages: a frame that is there holds only for a while."""
+
+    __slots__ = ("_clock",)
+
+    def __init__(
+        self, stream: WatchStream, encoder: Encoder, chosen: Selection, meter: Meter, *, sending: Turnstile
+    ) -> None:
+        super().__init__(stream, encoder, chosen, meter, sending=sending)
+        self._clock = encoder.clock
+
+    def event(self, event: Event) -> bool:
+        keys, held = self._keys, event.encodings
+        told: Told[bytes] | None = held.get(keys[event.type]) if keys is not None and held is not None else None
+        if told is None or (chunk := told.at(self._clock())) is None:
+            return self._event(event)
+        return self._pushed(chunk)
 
 
 def _any_entry(_: Entry) -> bool:

@@ -14,7 +14,7 @@ from apiserver.schema.resource import Resource
 from apiserver.turnstile import Turnstile
 from apiserver.verbs.context import Services
 from apiserver.verbs.selection import Selection
-from apiserver.verbs.watch import Encoder, Meter, Sink
+from apiserver.verbs.watch import AgingSink, Encoder, Meter, Sink
 from apiserver.watchcache.encodings import BUDGET, EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.wire import as_json, negotiation
@@ -60,7 +60,8 @@ class Watches:
         services = SimpleNamespace(workers=workers.RENDERING, encodings=self.cache)
         stream, encoder = cast(WatchStream, Stream()), Encoder(form, cast(Services, services))
         sending = cast(Turnstile, None)  # nothing large is sent
-        sink = Sink(stream, encoder, chosen, Meter(self.resource), sending=sending)
+        kind = AgingSink if encoder.ages else Sink
+        sink = kind(stream, encoder, chosen, Meter(self.resource), sending=sending)
         if not first:
             assert sink.bookmark(Revision(1))
         return sink
