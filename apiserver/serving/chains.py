@@ -134,7 +134,7 @@ class Chains:
         self._seen: dict[bytes, tuple[bytes, ...]] = {}
         self._size = 0
 
-    def peer(self, connection: ssl.SSLObject) -> Peer | None:
+    def peer(self, connection: ssl.SSLSocket | ssl.SSLObject) -> Peer | None:
         leaf = connection.getpeercert(binary_form=True)
         if leaf is None:
             return None
@@ -164,7 +164,7 @@ def _bytes(leaf: bytes, intermediates: tuple[bytes, ...]) -> int:
     return len(leaf) + sum(map(len, intermediates))
 
 
-def _presented(connection: ssl.SSLObject) -> Sequence[bytes] | None:
+def _presented(connection: ssl.SSLSocket | ssl.SSLObject) -> Sequence[bytes] | None:
     """The chain as sent, leaf first, as much of it as is read; None on a resumed session. Public since Python 3.13."""
     public: Callable[[], Sequence[bytes] | None] | None = getattr(connection, "get_unverified_chain", None)
     if public is not None:

@@ -23,7 +23,6 @@ from apiserver import config
 from apiserver.apimachinery import errors
 from apiserver.filters.recover import PANIC
 from apiserver.filters.state import Handler, Peer, Request
-from apiserver.serving.steps import METER
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ NAMED = 128
 PIECE = 16 << 10
 """Bytes that are parsed in one step where they may be heads of requests. Five bytes make a header line, which costs half a microsecond."""
 
-ReadPeer = Callable[[ssl.SSLObject], Peer | None]
+ReadPeer = Callable[[ssl.SSLSocket | ssl.SSLObject], Peer | None]
 
 
 class Protocol(web.RequestHandler):
@@ -77,9 +76,6 @@ class Protocol(web.RequestHandler):
         self.peer: Peer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        METER.run(self._connection_made, transport)
-
-    def _connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._made = self._loop.time()
         connection = transport.get_extra_info("ssl_object")
         if connection is not None:
@@ -88,17 +84,11 @@ class Protocol(web.RequestHandler):
         self._await_headers()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        METER.run(self._connection_lost, exc)
-
-    def _connection_lost(self, exc: BaseException | None) -> None:
         self._headers_complete()
         self._rest = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        METER.run(self._data_received, data)
-
-    def _data_received(self, data: bytes) -> None:
         """Small pieces of it at a time, unless it is a body. Without data, aiohttp goes on with what it has been fed."""
         if self._rest and data:
             self._rest += data

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from apiserver import config, metrics
+from apiserver.serving import tls
 from apiserver.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
@@ -114,9 +115,8 @@ class Listener:
                 if first == TLS_RECORD:
                     await self._turnstile.pass_through()
             if first == TLS_RECORD:
-                await self._loop.connect_accepted_socket(
-                    self._protocol, connection, ssl=self._context(), ssl_handshake_timeout=config.TLS_HANDSHAKE_SECONDS
-                )
+                async with asyncio.timeout(config.TLS_HANDSHAKE_SECONDS):
+                    await tls.accept(connection, self._context(), self._protocol)
                 return
             if first is not None and 0x41 <= first <= 0x5A:  # a capital letter: the beginning of an HTTP method
                 connection.recv(65536)  # unread data would turn the close into a reset that overtakes the answer
@@ -136,24 +136,13 @@ class Listener:
 
 async def _first_byte(connection: socket.socket) -> int | None:
     """Left in the socket for whoever reads next; None at the end of the stream."""
-    loop = asyncio.get_running_loop()
     while True:
         try:
             data = connection.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
-            readable = loop.create_future()
-            loop.add_reader(connection, _wake, readable)
-            try:
-                await readable
-            finally:
-                loop.remove_reader(connection)
+            await tls.readable(connection)
         else:
             return data[0] if data else None
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def is_handed_over(environ: Mapping[str, str], *, pid: int) -> bool:

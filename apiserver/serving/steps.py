@@ -3,7 +3,8 @@
 A step is one call that the loop makes: a task until its next await, a callback, a timer, the data of a connection. While it runs nobody
 else is served, so the budget is 20 ms of CPU, whatever a client sends. Every step counts from the moment the port is open (before that
 nobody waits: a store is started, certificates are made), with the garbage collections that fall into it; those of other threads are told
-by themselves. uvloop's own work between two steps (TLS, system calls) is bounded by the size of its buffers and not seen.
+by themselves. What a client's connection costs (`tls`) is part of them; uvloop's own work between two, for the store and for other
+servers, is bounded by the size of its buffers and not seen.
 
 Reading the CPU clock is a system call. Only steps that last a millisecond are worth two of them: the first is made at the beginning of a
 step when the last one was made more than a millisecond before, and so tells a step's CPU time up to that millisecond, never too little.
@@ -29,7 +30,7 @@ from apiserver import collectors, metrics
 from apiserver.serving.lookups import Lookups
 
 try:
-    from uvloop import Loop as _Base  # a tenth of asyncio's memory for each TLS connection, and twice as fast
+    from uvloop import Loop as _Base  # twice as fast as asyncio's
 except ImportError:
     from asyncio import SelectorEventLoop as _Base  # type: ignore[assignment]
 

@@ -33,8 +33,6 @@ FIRST = 2 << 10
 """The same for the first ones: whoever waits sees that it begins."""
 SOON_SECONDS = 0.001
 """What took longer to gather, because it was made, is written in pieces of GATHERED bytes: all of it at once would hold up others."""
-FEW = 3
-"""Pieces that are written as they are: a chunk's head and end, and what stands between."""
 STALL_SECONDS = 30.0
 BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
@@ -381,14 +379,11 @@ class _Outlet:
         self.transport.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
-        """The same in several pieces. Each that is written by itself is a record of TLS, or more, which takes as long as to copy 16 KiB."""
+        """The same in several pieces."""
         if self.transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self._writer.output_size += sum(map(len, parts))
-        if len(parts) > FEW:
-            self.transport.write(b"".join(parts))
-        else:
-            self.transport.writelines(parts)
+        self.transport.writelines(parts)
 
     async def settle(self) -> None:
         """Waits until the client has taken nearly everything; cuts it off when it takes nothing.

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import gc
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apiserver import metrics
-from apiserver.serving import steps
-from apiserver.serving.connections import Connections, Protocol
-from tests.fixtures.connection import Transport
+from apiserver.serving import dynamiccertificates, pki, steps, tls
+from tests.fixtures.valkey import eventually
 
 LONG = 0.06
 LOOPS: dict[str, type[asyncio.AbstractEventLoop]] = {
@@ -132,24 +134,38 @@ def test_waiting_is_not_work(seen: Seen, run: Run) -> None:
     assert not seen.records
 
 
-def test_what_a_transport_calls_are_steps(seen: Seen) -> None:
-    class Slow(Protocol):
-        def _data_received(self, _data: bytes) -> None:
+def test_what_a_connection_does_are_steps(seen: Seen, run: Run, tmp_path: Path) -> None:
+    """Its handshake, its encryption, and what its protocol makes of it."""
+
+    class Slow(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
             burn()
 
-    async def handler(_request: Any) -> Any:
-        raise AssertionError
+        def data_received(self, data: bytes) -> None:
+            burn()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            burn()
+            gone.set()
+
+    gone = threading.Event()
+    kit = pki.kit(tmp_path, hosts=["localhost"], user="x", groups=[], now=dt.datetime.now(dt.UTC))
+    client = ssl.create_default_context(cadata=kit.ca_pem.decode())
+
+    def ask(sock: socket.socket) -> None:
+        with client.wrap_socket(sock, server_hostname="localhost") as connection:
+            connection.sendall(b"x")
 
     async def main() -> None:
-        manager = Connections(handler, read_peer=lambda _connection: burn())
-        protocol = Slow(manager, read_peer=lambda _connection: burn(), loop=asyncio.get_running_loop())
-        protocol.connection_made(Transport(with_peer=True))
-        protocol.data_received(b"GET / HTTP/1.1\r\n")
-        protocol.force_close()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        asking = asyncio.ensure_future(asyncio.to_thread(ask, theirs))
+        await tls.accept(ours, dynamiccertificates.Certificates(kit.files).context, Slow)
+        await asking
+        await eventually(gone.is_set)
 
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        runner.run(main())
-    assert [str(name).rpartition(".")[2] for name in seen.steps] == ["_connection_made", "_data_received"]
+    run(main())
+    assert [name.rpartition(".")[2].partition(":")[0] for name in seen.steps] == ["main", "_readable", "_lost"]
 
 
 def test_a_garbage_collection_counts_for_the_step_and_is_told(seen: Seen, run: Run) -> None:
