@@ -29,6 +29,16 @@ async def test_one_who_comes_alone_does_not_wait() -> None:
     await asyncio.wait_for(passing, 10)
 
 
+async def test_who_has_waited_longest_passes_although_others_keep_coming() -> None:
+    crowd = Crowd(Turnstile(urgent=lambda: False))
+    crowd.come(*range(50))
+    for newcomer in range(1000, 1200):
+        crowd.come(newcomer)
+        await asyncio.sleep(0)
+    assert {*range(50)} <= {*crowd.through}
+    await asyncio.gather(*crowd.tasks)
+
+
 async def test_of_a_crowd_the_newest_goes_first_and_nobody_is_forgotten() -> None:
     crowd = Crowd(Turnstile(urgent=lambda: False))
     crowd.come(*range(100))
