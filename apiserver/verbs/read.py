@@ -107,7 +107,8 @@ class Page:
 async def page(
     call: Call, wanted: ListOptions, chosen: Selection, *, exact: bool = False, candid: bool = False
 ) -> Page:
-    """Reads one page. `exact` makes a stated version mean that very state, as deletecollection does.
+    """Reads one page. `exact` makes a stated version mean that very state, as deletecollection does. Of one object, whose storage key is
+    known, only resourceVersionMatch does so (kubernetes/apiserver `pkg/storage/interfaces.go` ValidateListOptions: Recursive).
 
     `candid`: an object that cannot be read is told instead of left out. Who is content with any state is not told, as upstream's memory
     holds no such objects.
@@ -120,7 +121,7 @@ async def page(
     if token is not None and wanted.resource_version not in ("", ANY):
         raise errors.bad_request(CONTINUE_WITH_VERSION)
     limit = 0 if wanted.resource_version == ANY else max(wanted.limit, 0)
-    exact = exact or (bool(limit) and not wanted.match)
+    exact = chosen.key is None and (exact or (bool(limit) and not wanted.match))
     if token is not None:
         start, view = token.key, await _token_state(call, token)
     else:

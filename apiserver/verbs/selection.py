@@ -64,7 +64,7 @@ def select(call: Call, options: ListOptions) -> Selection:
     namespace = _namespace(resource, info.namespace, fields)
     return Selection(
         prefix=f"{namespace}/" if namespace else "",
-        key=_single(resource, namespace, info.name),
+        key=_single(resource, namespace, info.name or _only_name(fields)),
         test=_test(resource, fields, options.label_selector),
         unfiltered=unfiltered,
         field=_indexed(resource, fields),
@@ -134,6 +134,12 @@ def _namespace(resource: Resource, namespace: str, fields: selectors.FieldSelect
         return namespace
     wanted = fields.requires(NAMESPACE)
     return wanted if wanted and not names.dns_label(wanted) else ""
+
+
+def _only_name(fields: selectors.FieldSelector) -> str:
+    """That of the one object which a deletion of a collection, or a watch on a deprecated path, selects; "" if there may be several."""
+    name = fields.requires(NAME)
+    return name if name and not names.path_segment(name) else ""
 
 
 def _single(resource: Resource, namespace: str, name: str) -> Key | None:
