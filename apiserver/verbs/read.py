@@ -189,7 +189,7 @@ async def _token_state(call: Call, token: continue_token.Token) -> View:
     try:
         return await _state_at(call, revision)
     except Compacted as e:
-        onward = continue_token.Token(continue_token.INCONSISTENT, token.start)
+        onward = continue_token.Token(continue_token.INCONSISTENT, token.key)
         raise errors.expired(TOKEN_TOO_OLD, continue_token=onward.encode()) from e
 
 
