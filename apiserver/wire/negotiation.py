@@ -7,7 +7,9 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/negotiation/negotiate.go`
 from __future__ import annotations
 
 import functools
+import math
 import re
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -224,9 +226,25 @@ def _clause(part: str) -> _Clause | None:
     return clause
 
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DECIMAL = re.compile(r"[+-]?[0-9._]+(?:e[+-]?[0-9_]+)?|[+-]?inf(?:inity)?|nan", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"[+-]?0x[0-9a-f._]+p[+-]?[0-9_]+", re.IGNORECASE)
+_FLOAT32 = struct.Struct("f")
+_SEPARATOR = re.compile("(?<=[0-9a-fx])_(?=[0-9a-f])", re.IGNORECASE)
 
 
 def _quality(text: str) -> float:
-    """What Go's ParseFloat leaves behind: 0 for what is no number."""
-    return float(text) if _DECIMAL.fullmatch(text) else 0.0
+    """What Go's ParseFloat leaves behind of 32 bits (golang/go `src/strconv/atof.go`): 0 for what is no number, infinity for too large a
+    one."""
+    try:
+        if _DECIMAL.fullmatch(text):
+            value = float(text)
+        elif _HEXADECIMAL.fullmatch(text):
+            value = float.fromhex(_SEPARATOR.sub("", text))
+        else:
+            return 0.0
+        [rounded] = _FLOAT32.unpack(_FLOAT32.pack(value))
+    except ValueError:
+        return 0.0
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
+    return float(rounded)
