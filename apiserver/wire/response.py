@@ -228,9 +228,11 @@ class Exchange:
         await response.write_eof()
 
     async def _prepare(self, response: web.StreamResponse) -> _Outlet:
+        framed = self.request.version >= HttpVersion11 and not isinstance(response, _UntilClosed)
+        if not framed and response.content_length is None:
+            response.force_close()  # nothing else tells the client where the answer ends, even if it would keep the connection
         writer = await response.prepare(self.request)
         assert writer is not None
-        framed = self.request.version >= HttpVersion11 and not isinstance(response, _UntilClosed)
         return _Outlet(self.request, writer, chunked=framed)
 
     async def open_watch(self, media: str) -> WatchStream:

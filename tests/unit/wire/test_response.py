@@ -453,6 +453,35 @@ def test_a_client_of_http_1_0_gets_its_events_unframed() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("answer", ["a watch", "a list", "a list of known length"])
+def test_a_client_of_http_1_0_learns_where_an_answer_ends_although_it_would_keep_the_connection(answer: str) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield frame(1)
+        yield frame(2)
+
+    async def handler(exchange: Exchange) -> web.StreamResponse:
+        if answer != "a watch":
+            length = len(frame(1) + frame(2)) if answer == "a list of known length" else None
+            return await exchange.stream(200, JSON, parts(), length=length)
+        stream = await exchange.open_watch(JSON)
+        await stream.write(frame(1) + frame(2))
+        return await stream.finish()
+
+    async def story() -> None:
+        async with serving(handler) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert (b"\r\nConnection: keep-alive\r\n" in head) == (b"\r\nContent-Length: " in head)
+            whole = frame(1) + frame(2)
+            async with asyncio.timeout(60):
+                body = await (reader.readexactly(len(whole)) if b"Content-Length" in head else reader.read())
+            assert body == whole
+            writer.close()
+
+    asyncio.run(story())
+
+
 def test_a_watch_that_is_relayed_ends_with_its_connection_and_is_not_framed() -> None:
     async def handler(exchange: Exchange) -> web.StreamResponse:
         exchange.relayed = True
