@@ -16,10 +16,13 @@ from typing import Any
 from apiserver.apimachinery import excerpt
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors, go_quote
 
-MESSAGE_ROOM, CAUSES_ROOM, WORD_ROOM = 320 << 10, 320 << 10, 48 << 10
-"""Bytes (see `excerpt`) of a Status's message, of all its causes, and of a name in its details: together less than 1 MiB."""
+MESSAGE_ROOM, CAUSES_ROOM, WORD_ROOM, SIGN_ROOM = 320 << 10, 320 << 10, 48 << 10, 8 << 10
+"""Bytes (see `excerpt`) of a Status's message, of all its causes, of a name in its details, and of its reason, its outcome and what its
+metadata say: together less than 1 MiB."""
 TEXT_ROOM = 512 << 10
 """The same of an error that is plain text."""
+FAILURE = "Failure"
+"""The outcome of a request that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class GroupKind:
 
 
 class StatusError(Exception):
-    """An API error. `details=None` sends no details member, `{}` sends an empty one; an empty `reason` sends no reason.
+    """An API error. `details=None` sends no details member, `{}` sends an empty one; an empty `reason` sends no reason. `metadata` is a
+    list's, `outcome` the member `status`: what is not Failure comes from elsewhere.
 
     Whatever its texts repeat of a request, they are cut to what the longest answer has room for.
     """
@@ -57,16 +61,18 @@ class StatusError(Exception):
         message: str,
         *,
         details: Mapping[str, Any] | None = None,
-        continue_token: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        outcome: str = FAILURE,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         message = excerpt.cut(message, MESSAGE_ROOM)
         super().__init__(message)
         self.code = code
-        self.reason = reason
+        self.reason = excerpt.cut(reason, SIGN_ROOM)
         self.message = message
         self.details = None if details is None else _bounded(details)
-        self.continue_token = continue_token
+        self.metadata = _cut(metadata or {}, SIGN_ROOM)
+        self.outcome = excerpt.cut(outcome, SIGN_ROOM)
         self.headers = dict(headers or {})
 
     def again(self) -> StatusError:
@@ -77,7 +83,8 @@ class StatusError(Exception):
             self.reason,
             self.message,
             details=self.details,
-            continue_token=self.continue_token,
+            metadata=self.metadata,
+            outcome=self.outcome,
             headers=self.headers,
         )
 
@@ -91,8 +98,8 @@ class StatusError(Exception):
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {"continue": self.continue_token} if self.continue_token else {},
-            "status": "Failure",
+            "metadata": dict(self.metadata),
+            "status": self.outcome,
         }
         if self.message:
             body["message"] = self.message
@@ -121,11 +128,15 @@ class TextError(Exception):
 
 def _bounded(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same within the room that details have."""
-    found: dict[str, Any] = {k: excerpt.cut(x, WORD_ROOM) if isinstance(x, str) else x for k, x in details.items()}
+    found = _cut(details, WORD_ROOM)
     causes = found.get("causes")
     if causes:
         found["causes"] = _bounded_causes(causes)
     return found
+
+
+def _cut(members: Mapping[str, Any], room: int) -> dict[str, Any]:
+    return {k: excerpt.cut(x, room) if isinstance(x, str) else x for k, x in members.items()}
 
 
 def _bounded_causes(causes: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
@@ -279,7 +290,7 @@ def unsupported_media_type_route() -> StatusError:
 
 
 def expired(message: str, *, continue_token: str = "") -> StatusError:
-    return StatusError(410, "Expired", message, continue_token=continue_token)
+    return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else None)
 
 
 def request_entity_too_large(detail: str) -> StatusError:

@@ -45,16 +45,19 @@ class Unlike(ValueError):
 
 
 class _Is(NamedTuple):
-    """What a member must hold: the JSON type, Go's name for its type, and what is inside: members by name, or `of` every element."""
+    """What a member must hold: the JSON type, Go's name for its type, and what is inside: members by name, or `of` every element.
+    `embedded` is the struct without a name of its own that has the member, which Go tells on the way there."""
 
     json: str
     go: str
     struct: str = ""
     members: Mapping[str, _Is] = {}
     of: _Is | None = None
+    embedded: str = ""
 
 
 _STRING = _Is("string", "string")
+_IN_TYPE_META = _STRING._replace(embedded="TypeMeta")
 _INT32, _BYTE = _Is("number", "int32"), _Is("number", "uint8")
 _CAUSE = _Is(
     "object",
@@ -91,8 +94,8 @@ _STATUS = _Is(
     "v1.Status",
     "Status",
     {
-        "kind": _STRING,
-        "apiVersion": _STRING,
+        "kind": _IN_TYPE_META,
+        "apiVersion": _IN_TYPE_META,
         "metadata": _LIST_META,
         "status": _STRING,
         "message": _STRING,
@@ -101,6 +104,25 @@ _STATUS = _Is(
         "code": _INT32,
     },
 )
+
+
+_USER = _Is(
+    "object",
+    "v1.UserInfo",
+    "UserInfo",
+    {
+        "username": _STRING,
+        "uid": _STRING,
+        "groups": _Is("array", "[]string", of=_STRING),
+        "extra": _Is("object", "map[string]v1.ExtraValue", of=_Is("array", "v1.ExtraValue", of=_STRING)),
+    },
+)
+
+
+def _kind(last: str) -> _Is:
+    """A GroupVersionKind, or a GroupVersionResource."""
+    name = f"GroupVersion{last}"
+    return _Is("object", f"v1.{name}", name, dict.fromkeys(("group", "version", last.lower()), _STRING))
 
 
 def _review(package: str) -> _Is:
@@ -118,7 +140,20 @@ def _review(package: str) -> _Is:
             "warnings": _Is("array", "[]string", of=_STRING),
         },
     )
-    asked = {"uid": _Is("string", "types.UID"), "dryRun": _Is("bool", "bool")}
+    asked = {
+        "uid": _Is("string", "types.UID"),
+        "kind": _kind("Kind"),
+        "resource": _kind("Resource"),
+        "subResource": _STRING,
+        "requestKind": _kind("Kind"),
+        "requestResource": _kind("Resource"),
+        "requestSubResource": _STRING,
+        "name": _STRING,
+        "namespace": _STRING,
+        "operation": _Is("string", f"{package}.Operation"),
+        "userInfo": _USER,
+        "dryRun": _Is("bool", "bool"),
+    }
     request = _Is("object", f"{package}.AdmissionRequest", "AdmissionRequest", asked)
     members = {"kind": _STRING, "apiVersion": _STRING, "request": request, "response": response}
     return _Is("object", f"{package}.AdmissionReview", "AdmissionReview", members)
@@ -131,8 +166,7 @@ def decoded(data: bytes, version: str) -> dict[str, Any]:
     """The review, every member of its response null or of its type. Raises Unlike."""
     value = _json(data) if begins_as_object(data) else _yaml(data)
     _check_kind({} if value is None else value, version)
-    for mismatch in _mismatches(_REVIEWS[version], value, ()):
-        raise Unlike(mismatch)
+    _check_members(_REVIEWS[version], value)
     found: dict[str, Any] = value or {}
     return found
 
@@ -201,9 +235,12 @@ def _check_kind(value: Any, version: str) -> None:
     if kind == KIND and (group, its) == (GROUP, version):
         return
     if kind in _UNVERSIONED:
-        _check_status(kind, value)
+        if kind == "Status":
+            _check_members(_STATUS, value)
         raise Unlike(f"converting (v1.{kind}) to ({version}.{KIND}): unknown conversion")
-    if group == GROUP and its in ("v1", "v1beta1") and kind in (KIND, *_IN_EVERY_VERSION):
+    if group == GROUP and its in _REVIEWS and kind in (KIND, *_IN_EVERY_VERSION):
+        if kind == KIND:
+            _check_members(_REVIEWS[its], value)
         package = its if kind == KIND else "v1"
         raise Unlike(f"converting ({package}.{kind}) to ({version}.{KIND}): unknown conversion")
     shown = go_quote(f"{group}/{its}" if group else its)
@@ -226,10 +263,10 @@ def _stated(value: Any) -> dict[str, str]:
     return found
 
 
-def _check_status(kind: str, value: Any) -> None:
-    if kind == "Status":
-        for problem in _mismatches(_STATUS, value, ()):
-            raise Unlike(problem)
+def _check_members(wanted: _Is, value: Any) -> None:
+    """Raises Unlike with the first that does not fit."""
+    for mismatch in _mismatches(wanted, value, ()):
+        raise Unlike(mismatch)
 
 
 def _mismatches(wanted: _Is, value: Any, path: tuple[str, ...], struct: str = "") -> Iterator[str]:
@@ -254,7 +291,9 @@ def _mismatches(wanted: _Is, value: Any, path: tuple[str, ...], struct: str = ""
     elif wanted.members:
         for name, member in value.items():
             if name in wanted.members:
-                yield from _mismatches(wanted.members[name], member, (*path, name), wanted.struct)
+                inner = wanted.members[name]
+                steps = (inner.embedded, name) if inner.embedded else (name,)
+                yield from _mismatches(inner, member, (*path, *steps), wanted.struct)
 
 
 def json_type(value: Any) -> str:

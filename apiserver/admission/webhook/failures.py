@@ -9,7 +9,7 @@ Upstream: kubernetes/apiserver `pkg/util/webhook/error.go`, `pkg/admission/plugi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apiserver.apimachinery import errors
@@ -21,6 +21,7 @@ LATE = "request did not complete within requested timeout"
 NO_EXPLANATION = "without explanation"
 HIGHEST_CODE = 999
 """No answer can have a code above."""
+_METADATA = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
 _DETAILS = ("name", "group", "kind", "uid", "causes", "retryAfterSeconds")
 _CAUSE = ("reason", "message", "field")
 MANY_CAUSES = 500
@@ -65,7 +66,8 @@ def denial(webhook: str, status: Mapping[str, Any] | None) -> Denial:
             found.get("reason") or "",
             f"{by}: {said}" if said else f"{by} {NO_EXPLANATION}",
             details=_details(found.get("details")),
-            continue_token=(found.get("metadata") or {}).get("continue") or "",
+            metadata=_told(found.get("metadata") or {}, _METADATA),
+            outcome=stated if (stated := found.get("status")) and stated != "Success" else errors.FAILURE,
         )
     )
 
@@ -74,10 +76,19 @@ def _details(details: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """In the order of upstream's members, without empty ones."""
     if details is None:
         return None
-    found = {name: details[name] for name in _DETAILS if details.get(name)}
+    found = _told(details, _DETAILS)
     if "causes" in found:
-        found["causes"] = [{name: cause[name] for name in _CAUSE if cause.get(name)} for cause in found["causes"]]
+        found["causes"] = [_told(cause or {}, _CAUSE) for cause in found["causes"]]
     return found
+
+
+def _told(members: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Those of the names that say something, in their order. No number of remaining items is one too."""
+    return {
+        name: member
+        for name in names
+        if (member := members.get(name)) or (name == "remainingItemCount" and member is not None)
+    }
 
 
 def no_dry_run(webhook: str) -> StatusError:

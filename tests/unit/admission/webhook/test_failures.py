@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -22,3 +23,26 @@ async def test_a_denial_with_many_causes_is_made_while_others_go_on(causes: int,
     assert [{**cause} for cause in told] == [{"message": c["message"], "field": c["field"]} for c in sent[: len(told)]]
     assert bool(told) is bool(causes)
     assert bool(others) is waits
+
+
+def test_a_denial_is_bounded_whatever_its_status_says() -> None:
+    long = "\u2028" * (1 << 20)
+    words = dict.fromkeys(("name", "group", "kind", "uid"), long)
+    cause = dict.fromkeys(("reason", "message", "field"), long)
+    status = {
+        "message": long,
+        "reason": long,
+        "status": long,
+        "metadata": dict.fromkeys(("selfLink", "resourceVersion", "continue"), long),
+        "details": {**words, "causes": [cause, None]},
+    }
+
+    told = failures.denial("w.example.com", status).error.status()
+
+    assert len(json.dumps(told, ensure_ascii=True)) < 1 << 20
+    assert list(told["metadata"]) == ["selfLink", "resourceVersion", "continue"]
+
+
+def test_a_cause_that_is_null_is_one_that_says_nothing() -> None:
+    told = failures.denial("w.example.com", {"details": {"causes": [None, {"field": "f"}]}}).error.details
+    assert told == {"causes": [{}, {"field": "f"}]}
