@@ -19,6 +19,7 @@ import msgspec
 from apiserver.apimachinery import errors, strconv
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.patching import lazy
+from apiserver.schema import type_meta
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20
@@ -67,7 +68,7 @@ _read = msgspec.json.Decoder(list[_Members | None] | None, float_hook=strconv.pa
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One step. A pointer is None when there is no usable one; `value` is a node, None when there is none. `to` and `origin` are the texts
-    of the pointers, None where there are none."""
+    of the pointers, None where there are none: `no_path` and `no_origin` say why."""
 
     op: Any
     path: Pointer | None
@@ -75,6 +76,8 @@ class Operation:
     value: Any
     to: str | None
     origin: str | None
+    no_path: str
+    no_origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,16 @@ def _operation(members: dict[str, Any]) -> Operation:
         None if value is None else lazy.node(bytes(value)),
         to if isinstance(to, str) else None,
         origin if isinstance(origin, str) else None,
+        _unread(to, "operation missing path field"),
+        _unread(origin, "operation, missing from field"),
     )
+
+
+def _unread(text: Any, missing: str) -> str:
+    """Why a pointer cannot be read (Operation.Path, Operation.From)."""
+    if text is None:
+        return f"{missing}: {_MISSING_VALUE}"
+    return f"json: cannot unmarshal {type_meta.json_kind(text)} into Go value of type string"
 
 
 def _pointer(path: Any) -> Pointer | None:
@@ -185,8 +197,7 @@ class _Run:
     def target(self, operation: Operation, missing: str, undecoded: str = "") -> tuple[Any, str]:
         """The same for the path of an operation. Raises Inapplicable: `missing` says what it is without the container."""
         if operation.to is None:
-            reason = undecoded or f"operation missing path field: {_MISSING_VALUE}"
-            raise Inapplicable(f"{operation.op} operation failed to decode path: {reason}")
+            raise Inapplicable(f"{operation.op} operation failed to decode path: {undecoded or operation.no_path}")
         try:
             return self.open(operation.path)
         except _Unreachable:
@@ -196,8 +207,7 @@ class _Run:
     def source(self, operation: Operation) -> tuple[Any, str]:
         """The same for where an operation takes its value from."""
         if operation.origin is None:
-            reason = f"operation, missing from field: {_MISSING_VALUE}"
-            raise Inapplicable(f"{operation.op} operation failed to decode from: {reason}")
+            raise Inapplicable(f"{operation.op} operation failed to decode from: {operation.no_origin}")
         try:
             return self.open(operation.source)
         except _Unreachable:

@@ -109,3 +109,46 @@ def test_what_cannot_be_patched_is_told(rig: Rig, what: str) -> None:
     )
 
     assert (reply.status, rig.normal(reply.json.get("message", ""))) == (code, text)
+
+
+TEXT = "into Go value of type string"
+POINTERS: Mapping[str, tuple[Object, str]] = {
+    "the path of a replacement": (
+        {"op": "replace", "path": 1, "value": 1},
+        f"replace operation failed to decode path: json: cannot unmarshal number {TEXT}",
+    ),
+    "the path of a test": (
+        {"op": "test", "path": {}, "value": 1},
+        f"test operation failed to decode path: json: cannot unmarshal object {TEXT}",
+    ),
+    "the path of a move": (
+        {"op": "move", "path": [], "from": "/metadata/name"},
+        f"move operation failed to decode path: json: cannot unmarshal array {TEXT}",
+    ),
+    "the source of a move": (
+        {"op": "move", "path": "/x", "from": True},
+        f"move operation failed to decode from: json: cannot unmarshal bool {TEXT}",
+    ),
+    "the source of a copy": (
+        {"op": "copy", "path": "/x", "from": 1.5},
+        f"copy operation failed to decode from: json: cannot unmarshal number {TEXT}",
+    ),
+    "the path of a copy": (
+        {"op": "copy", "path": 1, "from": "/metadata/name"},
+        "copy operation failed to decode path: missing value",
+    ),
+    "the path of an addition": (
+        {"op": "add", "path": 1, "value": 1},
+        "add operation failed to decode path: missing value",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", POINTERS)
+def test_a_pointer_that_is_no_text_is_told(rig: Rig, what: str) -> None:
+    operation, said = POINTERS[what]
+    rig.webhook("mutating", patch(operation))
+
+    refusal = rig.api.refusal("POST", rig.claims, claim("c"))
+
+    assert (refusal.code, refusal.message) == (500, INTERNAL + said)

@@ -309,3 +309,18 @@ def test_no_other_patch_makes_more_than_it_brings() -> None:
 
 def test_a_long_patch_is_taken_for_one_that_copies() -> None:
     assert json_patch.growth(text([{"op": "add", "path": "/a", "value": "x" * 100_000}])) == json_patch.MOST_COPIED
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        ({"op": "replace", "path": 1, "value": 1}, "path: json: cannot unmarshal number"),
+        ({"op": "test", "path": {}, "value": 1}, "path: json: cannot unmarshal object"),
+        ({"op": "move", "path": [], "from": "/a"}, "path: json: cannot unmarshal array"),
+        ({"op": "copy", "path": "/b", "from": False}, "from: json: cannot unmarshal bool"),
+    ],
+)
+def test_why_a_pointer_cannot_be_read_is_told(operation: dict[str, Any], said: str) -> None:
+    with pytest.raises(json_patch.Inapplicable) as refused:
+        json_patch.applied(json_patch.parse(text([operation])), b'{"a":1}')
+    assert str(refused.value) == f"{operation['op']} operation failed to decode {said} into Go value of type string"
