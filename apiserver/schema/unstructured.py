@@ -9,8 +9,11 @@ Upstream: kubernetes/apimachinery `pkg/runtime/converter.go` (FromUnstructuredWi
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from apiserver.apimachinery import printing, quantity, strconv
 from apiserver.schema import rawjson, shapes, strict, times, types
@@ -48,7 +51,7 @@ def _regular(shape: Struct, members: Object) -> Decoded | None:
     """None when something is strange."""
     try:
         found = strict.decode(shape, members)
-    except DecodeError:
+    except (DecodeError, msgspec.DecodeError):  # of raw JSON: what is no number has no JSON
         return None
     return None if found.unknown else found
 
@@ -68,11 +71,11 @@ class _Walk:
             case ListOf():
                 return self._list(type_, value, path)
             case Quantity():
-                return _quantity(value)
+                return _quantity(_written(value, "resource.Quantity"))
             case Time():
-                return _time(value, micro=type_.micro)
+                return _time(_written(value, "v1.MicroTime" if type_.micro else "v1.Time"), micro=type_.micro)
             case RawJSON():
-                return value
+                return _written(value, type_.go)
         return _scalar(type_, value)
 
     def struct(self, shape: Struct, value: Any, path: str) -> Object:
@@ -139,6 +142,14 @@ def _kind(value: Any) -> str:
     if isinstance(value, dict):
         return "map"
     return "slice" if isinstance(value, list) else printing.go_type(value)
+
+
+def _written(value: Any, go: str) -> Any:
+    """The same. What reads itself from JSON is written as JSON before, which has no NaN and no infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+        raise DecodeError(f"error encoding {go} to json: json: unsupported value: {shown}")
+    return value
 
 
 def _quantity(value: Any) -> str:

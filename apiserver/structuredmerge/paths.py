@@ -91,7 +91,8 @@ def _shown_value(key: values.Key) -> str:
     if rank == values.BOOLEAN:
         return "true" if key[1] else "false"
     if rank == values.NUMBER:
-        return _number(key[1], plain=_PLAIN_IN_MESSAGES)
+        number = key[1]
+        return _number(number, plain=_PLAIN_IN_MESSAGES) if isinstance(number, int | float) else "{{undefined}}"
     if rank == values.LIST:
         return "[" + ",".join(map(_shown_value, key[1])) + "]"
     return "null" if rank == values.NULL else "".join(f"{name}={_shown_value(value)}" for name, value in key[1])

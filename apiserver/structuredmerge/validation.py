@@ -17,13 +17,14 @@ from apiserver.structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, 
 __all__ = ["Foreign", "told", "validate"]
 
 
-def validate(value: Any, type_: Type, *, duplicates: bool = False) -> list[str]:
+def validate(value: Any, type_: Type, *, duplicates: bool = False, foreign: bool = False) -> list[str]:
     """What is wrong with the value, each with its path; nothing if it is of the type. `duplicates`: items may be there several times.
+    `foreign`: it may hold what is of no type at all (Foreign), which is looked for where anything else may stand.
 
     Null is of every type. Of a map the first member that is not declared is told, of a list the first item that has no path element, and
     nothing after them. Where there are more errors than an answer has room for, not all are looked for.
     """
-    found = _Validating(tolerant=duplicates)
+    found = _Validating(tolerant=duplicates, foreign=foreign)
     found.value(value, type_)
     return [
         f"{text(tuple(reversed(error.path)))}: {error.text}" if error.path else error.text for error in found.errors
@@ -58,13 +59,14 @@ class _Error:
 class _Validating:
     """One walk. `errors` are those of what was walked so far, with their paths up to where the walk is."""
 
-    def __init__(self, *, tolerant: bool) -> None:
+    def __init__(self, *, tolerant: bool, foreign: bool) -> None:
         self.errors: list[_Error] = []
         self._tolerant = tolerant
+        self._unseen = () if foreign else (UNTYPED_ATOMIC, DEDUCED)
         self._room = MESSAGE_ROOM
 
     def value(self, value: Any, type_: Type) -> None:
-        if value is None or type_ is UNTYPED_ATOMIC or type_ is DEDUCED:
+        if value is None or type_ in self._unseen:
             return
         alternative = choose(type_, value)
         if isinstance(alternative, Map):

@@ -19,7 +19,7 @@ from apiserver.cel.mutation import ObjectValue, PatchValue, misplaced
 from apiserver.cel.values import Value, is_list
 from apiserver.fieldmanager import typedefs
 from apiserver.patching import json_patch
-from apiserver.schema import strict, unstructured
+from apiserver.schema import strict, type_meta, unstructured
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.strict import DecodeError
 from apiserver.structuredmerge import paths, validation
@@ -63,7 +63,7 @@ def _check_places(value: Value) -> None:
 def _merged(resource: Resource, live: Mapping[str, Any], applied: dict[str, Any]) -> Object:
     type_ = typedefs.type_of(resource)
     failed = "error applying patch: "
-    if wrong := validation.validate(applied, type_):
+    if wrong := validation.validate(applied, type_, foreign=True):
         raise Refused(f"{failed}failed to convert patch object to typed object: {validation.told(wrong)}")
     if atomic := list(islice(_atomics(applied, type_), MOST_COMPLAINTS)):
         told = ", ".join(atomic)
@@ -114,23 +114,21 @@ def json_patched(live: bytes, value: Value) -> bytes | None:
 
 def other_kind(resource: Resource, patched: bytes) -> str:
     """What upstream's decoder says of JSON that is no object of that version by its kind and apiVersion; empty when it is, or has none."""
-    if patched.startswith(b"["):
-        return f"couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type {_TYPE_META}"
-    head = msgspec.json.decode(patched, type=_Head)
-    kind = resource.kind if head.kind is None else head.kind
-    version = resource.api_version if head.api_version is None else head.api_version
+    value = msgspec.json.decode(patched, type=_Head) if patched.startswith(b"{") else msgspec.json.decode(patched)
+    stated = {"kind": value.kind, "apiVersion": value.api_version} if isinstance(value, _Head) else value
+    try:
+        type_meta.read(stated)
+    except type_meta.Unreadable as e:
+        return str(e)
+    kind, version = stated["kind"] or resource.kind, stated["apiVersion"] or resource.api_version
     if (kind, version) == (resource.kind, resource.api_version):
         return ""
-    scheme = go_quote(SCHEME)
-    return f"no kind {go_quote(str(kind))} is registered for version {go_quote(str(version))} in scheme {scheme}"
+    return f"no kind {go_quote(kind)} is registered for version {go_quote(version)} in scheme {go_quote(SCHEME)}"
 
 
 class _Head(msgspec.Struct):
     kind: Any = None
     api_version: Any = msgspec.field(name="apiVersion", default=None)
-
-
-_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
 def strict_error(resource: Resource, patched: bytes) -> str:

@@ -12,6 +12,7 @@ import base64
 import math
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -120,7 +121,7 @@ def _native(value: Value, walk: _Walk) -> Any:
                 raise _WrongKey(f"map key {_go_rune(key)} is of type {go_type(key)}, not string")
             made[key] = _native(find_key(value, key), walk)
     elif kind is Optional:
-        made = _native(value.value if value.has_value else None, walk)
+        made = _native(value.value, walk) if value.has_value else None
     else:
         made = _foreign(value)
     walk.leave()
@@ -144,15 +145,40 @@ def _foreign(value: Value) -> Any:
     if isinstance(value, UInt):
         return Foreign("uint64", str(int(value)), f"{int(value):#x}")
     if isinstance(value, bytes):
-        spelled = "[]byte{" + ", ".join(f"{byte:#x}" for byte in value[:1024]) + "}"
+        spelled = "[]uint8{" + ", ".join(f"{byte:#x}" for byte in value[:1024]) + "}"
         return Foreign("[]uint8", text(value), spelled)
     if isinstance(value, Duration):
         return Foreign("time.Duration", text(value), str(value.nanoseconds))
     if isinstance(value, Timestamp):
-        return Foreign("time.Time", text(value))
+        return Foreign("time.Time", text(value), _go_date(value))
     if isinstance(value, Type):
         return value.name
-    return Foreign(go_type(value), text(value))
+    wrapped = getattr(value, "go_native", None)
+    if wrapped == "":
+        return Foreign("*types.Err", "no such overload", f"(*types.Err)({_ADDRESS})")
+    if isinstance(value, PatchValue):
+        return Foreign(go_type(value), _ADDRESS, f"({go_type(value)})({_ADDRESS})")
+    return Foreign(wrapped or go_type(value), text(value))
+
+
+_ADDRESS = "0xc000000000"
+"""Go shows where such a value lies, which is another place each time."""
+
+
+def _go_date(moment: Timestamp) -> str:
+    """Go's %#v of a time in UTC."""
+    at = _EPOCH + timedelta(seconds=moment.seconds)
+    month = _MONTHS[at.month - 1]
+    return (
+        f"time.Date({at.year}, time.{month}, {at.day}, {at.hour}, {at.minute}, {at.second}, {moment.nanos}, time.UTC)"
+    )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 
 
 def json_value(value: Value) -> Any:
@@ -207,6 +233,8 @@ def _json_leaf(value: Value, *, inside: bool) -> Any:
         return CONVERSIONS["string"](value)
     if type(value) is Optional:
         raise Unfit("optional.none() dereference")
+    if isinstance(value, PatchValue):
+        raise Unfit(f"cannot convert to native type: {_VALUE}")
     raise Unfit(messages.refusal(value, _VALUE))
 
 

@@ -63,3 +63,15 @@ def test_paths_of_unknown_members_are_sorted_and_name_no_keys_of_maps() -> None:
     found = unstructured.decode(KINDS["ResourceSlice"], value)
     assert found.unknown == ["metadata.b", "spec.devices[0].capacity.v", "spec.devices[0].x", "zz"]
     assert found.object["metadata"] == {"name": "a", "labels": {"x": "y"}}
+
+
+@pytest.mark.parametrize(("value", "shown"), [(float("nan"), "NaN"), (float("inf"), "+Inf"), (float("-inf"), "-Inf")])
+def test_what_json_has_no_number_for_is_told_where_an_object_reads_itself_from_json(value: float, shown: str) -> None:
+    device = {"driver": "d.example.com", "pool": "p", "device": "d", "data": value}
+    for obj, go in (
+        ({"metadata": {"creationTimestamp": value}}, "v1.Time"),
+        ({"status": {"devices": [device]}}, "runtime.RawExtension"),
+    ):
+        with pytest.raises(DecodeError) as refused:
+            unstructured.decode(KINDS["ResourceClaim"], obj)
+        assert str(refused.value) == f"error encoding {go} to json: json: unsupported value: {shown}"

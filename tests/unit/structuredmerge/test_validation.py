@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.errors import MESSAGE_ROOM
-from apiserver.structuredmerge.types import List, Map, Member, Scalar, Type
-from apiserver.structuredmerge.validation import told, validate
+from apiserver.structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
+from apiserver.structuredmerge.validation import Foreign, told, validate
 from tests.unit.structuredmerge.declared import TYPE
 
 
@@ -119,3 +119,9 @@ def test_an_item_whose_key_is_a_value_of_many_levels_is_no_item() -> None:
     item = Type(map=Map({"uid": Member(Type(scalar=Scalar.STRING))}))
     errors = validate([{"uid": uid}], Type(list=List(item, atomic=False, keys=("uid",))))
     assert told(errors) == "element 0: exceeded max depth of 100"
+
+
+def test_what_is_of_no_type_is_looked_for_wherever_anything_may_stand() -> None:
+    found = validate({"a": [1, Foreign("uint64", "7")]}, UNTYPED_ATOMIC, foreign=True)
+    assert found == [".a[1]: expected map, got &{7}"]
+    assert validate({"a": [1, {"b": None}]}, DEDUCED, foreign=True) == []
