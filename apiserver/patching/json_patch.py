@@ -87,14 +87,17 @@ class Patch:
     operations: Sequence[Operation]
 
 
-def parse(patch: bytes) -> Patch:
-    """Of JSON text: a list of objects and nulls, or null for none. Raises 413 when there are too many."""
+def parse(patch: bytes, *, nulls: bool = False) -> Patch:
+    """Of JSON text: a list of objects and nulls, or null for none. Raises 413 when there are too many.
+
+    With `nulls` a null is a value, which an absent one is not equal to: so it is in operations that were made and not read, in Go.
+    """
     operations = _read(patch) or ()
     if len(operations) > MOST_OPERATIONS:
         raise errors.request_entity_too_large(
             f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(operations)}"
         )
-    return Patch([_operation(o or {}) for o in operations])
+    return Patch([_operation(o or {}, null=_NULL if nulls else None) for o in operations])
 
 
 def growth(patch: bytes) -> int:
@@ -105,13 +108,16 @@ def growth(patch: bytes) -> int:
     return MOST_COPIED if len(patch) > SEARCHED or b"copy" in patch or b"\\u" in patch else 0
 
 
-def _operation(members: dict[str, Any]) -> Operation:
+_NULL = msgspec.Raw(b"null")
+
+
+def _operation(members: dict[str, Any], *, null: Any) -> Operation:
     value, to, origin = members.get("value"), members.get("path"), members.get("from")
     return Operation(
         members.get("op"),
         _pointer(to),
         _pointer(origin),
-        None if value is None else lazy.node(bytes(value)),
+        None if value is None else lazy.node(bytes(value)) or null,
         to if isinstance(to, str) else None,
         origin if isinstance(origin, str) else None,
         _unread(to, "operation missing path field"),

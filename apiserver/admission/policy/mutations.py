@@ -103,7 +103,7 @@ def json_patched(live: bytes, value: Value) -> bytes | None:
         except Unfit as e:
             told = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
             raise Refused(f"{told}: {e}") from None
-    patch = json_patch.parse(msgspec.json.encode(operations))
+    patch = json_patch.parse(msgspec.json.encode(operations), nulls=True)
     try:
         return json_patch.applied(patch, live)
     except json_patch.TestFailed:

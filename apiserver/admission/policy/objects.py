@@ -25,6 +25,7 @@ from apiserver.cel.mutation import ObjectValue, PatchValue
 from apiserver.cel.times import Duration, Timestamp
 from apiserver.cel.types import Type
 from apiserver.cel.values import ABSENT, Optional, UInt, Value, find_key, go_type, is_list, is_map, text
+from apiserver.schema import rawjson
 from apiserver.structuredmerge.validation import Foreign
 
 MOST_VALUES = 1 << 17
@@ -256,6 +257,7 @@ def operation(patch: PatchValue) -> dict[str, Any]:
     if patch.origin:
         made["from"] = patch.origin
     if patch.value is not ABSENT:
-        # Members are in the order of their names, as protobuf writes them.
-        made["value"] = msgspec.Raw(msgspec.json.encode(json_value(patch.value), order="sorted"))
+        # Members are in the order of their names, as protobuf writes them, and numbers as Go does.
+        value = json_value(patch.value)
+        made["value"] = None if value is None else msgspec.Raw(rawjson.text(rawjson.made(value)))
     return made

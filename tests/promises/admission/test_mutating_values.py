@@ -80,7 +80,17 @@ KINDLESS: Mapping[str, str] = {
     "{'a': 'b'}": "object into Go struct field .kind of type string",
     "7": "number into Go struct field .kind of type string",
 }
+ABSENT_IS_NULL = (
+    "[JSONPatch{op: 'test', path: '/metadata/ownerReferences', value: null},"
+    " JSONPatch{op: 'add', path: '/metadata/generateName', value: 'x-'}]"
+)
+NUMBERS = (
+    "[JSONPatch{op: 'add', path: '/spec/devices/config', value: [{'opaque': {'driver': dyn('d.example.com'),"
+    " 'parameters': dyn({'a': 1e300, 'b': 1.5e-7, 'c': 2.0, 'd': 1e21})}}]}]"
+)
 EXPRESSIONS = {
+    "absent-is-null": ABSENT_IS_NULL,
+    "numbers": NUMBERS,
     **{name: expression for name, (expression, _) in REFUSED.items()},
     **{f"nothing-{at}": expression for at, expression in enumerate(NOTHING)},
     **{
@@ -150,3 +160,13 @@ def test_a_kind_that_is_no_text_is_told(stage: Rig, at: int) -> None:
 
     said = f"couldn't get version/kind; json parse error: json: cannot unmarshal {list(KINDLESS.values())[at]}"
     assert (refusal.code, refusal.message) == (500, f"Internal error occurred: {said}")
+
+
+def test_what_is_absent_is_no_null_to_a_patch_that_tests_it(stage: Rig) -> None:
+    made = stage.api.create(stage.claims, example("absent-is-null"))
+    assert "generateName" not in made["metadata"]
+
+
+def test_numbers_of_a_patch_are_spelled_as_go_spells_them(stage: Rig) -> None:
+    reply = stage.api.ask("POST", stage.claims, example("numbers"))
+    assert '"parameters":{"a":1e+300,"b":1.5e-7,"c":2,"d":1e+21}' in reply.text

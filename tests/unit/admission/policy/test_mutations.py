@@ -102,3 +102,11 @@ def test_a_patch_that_tests_what_is_not_so_is_left_out() -> None:
     assert mutations.json_patched(live, [PatchValue("add", "/b", value=2), PatchValue("test", "/a", value=2)]) is None
     with pytest.raises(Refused, match="JSON Patch: Unexpected kind: x"):
         mutations.json_patched(live, [PatchValue("x")])
+
+
+def test_a_null_of_a_patch_is_a_value_and_numbers_are_spelled_as_go_spells_them() -> None:
+    live = b'{"a":1}'
+    null = PatchValue("test", "/b", value=None)
+    assert mutations.json_patched(live, [null]) is None
+    assert mutations.json_patched(live, [PatchValue("add", "/b", value=None), null]) == b'{"a":1,"b":null}'
+    assert mutations.json_patched(live, [PatchValue("add", "/b", value=[1e21, 1e-7])]) == b'{"a":1,"b":[1e+21,1e-7]}'
