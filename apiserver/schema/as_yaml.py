@@ -18,6 +18,8 @@ import yaml
 from apiserver.apimachinery import sorting
 from apiserver.schema import json_syntax, yaml_scalars
 
+VERSION = (1, 1)
+"""Of YAML, the only one that a directive may name: go-yaml takes no later one, as libyaml does."""
 MAX_DEPTH = 10_000
 """Levels of nesting that go-yaml accepts."""
 MOST_EXPANDED = 16 << 20
@@ -68,6 +70,9 @@ def _first_document(raw: bytes) -> Iterator[Any]:
             event = loader.get_event()
             if isinstance(event, yaml.DocumentEndEvent):
                 return
+            if isinstance(event, yaml.DocumentStartEvent) and event.version not in (None, VERSION):
+                mark: Any = event.start_mark
+                raise yaml.parser.ParserError(None, None, "found incompatible YAML document", mark)
             yield event
     finally:
         loader.dispose()

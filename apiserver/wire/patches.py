@@ -101,6 +101,12 @@ _LONG = re.compile(rb"[0-9]{19}")
 
 _NOT_YAML = re.compile(rb"\\u[dD]|\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
 """What may stand in JSON and means something else, or nothing, in YAML: half characters, control characters, line ends and the like."""
+_APART, _LENGTHY = re.compile(rb'"\s\s*+:'), re.compile(rb'"[^"]{1000}')
+"""Where a colon stands apart from its key, on the next line maybe, which YAML does not take; and what a long key looks like, unless there
+are quotes in it."""
+_KEY_CHARACTERS, _ESCAPED = 1022, 6
+"""Characters that a key of YAML has room for, as they are written: its colon is at most 1024 of them behind its first quote. And how many
+one character may take."""
 _NUMBERS = re.compile(rb"[\s:,\[]-?(?:[0-9]++(?:\.[0-9]|[eE])|[0-9]{19})")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _APPLIED = "error decoding YAML"
@@ -110,7 +116,9 @@ def read_apply_patch(raw: bytes, validation: str) -> Document:
     """The applied configuration: the first document of the YAML, of members that stand twice the last; {} when there is none. Whole
     numbers of 64 bits are exact, others are floats. Its complaint tells of all repeated members. Raises 400 and 413."""
     json_syntax.weigh(raw)
-    found = None if _NOT_YAML.search(raw) else as_json.plain(raw)
+    found = None if _NOT_YAML.search(raw) or _APART.search(raw) else as_json.plain(raw)
+    if found is not None and (_LENGTHY.search(raw) or b'\\"' in raw) and _may_have_long_keys(found.value):
+        found = None
     value, repeats = (found.value, "") if found is not None else _read_yaml(raw)
     if found is None or _NUMBERS.search(raw):
         value = _renumbered(value, _yaml_number)
@@ -119,6 +127,20 @@ def read_apply_patch(raw: bytes, validation: str) -> Document:
         raise errors.bad_request(f"{_APPLIED}: error unmarshaling JSON: while decoding JSON: {wrong}")
     told = [f"error converting YAML to JSON: {repeats}"] if repeats and validation != "Ignore" else []
     return Document(value or {}, told)
+
+
+def _may_have_long_keys(value: Any) -> bool:
+    """Whether some key might have been written with more characters than are sure to be taken."""
+    left = [value]
+    while left:
+        here = left.pop()
+        if isinstance(here, dict):
+            if any(len(name) * _ESCAPED > _KEY_CHARACTERS for name in here):
+                return True
+            left.extend(x for x in here.values() if isinstance(x, dict | list))
+        elif isinstance(here, list):
+            left.extend(x for x in here if isinstance(x, dict | list))
+    return False
 
 
 def _read_yaml(raw: bytes) -> tuple[Any, str]:

@@ -83,6 +83,19 @@ def test_only_the_first_document_is_read() -> None:
     assert as_yaml.read(b"a: 1\n---\n{not yaml").value == {"a": 1}
 
 
+def test_a_document_may_say_that_it_is_yaml_1_1_and_nothing_else() -> None:
+    assert as_yaml.read(b"%YAML 1.1\n---\na: 1\n").value == {"a": 1}
+    assert as_yaml.read(b"a: 1\n...\n%YAML 1.2\n---\na: 2\n").value == {"a": 1}
+    for lines in (0, 2):
+        for version in ("1.2", "1.0", "2.0"):
+            with pytest.raises(YAMLProblem) as told:
+                as_yaml.read(
+                    f"{'# note' + chr(10) if lines else ''}{chr(10) if lines else ''}%YAML {version}\n---\na: 1\n".encode()
+                )
+            where = f"line {lines}: " if lines else ""
+            assert str(told.value) == f"yaml: {where}found incompatible YAML document"
+
+
 def bomb(levels: int) -> bytes:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, levels)]

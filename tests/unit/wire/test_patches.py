@@ -165,6 +165,35 @@ def test_whole_numbers_of_64_bits_are_exact_in_an_applied_configuration_and_larg
     assert [(type(x), x) for x in read] == [(int, 2**63 - 1), (float, 2.0**63), (int, 1), (str, "1.0"), (bool, True)]
 
 
+NO_KEY = "did not find expected ',' or '}'"
+
+
+@pytest.mark.parametrize("filled", ["a", "ü", "\\u00e9", '\\"', "\\/"])
+def test_json_that_is_applied_has_keys_as_long_as_those_of_yaml(filled: str) -> None:
+    """Its first quote and its colon are at most 1024 characters apart."""
+    most = 1022 // len(filled)
+    for blanks in (0, 1, 30, 1022):
+        length = (1022 - blanks) // len(filled)
+        key = filled * length + "k" * (1022 - blanks - len(filled) * length)
+        taken, refused = (f'{{"x":{{"{key}"{" " * (blanks + more)}:1}}}}' for more in (0, 1))
+        assert patches.read_apply_patch(taken.encode(), "Warn").value == {"x": {json.loads(f'"{key}"'): 1}}
+        with pytest.raises(StatusError) as told:
+            patches.read_apply_patch(refused.encode(), "Warn")
+        assert (told.value.code, told.value.message) == (400, f"{CONVERTING}: yaml: {NO_KEY}")
+    assert patches.read_apply_patch(f'{{"a":"{filled * 3 * most}"}}'.encode(), "Warn").value != {}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "  \n\t", "\r"])
+def test_json_that_is_applied_has_its_colons_on_the_lines_of_the_keys(end: str) -> None:
+    with pytest.raises(StatusError) as told:
+        patches.read_apply_patch(f'{{"a"{end}:1}}'.encode(), "Warn")
+    assert (told.value.code, told.value.message) == (400, f"{CONVERTING}: yaml: line 1: {NO_KEY}")
+    assert patches.read_apply_patch(f'{{"a":{end.rstrip()}1}}'.encode(), "Warn").value == {"a": 1}
+
+
+CONVERTING = "error decoding YAML: error converting YAML to JSON"
+
+
 def test_an_applied_configuration_may_not_nest_too_deep() -> None:
     raw = b'{"a":' * 600 + b"1" + b"}" * 600
     with pytest.raises(StatusError) as refused:
