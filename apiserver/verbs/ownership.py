@@ -10,7 +10,7 @@ import functools
 import time
 
 from apiserver import metrics
-from apiserver.apimachinery import meta
+from apiserver.apimachinery import meta, utf8
 from apiserver.apimachinery.options import FIELD_MANAGER_BYTES
 from apiserver.fieldmanager import manager as fieldmanager
 from apiserver.fieldmanager.writer import Writer
@@ -35,11 +35,12 @@ def writer(services: Services, call: Call, manager: str, *, force: bool = False)
 
 
 def _program(user_agent: str) -> str:
-    """What stands before the first slash, as far as it can be printed and is not too long (upstream's prefixFromUserAgent)."""
+    """What stands before the first slash, as far as it can be printed and is not too long (upstream's prefixFromUserAgent). A byte that is
+    no UTF-8 is the character for that, which can be printed."""
     name = user_agent[: 4 * FIELD_MANAGER_BYTES].partition("/")[0]
     if name.isascii() and name.isprintable():
         return name[:FIELD_MANAGER_BYTES] or UNKNOWN
-    cut = "".join(c for c in name if c.isprintable()).encode("utf-8", "replace")[:FIELD_MANAGER_BYTES]
+    cut = "".join(c for c in utf8.whole(name) if c.isprintable()).encode("utf-8", "replace")[:FIELD_MANAGER_BYTES]
     return cut.decode("utf-8", "ignore") or UNKNOWN
 
 

@@ -76,19 +76,21 @@ def check_content_type(content_type: str) -> str:
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MEDIA = re.compile(rf"{_TOKEN}(?:/{_TOKEN})?")
-_PARAMETER = re.compile(rf'\s*;\s*({_TOKEN})\s*=\s*(?:{_TOKEN}|"(?:[^"\\\r\n]|\\.)*")')
+_PARAMETER = re.compile(rf'\s*;\s*({_TOKEN})\s*=\s*(?:({_TOKEN})|"((?:[^"\\\r\n]|\\.)*)")')
+_ESCAPED = re.compile(r'\\([()<>@,;:\\"/\[\]?=])')
 
 
 def _media_type(content_type: str) -> str:
-    """The type in lower case, "" when Go's MIME parser would refuse the header."""
+    """The type in lower case, "" when Go's MIME parser would refuse the header (golang/go `src/mime/mediatype.go`): a parameter may stand
+    twice if it says the same."""
     media, semicolon, _ = content_type.partition(";")
-    names: set[str] = set()
+    values: dict[str, str] = {}
     at = len(media)
     while parameter := _PARAMETER.match(content_type, at):
-        name = parameter.group(1).lower()
-        if name in names:
+        name, bare, quoted = parameter.groups()
+        value = bare if bare is not None else _ESCAPED.sub(r"\1", quoted)
+        if values.setdefault(name.lower(), value) != value:
             return ""
-        names.add(name)
         at = parameter.end()
     media = media.strip().lower()
     complete = not semicolon or content_type[at:].strip() in ("", ";")

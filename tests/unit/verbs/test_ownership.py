@@ -99,3 +99,22 @@ async def test_the_times_of_other_managers_stay_also_when_they_lose_something(se
 
     assert times(taken) == {"me": meta.rfc3339(START), "other": meta.rfc3339(START + 60)}
     assert compared()["unequal_objects_fast"] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("agent", "manager"),
+    [
+        ("caf\udce9/1", "caf\ufffd"),
+        ("\udcff\udcfe", "\ufffd\ufffd"),
+        ("grün/1", "grün"),
+        ("a\udc80" * 200, "a\ufffd" * 32),
+        ("\u00ad\u2028", "unknown"),
+    ],
+)
+async def test_a_user_agent_that_cannot_be_read_as_a_whole_is_known_by_what_can_be_shown_of_it(
+    server: Composed, agent: str, manager: str
+) -> None:
+    """Surrogates stand for the bytes that are none."""
+    made = await server.ask("POST", server.claims, claim(server, a="1"), User_Agent=agent)
+
+    assert list(times(made)) == [manager]
