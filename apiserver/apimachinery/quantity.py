@@ -12,7 +12,7 @@ import re
 from functools import total_ordering
 from types import MappingProxyType
 
-from apiserver.apimachinery.strconv import MAX_INT64, MIN_INT64, parse_int
+from apiserver.apimachinery.strconv import MAX_INT64, MIN_INT64, json_float, parse_int
 
 FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 BAD_NUMBER = "unable to parse numeric part of quantity"
@@ -197,7 +197,8 @@ class Respelled(str):
 
 
 def canonical(text: str | float) -> str:
-    """The canonical text of what a client sent, Respelled if it was another one; raises QuantityError."""
+    """The canonical text of what a client sent, Respelled if it was another one; raises QuantityError. A number is what Go's encoder makes
+    of it: that is what upstream reads where the client's own spelling is gone, as in YAML and in what is merged."""
     if isinstance(text, str) and _CANONICAL.fullmatch(text):
         return text
     found, source = parse(text).canonical(), _source(text)
@@ -206,15 +207,7 @@ def canonical(text: str | float) -> str:
 
 def _source(text: str | float) -> str:
     """What is parsed of what was sent."""
-    return text.strip(_GO_SPACE) if isinstance(text, str) else _number_text(text)
-
-
-def _number_text(number: float) -> str:
-    """A JSON number as text. Its spelling is gone by now: what Python writes with an exponent is taken to have come with one."""
-    if isinstance(number, int):
-        return str(number)
-    text = repr(number)
-    return text.removesuffix(".0")
+    return text.strip(_GO_SPACE) if isinstance(text, str) else json_float(text)
 
 
 def _interpret(suffix: str) -> tuple[str, int]:

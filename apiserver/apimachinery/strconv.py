@@ -64,7 +64,7 @@ _LEAST_PLAIN, _EXPONENT_FROM = 1e-6, 1e21
 
 
 def json_float(number: float) -> str:
-    """A finite float as Go's encoder writes it."""
+    """A finite float, or an integer, as Go's encoder writes it."""
     shortest = repr(number)
     if number and not _LEAST_PLAIN <= abs(number) < _EXPONENT_FROM:
         return shortest.replace("e-0", "e-")

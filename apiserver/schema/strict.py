@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apiserver.apimachinery import quantity
+from apiserver.apimachinery.strconv import json_float
 from apiserver.schema import as_written, rawjson, times, typed, types
 from apiserver.schema.as_written import Literal
 from apiserver.schema.resource import Object
@@ -455,8 +456,7 @@ def _json_kind(value: Any) -> str:
 
 
 def _number_text(value: Any) -> str:
-    """A number as it was written, as far as that is known: whole floats out of the range of integers came from integers."""
+    """A number as it was written, as far as that is known; else as Go writes what YAML says."""
     if isinstance(value, Literal):
         return value.text
-    from_integer = isinstance(value, float) and abs(value) >= 1 << 63 and value.is_integer()
-    return str(int(value) if from_integer else value)
+    return json_float(value) if isinstance(value, float) else str(value)

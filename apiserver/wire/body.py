@@ -383,12 +383,17 @@ def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
 def decode_applied(terms: Terms, value: Object, sent: Document) -> Object:
     """The same of an applied configuration.
 
-    Both were judged before they were merged. What cannot be read all the same, a quantity that is none, is a bare 500.
+    Both were judged before they were merged. What cannot be read all the same, a quantity that is none or the time of a manager, is a
+    bare 500.
     Raw JSON has its text still where the live object is what was merged: nothing changed then, and it stays as it was sent.
     The complaints about the configuration are told only now: as 400 or as warnings.
     """
+    shape = terms.resource.shape
+    managers = (sent.value.get("metadata") or {}).get("managedFields")
     try:
-        found = unstructured.decode(terms.resource.shape, value, anew=False).object
+        if managers:  # which cannot be read, or the apply had been refused for naming some
+            unstructured.decode(shape, {"metadata": {**value["metadata"], "managedFields": managers}}, anew=False)
+        found = unstructured.decode(shape, value, anew=False).object
     except strict.DecodeError as e:
         raise errors.raw(_not_converted(terms.resource, sent.value, str(e))) from e
     completed = _completed(terms, found)

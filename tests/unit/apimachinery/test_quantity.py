@@ -119,9 +119,21 @@ def test_a_capital_e_alone_is_the_suffix_exa() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "canonical"), [(5, "5"), (1000, "1k"), (0.5, "500m"), (2.0, "2"), (1e20, "100e18"), (-3, "-3")]
+    ("number", "canonical"),
+    [
+        (5, "5"),
+        (1000, "1k"),
+        (0.5, "500m"),
+        (2.0, "2"),
+        (-3, "-3"),
+        (1e-5, "10u"),
+        (1.5e-6, "1500n"),
+        (1e20, "100E"),
+        (1e21, "1e+21"),
+        (1e-7, "100e-9"),
+    ],
 )
-def test_a_json_number_is_a_quantity(number: float, canonical: str) -> None:
+def test_a_number_is_a_quantity_as_go_writes_it(number: float, canonical: str) -> None:
     assert quantity.canonical(number) == canonical
 
 

@@ -127,7 +127,7 @@ def test_integers_have_a_range(bits: str, low: int, high: int) -> None:
 
     for number in (low, high):
         decode(number)
-    for wrong, text in ((low - 1, str(low - 1)), (high + 1, str(high + 1)), (1e30, str(int(1e30))), (0.5, "0.5")):
+    for wrong, text in ((low - 1, str(low - 1)), (high + 1, str(high + 1)), (1e30, r"1e\+30"), (0.5, "0.5")):
         with pytest.raises(strict.DecodeError, match=f"cannot unmarshal number {text} into Go struct field"):
             decode(wrong)
 

@@ -118,3 +118,22 @@ async def test_a_user_agent_that_cannot_be_read_as_a_whole_is_known_by_what_can_
     made = await server.ask("POST", server.claims, claim(server, a="1"), User_Agent=agent)
 
     assert list(times(made)) == [manager]
+
+
+async def test_an_apply_with_managers_that_cannot_be_read_is_told_what_cannot(server: Composed) -> None:
+    """Whoever names managers is refused for that; who gives one a time that is none, for the time, unless there is a conflict first."""
+    odd = claim(server, a="1")
+    odd["metadata"]["managedFields"] = [{"manager": "x", "time": "soon"}]
+    path = f"{server.claims}/c?fieldManager=me"
+    kind = f"{server.group}/v1, Kind=ResourceClaim"
+    told = (
+        f"failed to convert new object (/c; {kind}) to proper version: unable to convert unstructured object to {kind}: "
+        'parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"'
+    )
+    for _ in range(2):
+        refused = await server.ask("PATCH", path, odd, kind=APPLY)
+        assert (refused.status, refused.json["message"]) == (500, told)
+        await apply(server, claim(server, a="1"))
+    other = {**odd, "metadata": {**odd["metadata"], "labels": {"a": "2"}}}
+    conflict = await server.ask("PATCH", path.replace("=me", "=you"), other, kind=APPLY)
+    assert conflict.status == 409

@@ -497,3 +497,28 @@ def test_other_bodies_of_a_delete_are_400_with_the_bare_text(raw: bytes, text: s
 def test_the_media_type_of_delete_options_counts() -> None:
     with pytest.raises(StatusError, match="unknown format"):
         delete_options(b"{}", "text/plain")
+
+
+@pytest.mark.parametrize(
+    ("written", "amount"),
+    [("0.00001", "10u"), ("1.5e-5", "15u"), ("0.000001", "1u"), ("1e20", "100E"), ("1e-7", "100e-9")],
+)
+def test_a_number_in_yaml_is_the_amount_that_go_writes_of_it(written: str, amount: str) -> None:
+    raw = f"metadata: {{name: s}}\nspec: {{devices: [{{name: d, capacity: {{memory: {{value: {written}}}}}}}]}}\n"
+    made = decode(raw.encode(), SLICES, media=YAML)
+    assert made["spec"]["devices"][0]["capacity"] == {"memory": {"value": amount}}
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("1e21", "1e+21"),
+        ("0.0000001", "1e-7"),
+        ("0.000001", "0.000001"),
+        ("123456789012345678901", "123456789012345680000"),
+    ],
+)
+def test_a_number_in_yaml_that_does_not_fit_is_told_as_go_writes_it(written: str, told: str) -> None:
+    raw = f"metadata: {{name: c, generation: {written}}}\nspec: {{}}\n"
+    where = "Go struct field ObjectMeta.metadata.generation of type int64"
+    assert f"json: cannot unmarshal number {told} into {where}" in refusal(raw.encode(), media=YAML)
