@@ -144,7 +144,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A bad value that has been put into words: for one that stands in several errors."""
+    """A bad value, or a part of one, that has been put into words: for one that stands in several errors, or whose words are its own."""
 
     text: str
 
@@ -188,7 +188,9 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 def _pieces(value: Any, before: str = "") -> Iterator[str]:
     """Behind `before`. Python's own `iterencode` leaves a cycle of functions behind at each call, and one request may have ten thousand
     values told."""
-    if not isinstance(value, dict | list | tuple) or not value:
+    if isinstance(value, Shown):
+        yield before + value.text
+    elif not isinstance(value, dict | list | tuple) or not value:
         yield before + _ENCODER.encode(value)
     elif isinstance(value, dict):
         before += "{"

@@ -6,13 +6,13 @@ Upstream: kubernetes/kubernetes `pkg/apis/resource/types.go`, `pkg/apis/core/typ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import orjson
 
+from apiserver.apimachinery.fieldpath import Shown
 from apiserver.schema import canonical, rawjson, shapes, times
 from apiserver.schema.types import (
     Boolean,
@@ -32,7 +32,7 @@ _ZERO: Mapping[type, Any] = MappingProxyType({String: "", Integer: 0, Boolean: F
 
 
 def as_go(kind: Type, value: Any) -> Any:
-    """A value of the declared type, None for an absent one."""
+    """A value of the declared type, None for an absent one. Raw JSON is shown as it was sent, without blanks."""
     if isinstance(kind, Struct):
         return _struct_as_go(kind, value or {})
     if isinstance(kind, ListOf):
@@ -40,7 +40,7 @@ def as_go(kind: Type, value: Any) -> Any:
     if isinstance(kind, MapOf):
         return None if value is None else {key: as_go(kind.value, value[key]) for key in sorted(value)}
     if isinstance(kind, RawJSON):
-        return None if value is None else json.loads(rawjson.text(value))
+        return None if value is None else Shown(rawjson.text(rawjson.compact(value)).decode())
     if value is not None:
         return None if isinstance(kind, Time) and value == times.ZERO else value
     return _ZERO.get(type(kind))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.fieldpath import FieldError
-from apiserver.schema import canonical
+from apiserver.schema import canonical, rawjson
 from apiserver.schema.context import Context
 from tests.unit.resources import samples
 from tests.unit.resources.samples import CLAIM, RESULT, created, decoded, served, updated, with_spec
@@ -151,6 +151,21 @@ def test_an_update_may_not_change_the_spec_and_shows_it_as_go_does() -> None:
     sent = exactly(selectors=[{"cel": {"expression": "true"}}])
     sent["spec"]["devices"]["config"] = [{}]
     assert updated(KIND, sent, CLAIM)[1] == [f"spec: Invalid value: {shown}: field is immutable"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ('{"b": 1.50, "a": [1e3, -0, 1e-7]}', '{"b":1.50,"a":[1e3,-0,1e-7]}'),
+        ('{"a":1,"a":123456789012345678901}', '{"a":1,"a":123456789012345678901}'),
+        (r'{"<":"\u00e9<&>"}', r'{"\u003c":"\u00e9\u003c\u0026\u003e"}'),
+        ("[]", "[]"),
+    ],
+)
+def test_raw_json_is_shown_as_it_was_sent_without_blanks(sent: str, shown: str) -> None:
+    opaque = {"driver": "gpu.example.com", "parameters": rawjson.of(sent.encode())}
+    [error] = updated(KIND, devices(config=[{"opaque": opaque}]), CLAIM)[1]
+    assert f'"Opaque":{{"Driver":"gpu.example.com","Parameters":{shown}}}}}' in error
 
 
 def test_another_spelling_of_a_quantity_is_no_change() -> None:
