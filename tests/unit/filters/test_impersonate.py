@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
 from apiserver.apimachinery.request import Decision, RequestInfo, User, service_account
 from apiserver.cluster.errors import ClusterError
+from apiserver.filters import impersonate as impersonation
 from apiserver.filters.authorize import Authorizer, Delegated, Local
 from apiserver.filters.impersonate import impersonate
 from apiserver.filters.state import Request
@@ -186,3 +189,15 @@ async def test_what_thousands_of_headers_ask_for_is_shown_as_far_as_that_costs_l
     assert message.startswith('requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string')
     assert message.endswith("… without impersonating a user name")
     assert len(message) < 16_000
+
+
+async def test_others_have_their_turn_while_thousands_of_attributes_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(impersonation, "STEP_SECONDS", 0.0)
+    headers = [("Impersonate-User", "bob"), *((f"Impersonate-Extra-K{at}", "v") for at in range(3000))]
+    asking = asyncio.ensure_future(Rig().user(*headers))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len((await asking).extra) == 3000
+    assert turns > 3000
