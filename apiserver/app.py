@@ -55,7 +55,7 @@ from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.wire import negotiation
 from apiserver.wire.forms.choice import Forms
-from apiserver.workers import RENDERING, Workers
+from apiserver.workers import RENDERING, SELECTORS, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -296,9 +296,9 @@ def filters(
         partial(
             inflight.inflight, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches
         ),
-        partial(request_info.naming_selectors, workers=workers),
+        partial(request_info.naming_selectors, workers=SELECTORS),
         partial(authorize.authorize, authorizer=authorizer, clock=clock),
-        partial(request_info.large_selectors, workers=workers),
+        partial(request_info.large_selectors, workers=SELECTORS),
     ]
 
 

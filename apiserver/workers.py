@@ -1,6 +1,7 @@
 """Threads by purpose, each pool with its own bound, so that no sort of work can keep another one waiting.
 
     BODIES       request bodies, patches, and objects made of them
+    SELECTORS    label and field selectors of many terms
     EXPRESSIONS  objects whose expressions take long to compile, and long shard selectors
     POLICIES     expressions about a change that take long to evaluate
     RENDERING    answers that take longer than a step of the loop may
@@ -158,6 +159,7 @@ def share_fairly() -> None:
 
 
 BODIES = Workers("bodies", waiting=62)
+SELECTORS = Workers("selectors", waiting=62)
 EXPRESSIONS = Workers("expressions", waiting=62)
 POLICIES = Workers("policies", waiting=62)
 RENDERING = Workers("rendering", waiting=4094)
@@ -168,4 +170,4 @@ LOOKUPS = Workers("lookups", threads=8, waiting=4094)
 
 def large_requests() -> bool:
     """Whether some are worked on. In any thread."""
-    return BODIES.working or EXPRESSIONS.working
+    return BODIES.working or SELECTORS.working or EXPRESSIONS.working

@@ -174,6 +174,12 @@ class Query:
             self._selectors = Given(self.text("labelSelector"), self.text("fieldSelector")) if self._raw else NONE_GIVEN
         return self._selectors
 
+    def let_go(self) -> list[Any]:
+        """What was read of it that may be large, for whoever frees it."""
+        held = [*self.selectors.let_go(), self.options]
+        self.options = {}
+        return held
+
     def __contains__(self, name: str) -> bool:
         return self.first(name) is not None
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from apiserver.apimachinery import fieldpath, names, strconv
+from apiserver.apimachinery import fieldpath, names, sorting, strconv
 from apiserver.apimachinery.errors import StatusError, bad_request
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.long_labels import LongLabels
@@ -57,7 +58,7 @@ class LabelSelector:
     __slots__ = ("matches", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
-        self.requirements = tuple(sorted(requirements, key=lambda r: r.key))
+        self.requirements = tuple(sorting.by_key(list(requirements), lambda r: r.key))
         self.matches: Predicate = _compiled(self.requirements)
 
     @property
@@ -93,7 +94,7 @@ def _compiled(requirements: Sequence[Requirement]) -> Predicate:
     return _Table(requirements).matches
 
 
-_NONE = frozenset[str]()
+_NONE: AbstractSet[str] = frozenset()
 LOOKED_UP = 128
 """Terms up to which each looks for its label in the text of very many: one or two milliseconds."""
 
@@ -103,9 +104,9 @@ class _Table:
 
     def __init__(self, requirements: Sequence[Requirement]) -> None:
         self._many = len(requirements) > LOOKED_UP
-        self._wanted: dict[str, str | frozenset[str] | None] = {}
+        self._wanted: dict[str, str | AbstractSet[str] | None] = {}
         """Keys that an object must have, with the value or the values that they may have; None is any."""
-        self._unwanted: dict[str, frozenset[str] | None] = {}
+        self._unwanted: dict[str, AbstractSet[str] | None] = {}
         """Keys that an object must not have with these values; None is any."""
         self._bounds: dict[str, tuple[int, int]] = {}
         """Between which numbers, both exclusive, the value of a key must be."""
@@ -120,13 +121,13 @@ class _Table:
                 case "gt" | "lt":
                     self._bound(key, strconv.parse_int(values[0]), greater=requirement.operator == GREATER)
                 case "notin" | "!=":
-                    unwanted.setdefault(key, set()).update(values)
+                    sorting.add(values, to=unwanted.setdefault(key, set()))
                 case _:
                     before = self._wanted.get(key)
-                    allowed = frozenset(values) if before is None else _set(before).intersection(values)
+                    allowed = sorting.members(values) if before is None else _set(before) & sorting.members(values)
                     self._wanted[key] = next(iter(allowed)) if len(allowed) == 1 else allowed
         for key, excluded in unwanted.items():
-            self._unwanted.setdefault(key, frozenset(excluded))
+            self._unwanted.setdefault(key, excluded)
 
     def _bound(self, key: str, number: int, *, greater: bool) -> None:
         self._wanted.setdefault(key, None)
@@ -151,7 +152,7 @@ class _Table:
         return True
 
 
-def _set(allowed: str | frozenset[str]) -> frozenset[str]:
+def _set(allowed: str | AbstractSet[str]) -> AbstractSet[str]:
     return frozenset((allowed,)) if isinstance(allowed, str) else allowed
 
 
@@ -176,7 +177,7 @@ def _predicate(requirement: Requirement) -> Predicate:
         if requirement.operator in (NOT_IN, NOT_EQUALS):
             return lambda labels: labels.get(key) != value
         return lambda labels: labels.get(key) == value
-    allowed = frozenset(values)
+    allowed = sorting.members(values)
     if requirement.operator == NOT_IN:
         return lambda labels: labels.get(key) not in allowed
     return lambda labels: labels.get(key) in allowed
@@ -309,7 +310,7 @@ class _LabelParser:
             operator, values = {">": GREATER, "<": LESS}.get(literal, literal), {self._exact()}
         else:
             raise _RequirementError(f"found '{literal}', expected: {_BINARY_OPERATORS}")
-        requirement = Requirement(key, operator, tuple(sorted(values)))
+        requirement = Requirement(key, operator, tuple(sorting.in_order(values)))
         if problems := _told(_value_errors(requirement)):
             raise _RequirementError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
         return requirement
@@ -392,7 +393,7 @@ class FieldTest:
     each other."""
 
     equal: str | None = None
-    others: frozenset[str] = frozenset()
+    others: AbstractSet[str] = frozenset()
     never: bool = False
 
     def __call__(self, value: str) -> bool:
@@ -422,10 +423,7 @@ class FieldSelector:
                 excluded.add(value)
             elif equal.setdefault(label, value) != value:
                 never.add(label)
-        return {
-            label: FieldTest(equal.get(label), frozenset(excluded), label in never)
-            for label, excluded in others.items()
-        }
+        return {label: FieldTest(equal.get(label), excluded, label in never) for label, excluded in others.items()}
 
     def requires(self, label: str) -> str | None:
         """The value that `label` must have, if a term says so; the first one."""
@@ -460,7 +458,7 @@ def parse_fields(text: str) -> FieldSelector:
     if not text:
         return ALL_FIELDS
     terms: list[tuple[str, str, str]] = []
-    for part in sorted(_split_terms(text)):
+    for part in sorting.in_order(_split_terms(text)):
         if not part:
             continue
         match = _TERM.fullmatch(part)
@@ -562,6 +560,12 @@ class Given:
         for selector in ("labels", "fields"):
             with suppress(StatusError):
                 getattr(self, selector)
+
+    def let_go(self) -> list[Any]:
+        """What was read of them, which is not kept."""
+        held = [self._labels, self._fields]
+        self._labels = self._fields = None
+        return held
 
 
 AT_ONCE = 4096

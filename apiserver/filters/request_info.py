@@ -78,9 +78,14 @@ def _with_selectors(handler: Handler, workers: Workers, concerns: Callable[[sele
         return handler(request)
 
     async def reading(request: Request, given: selectors.Given) -> web.StreamResponse:
-        await workers.run(given.read)
-        request.info = narrowed(request.info, request.exchange.query)
-        return await handler(request)
+        query = request.exchange.query
+        request.exchange.heavy = True
+        try:
+            await workers.run(given.read)
+            request.info = narrowed(request.info, query)
+            return await handler(request)
+        finally:
+            workers.free(query.let_go())
 
     return looking
 

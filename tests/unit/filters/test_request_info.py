@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.apimachinery.selectors import Given
-from apiserver.filters.request_info import REMEMBERED, Endpoint, Router, claimed, parse, split_target
+from apiserver.filters.request_info import (
+    REMEMBERED,
+    Endpoint,
+    Router,
+    claimed,
+    large_selectors,
+    naming_selectors,
+    parse,
+    split_target,
+)
+from apiserver.filters.state import Request
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.schema.types import Struct
+from apiserver.workers import Workers
 from tests.fixtures.cpu import Spent
+from tests.unit.filters.chain import connect
 
 G = "things.example.com"
 V1 = f"/apis/{G}/v1"
@@ -375,3 +391,46 @@ def test_selectors_of_many_terms_are_not_remembered() -> None:
     assert not len(router.found)
     assert router.route(parse("GET", f"{V1}/nodes?labelSelector=a,b"), accept="", content_type="") is not None
     assert len(router.found) == 1
+
+
+MANY = [f"v{at}" for at in range(2000)]
+
+
+class Elsewhere:
+    """In the place of a pool: notes what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.freed: list[Any] = []
+
+    async def run(self, call: Callable[[], None]) -> None:
+        self.read += 1
+        call()
+
+    def free(self, held: list[Any]) -> None:
+        self.freed += held
+
+
+@pytest.mark.parametrize(
+    "selector", [f"labelSelector=a+in+({','.join(MANY)})", f"fieldSelector=metadata.name%3Dx,{'%3D,'.join(MANY)}%3D"]
+)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_was_made_of_a_long_selector_is_freed_where_it_was_made(selector: str, fails: bool) -> None:
+    seen: list[object] = []
+
+    async def list_(request: Request) -> web.StreamResponse:
+        query = request.exchange.query
+        seen.extend((query.selectors.labels, query.selectors.fields))
+        query.options["list"] = seen
+        if fails:
+            raise StatusError(400, "BadRequest", "no")
+        return web.Response()
+
+    pool = Elsewhere()
+    reading = cast("Workers", pool)
+    handler = naming_selectors(large_selectors(list_, workers=reading), workers=reading)
+    answer = await connect(handler).ask("GET", f"{V1}/nodes?{selector}")
+    assert answer.status == (400 if fails else 200)
+    assert pool.read == 1
+    assert len(seen) == 2
+    assert pool.freed == [*seen, {"list": seen}]
