@@ -148,6 +148,23 @@ AUTHORIZATION_ATTEMPTS = Counter("authorization_attempts_total", "Authorizations
 AUTHORIZATION_SECONDS = Histogram(
     "authorization_duration_seconds", "Latency of authorization.", _AUTH_SECONDS, "result"
 )
+# kubernetes/apiserver `pkg/endpoints/filters/impersonation/metrics/metrics.go`. `mode` is the way in which somebody acts as another user.
+IMPERSONATIONS = Counter(
+    "apiserver_impersonation_attempts_total", "Attempts to act as another user.", "mode", "decision"
+)
+IMPERSONATION_SECONDS = Histogram(
+    "apiserver_impersonation_attempts_duration_seconds", "Latency of these.", _AUTH_SECONDS, "mode", "decision"
+)
+IMPERSONATION_QUESTIONS = Counter(
+    "apiserver_impersonation_authorization_attempts_total", "Questions asked for them.", "mode", "decision"
+)
+IMPERSONATION_QUESTION_SECONDS = Histogram(
+    "apiserver_impersonation_authorization_attempts_duration_seconds",
+    "Latency of these questions.",
+    _AUTH_SECONDS,
+    "mode",
+    "decision",
+)
 
 # ---------------------------------------------------------------------------------------------------------------- admission
 # kubernetes/apiserver `pkg/admission/metrics/metrics.go`, `pkg/admission/plugin/policy/{validating,mutating}/metrics/metrics.go`.

@@ -89,6 +89,8 @@ class Decision:
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 MASTERS = "system:masters"
 NODES = "system:nodes"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+"""The extra attribute of a service account that says on which node its token is used."""
 _NODE, _SERVICE_ACCOUNT = "system:node:", "system:serviceaccount:"
 
 
@@ -100,6 +102,12 @@ def node_name(user: User) -> str | None:
     if NODES not in user.groups or not user.name.startswith(_NODE):
         return None
     return user.name.removeprefix(_NODE)
+
+
+def node_of(name: str) -> str | None:
+    """The node whose user name that is (kubernetes/apiserver `pkg/endpoints/filters/impersonation/mode.go` isNodeUsername)."""
+    node = name.removeprefix(_NODE)
+    return node if node != name and not names.dns_subdomain(node) else None
 
 
 def service_account(name: str) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from apiserver.apimachinery import names
 from apiserver.apimachinery.fieldpath import ROOT
-from apiserver.apimachinery.request import User, service_account
+from apiserver.apimachinery.request import NODE_NAME, User, service_account
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Permission
 
@@ -19,7 +19,6 @@ VERBS = ("patch", "update")
 BINDING, DRIVER = "binding", "driver"
 ASSOCIATED_NODE, ARBITRARY_NODE = "associated-node:", "arbitrary-node:"
 """What the verb begins with for a driver's service account that runs on the node of the allocation, and for all others."""
-NODE_NAME = "authentication.kubernetes.io/node-name"
 
 _STATUS = ROOT.child("status")
 

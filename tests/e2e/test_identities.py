@@ -181,7 +181,9 @@ def test_impersonation_straight_is_judged_by_sluice(bed: Bed, name: str) -> None
         assert admin.ask("GET", f"{V1}/resourceslices", headers={"Impersonate-User": name}).status == 403
         refused = user.ask("GET", f"{V1}/resourceslices", headers={"Impersonate-User": "kubernetes-admin"})
         assert refused.status == 403
-        assert f'User "{name}" cannot impersonate resource "users"' in refused.json["message"]
+        assert (
+            f'User "{name}" cannot impersonate-on:user-info:list resource "resourceslices"' in refused.json["message"]
+        )
 
 
 def test_the_default_edit_role_of_a_namespace_covers_claims_but_no_slices(

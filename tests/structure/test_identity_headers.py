@@ -16,7 +16,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 READERS: dict[str, set[str]] = {
     "x-remote-": {"config.py", "filters/authenticate.py"},
-    "impersonate-": {"filters/impersonate.py", "admission/webhook/credentials.py"},
+    # In `acting` it is a verb.
+    "impersonate-": {"filters/impersonate.py", "filters/acting.py", "admission/webhook/credentials.py"},
     "x-forwarded-": set(),
 }
 """Beginnings of header names, and who may name them."""

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from apiserver.apimachinery.request import Decision, RequestInfo, User, service_account
 from apiserver.cluster.errors import ClusterError
-from apiserver.filters import impersonate as impersonation
+from apiserver.filters import acting
 from apiserver.filters.authorize import Authorizer, Delegated, Local
 from apiserver.filters.impersonate import impersonate
 from apiserver.filters.state import Request
@@ -23,12 +23,14 @@ class Recorder:
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed
         self.asked: list[str] = []
+        self.senders: list[User] = []
 
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         place = f"{info.namespace}/" if info.namespace else ""
         text = f"{info.verb} {info.group_resource.group or 'core'} {resource} {place}{info.name}"
         self.asked.append(text)
+        self.senders.append(user)
         return Decision(allowed=not self.allowed or text in self.allowed)
 
 
@@ -88,25 +90,147 @@ async def test_the_groups_that_everybody_has_are_added(
     assert (await Rig().user(*headers)).groups == expected
 
 
-async def test_every_attribute_is_authorized_for_the_sender() -> None:
+USER_INFO = "authentication.k8s.io"
+ON = "things.example.com nodes "
+"""What the requests of these tests do: they list these."""
+
+
+async def test_every_attribute_and_what_is_done_meanwhile_is_authorized_for_the_sender() -> None:
     recorder = Recorder()
     await Rig(JANE, recorder).user(
         ("Impersonate-User", "bob"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"), ("Impersonate-Uid", "u-1"),
-        ("Impersonate-Extra-Scope", "view"),
+        ("Impersonate-Extra-Example.com%2fScope", "view"),
     )  # fmt: skip
     assert recorder.asked == [
-        "impersonate core users bob",
-        "impersonate authentication.k8s.io uids u-1",
-        "impersonate core groups a",
-        "impersonate core groups b",
-        "impersonate authentication.k8s.io userextras/scope view",
+        f"impersonate-on:user-info:list {ON}",
+        f"impersonate:user-info {USER_INFO} users bob",
+        f"impersonate:user-info {USER_INFO} uids u-1",
+        f"impersonate:user-info {USER_INFO} groups a",
+        f"impersonate:user-info {USER_INFO} groups b",
+        f"impersonate:user-info {USER_INFO} userextras/example.com/scope view",
     ]
+
+
+OLD = (
+    "impersonate core users bob",
+    "impersonate authentication.k8s.io uids u-1",
+    "impersonate core groups a",
+    "impersonate authentication.k8s.io userextras/scope view",
+)
+
+
+async def test_who_may_impersonate_in_the_old_way_still_may_and_is_asked_about_that_first_the_next_time() -> None:
+    recorder = Recorder(*OLD)
+    rig = Rig(JANE, recorder)
+    headers = (
+        ("Impersonate-User", "bob"), ("Impersonate-Group", "a"), ("Impersonate-Uid", "u-1"), ("Impersonate-Extra-Scope", "view"),
+    )  # fmt: skip
+    user = await rig.user(*headers)
+    assert user == User("bob", "u-1", ("a", "system:authenticated"), {"scope": ("view",)})
+    assert recorder.asked == [f"impersonate-on:user-info:list {ON}", *OLD]
+    recorder.asked.clear()
+    assert await rig.user(*headers) == user
+    assert recorder.asked == list(OLD)
 
 
 async def test_a_service_account_is_authorized_in_its_namespace() -> None:
     recorder = Recorder()
     await Rig(JANE, recorder).user(("Impersonate-User", "system:serviceaccount:ns:sa"))
-    assert recorder.asked == ["impersonate core serviceaccounts ns/sa"]
+    assert recorder.asked == [
+        f"impersonate-on:serviceaccount:list {ON}",
+        f"impersonate:serviceaccount {USER_INFO} serviceaccounts ns/sa",
+    ]
+    recorder = Recorder()
+    await Rig(JANE, recorder).user(("Impersonate-User", "system:serviceaccount:ns:sa"), ("Impersonate-Group", "a"))
+    assert recorder.asked == ["impersonate core serviceaccounts ns/sa", "impersonate core groups a"]
+
+
+async def test_who_acts_as_a_node_is_in_the_group_of_all_nodes_unless_that_is_done_in_the_old_way() -> None:
+    recorder = Recorder()
+    node = ("Impersonate-User", "system:node:n1")
+    assert (await Rig(JANE, recorder).user(node)).groups == ("system:nodes", "system:authenticated")
+    assert recorder.asked == [
+        f"impersonate-on:arbitrary-node:list {ON}",
+        f"impersonate:arbitrary-node {USER_INFO} nodes n1",
+    ]
+    assert (await Rig(JANE, Recorder("impersonate core users system:node:n1")).user(node)).groups == (
+        "system:authenticated",
+    )
+    assert (
+        (await Rig(JANE).ask(("Impersonate-User", "system:node:")))
+        .json["message"]
+        .startswith('nodes.things.example.com is forbidden: User "jane" cannot impersonate-on:user-info:list ')
+    )
+
+
+async def test_a_service_account_may_act_as_the_node_on_which_it_runs_as_all_that_run_on_theirs() -> None:
+    extra = {"authentication.kubernetes.io/node-name": ("n1",), "authentication.kubernetes.io/pod-name": ("p",)}
+    agent = User("system:serviceaccount:ns:agent", extra=extra)
+    recorder = Recorder(f"impersonate-on:associated-node:list {ON}", f"impersonate:associated-node {USER_INFO} nodes *")
+    user = await Rig(agent, recorder).user(("Impersonate-User", "system:node:n1"))
+    assert user == User("system:node:n1", groups=("system:nodes", "system:authenticated"))
+    assert [sender.extra for sender in recorder.senders] == [
+        {"authentication.kubernetes.io/associated-node-keys": tuple(sorted(extra))}
+    ] * 2
+    assert (await Rig(agent, recorder).ask(("Impersonate-User", "system:node:n2"))).status == 403
+    assert (await Rig(User("agent", extra=extra), recorder).ask(("Impersonate-User", "system:node:n1"))).status == 403
+
+
+async def test_many_groups_or_values_may_be_allowed_all_at_once() -> None:
+    groups = [("Impersonate-Group", f"g{at}") for at in range(4)]
+    extra = [("Impersonate-Extra-Example.com%2fA", f"v{at}") for at in range(4)]
+    recorder = Recorder()
+    await Rig(JANE, recorder).user(("Impersonate-User", "bob"), *groups, *extra)
+    assert recorder.asked[2:] == [
+        f"impersonate:user-info {USER_INFO} groups *",
+        f"impersonate:user-info {USER_INFO} userextras/* *",
+    ]
+    await Rig(JANE, recorder).user(("Impersonate-User", "bob"), *groups[1:], *extra[1:])
+    assert recorder.asked[6:] == [
+        *(f"impersonate:user-info {USER_INFO} groups g{at}" for at in (1, 2, 3)),
+        *(f"impersonate:user-info {USER_INFO} userextras/example.com/a v{at}" for at in (1, 2, 3)),
+    ]
+
+
+IN_EXTRA = "impersonating an invalid key in extra is not allowed: extra.key: Invalid value"
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        (("Group", "system:masters"), "impersonating the system:masters group is not allowed"),
+        (("Group", ""), "impersonating the empty string group is not allowed"),
+        (("Extra-", "v"), "impersonating the empty string key in extra is not allowed"),
+        (("Extra-Scope", "v"), f'{IN_EXTRA}: "scope": must be a domain-prefixed path (such as "acme.io/foo")'),
+        (
+            ("Extra-A.com%2fb%20c", "v"),
+            f"{IN_EXTRA}: \"b c\": Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
+        ),
+        (("Extra-a%41.com%2fb", "v"), f'{IN_EXTRA}: "aA.com": a lowercase RFC 1123 subdomain must consist of '),
+        (("Extra-a.com%2fB%41", "v"), 'impersonating a non-lowercase key in extra is not allowed: "a.com/bA"'),
+        (("Extra-a.com%2fb", ""), "impersonating the empty string value in extra is not allowed"),
+    ],
+)
+async def test_what_may_only_be_acted_as_in_the_old_way(header: tuple[str, str], why: str) -> None:
+    new_ways = Rig(
+        JANE, Recorder(f"impersonate-on:user-info:list {ON}", f"impersonate:user-info {USER_INFO} users bob")
+    )
+    name, value = header
+    answer = await new_ways.ask(("Impersonate-User", "bob"), (f"Impersonate-{name}", value))
+    assert answer.status == 403
+    assert "cannot impersonate:user-info resource " in answer.json["message"]
+    assert f"at the cluster scope: {why}" in answer.json["message"]
+    assert (await Rig(JANE).ask(("Impersonate-User", "bob"), (f"Impersonate-{name}", value))).status == 403
+    assert (await Rig(ADMIN).user(("Impersonate-User", "bob"), (f"Impersonate-{name}", value))).name == "bob"
+
+
+async def test_what_is_no_utf8_in_a_name_is_replaced_as_in_a_question_to_the_cluster() -> None:
+    recorder = Recorder()
+    user = await Rig(JANE, recorder).user(("Impersonate-User", "b\udcff"), ("Impersonate-Group", "\udce9\udcff"))
+    assert (user.name, user.groups[0]) == ("b\ufffd", "\ufffd\ufffd")
+    assert recorder.asked[1:] == [
+        f"impersonate:user-info {USER_INFO} users b\ufffd", f"impersonate:user-info {USER_INFO} groups \ufffd\ufffd",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -117,13 +241,15 @@ def test_what_only_looks_like_a_service_account_is_a_user(name: str) -> None:
 
 
 async def test_one_refused_attribute_refuses_the_request() -> None:
-    rig = Rig(JANE, Recorder("impersonate core users bob"))
-    answer = await rig.ask(("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters"))
+    recorder = Recorder(f"impersonate-on:user-info:list {ON}", f"impersonate:user-info {USER_INFO} users bob")
+    rig = Rig(JANE, recorder)
+    answer = await rig.ask(("Impersonate-User", "bob"), ("Impersonate-Group", "ops"))
     assert answer.status == 403
     assert answer.json["message"] == (
-        'groups "system:masters" is forbidden: User "jane" cannot impersonate resource "groups" in API group "" at the cluster scope'
+        'groups.authentication.k8s.io "ops" is forbidden: User "jane" cannot impersonate:user-info resource "groups" '
+        'in API group "authentication.k8s.io" at the cluster scope'
     )
-    assert answer.json["details"] == {"name": "system:masters", "kind": "groups"}
+    assert answer.json["details"] == {"name": "ops", "group": "authentication.k8s.io", "kind": "groups"}
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert not rig.served
 
@@ -131,7 +257,8 @@ async def test_one_refused_attribute_refuses_the_request() -> None:
 async def test_others_than_administrators_are_refused_by_the_local_rules() -> None:
     answer = await Rig(JANE).ask(("Impersonate-User", "bob"))
     assert answer.json["message"] == (
-        'users "bob" is forbidden: User "jane" cannot impersonate resource "users" in API group "" at the cluster scope'
+        'nodes.things.example.com is forbidden: User "jane" cannot impersonate-on:user-info:list resource "nodes" '
+        'in API group "things.example.com" at the cluster scope'
     )
 
 
@@ -144,8 +271,8 @@ async def test_an_authorizer_that_cannot_say_refuses_and_its_error_is_the_reason
     answer = await rig.ask(("Impersonate-User", "bob"))
     assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
     assert answer.json["message"] == (
-        'users "bob" is forbidden: User "jane" cannot impersonate resource "users" in API group "" at the cluster scope: '
-        "connection refused"
+        'nodes.things.example.com is forbidden: User "jane" cannot impersonate-on:user-info:list resource "nodes" '
+        'in API group "things.example.com" at the cluster scope: connection refused'
     )
     assert not rig.served
 
@@ -192,7 +319,7 @@ async def test_what_thousands_of_headers_ask_for_is_shown_as_far_as_that_costs_l
 
 
 async def test_others_have_their_turn_while_thousands_of_attributes_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impersonation, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(acting, "STEP_SECONDS", 0.0)
     headers = [("Impersonate-User", "bob"), *((f"Impersonate-Extra-K{at}", "v") for at in range(3000))]
     asking = asyncio.ensure_future(Rig().user(*headers))
     turns = 0
