@@ -9,6 +9,7 @@ import math
 import re
 import ssl
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any
 
 import orjson
@@ -23,6 +24,7 @@ from apiserver import config
 from apiserver.apimachinery import errors
 from apiserver.filters.recover import PANIC
 from apiserver.filters.state import Handler, Peer, Request
+from apiserver.serving.targets import RequestLine
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,11 @@ NAMED = 128
 
 PIECE = 16 << 10
 """Bytes that are parsed in one step where they may be heads of requests. Five bytes make a header line, which costs half a microsecond."""
+CHUNKS_SECONDS = 0.002
+"""How long pieces of a body without a length are parsed in one step. Six bytes make a chunk, which costs as much as a megabyte of one."""
+
+_END = b"\r\n\r\n"
+"""Of a head."""
 
 ReadPeer = Callable[[ssl.SSLSocket | ssl.SSLObject], Peer | None]
 
@@ -54,8 +61,10 @@ class Protocol(web.RequestHandler):
     __slots__ = (
         "_body",
         "_body_length",
+        "_fed",
         "_header_bytes",
         "_header_timer",
+        "_line",
         "_made",
         "_read_peer",
         "_rest",
@@ -70,7 +79,10 @@ class Protocol(web.RequestHandler):
         self._header_timer: asyncio.TimerHandle | None = None
         self._body: StreamReader | None = None
         self._body_length = 0
+        self._line = RequestLine()
         self._rest = b""
+        self._fed = 0
+        """Bytes of the rest that were parsed already: to cut them off each time would copy what is left."""
         self._turn: asyncio.Handle | None = None
         self._made = 0.0
         self.peer: Peer | None = None
@@ -91,31 +103,45 @@ class Protocol(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Small pieces of it at a time, unless it is a body. Without data, aiohttp goes on with what it has been fed."""
         if self._rest and data:
-            self._rest += data
-        elif len(data) <= PIECE:
+            self._rest, self._fed = self._rest[self._fed :] + data, 0
+        elif len(data) <= PIECE and (data.isascii() or len(data) <= self._body_left):
             self._feed(data)
         else:
-            self._rest = data
+            self._rest, self._fed = data, 0
             self._feed_rest()
 
     def _feed_rest(self) -> None:
         """Of what is left, all that belongs to the same body, or one piece. Others have their turn before the next one."""
         self._turn = None
-        while rest := self._rest:
+        until = perf_counter() + CHUNKS_SECONDS
+        while self._rest:
             if self._close or self._force_close:
                 self._rest = b""
             elif self._reading_paused or self._buffer_paused:
                 return
             else:
-                size = max(self._body_left, PIECE)
-                self._rest = rest[size:]
-                self._feed(rest[:size])
-                if len(self._rest) > self._body_left:
+                self._feed(self._next_piece())
+                chunks = self._in_body and perf_counter() < until
+                if len(self._rest) - self._fed > self._body_left and not chunks:
                     self._pause_transport_reading()
                     self._await_turn()
                     return
         if not (self._reading_paused or self._buffer_paused):
             super()._resume_transport_reading()
+
+    def _next_piece(self) -> bytes:
+        """Of what is left, as much as may be parsed in one go."""
+        left = self._body_left
+        piece = self._rest[self._fed : self._fed + max(left, PIECE)]
+        if left:
+            if len(piece) > left and not piece[left:].isascii():
+                piece = piece[:left]
+        elif not self._in_body and not piece.isascii():
+            piece = piece[: _head_length(piece)]
+        self._fed += len(piece)
+        if self._fed == len(self._rest):
+            self._rest, self._fed = b"", 0
+        return piece
 
     def _resume_transport_reading(self) -> None:
         """aiohttp calls this when there is room again. What has been read comes before what has not."""
@@ -129,16 +155,24 @@ class Protocol(web.RequestHandler):
             self._turn = self._loop.call_soon(self._feed_rest)
 
     @property
+    def _in_body(self) -> bool:
+        """Whether a body is being read."""
+        return self._body is not None and not self._body.is_eof()
+
+    @property
     def _body_left(self) -> int:
         """Bytes of which it is known that they belong to the body that is being read."""
-        return self._body_length - self._body.total_bytes if self._body is not None and not self._body.is_eof() else 0
+        if self._body is None or self._body.is_eof():
+            return 0
+        return max(self._body_length - self._body.total_bytes, 0)
 
     def _feed(self, data: bytes) -> None:
-        before = self._request_count
-        in_body = self._body is not None and not self._body.is_eof()
-        super().data_received(data)
+        before, in_body = self._request_count, self._in_body
+        plain = in_body or data.isascii()
+        super().data_received(data if plain else self._line.escaped(data))
         if self._request_count != before:
             self._headers_complete()
+            self._line.again()
             self._body = None
             if self._messages:
                 message, self._body = self._messages[-1]
@@ -148,6 +182,8 @@ class Protocol(web.RequestHandler):
                 elif not self._body.is_eof():
                     self._body_length = int(message.headers.get("Content-Length", 0))
         elif data and not in_body:
+            if plain:
+                self._line.escaped(data)  # has nothing to escape, and may end the line
             self._header_bytes += len(data)
             if self._header_timer is None:
                 self._await_headers()
@@ -237,6 +273,12 @@ def parser_words(error: HttpProcessingError) -> str:
         wrong = "missing required Host header" if "issing" in message else "too many Host headers"
         return f"400 Bad Request: {wrong}"
     return "400 Bad Request"
+
+
+def _head_length(piece: bytes) -> int:
+    """Of what begins with a head, or with the rest of one: up to its end, as far as it is there."""
+    end = piece.find(_END)
+    return len(piece) if end < 0 else end + len(_END)
 
 
 class Connections(web.Server):

@@ -307,6 +307,54 @@ async def test_the_path_arrives_as_it_was_sent() -> None:
         assert (await Connection(request_info(echo)).ask("GET", path)).text == path
 
 
+async def echo_request(request: Request) -> web.StreamResponse:
+    value = request.headers.get("X-A", "").encode("utf-8", "surrogateescape")
+    return web.Response(body=b" ".join([request.raw_path.encode(), value, await request.content.read()]))
+
+
+RAW = "GET /é?a=é HTTP/1.1\r\nHost: s\r\nX-A: ".encode() + b"\xc3\xa9\xff\r\n"
+ESCAPED = b"/%C3%A9?a=%C3%A9 \xc3\xa9\xff "
+
+
+@pytest.mark.parametrize("target", ["/x\udcff/é?labelSelector=é&b=\udc80", "http://é/é", "//é//?é"])
+async def test_bytes_of_a_target_that_are_not_ascii_are_taken_as_if_they_were_escaped(target: str) -> None:
+    async def echo(request: Request) -> web.StreamResponse:
+        return web.Response(text=request.raw_path)
+
+    sent = target.encode("utf-8", "surrogateescape")
+    expected = "".join(chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in sent)
+    assert (await Connection(echo).ask("GET", target)).text == expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11, 23, 40, 200])
+async def test_only_the_target_is_escaped_however_a_head_arrives(size: int) -> None:
+    requests = [RAW + b"\r\n", RAW + "Content-Length: 2\r\n\r\né".encode()] * 2
+    expected = [ESCAPED, ESCAPED + "é".encode()] * 2
+    connection = connect(echo_request)
+    for sent, body in zip(requests, expected, strict=True):
+        for start in range(0, len(sent), size):
+            connection.feed(sent[start : start + size])
+        assert (await connection.answer()).body == body
+    connection.feed(b"".join(requests))
+    assert [(await connection.answer()).body for _ in requests] == expected
+
+
+@pytest.mark.parametrize("line", ["É /x HTTP/1.1", "GET /x HTTP/1.1é", "É", "GET\xa0/x HTTP/1.1"])
+async def test_elsewhere_in_a_request_line_only_ascii_will_do(line: str) -> None:
+    _, said = await reply(f"{line}\r\n{HOST}\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_body_in_chunks_goes_on_at_once_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = posted("/x", bytes(60_000), chunked=True)
+    for seconds, at_once in ((60.0, True), (0.0, False)):
+        monkeypatch.setattr(connections, "CHUNKS_SECONDS", seconds)
+        connection = connect(echo_all)
+        connection.feed(sent)
+        assert connection.transport.reading.is_set() is at_once
+        assert (await connection.answer()).text == answered("/x", bytes(60_000))
+
+
 async def test_the_handler_knows_the_peer_of_its_connection() -> None:
     seen: list[Peer | None] = []
 
