@@ -21,11 +21,15 @@ from apiserver.serving.chains import BadCertificates, certificates, verifier
 
 logger = logging.getLogger(__name__)
 
+_ANY_TIME = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME (`include/openssl/x509_vfy.h`), for which Python has no name."""
+
 
 def server_context(
     *, cert_file: Path, key_file: Path, authorities: Sequence[x509.Certificate] | None
 ) -> ssl.SSLContext:
-    """For one generation. The handshake accepts every authority; which of them vouches for what is judged per request.
+    """For one generation. The handshake accepts every authority, and certificates that have ended or not begun. Which authority vouches for
+    what, and when, is judged per request: that one is answered 401, where a handshake would break off.
 
     None: no client is asked for a certificate. An empty sequence asks for one and refuses whoever has one: authorities are expected that
     are not known yet, and a connection without its certificate would be nobody's for as long as it lives.
@@ -41,6 +45,7 @@ def server_context(
         raise BadCertificates(f"{cert_file} and {key_file} are no certificate with its key: {e}") from None
     if authorities is not None:
         context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= _ANY_TIME
     if authorities:
         ders = b"".join(authority.public_bytes(serialization.Encoding.DER) for authority in authorities)
         try:

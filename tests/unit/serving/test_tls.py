@@ -596,3 +596,21 @@ def test_before_the_cluster_was_asked_a_certificate_is_refused_and_none_is_fine(
     looked_up.now = ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None)
     assert completes(looked_up.certificates.context, nobody)
     assert completes(looked_up.certificates.context, jane)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("days", [(-3, -0.5), (0.5, 3)], ids=["ended", "not begun"])
+def test_whose_certificate_has_ended_is_told_by_an_answer_and_not_by_a_handshake_that_breaks_off(
+    tmp_path: Path, root: Holder, version: ssl.TLSVersion, days: tuple[float, float]
+) -> None:
+    kit = make_kit(tmp_path)
+    (tmp_path / "clients.crt").write_bytes(root.pem)
+    certificates = dynamiccertificates.Certificates(
+        dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")
+    )
+    jane = issue("jane", root, starts=days[0], ends=days[1])
+    client = client_context(tmp_path, kit.ca_pem, jane, version=version)
+    assert completes(certificates.context, client)
+    assert certificates.trust.client is not None
+    with pytest.raises(NotAuthentic):
+        certificates.trust.client(jane.peer, AT)
