@@ -338,6 +338,7 @@ def _documents(app: App, served: Kinds, *, delegates: Delegates) -> dict[str, Do
         **health.documents("readyz", [ping, caches, synced, store, shutdown]),
         **health.documents("healthz", [ping, caches]),
         "/metrics": health.scrape,
+        "/metrics/slis": health.health_metrics,
         "/openapi/v2": lambda request: openapi_docs.serve_v2(openapi, request),
         "/openapi/v3": lambda _: openapi_docs.serve_v3_root(openapi),
         OPENAPI: lambda request: openapi_docs.serve_v3_group(

@@ -262,3 +262,17 @@ class Summary(_Family[Quantiles]):
 def exposition_text() -> bytes:
     """All metrics in the Prometheus text format."""
     return exposition.generate_latest(REGISTRY)
+
+
+def text_of(*families: Counter | Gauge) -> bytes:
+    """These alone."""
+    return exposition.generate_latest(_Chosen(families))
+
+
+class _Chosen(Collector):
+    def __init__(self, families: Iterable[Collector]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._families:
+            yield from family.collect()

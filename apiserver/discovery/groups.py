@@ -66,6 +66,8 @@ class Discovery:
             return Answer(status=200, media=negotiation.JSON, body=self._index)
         if path in ("/version", "/version/"):
             return self._own_version(question)
+        if path.startswith("/version/"):
+            raise errors.no_such_path()
         if path in ("/apis", "/apis/"):
             return self._aggregated.answer(question) or answers.answered(self._root, question)
         if self._core and (answer := self._core.answer(question)):

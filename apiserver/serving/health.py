@@ -1,8 +1,9 @@
-"""/livez, /readyz, /healthz with their named checks, and /metrics. All behind the filters like everything else.
+"""/livez, /readyz, /healthz with their named checks, /metrics, and /metrics/slis. All behind the filters like everything else.
 
 Liveness never depends on the store: a restart would not help. Readiness depends on it only until memory has been filled once: a store
 outage that turned every replica unready would take the whole API group out of the cluster. The store's present state is a check of its own,
-shown and not counted. Upstream: kubernetes/apiserver `pkg/server/healthz/healthz.go`.
+shown and not counted. Upstream: kubernetes/apiserver `pkg/server/healthz/healthz.go`, kubernetes/component-base
+`metrics/prometheus/slis/routes.go`.
 """
 
 from __future__ import annotations
@@ -104,4 +105,10 @@ def _one(check: Check) -> web.Response:
 async def scrape(request: Request) -> web.StreamResponse:
     """All metrics. To print them takes longer than the event loop may be held, hence the thread; megabytes of them are sent in pieces."""
     text = await workers.METRICS.run(collectors.exposition_text)
+    return await request.exchange.respond(200, collectors.CONTENT_TYPE, text)
+
+
+async def health_metrics(request: Request) -> web.StreamResponse:
+    """What health checks found, for those who scrape that often and nothing else."""
+    text = collectors.text_of(metrics.HEALTHCHECK, metrics.HEALTHCHECKS)
     return await request.exchange.respond(200, collectors.CONTENT_TYPE, text)

@@ -150,9 +150,17 @@ def test_the_routers_406() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/apis/sea.example/v9", "/apis/sea.example/v1/x", "/apis/sea.example/v9/boats", "/apis/sea.example//"]
+    "path",
+    [
+        "/version/x",
+        "/version//",
+        "/apis/sea.example/v9",
+        "/apis/sea.example/v1/x",
+        "/apis/sea.example/v9/boats",
+        "/apis/sea.example//",
+    ],
 )
-def test_below_a_served_group_unknown_paths_are_a_status(path: str) -> None:
+def test_below_a_served_group_or_the_version_unknown_paths_are_a_status(path: str) -> None:
     with pytest.raises(StatusError) as refused:
         ask(path)
     expected: tuple[object, ...] = (404, "NotFound", "the server could not find the requested resource", {})

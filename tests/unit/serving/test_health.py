@@ -106,3 +106,13 @@ async def test_metrics_are_text_for_prometheus() -> None:
     answer = await connect(health.scrape).ask("GET", "/metrics")
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert b'kubernetes_healthcheck{name="ping",type="readyz"} 1.0' in answer.body
+
+
+async def test_what_health_checks_found_can_be_scraped_by_itself() -> None:
+    await ask("/readyz", BROKEN)
+    answer = await connect(health.health_metrics).ask("GET", "/metrics/slis")
+    assert answer.headers["Content-Type"] == collectors.CONTENT_TYPE
+    assert 'kubernetes_healthcheck{name="caches",type="readyz"} 0.0' in answer.text
+    assert 'kubernetes_healthchecks_total{name="caches",status="error",type="readyz"}' in answer.text
+    families = {line.split()[2] for line in answer.text.splitlines() if line.startswith("# TYPE")}
+    assert families == {"kubernetes_healthcheck", "kubernetes_healthchecks_total"}
