@@ -9,6 +9,7 @@ import argparse
 import importlib.util
 import ipaddress
 import re
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -224,6 +225,16 @@ def _redis_url(text: str) -> str:
     return text
 
 
+_TLS_VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
+
+
+def _tls_version(text: str) -> ssl.TLSVersion:
+    """By upstream's names (kubernetes/component-base `cli/flag/ciphersuites_flag.go`), less those that are too old for anybody."""
+    if text not in _TLS_VERSIONS:
+        raise ValueError(f"{text!r} is neither {' nor '.join(_TLS_VERSIONS)}")
+    return _TLS_VERSIONS[text]
+
+
 def _log_format(text: str) -> str:
     if text not in ("text", "json"):
         raise ValueError(f"{text!r} is neither text nor json")
@@ -275,6 +286,8 @@ class Serving:
         text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
     key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
         text="key of the serving certificate", value="FILE")
+    tls_minimum: ssl.TLSVersion = flag("tls-min-version", (SERVE,), _tls_version, "VersionTLS12",
+        text="oldest version of TLS that clients may speak: VersionTLS12 or VersionTLS13", value="VERSION")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

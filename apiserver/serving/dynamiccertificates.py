@@ -26,7 +26,11 @@ _ANY_TIME = 0x200000
 
 
 def server_context(
-    *, cert_file: Path, key_file: Path, authorities: Sequence[x509.Certificate] | None
+    *,
+    cert_file: Path,
+    key_file: Path,
+    authorities: Sequence[x509.Certificate] | None,
+    minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
 ) -> ssl.SSLContext:
     """For one generation. The handshake accepts every authority, and certificates that have ended or not begun. Which authority vouches for
     what, and when, is judged per request: that one is answered 401, where a handshake would break off.
@@ -35,7 +39,7 @@ def server_context(
     are not known yet, and a connection without its certificate would be nobody's for as long as it lives.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = minimum
     context.set_alpn_protocols(["http/1.1"])
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
@@ -57,13 +61,15 @@ def server_context(
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The PEM files that a server lives on; an absent one is None. `names` are those of the front proxy of `proxy_ca`."""
+    """The PEM files that a server lives on; an absent one is None. `names` are those of the front proxy of `proxy_ca`, `minimum` is the
+    oldest version of TLS that is spoken."""
 
     cert: Path
     key: Path
     client_ca: Path | None = None
     proxy_ca: Path | None = None
     names: RequestHeader = NO_HEADERS
+    minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
     @staticmethod
     def of(serving: Serving, authentication: Authentication) -> Files:
@@ -74,6 +80,7 @@ class Files:
             client_ca=Path(client) if client else None,
             proxy_ca=Path(proxy) if proxy else None,
             names=authentication.request_header,
+            minimum=serving.tls_minimum,
         )
 
     def signature(self) -> tuple[object, ...]:
@@ -132,6 +139,7 @@ class Certificates:
             cert_file=self._files.cert,
             key_file=self._files.key,
             authorities=authorities.parsed() if self._asks else None,
+            minimum=self._files.minimum,
         )
 
     def _follow(self) -> None:

@@ -106,6 +106,12 @@ def test_admission_plugins_are_enabled_and_disabled_by_the_names_of_their_classe
     ]
 
 
+def test_a_version_of_tls_that_is_too_old_or_unknown_is_a_mistake() -> None:
+    for version in ("VersionTLS11", "1.3"):
+        told = mistakes("serve", "--tls-min-version", version)
+        assert f"--tls-min-version: {version!r} is neither VersionTLS12 nor VersionTLS13" in told
+
+
 def test_a_mistake_in_the_store_url_does_not_show_the_password() -> None:
     assert "hunter2" not in "\n".join(mistakes("store", "info", SLUICE_REDIS_URL="http://u:hunter2@host"))
     assert "hunter2" not in "\n".join(mistakes("store", "info", "--redis-url", "redis://u:hunter2@host:port"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ class Place:
             runtime_config={},
             cert_file="",
             key_file="",
+            tls_minimum=ssl.TLSVersion.TLSv1_2,
         )
         self.kinds = app.kinds(serving)
         self.reader = Reader(self.kinds, app.gates(serving, self.kinds))

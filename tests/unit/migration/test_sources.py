@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -61,6 +62,7 @@ def kinds() -> Kinds:
             runtime_config={},
             cert_file="",
             key_file="",
+            tls_minimum=ssl.TLSVersion.TLSv1_2,
         )
     )
 

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
+from apiserver import config
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config import RequestHeader
 from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Verifier, common_name
@@ -614,3 +615,17 @@ def test_whose_certificate_has_ended_is_told_by_an_answer_and_not_by_a_handshake
     assert certificates.trust.client is not None
     with pytest.raises(NotAuthentic):
         certificates.trust.client(jane.peer, AT)
+
+
+@pytest.mark.parametrize(("flag", "older"), [((), True), (("--tls-min-version", "VersionTLS13"), False)])
+def test_clients_may_speak_no_older_tls_than_the_operator_says(
+    tmp_path: Path, flag: tuple[str, ...], older: bool
+) -> None:
+    kit = make_kit(tmp_path)
+    pair = ["--tls-cert-file", str(kit.files.cert), "--tls-private-key-file", str(kit.files.key)]
+    wanted = config.parse(["serve", "--standalone", "--redis-url", "redis://h", *pair, *flag], {})
+    files = dynamiccertificates.Files.of(wanted.serving, wanted.authentication)
+    server = dynamiccertificates.Certificates(files).context
+    for version, fine in ((ssl.TLSVersion.TLSv1_2, older), (ssl.TLSVersion.TLSv1_3, True)):
+        client = client_context(tmp_path, kit.ca_pem, None, version=version)
+        assert completes(server, client) is fine
