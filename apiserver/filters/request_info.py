@@ -48,6 +48,8 @@ def request_info(handler: Handler) -> Handler:
             raise bare("505 HTTP Version Not Supported: unsupported protocol version")
         if "Upgrade" in request.headers or method == "CONNECT":
             raise bare("400 Bad Request: upgrades are not supported")
+        if request._message.chunked and not _only_chunked(request):
+            raise TextError(501, UNSUPPORTED_ENCODING, headers={"Connection": "close"}, nosniff=False)
         if len(target) <= REMEMBERED_LENGTH and ("?" not in target or _few_terms(target)):
             request.info = known(method, target)
         else:
@@ -56,6 +58,15 @@ def request_info(handler: Handler) -> Handler:
 
     known = lru_cache(REMEMBERED)(parse)
     return parsing
+
+
+UNSUPPORTED_ENCODING = "Unsupported transfer encoding"
+
+
+def _only_chunked(request: Request) -> bool:
+    """Whether the body was encoded in no other way as well (golang/go `src/net/http/transfer.go` parseTransferEncoding)."""
+    encodings = request.headers.getall("Transfer-Encoding", ())
+    return request.version < HttpVersion11 or (len(encodings) == 1 and encodings[0].lower() == "chunked")
 
 
 def naming_selectors(handler: Handler, *, workers: Workers) -> Handler:

@@ -23,6 +23,7 @@ from aiohttp.streams import StreamReader
 from apiserver import config
 from apiserver.apimachinery import errors
 from apiserver.filters.recover import PANIC
+from apiserver.filters.request_info import UNSUPPORTED_ENCODING
 from apiserver.filters.state import Handler, Peer, Request
 from apiserver.serving.targets import RequestLine
 
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _OTHER_METHOD = re.compile(r"b'[\w!#$%&*+.^`|~-]+ \S+ HTTP/1\.[01]'", re.ASCII)
 """In aiohttp's words about a request line with a method that it does not know. To Go every token is a method."""
+_OTHER_ENCODINGS = "Request has invalid `Transfer-Encoding`", "Invalid `Transfer-Encoding` header value"
 TOO_LARGE = "431 Request Header Fields Too Large"
 LINGER_SECONDS = 2.0
 """How long a refused body is read and thrown away, so that the client sees the refusal and not a reset."""
@@ -249,11 +251,15 @@ class Protocol(web.RequestHandler):
             return _last(request, 405, orjson.dumps(errors.method_not_allowed().status()) + b"\n", "application/json")
         if isinstance(exc, HttpProcessingError):
             text = parser_words(exc)
+            if text == UNSUPPORTED_ENCODING:
+                status = 501
             logger.debug("malformed request", extra={"error": str(exc)[:256], "source": request.remote})
         else:
             text = PANIC
             logger.error("a response could not be sent", exc_info=exc)
-        return _last(request, int(text[:3]) if text[:3].isdigit() else 500, text.encode(), "text/plain; charset=utf-8")
+        return _last(
+            request, int(text[:3]) if text[:3].isdigit() else status, text.encode(), "text/plain; charset=utf-8"
+        )
 
 
 def _last(request: web.BaseRequest, status: int, body: bytes, media: str) -> web.StreamResponse:
@@ -269,9 +275,10 @@ def parser_words(error: HttpProcessingError) -> str:
     message = error.message
     if isinstance(error, LineTooLong) or "Too many headers" in message:
         return TOO_LARGE
-    if "'Host'" in message:
-        wrong = "missing required Host header" if "issing" in message else "too many Host headers"
-        return f"400 Bad Request: {wrong}"
+    if "'Host'" in message and "issing" in message:
+        return "400 Bad Request: missing required Host header"
+    if message.startswith(_OTHER_ENCODINGS):
+        return UNSUPPORTED_ENCODING
     return "400 Bad Request"
 
 
