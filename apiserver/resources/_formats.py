@@ -155,11 +155,12 @@ def semantic_version(value: str, path: Path) -> Iterator[FieldError]:
 def _uuid_problem(text: str) -> str:
     """What github.com/google/uuid `Validate` says; empty when it is content."""
     length = names.byte_length(text)
-    if length == 45 and text.isascii():
-        if text[:9].lower() != "urn:uuid:":
-            return f"invalid urn prefix: {fieldpath.go_quote(text[:9])}"
+    if length == 45:
+        prefix = text.encode(errors="surrogateescape")[:9]
+        if prefix.lower() != b"urn:uuid:":
+            return f"invalid urn prefix: {fieldpath.go_quote(prefix.decode(errors='surrogateescape'))}"
         text = text[9:]
-    elif length == 38 and text.isascii():
+    elif length == 38:
         if text[0] != "{" or text[-1] != "}":
             return "invalid bracketed UUID format"
         text = text[1:-1]
@@ -183,11 +184,20 @@ def uid(value: str, path: Path) -> Iterator[FieldError]:
         )
 
 
+_MANY = 1 << 24
+
+
+def _decimal(digits: str) -> int:
+    """The number, or `_MANY` for one of more digits than any that matters. Zeros may lead it, and there may be thousands of them."""
+    significant = digits.lstrip("0")
+    return int(significant or "0") if len(significant) < 8 else _MANY
+
+
 def _ipv4(text: str) -> ipaddress.IPv4Address | None:
     """Leading zeros are decimal, as in Go's parser before 1.17, which upstream keeps for stored objects."""
     if not _is_ipv4(text):
         return None
-    octets = [int(part) for part in text.split(".")]
+    octets = [_decimal(part) for part in text.split(".")]
     return ipaddress.IPv4Address(bytes(octets)) if max(octets) <= 255 else None
 
 
@@ -212,7 +222,7 @@ def _canonical_address(text: str) -> str | None:
     address, slash, prefix = text.partition("/")
     if not slash or not prefix.isascii() or not prefix.isdigit():
         return None
-    bits = int(prefix)
+    bits = _decimal(prefix)
     ip: ipaddress.IPv4Address | ipaddress.IPv6Address | None = _ipv4(address) or _ipv6(address)
     if ip is None or bits > ip.max_prefixlen:
         return None

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import ROOT
 from apiserver.resources import _formats
 from apiserver.schema import rawjson
@@ -44,11 +45,14 @@ def test_canonical_addresses_pass(address: str) -> None:
         ("::ffff:c0a8:1/32", "192.168.0.1/32"),
         ("::1.2.3.4/96", "::102:304/96"),
         ("0001:0:0::1/64", "1::1/64"),
+        (f"10.0.0.{'0' * 4500}1/24", "10.0.0.1/24"),
+        (f"10.0.0.1/{'0' * 4500}24", "10.0.0.1/24"),
     ],
 )
 def test_other_spellings_are_told_the_canonical_one(address: str, canonical: str) -> None:
+    shown = fieldpath.go_quote(address)
     assert bodies(_formats.interface_address, address) == [
-        f'Invalid value: "{address}": must be in canonical form ("{canonical}")'
+        f'Invalid value: {shown}: must be in canonical form ("{canonical}")'
     ]
 
 
@@ -67,10 +71,12 @@ def test_other_spellings_are_told_the_canonical_one(address: str, canonical: str
         "::1/٤",
         "fe80::1%eth0/64",
         "x/1",
+        f"10.0.0.{'9' * 5000}/24",
+        f"10.0.0.1/{'9' * 5000}",
     ],
 )
 def test_what_is_no_address_with_a_prefix_is_refused(address: str) -> None:
-    assert bodies(_formats.interface_address, address) == [f'Invalid value: "{address}": {CIDR}']
+    assert bodies(_formats.interface_address, address) == [f"Invalid value: {fieldpath.go_quote(address)}: {CIDR}"]
 
 
 GOOD_UID = "3f0f7b0e-6d0c-4f53-9a3e-1f6f0c1d2a02"
@@ -86,6 +92,10 @@ GOOD_UID = "3f0f7b0e-6d0c-4f53-9a3e-1f6f0c1d2a02"
         ("z" * 32, "error validating uid: invalid UUID format"),
         ("x" * 45, 'error validating uid: invalid urn prefix: "xxxxxxxxx"'),
         ("x" * 38, "error validating uid: invalid bracketed UUID format"),
+        ("é" * 19, "error validating uid: invalid bracketed UUID format"),
+        (f"{'é' * 22}x", r'error validating uid: invalid urn prefix: "éééé\xc3"'),
+        (f"{{{'é' * 18}}}", "error validating uid: invalid UUID format"),
+        (f"urn:uuid:{'é' * 18}", "error validating uid: invalid UUID format"),
     ],
 )
 def test_what_cannot_be_read_as_a_uid_is_refused(uid: str, detail: str) -> None:
