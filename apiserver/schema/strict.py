@@ -272,7 +272,7 @@ class _Walk:
     """Go's decoder on a decoded value: what is repeated goes into what is there.
 
     `error` is the first complaint ("" if none), `unknown` the paths of unknown members, `object` the value without these and without
-    nulls, times canonical and quantities in order. `unspelled` tells that the way a float was written would have mattered.
+    nulls, times and quantities in order. `unspelled` tells that the way a float was written would have mattered.
     """
 
     def __init__(self, shape: Struct, value: Any, root: str) -> None:
@@ -350,13 +350,14 @@ class _Walk:
             self.unknown.append(path)
 
     def _self_reading(self, type_: Quantity | Time, value: Any) -> Any:
-        """An amount as it was written, if that is known: it is read once more."""
+        """An amount as it was written, if that is known, and a time likewise: both are read once more."""
         try:
             if isinstance(type_, Quantity):
                 text = self._quantity_text(value)
                 return str(quantity.canonical(text)) if type(text) is float else _readable(text)
             if isinstance(value, str):
-                return times.canonical(value, micro=type_.micro)
+                times.canonical(value, micro=type_.micro)
+                return value
         except (quantity.QuantityError, times.TimeError) as e:
             raise _Immediate(str(e)) from None
         raise _Immediate(self._mismatch(value, String()))

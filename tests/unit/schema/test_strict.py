@@ -99,6 +99,21 @@ def test_times_are_canonical() -> None:
     assert found["status"]["seen"] == "2024-02-29T06:08:09.500000Z"
 
 
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ("9999-12-31T23:59:59-23:59", "10000-01-01T23:58:59Z"),
+        ("0000-01-01T00:00:00+23:00", "-0001-12-31T01:00:00Z"),
+    ],
+)
+def test_a_time_that_leaves_four_digits_is_read_once_whatever_stands_beside_it(sent: str, expected: str) -> None:
+    for beside in ({}, {"unknown": 1}):
+        value = {"metadata": {"creationTimestamp": sent, **beside}}
+        assert strict.decode(GADGET, value).object["metadata"]["creationTimestamp"] == expected
+    with pytest.raises(strict.DecodeError, match="parsing time"):
+        strict.decode(GADGET, {"metadata": {"creationTimestamp": expected}})
+
+
 def test_raw_json_is_kept_as_it_is() -> None:
     raw = b'{"z": [null, 1, 1e3, {"b":null, "a":true}], "a":"<", "a":""}'
     found = spec(typed.parser(SPEC)(b'{"raw": %b }' % raw))["raw"]
