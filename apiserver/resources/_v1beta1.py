@@ -168,7 +168,12 @@ def _requests_to_storage(spec: Object) -> None:
 
 def _requests_from_storage(spec: Object) -> None:
     for request in spec["devices"].get("requests") or ():
-        request.update(_with_tolerations(request.pop("exactly", None) or {}))
+        exactly, alternatives = request.pop("exactly", None), request.pop("firstAvailable", None)
+        # It is always written, and patches find what is written.
+        request["deviceClassName"] = ""
+        request.update(_with_tolerations(exactly or {}))
+        if alternatives is not None:
+            request["firstAvailable"] = alternatives
 
 
 def _with_tolerations(wanted: Object) -> Object:

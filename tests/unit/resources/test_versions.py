@@ -168,6 +168,21 @@ def test_whatever_a_request_of_v1beta1_says_itself_is_exactly_that(sent: Any, ke
     assert stored("v1beta1", "resourceclaimtemplates", {"spec": {"spec": spec}})["spec"]["spec"] == expected
 
 
+def test_a_request_of_v1beta1_names_a_class_even_where_its_alternatives_do() -> None:
+    """As it is written: a patch finds the member, and can test it, replace it or take it away."""
+    alternatives = [{"name": "s", "deviceClassName": "c"}]
+    spec = {"devices": {"requests": [{"name": "r", "firstAvailable": alternatives}, {"name": "bare"}]}}
+    for plural, obj in {"resourceclaims": {"spec": spec}, "resourceclaimtemplates": {"spec": {"spec": spec}}}.items():
+        found = conversion.served(at("v1beta1", plural), conversion.copied(obj))["spec"]
+        requests = (found if plural == "resourceclaims" else found["spec"])["devices"]["requests"]
+        assert list(requests[0].items()) == [
+            ("name", "r"),
+            ("deviceClassName", ""),
+            ("firstAvailable", alternatives),
+        ]
+        assert requests[1] == {"name": "bare", "deviceClassName": ""}
+
+
 @pytest.mark.parametrize(
     ("version", "plural", "value", "text"),
     [
