@@ -205,6 +205,11 @@ def canonical(text: str | float) -> str:
     return found if found == source else Respelled(found, source)
 
 
+def as_sent(text: str) -> Quantity:
+    """The amount whose canonical text this is, as it was parsed: beyond E the text has lost its unit, and with it the amount."""
+    return parse(text.sent if isinstance(text, Respelled) else text)
+
+
 def _source(text: str | float) -> str:
     """What is parsed of what was sent."""
     return text.strip(_GO_SPACE) if isinstance(text, str) else json_float(text)
@@ -345,7 +350,7 @@ def _small_value(mantissa: int, exponent: int) -> int:
         quotient = -(-abs(mantissa) // _ten_to(-exponent))
         return quotient if mantissa > 0 else -quotient
     if exponent in _ONE_STEP:
-        return _wrap(mantissa * _ten_to(exponent))
+        return wrapped(mantissa * _ten_to(exponent))
     value = mantissa * _ten_to(exponent) if exponent < 20 else 0
     return value if MIN_INT64 <= value <= MAX_INT64 else 0
 
@@ -354,14 +359,15 @@ def _big_value(mantissa: int, exponent: int) -> int:
     """Upstream's scaledValue, which sees a count of nanos: positive ones are rounded up; of negative ones the low 64 bits are taken
     before the division, and a fraction is rounded towards zero and then one up."""
     if mantissa > 0 and exponent >= 0:
-        return _wrap(mantissa * pow(10, exponent, 1 << 64))
+        return wrapped(mantissa * pow(10, exponent, 1 << 64))
     nanos = mantissa * pow(10, exponent - NANO, 1 << 64) if mantissa < 0 else mantissa * _ten_to(exponent - NANO)
     if nanos >= MAX_INT64:
-        return _wrap(-(-nanos // ONE_IN_NANOS))
-    number = _wrap(nanos)
+        return wrapped(-(-nanos // ONE_IN_NANOS))
+    number = wrapped(nanos)
     whole, rest = divmod(abs(number), ONE_IN_NANOS)
     return (whole if number >= 0 else -whole) + (rest != 0)
 
 
-def _wrap(number: int) -> int:
+def wrapped(number: int) -> int:
+    """What int64 makes of a number: its low 64 bits."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

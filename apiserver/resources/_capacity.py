@@ -12,7 +12,7 @@ from typing import Any
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.quantity import Quantity as Amount
-from apiserver.apimachinery.quantity import parse
+from apiserver.apimachinery.quantity import as_sent, wrapped
 from apiserver.resources._formats import MODEL
 from apiserver.schema.types import Field, ListOf, Presence, Quantity, Struct
 
@@ -124,11 +124,11 @@ def _request_policy(capacity: Mapping[str, Any], path: Path, *, shared: bool) ->
         limit = "validValues" if values else "validRange"
         yield fieldpath.required(path.child("default"), f"required when {limit} is defined")
     elif values or bounds is not None:
-        whole, wanted = parse(capacity.get("value", "0")), parse(default)
+        whole, wanted = as_sent(capacity.get("value", "0")), as_sent(default)
         if values:
-            yield from _valid_values([parse(v) for v in values], path.child("validValues"), whole, wanted)
+            yield from _valid_values([as_sent(v) for v in values], path.child("validValues"), whole, wanted)
         else:
-            parsed = {name: parse(v) for name, v in bounds.items()}
+            parsed = {name: as_sent(v) for name, v in bounds.items()}
             yield from _valid_range(parsed, path.child("validRange"), whole, wanted)
 
 
@@ -184,16 +184,20 @@ def _valid_range(bounds: Mapping[str, Amount], path: Path, whole: Amount, defaul
 
 
 def _steps(low: Amount, step: Amount, path: Path, *, whole: Amount, reached: Iterable[Amount]) -> Iterator[FieldError]:
-    """Amounts are compared as whole numbers. A step of zero ends the connection in 1.36; 1.37 words it as here."""
+    """Amounts are compared as whole numbers of 64 bits. A step of zero ends the connection in 1.36; 1.37 words it as here. What is added to
+    an amount of thousands of digits makes no difference to it."""
     if step.sign() <= 0:
         yield fieldpath.invalid(path, step.canonical(), "must be greater than zero")
         return
-    first = low + step
+    try:
+        first = low + step
+    except OverflowError:
+        first = max(low, step)
     if whole < first:
         text = f"one step {first.canonical()} is larger than capacity value: {whole.canonical()}"
         yield fieldpath.invalid(path, step.canonical(), text)
     width = step.value()
     for value in reached:
-        if width and (value.value() - low.value()) % width:
+        if width and wrapped(value.value() - low.value()) % width:
             text = f"value is not a multiple of a given step ({step.canonical()}) from ({low.canonical()})"
             yield fieldpath.invalid(path, value.canonical(), text)

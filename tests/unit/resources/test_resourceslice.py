@@ -253,6 +253,40 @@ def test_a_request_policy_is_judged_against_the_capacity(limits: dict[str, Any],
     assert policy(limits) == expected
 
 
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (
+            {"default": "2", "validRange": {"min": "1", "step": 10**30}},
+            [
+                f'.validRange.step: Invalid value: "1": one step {10**30 + 1} is larger than capacity value: 100',
+                '.validRange.step: Invalid value: "2": value is not a multiple of a given step (1) from (1)',
+            ],
+        ),
+        ({"default": "1000E", "validRange": {"min": "1"}}, []),
+        (
+            {"default": "99", "validRange": {"min": "99e0", "step": "1.5"}},
+            ['.validRange.step: Invalid value: "1500m": one step 100500e-3 is larger than capacity value: 100'],
+        ),
+    ],
+)
+def test_an_amount_is_judged_as_it_was_sent(limits: dict[str, Any], expected: list[str]) -> None:
+    """What stands in the canonical text is another amount beyond E, and may be another notation."""
+    assert policy(limits) == expected
+
+
+def test_amounts_are_apart_by_what_fits_into_64_bits() -> None:
+    limits = {"default": "9E", "validRange": {"min": "-9E", "max": "9E", "step": "1E"}}
+    wrong = '.validRange.step: Invalid value: "9E": value is not a multiple of a given step (1E) from (-9E)'
+    assert policy(limits, value="9E") == [wrong, wrong]
+
+
+@pytest.mark.parametrize(("low", "step", "first"), [("1", "1e5000", "100e4998"), ("1e5000", "1", "100e4998")])
+def test_amounts_of_thousands_of_digits_are_judged_too(low: str, step: str, first: str) -> None:
+    errors = policy({"default": "1", "validRange": {"min": low, "step": step}})
+    assert f": one step {first} is larger than capacity value: 100" in errors[-1]
+
+
 def test_an_exclusive_device_has_no_request_policy() -> None:
     assert policy({"default": "1"}, shared=False) == [": Forbidden: allowMultipleAllocations must be true"]
 
