@@ -273,7 +273,7 @@ def _annotation_errors(annotations: Mapping[str, str] | None) -> Iterator[FieldE
         return
     path = "metadata.annotations"
     for key in annotations:
-        for text in names.label_key(key.lower()):
+        for text in names.label_key(names.lower(key)):
             yield fieldpath.invalid(path, key, text)
     if sum(names.byte_length(k) + names.byte_length(v) for k, v in annotations.items()) > ANNOTATIONS_BYTES:
         yield fieldpath.too_long(path, ANNOTATIONS_BYTES)

@@ -89,6 +89,11 @@ def byte_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
+def lower(text: str) -> str:
+    """`strings.ToLower`, which makes one character of each where Python makes two of the I with a dot."""
+    return text.lower() if text.isascii() else text.replace("İ", "i").lower()
+
+
 def dns_label(text: str) -> list[str]:
     """A DNS-1123 label."""
     errors = _too_long(text, LABEL_BYTES, "characters")

@@ -98,7 +98,7 @@ def true_or_unset(value: bool, path: Path) -> Iterator[FieldError]:  # noqa: FBT
 
 def _driver(value: str, path: Path) -> list[FieldError]:
     """Upper case is legal (the slice's warning asks for lower case)."""
-    return [fieldpath.invalid(path, value, text) for text in names.dns_subdomain(value.lower())]
+    return [fieldpath.invalid(path, value, text) for text in names.dns_subdomain(names.lower(value))]
 
 
 def driver_name(value: str, path: Path) -> Iterator[FieldError]:

@@ -39,7 +39,7 @@ def _metadata_errors(value: Mapping[str, Any], path: Path) -> Iterator[FieldErro
 
 def _annotations(value: Mapping[str, str], path: Path) -> Iterator[FieldError]:
     for key in value:
-        for text in names.label_key(key.lower()):
+        for text in names.label_key(names.lower(key)):
             yield fieldpath.invalid(path, key, text)
     if sum(names.byte_length(k) + names.byte_length(v) for k, v in value.items()) > meta.ANNOTATIONS_BYTES:
         yield fieldpath.too_long(path, meta.ANNOTATIONS_BYTES)

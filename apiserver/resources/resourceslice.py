@@ -339,7 +339,7 @@ FEATURES = (
 
 def _warnings(context: Context, new: Object, old: Object | None) -> list[str]:
     driver = new["spec"].get("driver", "")
-    if driver == driver.lower():
+    if driver == names.lower(driver):
         return []
     return [
         f"spec.driver: driver names should be lowercase; {fieldpath.go_quote(driver)} contains uppercase characters"

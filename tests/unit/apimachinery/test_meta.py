@@ -194,6 +194,7 @@ def test_labels_are_judged_on_the_maps_own_path() -> None:
 def test_annotation_keys_are_judged_in_lower_case() -> None:
     assert create(annotations={"a b": ""}) == [f'metadata.annotations: Invalid value: "a b": name part {KEY}']
     assert create(annotations={"EXAMPLE.com/A": ""}) == []
+    assert create(annotations={"\u0130.example.com/a": ""}) == []
 
 
 def test_annotations_have_a_total_size() -> None:

@@ -139,6 +139,13 @@ def test_qualified_names() -> None:
     ]
 
 
+def test_a_driver_is_judged_in_lower_case_as_go_writes_it() -> None:
+    """The I with a dot is one character there."""
+    for driver in ("GPU.example.com", "\u0130.example.com", "\u212a.example.com"):
+        assert bodies(_formats.driver_name, driver) == []
+    assert len(bodies(_formats.driver_name, "É.example.com")) == 1
+
+
 def test_a_pool_name_is_judged_part_by_part() -> None:
     errors = list(_formats.pool_name("a/B/c_", AT))
     assert [(e.field, e.body.split(": ")[1]) for e in errors] == [("f", '"B"'), ("f", '"c_"')]

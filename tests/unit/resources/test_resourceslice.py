@@ -65,6 +65,12 @@ def test_an_upper_case_driver_is_accepted_with_a_warning() -> None:
     assert KIND.warnings(samples.context_of(KIND), created(KIND, SLICE)[0], None) == []
 
 
+def test_a_driver_whose_lower_case_is_ascii_is_accepted_with_a_warning() -> None:
+    obj, errors = created(KIND, with_spec(SLICE, driver="\u0130.example.com"))
+    assert errors == []
+    assert len(list(KIND.warnings(samples.context_of(KIND), obj, None))) == 1
+
+
 def test_a_bad_driver_shows_the_name_as_it_was_sent() -> None:
     assert created(KIND, with_spec(SLICE, driver="GPU_1"))[1] == [f'spec.driver: Invalid value: "GPU_1": {SUBDOMAIN}']
 
