@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -51,8 +52,11 @@ def read(raw: bytes) -> Reading:
     if raw.count(b"\n%") > MOST_DIRECTIVES:
         raise json_syntax.too_heavy()
     builder = _Builder()
+    slashes = _EscapedSlashes(raw)
     try:
         for event in _first_document(raw):
+            if isinstance(event, yaml.ScalarEvent):
+                slashes.refuse(event)
             builder.take(event)
     except yaml.reader.ReaderError as e:
         raise YAMLProblem(f"yaml: {e.reason}") from e
@@ -76,6 +80,29 @@ def _first_document(raw: bytes) -> Iterator[Any]:
             yield event
     finally:
         loader.dispose()
+
+
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+
+
+class _EscapedSlashes:
+    """Finds the one escape that libyaml takes and go-yaml does not."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._text = raw.decode(errors="replace").removeprefix("\ufeff") if b"\\/" in raw else ""
+
+    def refuse(self, scalar: Any) -> None:
+        """Raises what go-yaml's scanner says to a text in quotes in which a slash is escaped."""
+        if not self._text or scalar.style != '"':
+            return
+        start, written = scalar.start_mark, self._text[scalar.start_mark.index : scalar.end_mark.index]
+        for escape in _ESCAPE.finditer(written):
+            if escape[1] == "/":
+                line = start.line + len(_LINE_END.findall(written, 0, escape.start()))
+                mark = yaml.Mark("", 0, line, 0, "", 0)
+                problem = "found unknown escape character"
+                raise yaml.scanner.ScannerError("while parsing a quoted scalar", start, problem, mark)
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:

@@ -99,8 +99,9 @@ def read_strategic_patch(raw: bytes, validation: str) -> Document:
 
 _LONG = re.compile(rb"[0-9]{19}")
 
-_NOT_YAML = re.compile(rb"\\u[dD]|\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
-"""What may stand in JSON and means something else, or nothing, in YAML: half characters, control characters, line ends and the like."""
+_NOT_YAML = re.compile(rb"\\u[dD]|\\/|\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
+"""What may stand in JSON and means something else, or nothing, in YAML: half characters, escaped slashes, control characters, line ends and
+the like."""
 _APART, _LENGTHY = re.compile(rb'"\s\s*+:'), re.compile(rb'"[^"]{1000}')
 """Where a colon stands apart from its key, on the next line maybe, which YAML does not take; and what a long key looks like, unless there
 are quotes in it."""

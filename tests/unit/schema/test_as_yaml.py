@@ -79,6 +79,27 @@ def test_repeated_keys_are_listed_with_the_lines_of_their_values() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("raw", "line"),
+    [
+        (b'"\\/": 1', ""),
+        (b'a: 1\nb:\n  c: "x\n   y\\\\\\/"\n', "line 4: "),
+        ('\ufeffa: é\nb: "\U0001f389\\/"'.encode(), "line 2: "),
+        (b'a: "\\/"\nb: [', ""),
+    ],
+)
+def test_an_escaped_slash_is_no_escape(raw: bytes, line: str) -> None:
+    """JSON and newer YAML have it, go-yaml has not."""
+    with pytest.raises(as_yaml.YAMLProblem, match=f"^yaml: {line}found unknown escape character$"):
+        as_yaml.read(raw)
+
+
+def test_a_slash_behind_a_backslash_is_read_where_that_is_none_or_escapes_nothing() -> None:
+    raw = b'a: x\\/y\nb: \'x\\/y\'\nc: "\\\\/"\nd: |\n  "\\/"\n# "\\/"\n'
+    assert as_yaml.read(raw).value == {"a": "x\\/y", "b": "x\\/y", "c": "\\/", "d": '"\\/"\n'}
+    assert as_yaml.read(b'a: 1\n---\n"\\/"').value == {"a": 1}
+
+
 def test_only_the_first_document_is_read() -> None:
     assert as_yaml.read(b"a: 1\n---\n{not yaml").value == {"a": 1}
 

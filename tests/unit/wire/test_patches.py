@@ -168,7 +168,7 @@ def test_whole_numbers_of_64_bits_are_exact_in_an_applied_configuration_and_larg
 NO_KEY = "did not find expected ',' or '}'"
 
 
-@pytest.mark.parametrize("filled", ["a", "ü", "\\u00e9", '\\"', "\\/"])
+@pytest.mark.parametrize("filled", ["a", "ü", "\\u00e9", '\\"'])
 def test_json_that_is_applied_has_keys_as_long_as_those_of_yaml(filled: str) -> None:
     """Its first quote and its colon are at most 1024 characters apart."""
     most = 1022 // len(filled)
@@ -192,6 +192,41 @@ def test_json_that_is_applied_has_its_colons_on_the_lines_of_the_keys(end: str) 
 
 
 CONVERTING = "error decoding YAML: error converting YAML to JSON"
+
+
+@pytest.mark.parametrize(
+    ("raw", "wrong"),
+    [
+        (b'{"a":"x\\/y"}', "yaml: found unknown escape character"),
+        (b'{\n "a":\n  "x\\\\\\/y"}', "yaml: line 3: found unknown escape character"),
+        (b'{"%s":1}' % (b"k" * 1023), "yaml: did not find expected ',' or '}'"),
+        (b'{"a":1,"%s"     :1}' % (b"k" * 1018), "yaml: did not find expected ',' or '}'"),
+        (b'{"%s":1}' % ("é" * 1023).encode(), "yaml: did not find expected ',' or '}'"),
+        (b'{"a"\n :1}', "yaml: line 1: did not find expected ',' or '}'"),
+    ],
+)
+def test_what_is_right_in_json_and_wrong_in_yaml_is_no_applied_configuration(raw: bytes, wrong: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        patches.read_apply_patch(raw, "Warn")
+    assert (refused.value.code, refused.value.message) == (
+        400,
+        f"error decoding YAML: error converting YAML to JSON: {wrong}",
+    )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"k" * 1022: "x" * 5000},
+        {"é" * 1022: 1},
+        {"a": "/" * 2000 + '"'},
+        {"a": "\\/", "b": ["k" * 3000, {"c": "x" * 3000 + ":"}]},
+    ],
+)
+def test_long_texts_and_slashes_are_applied_as_they_are(document: dict[str, Any]) -> None:
+    for indent in (None, 2):
+        raw = json.dumps(document, ensure_ascii=False, indent=indent).encode()
+        assert patches.read_apply_patch(raw, "Strict").value == document
 
 
 def test_an_applied_configuration_may_not_nest_too_deep() -> None:
