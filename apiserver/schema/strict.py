@@ -47,11 +47,15 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> De
     null is an empty object, and a null member an absent one. Quantities and times become canonical. Structs that are no pointers are
     always there.
     `root` is the Go type that errors name for the outermost struct, if it is not the shape's own name. `raw`, the JSON text of the
-    value, keeps the spelling of numbers (`1e3`, integers beyond 64 bits) where it shows; it is read again only in that case.
+    value, keeps the spelling of numbers (`1e3`, integers beyond 64 bits) and of amounts with escapes where it shows; it is read again
+    only in that case.
     Raises DecodeError.
     """
     read = _reader(shape)
     value = {} if value is None else value
+    escapes = b"\\" in raw and _ESCAPED_AMOUNT.search(raw) is not None
+    if escapes:
+        _spell_amounts(value, shape, raw)
     try:
         try:
             return Decoded(read(value), [])
@@ -59,7 +63,10 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> De
             walk = _Walk(shape, value, root)
             unknown = walk.unknown
             if walk.unspelled and raw:
-                walk = _Walk(shape, _spelled(shape, value, raw), root)
+                value = _spelled(shape, value, raw)
+                if escapes:
+                    _spell_amounts(value, shape, raw)
+                walk = _Walk(shape, value, root)
         if walk.error:
             raise DecodeError(walk.error)
         return Decoded(read(walk.object), unknown)
@@ -77,6 +84,41 @@ def decode_written(shape: Struct, value: Any) -> Decoded:
         return Decoded(_reader(shape)(walk.object), walk.unknown)
     except (RecursionError, rawjson.TooDeep):
         raise DecodeError(TOO_DEEP) from None
+
+
+_IN_AMOUNTS = rb"[-+.0-9eEinumkKMGTP\s]*+"
+_ESCAPED_AMOUNT = re.compile(rb'"%b(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt/])%b)++"' % (_IN_AMOUNTS, _IN_AMOUNTS))
+"""A text that may be an amount once its escapes are read."""
+
+
+def _spell_amounts(value: Any, shape: Struct, raw: bytes) -> None:
+    """Puts amounts with escapes back as they are written in the JSON: Go reads no escapes there, so that they are none."""
+    try:
+        texts = typed.splitter(shape, _is_amount)(raw)
+    except (ValueError, RecursionError):
+        return  # another structure, which is refused
+    _put_texts(value, texts)
+
+
+def _put_texts(value: Any, texts: Any) -> None:
+    """`texts` are dicts and lists with raw JSON in place of amounts; what stands elsewhere is left alone."""
+    if isinstance(value, dict) and isinstance(texts, dict):
+        places: Any = texts.keys() & value.keys()
+    elif isinstance(value, list) and isinstance(texts, list):
+        places = range(len(texts))
+    else:
+        return
+    for place in places:
+        text = texts[place]
+        if isinstance(text, msgspec.Raw):
+            if isinstance(value[place], str) and b"\\" in bytes(text):
+                value[place] = bytes(text)[1:-1].decode()
+        else:
+            _put_texts(value[place], text)
+
+
+def _is_amount(type_: Type) -> bool:
+    return isinstance(type_, Quantity)
 
 
 class _Unspelled(Exception):

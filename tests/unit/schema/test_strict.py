@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.schema import canonical, rawjson, strict, typed
+from apiserver.wire import as_json
 from tests.unit.schema import shapes_and_values
 from tests.unit.schema.gadget import GADGET, SPEC
 from tests.unit.schema.shapes_and_values import Sample
@@ -120,6 +121,30 @@ def test_raw_json_is_kept_as_it_is() -> None:
     assert rawjson.text(found) == raw
     assert rawjson.text(rawjson.compact(found)) == raw.replace(b" ", b"").replace(b"<", b"\\u003c")
     assert rawjson.text(spec(typed.parser(SPEC)(b'{"raw": "\xff < \xc3\xbc" }'))["raw"]) == '"\ufffd < ü"'.encode()
+
+
+AMOUNTS = (r'"1\u0047i"', r'"1e\u002B3"', r'"\t1"', r'"\u00a01"', r'"1\/"', r'"\u0031"')
+
+
+@pytest.mark.parametrize("amount", AMOUNTS)
+@pytest.mark.parametrize("before", ["", '"metadata":{"generation":-1.0},'])
+@pytest.mark.parametrize("beside", ["", ',"unknown":1', ',"attributes":{"a":{"string":"\\u0031"}}'])
+def test_an_amount_has_no_escapes(amount: str, beside: str, before: str) -> None:
+    """Go reads it from the JSON text itself. Other texts have them, also if they look like amounts."""
+    shape = KINDS["ResourceSlice"]
+    text = f'{{{before}"spec":{{"devices":[{{"name":"\\u0031","capacity":{{"m":{{"value":{amount}}}}}{beside}}}]}}}}'.encode()
+    with pytest.raises(strict.DecodeError, match=r"^quantities must match the regular expression"):
+        strict.decode(shape, as_json.loads(text, shape), raw=text)
+    fine = text.replace(amount.encode(), b'"1"').replace(before.encode(), b"")
+    [device] = strict.decode(shape, as_json.loads(fine, shape), raw=fine).object["spec"]["devices"]
+    assert (device["name"], device["capacity"]) == ("1", {"m": {"value": "1"}})
+
+
+def test_raw_json_with_escapes_that_looks_like_an_amount_is_kept() -> None:
+    shape = KINDS["DeviceClass"]
+    text = rb'{"spec":{"config":[{"opaque":{"driver":"d","parameters":{"a":"1\u0047i"}}}]}}'
+    [config] = strict.decode(shape, as_json.loads(text, shape), raw=text).object["spec"]["config"]
+    assert rawjson.text(config["opaque"]["parameters"]) == rb'{"a":"1\u0047i"}'
 
 
 def test_a_number_is_told_as_it_was_written_where_something_else_is_wrong_too() -> None:
