@@ -118,7 +118,8 @@ class Question:
             sent = yaml.dump(self.obj, Dumper=yaml.CSafeDumper, allow_unicode=True, sort_keys=False)
         else:
             sent = text(self.obj, loose=self.loose)
-        return sent.replace(UID, known.get("uid", "")).replace(VERSION, known.get("resourceVersion", ""))
+        sent = sent.replace(UID, known.get("uid", "")).replace(VERSION, known.get("resourceVersion", ""))
+        return _ESCAPABLE.sub(_escaped, sent) if self.loose and self.media != "application/yaml" else sent
 
     def _message(self, known: Object, group: str) -> bytes:
         kind = VERSIONS[self.plural, self.version]
@@ -139,6 +140,15 @@ class Question:
 
 
 UID, VERSION = "\ue010", "\ue011"
+_ESCAPABLE = re.compile(r'[^\x00-\x7f]|/|(?<=")\+')
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """As other encoders of JSON write what they are careful about. Go reads it everywhere but in amounts."""
+    character = found[0]
+    if character.isascii():
+        return "\\/" if character == "/" else f"\\u{ord(character):04x}"
+    return json.dumps(character)[1:-1]
 
 
 @dataclass(frozen=True, slots=True)
