@@ -222,7 +222,7 @@ def build(
     # In a cluster it is kube-apiserver's.
     core = Core() if config.delegation.standalone else None
     handler = _dispatch(services, documents=documents, others=_others(served, documents, core=core))
-    outermost_first = filters(config, app, served, trust=trust, delegates=delegates, workers=workers)
+    outermost_first = filters(config, app, served, trust=trust, delegates=delegates, workers=workers, gates=switched)
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
 
@@ -275,9 +275,11 @@ def filters(
     trust: Callable[[], Trust],
     delegates: Delegates,
     workers: Workers,
+    gates: Gates,
 ) -> list[Filter]:
     """Outermost first: a request passes them from the top to the bottom."""
     limits, clock, authorizer = config.limits, time.perf_counter, delegates.authorizer
+    constrained = gates.enabled(features.CONSTRAINED_IMPERSONATION)
     return [
         partial(recover.recover, new_id=Uuids(), workers=workers),
         request_info.request_info,
@@ -292,7 +294,7 @@ def filters(
             now=time.time,
             clock=clock,
         ),
-        partial(impersonate.impersonate, authorizer=authorizer),
+        partial(impersonate.impersonate, authorizer=authorizer, constrained=constrained),
         partial(
             inflight.inflight, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches
         ),

@@ -86,7 +86,7 @@ def _only_named(wanted: User) -> bool:
 
 OWN_NODE = Way("associated-node", _as_own_node)
 OLD = Way("", lambda wanted, sender: True)
-WAYS: Sequence[Way] = (
+ALL: Sequence[Way] = (
     OWN_NODE,
     Way("arbitrary-node", _as_any_node),
     Way("serviceaccount", _as_service_account),
@@ -98,8 +98,9 @@ WAYS: Sequence[Way] = (
 class Ways:
     """Tries them in their order, behind the one in which the sender acted last."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: Authorizer, ways: Sequence[Way]) -> None:
         self._authorizer = authorizer
+        self._ways = ways
         self._last: dict[int, Way] = {}
         """By the hash of the sender's name: two who share one only change the order for each other."""
 
@@ -109,7 +110,7 @@ class Ways:
         known = hash(sender.name)
         last = self._last.get(known)
         refused: StatusError | None = None
-        for way in WAYS if last is None else (last, *(way for way in WAYS if way is not last)):
+        for way in self._ways if last is None else (last, *(way for way in self._ways if way is not last)):
             if not way.applies(wanted, sender):
                 continue
             try:

@@ -15,7 +15,7 @@ from multidict import CIMultiDictProxy
 from apiserver.apimachinery import errors, utf8
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import User
-from apiserver.filters.acting import Ways
+from apiserver.filters.acting import ALL, OLD, Ways
 from apiserver.filters.authenticate import unescape_key
 from apiserver.filters.authorize import Authorizer
 from apiserver.filters.state import Handler, Request
@@ -28,8 +28,9 @@ SHOWN_CHARACTERS = 8192
 """Of a user in an error, about."""
 
 
-def impersonate(handler: Handler, *, authorizer: Authorizer) -> Handler:
-    ways = Ways(authorizer)
+def impersonate(handler: Handler, *, authorizer: Authorizer, constrained: bool) -> Handler:
+    """`constrained`: in the bound ways as well."""
+    ways = Ways(authorizer, ALL if constrained else (OLD,))
 
     def impersonating(request: Request) -> Awaitable[web.StreamResponse]:
         for header, _ in request.raw_headers:

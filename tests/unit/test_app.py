@@ -301,7 +301,14 @@ STAGES = {
         *("DRAResourcePoolStatus", "DRAWorkloadResourceClaims", "GenericWorkload", "ShardedListAndWatch"),
     },
     "BETA": {
-        *("AllBeta", "DRAConsumableCapacity", "DRADeviceBindingConditions", "DRADeviceTaintRules", "DRADeviceTaints"),
+        *(
+            "AllBeta",
+            "ConstrainedImpersonation",
+            "DRAConsumableCapacity",
+            "DRADeviceBindingConditions",
+            "DRADeviceTaintRules",
+            "DRADeviceTaints",
+        ),
         *("DRAExtendedResource", "DRAPartitionableDevices", "DRAResourceClaimDeviceStatus"),
         GRANULAR,
     },

@@ -35,10 +35,10 @@ class Recorder:
 
 
 class Rig:
-    def __init__(self, sender: User = ADMIN, authorizer: Authorizer | None = None) -> None:
+    def __init__(self, sender: User = ADMIN, authorizer: Authorizer | None = None, *, constrained: bool = True) -> None:
         self.served: list[User] = []
         inner = authorizer or Delegated(Local(), always_allowed=())
-        self.handler = as_user(impersonate(self._serve, authorizer=inner), sender)
+        self.handler = as_user(impersonate(self._serve, authorizer=inner, constrained=constrained), sender)
 
     async def _serve(self, request: Request) -> web.StreamResponse:
         self.served.append(request.user)
@@ -131,6 +131,13 @@ async def test_who_may_impersonate_in_the_old_way_still_may_and_is_asked_about_t
     recorder.asked.clear()
     assert await rig.user(*headers) == user
     assert recorder.asked == list(OLD)
+
+
+async def test_without_the_feature_gate_only_the_old_way_is_asked_about() -> None:
+    recorder = Recorder()
+    user = await Rig(JANE, recorder, constrained=False).user(("Impersonate-User", "system:node:n1"))
+    assert user == User("system:node:n1", groups=("system:authenticated",))
+    assert recorder.asked == ["impersonate core users system:node:n1"]
 
 
 async def test_a_service_account_is_authorized_in_its_namespace() -> None:
