@@ -99,7 +99,7 @@ UPSTREAMS = (
         500,
         rb"Internal error occurred: (Unable to complete the copy|(add|copy|move|remove|replace|test) operation does not apply|testing )",
     ),
-    (501, rb"Unsupported transfer encoding"),
+    (501, rb"\r\n\r\n(\Z|Unsupported transfer encoding)"),  # to HEAD without a body
     (504, rb"Too large resource version"),
     (505, rb"505 HTTP Version Not Supported"),
 )
