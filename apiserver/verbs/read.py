@@ -6,7 +6,7 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/get.go`, `pkg/storage/cac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
@@ -89,7 +89,7 @@ async def _freshness(call: Call, revision: Revision, *, stated: str) -> None:
 class Page:
     """One answer to a list: its objects, the snapshot they are of, and how to go on."""
 
-    entries: list[Entry]
+    entries: Sequence[Entry]
     revision: Revision
     continue_token: str = ""
     remaining: int | None = None
@@ -244,6 +244,8 @@ async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page
     """The selected objects from `start` on, at most `limit` of them."""
     if limit and (start or chosen.key is None):
         return await _first(view, chosen, limit, start=start)
+    if chosen.key is None and chosen.test is None:
+        return Page(view.stretch(chosen.prefix, start=chosen.prefix + start), view.revision)
     taken: list[Entry] = []
     async for found in matching(view, chosen, start=start):
         taken += found
@@ -252,6 +254,9 @@ async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page
 
 async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
     """Whether more are selected is not known: there is a next chunk when there are more objects."""
+    if chosen.test is None:
+        every = view.stretch(chosen.prefix, start=chosen.prefix + start)
+        return _chunk(view, chosen, every.first(limit), start=start, all_of_it=len(every) <= limit)
     taken: list[Entry] = []
     seen_all = True
     scan = view.scan(chosen.prefix, start=chosen.prefix + start)
@@ -262,9 +267,13 @@ async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Pa
         if not room or len(found) > room or (len(found) == room and found[-1] is not seen[-1]):
             seen_all = False
             break
-    if seen_all:
+    return _chunk(view, chosen, taken, start=start, all_of_it=seen_all)
+
+
+def _chunk(view: View, chosen: Selection, taken: Sequence[Entry], *, start: str, all_of_it: bool) -> Page:
+    if all_of_it:
         return Page(taken, view.revision)
     last = taken[-1].key[len(chosen.prefix) :]
-    remaining = view.count(chosen.prefix, start=chosen.prefix + start) - limit if chosen.unfiltered else None
+    remaining = view.count(chosen.prefix, start=chosen.prefix + start) - len(taken) if chosen.unfiltered else None
     onward = continue_token.after(last, revision=view.revision)
     return Page(taken, view.revision, onward.encode(), remaining)

@@ -17,9 +17,10 @@ prefix `a/`; `-` and `.` sort below `/`, so `a-b/x` stands before `a/x`, as in e
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
+from typing import overload
 
 from apiserver.watchcache.entry import Entry
 
@@ -86,6 +87,13 @@ class Frozen:
         whole = (block.entries for block in self.blocks[first + 1 : last])
         return chain(self.blocks[first].entries[at:], chain.from_iterable(whole), self.blocks[last].entries[:end])
 
+    def stretch(self, prefix: str = "", *, start: str = "") -> Stretch:
+        """What `scan` would give, where it lies: nothing of it is looked at."""
+        beyond = _beyond(prefix)
+        first = self._rank(_lowest(prefix, None, start))
+        last = self._ranks()[-1] if beyond is None else self._rank(beyond)
+        return Stretch(self.blocks, self._ranks(), first, max(first, last))
+
     def count(self, prefix: str = "", *, after: str | None = None, start: str = "") -> int:
         """How many entries `scan` would give, by arithmetic on block sizes."""
         beyond = _beyond(prefix)
@@ -112,6 +120,72 @@ class Frozen:
     def thaw(self) -> Blocks:
         """A map of its own that starts from this state: it copies what it changes."""
         return Blocks(self.blocks, self.lows, size=self._ranks()[-1])
+
+
+class Stretch(Sequence[Entry]):
+    """Entries side by side in a frozen map. Whoever looks at all of them pays for it with a miss of the processor's caches for each: a list
+    whose text is kept need not. Valid for ever."""
+
+    __slots__ = ("_blocks", "_first", "_from", "_here", "_last", "_starts", "_to")
+
+    def __init__(self, blocks: list[_Block], starts: list[int], first: int, last: int) -> None:
+        self._blocks = blocks
+        self._starts = starts
+        self._first, self._last = first, last
+        self._from = self._to = 0
+        """The places of the block that was looked into last, among all entries of the map."""
+        self._here: list[Entry] = []
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Entry]: ...
+
+    def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
+        if isinstance(at, slice):
+            start, stop, step = at.indices(self._last - self._first)
+            place, end = self._first + start, self._first + stop
+            if step != 1 or start >= stop:
+                return list(self)[at]
+            if not self._from <= place < self._to:
+                self._look(place)
+            if end <= self._to:
+                return self._here[place - self._from : end - self._from]
+            return list(self.first(stop).behind(start))
+        place = at + (self._first if at >= 0 else self._last)
+        if not self._from <= place < self._to:
+            if not self._first <= place < self._last:
+                raise IndexError(at)
+            self._look(place)
+        return self._here[place - self._from]
+
+    def _look(self, place: int) -> None:
+        block = bisect_right(self._starts, place) - 1
+        self._from, self._here = self._starts[block], self._blocks[block].entries
+        self._to = min(self._from + len(self._here), self._last)
+
+    def first(self, count: int) -> Stretch:
+        """As many of them, or all that there are."""
+        return Stretch(self._blocks, self._starts, self._first, min(self._first + count, self._last))
+
+    def behind(self, count: int) -> Stretch:
+        """Those behind as many."""
+        return Stretch(self._blocks, self._starts, min(self._first + count, self._last), self._last)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return chain.from_iterable(self._lists())
+
+    def _lists(self) -> Iterator[list[Entry]]:
+        block = bisect_right(self._starts, self._first) - 1
+        while self._starts[block] < self._last:
+            start, entries = self._starts[block], self._blocks[block].entries
+            inside = self._first <= start and start + len(entries) <= self._last
+            yield entries if inside else entries[max(self._first - start, 0) : self._last - start]
+            block += 1
 
 
 class Blocks:

@@ -125,15 +125,15 @@ class Group(Encodings):
         """Whether these are its members, all of them and no others."""
         return array("Q", map(id, members)) == self._members
 
-    def spans(self, objects: Sequence[object], at: int) -> bool:
-        """Whether nobody has left, and its first member stands at that place and its last one where it would then. For who knows that all
-        members are among the objects, in their order: then only members stand between."""
+    def spans(self, objects: Sequence[object], at: int, first: object) -> bool:
+        """Whether nobody has left, its first member is `first`, which stands at that place, and its last one stands where it would then.
+        For who knows that all members are among the objects, in their order: then only members stand between."""
         members = self._members
         last = at + len(members) - 1
         return (
             self._left == len(members)
+            and id(first) == members[0]
             and last < len(objects)
-            and id(objects[at]) == members[0]
             and id(objects[last]) == members[-1]
         )
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from apiserver.watchcache.encodings import Draft, EncodingCache, Group
 from apiserver.watchcache.entry import Entry
 
@@ -66,7 +68,7 @@ class Part(NamedTuple):
     stop: int
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, gc=False):
     """Some neighbours of a list: those of `objects` from `start` to `stop`. `group` is theirs and nobody else's; without one little is kept
     of what is made of them together, and that beside the group of which they are a `part`."""
 
@@ -89,12 +91,13 @@ def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iter
     """The objects of a list, in order, group by group."""
     at, end, state, sparse = 0, len(entries), extent.state, extent.sparse
     while at < end:
-        group = entries[at].group
+        first = entries[at]
+        group = first.group
         # Members that nobody has written since are in every list that is no older than they are and leaves none out.
         if group is None:
             found = False
         elif group.state <= state and not sparse:
-            found = group.spans(entries, at)
+            found = group.spans(entries, at, first)
         else:
             found = group.is_of(entries[at : at + (group.count or 1)])
         if group is not None and found:
@@ -117,12 +120,13 @@ def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
     )
     group = _together(members, extent.state, cache, partly=partly)
     if group is not None:
-        return run._replace(group=group)
+        run.group = group
+        return run
     home = members[0].group
     place = home.place(members) if home is not None else None
-    if home is None or place is None:
-        return run
-    return run._replace(part=Part(home, *place))
+    if home is not None and place is not None:
+        run.part = Part(home, *place)
+    return run
 
 
 def _end(entries: Sequence[Entry], at: int) -> int:

@@ -67,9 +67,10 @@ class Member:
         self._size = 0
 
     def add(self, part: Deflated) -> bytes:
-        self._crc = isal_zlib.crc32_combine(self._crc, part.crc, part.size)
-        self._size += part.size
-        return part.data
+        data, crc, size = part
+        self._crc = isal_zlib.crc32_combine(self._crc, crc, size)
+        self._size += size
+        return data
 
     def end(self) -> bytes:
         return _LAST + _TRAILER.pack(self._crc, self._size & _SIZE)

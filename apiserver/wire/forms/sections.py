@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 class Bodies(Section):
     """Stored bytes, which are elements as they are. They are kept compressed, and asked for to be sent so."""
 
-    __slots__ = ("_form", "_run")
+    __slots__ = ("_form", "_packed", "_run")
 
     def __init__(self, form: Form, run: Run) -> None:
         self._form, self._run = form, run
+        self._packed: Deflated | None = None
 
     @property
     def size(self) -> int:  # type: ignore[override]
         return len(self.text())
 
     def at_hand(self) -> int:
-        kept = _kept_deflated(self._form, self._run)
+        kept = self._packed = _kept_deflated(self._form, self._run)
         return len(kept.data) if kept is not None else 0
 
     def work(self) -> Pieces:
@@ -41,7 +42,7 @@ class Bodies(Section):
         return b",".join([entry.body for entry in self._run.entries])
 
     def deflated(self) -> Deflated:
-        return _deflated(self._form, self._run, self.text)
+        return _deflated(self._form, self._run, self.text, kept=self._packed)
 
     def let_go(self, *, entirely: bool = False) -> None:
         """Nothing was made."""
@@ -50,13 +51,14 @@ class Bodies(Section):
 class Made(Section):
     """Elements that have to be made of what is stored. `compressed`: they are asked for to be sent so."""
 
-    __slots__ = ("_run", "compressed", "form", "whole")
+    __slots__ = ("_packed", "_run", "compressed", "form", "whole")
 
     whole: Any
     """All of them together, once the work is done."""
 
     def __init__(self, form: Form, run: Run, *, compressed: bool = False) -> None:
         self.form, self._run, self.compressed = form, run, compressed
+        self._packed: Deflated | None = None
         self.whole = self._found()
 
     def _found(self) -> Any:
@@ -73,7 +75,7 @@ class Made(Section):
             return 0
         if not self.compressed:
             return self.size
-        kept = _kept_deflated(self.form, self._run)
+        kept = self._packed = _kept_deflated(self.form, self._run)
         return len(kept.data) if kept is not None else 0
 
     def work(self) -> Pieces:
@@ -143,7 +145,7 @@ class Made(Section):
         return text
 
     def deflated(self) -> Deflated:
-        return _deflated(self.form, self._run, self.text, keep=self.form.keeps)
+        return _deflated(self.form, self._run, self.text, kept=self._packed, keep=self.form.keeps)
 
 
 def _make(form: Form, entries: Sequence[Entry], parts: list[Any], places: Sequence[int]) -> bytes:
@@ -160,12 +162,16 @@ def _place(form: Form, run: Run) -> tuple[Group | None, object]:
 
 
 def _kept_deflated(form: Form, run: Run) -> Deflated | None:
+    if run.part is None:
+        return run.group.use(form.deflated_key) if run.group is not None else None
     group, key = _place(form, run)
     return group.use(key) if group is not None else None
 
 
-def _deflated(form: Form, run: Run, text: Callable[[], bytes], *, keep: bool = True) -> Deflated:
-    kept = _kept_deflated(form, run)
+def _deflated(form: Form, run: Run, text: Callable[[], bytes], *, kept: Deflated | None, keep: bool = True) -> Deflated:
+    """`kept` is what has just been found of it."""
+    if kept is None:
+        kept = _kept_deflated(form, run)
     form.cache.uses[Use.PIECE_MADE if kept is None else Use.PIECE_FOUND] += 1
     if kept is None:
         kept = gzip.deflate(text())

@@ -201,6 +201,7 @@ class _Section(Made):
         if not self.compressed:
             return self.size
         kept: Deflated | None = self._kept(self.form.deflated_key)
+        self._packed = kept
         return len(kept.data) if kept is not None else 0
 
     @property
@@ -230,7 +231,7 @@ class _Section(Made):
 
     def deflated(self) -> Deflated:
         uses = self.form.cache.uses
-        kept: Deflated | None = self._kept(self.form.deflated_key)
+        kept: Deflated | None = self._packed or self._kept(self.form.deflated_key)
         if kept is not None:
             uses[Use.PIECE_FOUND] += 1
             return kept

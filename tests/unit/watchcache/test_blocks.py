@@ -188,6 +188,44 @@ def test_every_frozen_state_equals_the_dictionary_of_its_time(
             assert all(state.get(found.key) is found for found in everything)
 
 
+@given(
+    keys=st.lists(NAMES, unique=True, max_size=60),
+    prefix=st.one_of(st.just(""), NAMES),
+    start=st.one_of(st.just(""), NAMES),
+    looks=st.lists(
+        st.one_of(
+            st.integers(-70, 70),
+            st.builds(
+                slice,
+                *(st.one_of(st.none(), st.integers(-70, 70)) for _ in range(2)),
+                st.sampled_from([None, 1, 2, -1]),
+            ),
+        ),
+        max_size=20,
+    ),
+    some=st.tuples(st.integers(0, 70), st.integers(0, 70)),
+)
+def test_a_stretch_looks_like_the_list_of_what_a_scan_gives(
+    keys: list[str], prefix: str, start: str, looks: list[int | slice], some: tuple[int, int]
+) -> None:
+    with mock.patch.multiple(blocks, TYPICAL=4, MOST=8, FEWEST=2):
+        state = filled(*keys).freeze()
+        expected, found = list(state.scan(prefix, start=start)), state.stretch(prefix, start=start)
+        for what, there in (
+            (expected, found),
+            (expected[: some[0]], found.first(some[0])),
+            (expected[some[1] :], found.behind(some[1])),
+        ):
+            assert len(there) == len(what)
+            assert list(there) == what
+            for at in looks:
+                if isinstance(at, slice) or -len(what) <= at < len(what):
+                    assert there[at] == what[at]
+                else:
+                    with pytest.raises(IndexError):
+                        there[at]
+
+
 @pytest.mark.parametrize("size", [1, 511, 512, 513, 2000])
 def test_bulk_filling_equals_filling_one_by_one(size: int) -> None:
     keys = [f"{number * 7919 % size:05}" for number in range(size)]
