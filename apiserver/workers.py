@@ -7,7 +7,8 @@
     RENDERING    answers that take longer than a step of the loop may
     DOCUMENTS    OpenAPI
     METRICS      the exposition
-    LOOKUPS      names asked of DNS
+    LOOKUPS      names asked of DNS, and what is read to ask for credentials
+    AUDIT        events that take long to write down
 
 Nothing uses the event loop's own pool: it has one queue for everybody, and that queue has no end.
 """
@@ -166,6 +167,7 @@ RENDERING = Workers("rendering", waiting=4094)
 DOCUMENTS = Workers("documents", threads=1, waiting=63)
 METRICS = Workers("metrics", threads=1, waiting=15)
 LOOKUPS = Workers("lookups", threads=8, waiting=4094)
+AUDIT = Workers("audit", waiting=4094)
 
 
 def large_requests() -> bool:

@@ -43,11 +43,14 @@ LOAD_SECONDS = 30.0
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """A server that is silently gone is noticed within a minute, by a watch too (client-go pings over HTTP/2 instead)."""
 AGENT = f"sluice/{__version__}"
+JSON = "application/json"
 NO_ANSWER = "<error>"
 """The `code` of a request that got none, in upstream's metrics."""
 
 _Done = TypeVar("_Done")
 
+Content = bytes | Sequence[bytes]
+"""What is sent; each piece goes in one step of the event loop."""
 Counted = Callable[[str, float], None]
 """Is told the code and the seconds of each attempt."""
 
@@ -70,6 +73,8 @@ class Client:
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
+        throttled: bool = True,
+        accept: str = JSON,
     ) -> None:
         self.clock, self.sleep, self.random = clock, sleep, random
         self._source = source
@@ -77,7 +82,7 @@ class Client:
         self._loaded = clock()
         self._renew = self._loaded + RENEW_SECONDS
         self._doubted = False
-        self._throttle = Throttle(clock)
+        self._throttle, self._throttled = Throttle(clock), throttled
         self._tasks: set[asyncio.Task[Any]] = set()
         self._session = aiohttp.ClientSession(
             # Not trust_env: it reads ~/.netrc in a thread for each request. `proxies` knows the environment's.
@@ -85,7 +90,7 @@ class Client:
                 limit=CONNECTIONS, keepalive_timeout=IDLE_SECONDS, socket_factory=_lasting_socket
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": AGENT, "Accept": "application/json", "Accept-Encoding": "identity"},
+            headers={"User-Agent": AGENT, "Accept": accept, "Accept-Encoding": "identity"},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
 
@@ -107,9 +112,13 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = randomness.random,
+        throttled: bool = True,
+        accept: str = JSON,
     ) -> Client:
-        """As whom `source` says. Raises ClusterError."""
-        return cls(source, await _load(source, anew=False), clock=clock, sleep=sleep, random=random)
+        """As whom `source` says. `throttled`: there is a bound for how many questions are asked in a second. `accept` is the header of
+        that name. Raises ClusterError."""
+        identity = await _load(source, anew=False)
+        return cls(source, identity, clock=clock, sleep=sleep, random=random, throttled=throttled, accept=accept)
 
     @property
     def server(self) -> str:
@@ -157,7 +166,7 @@ class Client:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        content: bytes | None = None,
+        content: Content | None = None,
         seconds: float = 10.0,
         within: float = 30.0,
         backoff: Backoff = ONCE,
@@ -166,8 +175,8 @@ class Client:
         counted: Counted | None = None,
         most: int | None = None,
     ) -> bytes:
-        """The body of a 2xx as it came, in which numbers stand as they were written; `content` is JSON. Raises TooLong for more bytes than
-        `most`. Otherwise as `ask`."""
+        """The body of a 2xx as it came, in which numbers stand as they were written; `content` is JSON, in pieces if it is long. Raises
+        TooLong for more bytes than `most`. Otherwise as `ask`."""
         target = _target(path, query)
         until = self.clock() + within
         pauses = backoff.pauses(self.random)
@@ -217,6 +226,8 @@ class Client:
     # ------------------------------------------------------------------------------------------------------------ one request
 
     async def _take_turn(self, throttle: Throttle, lane: str, until: float) -> None:
+        if throttle is self._throttle and not self._throttled:
+            return
         turn = throttle.enter(lane)
         if turn is not None:
             with turn:
@@ -235,7 +246,7 @@ class Client:
             raise ClusterError(f"{self._what(method, target)}: no answer within {seconds:.3g} s") from None
 
     async def _exchange(
-        self, method: str, target: str, content: bytes | None, *, counted: Counted | None, most: int | None
+        self, method: str, target: str, content: Content | None, *, counted: Counted | None, most: int | None
     ) -> bytes:
         started, code = self.clock(), NO_ANSWER
         try:
@@ -251,20 +262,22 @@ class Client:
             raise self._refusal(response, raw, method, target)
         return raw
 
-    async def _send(self, method: str, target: str, content: bytes | None) -> aiohttp.ClientResponse:
+    async def _send(self, method: str, target: str, content: Content | None) -> aiohttp.ClientResponse:
         """The answer as it begins, which is to be read to its end or closed."""
         identity, code = await self._current(), NO_ANSWER
         if self._session.closed:
             raise ClusterError("the client is closed")
         headers = {"Authorization": identity.authorization} if identity.authorization else {}
         if content is not None:
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = JSON
+        if content is not None and not isinstance(content, bytes):
+            headers["Content-Length"] = str(sum(map(len, content)))
         try:
             with _translated(self._what(method, target)):
                 response = await self._session.request(
                     method,
                     URL(identity.server + target, encoded=True),
-                    data=content,
+                    data=content if content is None or isinstance(content, bytes) else _each(content),
                     headers=headers,
                     ssl=True if identity.tls is None else identity.tls,
                     server_hostname=identity.server_name or None,
@@ -369,6 +382,11 @@ async def _load(source: Source, *, anew: bool) -> Identity:
 
 
 # ---------------------------------------------------------------------------------------------------------------- HTTP
+
+
+async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:

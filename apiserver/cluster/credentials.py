@@ -20,6 +20,7 @@ import yaml
 
 from apiserver.cluster import proxies
 from apiserver.cluster.errors import ClusterError
+from apiserver.workers import LOOKUPS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
@@ -79,8 +80,8 @@ class ServiceAccount:
 class Kubeconfig:
     """The current context of a kubeconfig.
 
-    Credentials are kubernetes_asyncio's to find (tokens, token files, passwords, exec and auth-provider plugins). It would keep embedded
-    keys as files until the process ends, so certificates are taken out before it sees the rest.
+    What plugins and providers say (`exec`, `auth-provider`) is kubernetes_asyncio's to find. It would keep embedded keys as files until the
+    process ends, so certificates are taken out before it sees the rest.
     """
 
     def __init__(self, path: str, environ: Mapping[str, str]) -> None:
@@ -97,7 +98,7 @@ class Kubeconfig:
         entry = self._entry
         await self._authenticate(entry)
         found = self._found
-        server: str = found.host
+        server = _base(found.host)
         tls = None
         if server.startswith("https"):
             certificate, key = entry.certificate.read(), entry.key.read()
@@ -129,9 +130,10 @@ class Kubeconfig:
 
     async def _authenticate(self, entry: _Entry) -> None:
         """Plugins run when what they said has run out, or was refused; files are read each time."""
-        # Half a second and 66 MB, for servers that run outside a pod only.
-        from kubernetes_asyncio.config import ConfigException, kube_config  # noqa: PLC0415
-
+        if not entry.asks:
+            self._found = _static(entry)
+            return
+        kube_config, config_exception = await LOOKUPS.run_patiently(_library)
         if self._loader is None:
             self._loader = kube_config.KubeConfigLoader(config_dict=entry.config, config_base_path=str(entry.folder))
         elif entry.plugin and not hasattr(self._loader, "exec_plugin_expiry"):
@@ -139,9 +141,34 @@ class Kubeconfig:
         found = SimpleNamespace(api_key={})
         try:
             await self._loader.load_and_set(found)
-        except (ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (config_exception, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ClusterError(f"{self._path} yields no credentials: {error}") from None
         self._found = found
+
+
+def _library() -> tuple[Any, type[Exception]]:
+    """Half a second and 66 MB, in a thread, for kubeconfigs that name a plugin only."""
+    from kubernetes_asyncio.config import ConfigException, kube_config  # noqa: PLC0415
+
+    return kube_config, ConfigException
+
+
+def _static(entry: _Entry) -> SimpleNamespace:
+    """What stands in the kubeconfig or in a file, where nobody has to be asked."""
+    user, cluster = entry.config["users"][0]["user"], entry.config["clusters"][0]["cluster"]
+    token = _read(entry.folder / str(user["tokenFile"])).decode("utf-8", "replace") if user.get("tokenFile") else ""
+    token = token or user.get("token") or ""
+    sent = {"BearerToken": f"Bearer {token}"} if token else {}
+    if not sent and "username" in user and "password" in user:
+        pair = f"{user['username']}:{user['password']}"
+        sent["BearerToken"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return SimpleNamespace(
+        host=entry.server,
+        api_key=sent,
+        verify_ssl=entry.verify,
+        tls_server_name=cluster.get("tls-server-name"),
+        proxy=cluster.get("proxy-url"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +194,8 @@ class _Entry:
     certificate: _Pem
     key: _Pem
     plugin: bool
+    asks: bool
+    """Somebody has to be asked for the credentials: a plugin, or a provider."""
 
 
 def mistakes(paths: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
@@ -197,10 +226,10 @@ def _entry(config: dict[str, Any], folder: Path) -> _Entry:
     if not config.get("current-context"):
         raise ClusterError("current-context is not set")
     context = _named(config, "context", config["current-context"])
-    for kind in ("cluster", "user"):
-        if not context.get(kind):
-            raise ClusterError(f"the context {config['current-context']!r} names no {kind}")
-    cluster, user = _named(config, "cluster", context["cluster"]), _named(config, "user", context["user"])
+    if not context.get("cluster"):
+        raise ClusterError(f"the context {config['current-context']!r} names no cluster")
+    cluster = _named(config, "cluster", context["cluster"])
+    user = _named(config, "user", context["user"]) if context.get("user") else {}
     if not isinstance(cluster.get("server"), str):
         raise ClusterError(f"the cluster {context['cluster']!r} has no server")
     if any(user.get(name) for name in _IMPERSONATION):
@@ -230,7 +259,14 @@ def _entry(config: dict[str, Any], folder: Path) -> _Entry:
         certificate,
         key,
         plugin=bool(user.get("exec")),
+        asks=any(user.get(name) for name in ("exec", "auth-provider")),
     )
+
+
+def _base(server: str) -> str:
+    """What paths are appended to: no query, and no slash at the end (kubernetes/client-go `rest/client.go`)."""
+    url = urlsplit(server)
+    return f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
 
 
 def _is_url(server: str) -> bool:

@@ -14,6 +14,7 @@ from apiserver import metrics
 from apiserver.cluster import client as clients
 from apiserver.cluster import pace
 from apiserver.cluster.client import Client, ClusterError, Refused
+from apiserver.cluster.credentials import Kubeconfig
 from apiserver.cluster.pace import WEBHOOK
 from tests.unit.cluster.plane import Clock, Feed, Plane, answer, encoded, hang, reset, status, until
 
@@ -179,6 +180,27 @@ async def test_a_burst_waits_for_its_turn(plane: Plane, client: Client, clock: C
         await client.ask("GET", HERE)
     # Sleeping moves the clock, so each of the three waits for one place.
     assert clock.slept == [pytest.approx(1 / pace.REQUESTS_PER_SECOND)] * 3
+
+
+async def test_who_tells_instead_of_asking_waits_for_no_turn(plane: Plane, clock: Clock) -> None:
+    source = Kubeconfig(plane.kubeconfig({"token": "ours"}), {})
+    client = await Client.of(source, clock=clock, sleep=clock.sleep, throttled=False, accept="text/plain")
+    plane.on(HERE, answer({}))
+    for _ in range(pace.BURST + 3):
+        await client.ask("GET", HERE)
+    await client.close()
+    assert clock.slept == []
+    assert plane.seen[0].headers["Accept"] == "text/plain"
+
+
+async def test_what_is_sent_in_pieces_has_a_length_and_arrives_as_one(
+    plane: Plane, client: Client, clock: Clock
+) -> None:
+    plane.on(HERE, status(500, "oh"), answer({}))
+    await client.fetch("POST", HERE, content=[b'["', *[b"x" * 60_000] * 3, b'"]'], backoff=WEBHOOK)
+    assert [seen.body for seen in plane.seen] == [["x" * 180_000]] * 2
+    assert {seen.headers["Content-Length"] for seen in plane.seen} == {"180004"}
+    assert all("Transfer-Encoding" not in seen.headers for seen in plane.seen)
 
 
 async def test_who_would_wait_too_long_is_refused_at_once(plane: Plane, client: Client) -> None:

@@ -101,6 +101,28 @@ async def test_static_credentials_are_sent(
         assert await authorization(plane, client) == expected
 
 
+def of_nobody(plane: Plane, user: str) -> str:
+    path = Path(plane.kubeconfig({"token": "abc"}))
+    path.write_text(path.read_text().replace("user: me", user))
+    return str(path)
+
+
+async def test_a_context_that_names_no_user_asks_as_nobody(plane: Plane, clock: Clock) -> None:
+    plane.on(HERE, answer({}))
+    for user in ("user: ''", ""):
+        client = await client_of(of_nobody(plane, user), clock)
+        assert await authorization(plane, client) is None
+        await client.close()
+
+
+async def test_the_query_and_the_last_slash_of_a_servers_address_are_not_sent(plane: Plane, clock: Clock) -> None:
+    async with connected(plane, clock, {"token": "abc"}, server=f"{plane.url}/some/path//?x=y#z") as client:
+        plane.on("/some/path", answer({}))
+        await client.ask("GET", "")
+    (seen,) = plane.seen
+    assert (seen.path, seen.query) == ("/some/path", {})
+
+
 async def test_a_token_file_is_read_again_when_it_may_have_been_renewed(
     plane: Plane, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -273,7 +295,6 @@ CLUSTER = "clusters: [{name: k, cluster: {server: x}}]"
         ("{current-context: here, contexts: {here: {}}}", "is no kubeconfig: contexts is no list$"),
         ("{current-context: c, contexts: [{name: c, context: 7}]}", "the context 'c' is no object$"),
         ("{current-context: c, contexts: [{name: c, context: {user: u}}]}", "the context 'c' names no cluster$"),
-        ("{current-context: c, contexts: [{name: c, context: {cluster: k}}]}", "the context 'c' names no user$"),
         (f"{{{CONTEXT}, clusters: [{{name: k}}], users: [{{name: u}}]}}", "the cluster 'k' has no server$"),
         ("{current-context: here, contexts: [], clusters: [], users: []}", "it has no context 'here'"),
         (f"{{{CONTEXT}, clusters: [], users: []}}", "no cluster 'k'"),
@@ -412,16 +433,20 @@ async def test_a_service_account_that_is_incomplete_is_an_error(plane: Plane) ->
         await ServiceAccount(environ, folder).load(anew=False)
 
 
-def test_the_slow_library_is_imported_for_kubeconfigs_only(tmp_path: Path) -> None:
+def test_the_slow_library_is_imported_for_plugins_only(tmp_path: Path) -> None:
     story = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "import apiserver.cluster.access, apiserver.cluster.namespaces, apiserver.cluster.requestheader, apiserver.cluster.tokens\n"
-        "from apiserver.cluster.credentials import ServiceAccount\n"
+        "from apiserver.cluster.credentials import Kubeconfig, ServiceAccount\n"
         "from apiserver.cluster.errors import ClusterError\n"
         "pod = {'KUBERNETES_SERVICE_HOST': 'h', 'KUBERNETES_SERVICE_PORT': '1'}\n"
         "try: asyncio.run(ServiceAccount(pod, Path('/none')).load(anew=False))\n"
         "except ClusterError: pass\n"
+        "assert asyncio.run(Kubeconfig(sys.argv[1], {}).load(anew=False)).authorization == 'Bearer t'\n"
         "sys.exit('kubernetes_asyncio' in sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", story], check=True, cwd=Path(__file__).parents[3])
+    path = tmp_path / "kubeconfig"
+    clusters, users = "clusters: [{name: k, cluster: {server: 'http://h'}}]", "users: [{name: u, user: {token: t}}]"
+    path.write_text(f"{{{CONTEXT}, {clusters}, {users}}}")
+    subprocess.run([sys.executable, "-c", story, path], check=True, cwd=Path(__file__).parents[3])
