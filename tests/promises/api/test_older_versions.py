@@ -13,6 +13,7 @@ from apiserver.wire import as_protobuf
 from tests.fixtures.server import Reply
 from tests.promises.api.client import JSON_PATCH, MERGE, PARTIAL, PARTIAL_LIST, TABLE, Client, Object, content
 from tests.promises.api.target import UPSTREAM_GROUP, VERSIONS
+from tests.promises.api.watching import changes
 
 OLDER = VERSIONS[1:]
 SHAPES = Kinds(resources.RESOURCES, group=UPSTREAM_GROUP)
@@ -267,7 +268,7 @@ def test_a_watch_speaks_its_version_from_the_first_event_on(api: Client, mine: s
         initial, _ = watch.initial()
         api.create(path, {"metadata": {"name": "late"}, "spec": spec_of("v1", spec)})
         api.delete(f"{path}/early")
-        events = [*initial, *watch.take(2)]
+        events = [*initial, *changes(watch, 2)]
     assert [(kind, obj["metadata"]["name"]) for kind, obj in events] == [
         ("ADDED", "early"),
         ("ADDED", "late"),

@@ -7,6 +7,7 @@ import pytest
 from apiserver.apimachinery import shards
 from tests.e2e.controlplane.plane import until
 from tests.promises.api.client import PARTIAL_LIST, TABLE, Client, Object, claim, names, opened, version
+from tests.promises.api.watching import changes
 
 LOWER = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')"
 UPPER = "shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')"
@@ -103,7 +104,7 @@ def test_a_watch_of_a_shard_is_told_of_nothing_else(api: Client, mine: str, obje
         told = [next_ for name in lower(objects) for next_ in (("MODIFIED", name), ("DELETED", name))]
 
         assert [obj["metadata"]["name"] for _, obj in initial] == lower(objects)
-        assert [(kind, obj["metadata"]["name"]) for kind, obj in watch.take(len(told))] == told
+        assert [(kind, obj["metadata"]["name"]) for kind, obj in changes(watch, len(told))] == told
 
 
 @pytest.mark.only("dev", reason="the metrics of the others are those of kube-apiserver")
