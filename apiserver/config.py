@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from apiserver import __version__, flags
+from apiserver import __version__, auditing, flags
 from apiserver.apimachinery import durations, strconv
+from apiserver.auditing import Audit
 from apiserver.flags import ConfigError, Partly, flag
 
-__all__ = ["Config", "ConfigError", "Reading", "parse", "read"]
+__all__ = ["Audit", "Config", "ConfigError", "Reading", "parse", "read"]
 
 MAX_REQUEST_BODY_BYTES = 3 * 1024 * 1024
 """Upstream's MaxRequestBodyBytes."""
@@ -438,6 +439,7 @@ class Config:
     authentication: Authentication
     delegation: Delegation
     admission: Admission
+    audit: Audit
     storage: Storage
     migration: Migration
     limits: Limits
@@ -521,6 +523,7 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     if words.command == STORE:
         mistakes += _ways(action, values)
     found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
+    mistakes += auditing.mistakes(found.audit, values.wrong)
     return Reading(_settled(found), values.wrong, mistakes)
 
 

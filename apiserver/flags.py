@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 _Value = TypeVar("_Value")
 _Section = TypeVar("_Section")
-_FLAG = "flag"
+_FLAG, _PREFIX = "flag", "prefix"
 
 
 class ConfigError(Exception):
@@ -91,23 +91,50 @@ def flag(
     return field
 
 
-def declared(section: type[Any]) -> Iterator[Flag]:
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """In front of the names of a section's flags; `defaults` are what those are worth, by full name, that differ from their declaration."""
+
+    text: str = ""
+    defaults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def before(self, inner: _Prefix) -> _Prefix:
+        """What stands before the flags of a section in this one."""
+        theirs = {f"{self.text}{name}": default for name, default in inner.defaults.items()}
+        return _Prefix(f"{self.text}{inner.text}", {**theirs, **self.defaults})
+
+    def named(self, flag: Flag) -> Flag:
+        name = f"{self.text}{flag.name}"
+        return dataclasses.replace(flag, name=name, default=self.defaults.get(name, flag.default))
+
+
+_NONE = _Prefix()
+
+
+def prefixed(prefix: str, **defaults: str) -> Any:
+    """A field that is a section whose flags have names that begin with `prefix`: a section declared once may stand in several places.
+    `defaults` are those that are of this place, by the flag's name without the prefix, with `_` for `-`."""
+    here = {f"{prefix}{name.replace('_', '-')}": default for name, default in defaults.items()}
+    return dataclasses.field(metadata={_PREFIX: _Prefix(prefix, here)})
+
+
+def declared(section: type[Any], prefix: _Prefix = _NONE) -> Iterator[Flag]:
     """The flags of a section and of the sections in it, in the order of their fields."""
     for field, inner in _fields(section):
         if inner is not None:
-            yield from declared(inner)
+            yield from declared(inner, prefix.before(field.metadata.get(_PREFIX, _NONE)))
         elif _FLAG in field.metadata:
-            yield field.metadata[_FLAG]
+            yield prefix.named(field.metadata[_FLAG])
 
 
-def section(made: type[_Section], values: Mapping[str, Any], **others: Any) -> _Section:
+def section(made: type[_Section], values: Mapping[str, Any], prefix: _Prefix = _NONE, **others: Any) -> _Section:
     """A section with the values of its flags, by flag name; `others` are the fields that are no flags."""
     found = dict(others)
     for field, inner in _fields(made):
         if inner is not None:
-            found[field.name] = section(inner, values)
+            found[field.name] = section(inner, values, prefix.before(field.metadata.get(_PREFIX, _NONE)))
         elif _FLAG in field.metadata:
-            found[field.name] = values[field.metadata[_FLAG].name]
+            found[field.name] = values[prefix.named(field.metadata[_FLAG]).name]
     return made(**found)
 
 

@@ -166,6 +166,25 @@ IMPERSONATION_QUESTION_SECONDS = Histogram(
     "decision",
 )
 
+# ---------------------------------------------------------------------------------------------------------------- audit
+# kubernetes/apiserver `pkg/audit/metrics.go`.
+
+AUDIT_EVENTS = Counter(
+    "apiserver_audit_event_total", "[ALPHA] Counter of audit events generated and sent to the audit backend."
+)
+AUDIT_ERRORS = Counter(
+    "apiserver_audit_error_total",
+    "[ALPHA] Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.",
+    "plugin",
+)
+AUDIT_LEVELS = Counter(
+    "apiserver_audit_level_total", "[ALPHA] Counter of policy levels for audit events (1 per request).", "level"
+)
+AUDIT_REJECTIONS = Counter(
+    "apiserver_audit_requests_rejected_total",
+    "[ALPHA] Counter of apiserver requests rejected due to an error in audit logging backend.",
+)
+
 # ---------------------------------------------------------------------------------------------------------------- admission
 # kubernetes/apiserver `pkg/admission/metrics/metrics.go`, `pkg/admission/plugin/policy/{validating,mutating}/metrics/metrics.go`.
 # `type` is admit or validate for steps, controllers and match conditions, admit or validating for webhooks. Codes above 600 count as 600.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from binascii import a2b_qp
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -322,6 +323,50 @@ class Annotations(dict[str, tuple[str, Level]]):
     def seen_at(self, level: Level) -> dict[str, str]:
         """What counts for a record of that level."""
         return {key: value for key, (value, least) in self.items() if least <= level}
+
+
+class Deferred(ABC):
+    """JSON that is written down when somebody reads it, in whichever thread: about `size` bytes then, and little until then."""
+
+    size: int
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[bytes]:
+        """In pieces."""
+
+
+Json = Sequence[bytes] | Deferred
+"""A JSON value in pieces; none are no value."""
+
+
+class Recording:
+    """What is kept of a request and its answer for whoever records it at a level.
+
+    `bare`: the objects' managedFields are left out. `reference` is what the object that was sent says of itself, by the names of an audit
+    event's `objectRef`. `begun` is told the code of an answer that goes on for long, before its headers go out.
+    Upstream: kubernetes/apiserver `pkg/audit/request.go`.
+    """
+
+    __slots__ = ("answer", "bare", "begun", "level", "reference", "sent")
+
+    def __init__(self, level: Level, begun: Callable[[int], Awaitable[None]], *, bare: bool = False) -> None:
+        self.level = level
+        self.begun = begun
+        self.bare = bare
+        self.reference: Mapping[str, str] = _NO_REFERENCE
+        self.sent: Sequence[bytes] = ()
+        self.answer: Json = ()
+
+    @property
+    def wants_sent(self) -> bool:
+        return self.level >= Level.REQUEST
+
+    @property
+    def wants_answer(self) -> bool:
+        return self.level >= Level.REQUEST_RESPONSE
+
+
+_NO_REFERENCE: Mapping[str, str] = MappingProxyType({})
 
 
 def _warning(text: str) -> str:

@@ -18,13 +18,13 @@ SCHEME = "apiserver"
 """Where upstream names its scheme by the place it was made in."""
 
 _OPTIONS = frozenset({"ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions"})
-_IN_EVERY_VERSION = _OPTIONS | {"WatchEvent"}
+IN_EVERY_VERSION = _OPTIONS | {"WatchEvent"}
 """Registered beside the kinds of every group-version."""
-_UNVERSIONED = frozenset({"Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"})
+UNVERSIONED = frozenset({"Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"})
 """Registered by their bare names: any apiVersion will do."""
 _META = _OPTIONS | {"WatchEvent", "Table", "TableOptions", "PartialObjectMetadata", "PartialObjectMetadataList"}
 _META_VERSION = "meta.k8s.io/v1"
-_CORE = _IN_EVERY_VERSION | {"List"}
+_CORE = IN_EVERY_VERSION | {"List"}
 """What of the version v1 without a group is known to servers that have no kinds in it."""
 _DELETION = frozenset({"CreateOptions", "UpdateOptions"})
 """Known by their bare names where DeleteOptions are read."""
@@ -121,26 +121,26 @@ def find(meta: TypeMeta, kinds: Kinds) -> Resource | None:
 def unregistered(meta: TypeMeta, kinds: Iterable[Resource], into: str) -> Unfit:
     """Why a document that is no object of a known kind cannot become `into`."""
     for r in kinds:
-        if (r.group, r.version) == (meta.group, meta.version) and meta.kind in (r.list_kind, *_IN_EVERY_VERSION):
+        if (r.group, r.version) == (meta.group, meta.version) and meta.kind in (r.list_kind, *IN_EVERY_VERSION):
             return unconvertible(meta, into)
-    known = meta.kind in _UNVERSIONED or (meta.api_version == "v1" and meta.kind in _CORE)
+    known = meta.kind in UNVERSIONED or (meta.api_version == "v1" and meta.kind in _CORE)
     return unconvertible(meta, into) if known else not_registered(meta)
 
 
-def not_registered(meta: TypeMeta) -> Unfit:
+def not_registered(meta: TypeMeta, scheme: str = SCHEME) -> Unfit:
     version = fieldpath.go_quote(meta.api_version)
-    return Unfit(f'no kind {fieldpath.go_quote(meta.kind)} is registered for version {version} in scheme "{SCHEME}"')
+    return Unfit(f'no kind {fieldpath.go_quote(meta.kind)} is registered for version {version} in scheme "{scheme}"')
 
 
-def not_registered_internally(kind: str, group: str) -> Unfit:
+def not_registered_internally(kind: str, group: str, scheme: str = SCHEME) -> Unfit:
     """For a document without apiVersion in a place where upstream does not complete it."""
     where = f"the internal version of group {fieldpath.go_quote(group)}"
-    return Unfit(f'no kind {fieldpath.go_quote(kind)} is registered for {where} in scheme "{SCHEME}"')
+    return Unfit(f'no kind {fieldpath.go_quote(kind)} is registered for {where} in scheme "{scheme}"')
 
 
 def unconvertible(meta: TypeMeta, into: str) -> Unfit:
     """Of a kind that is known: its Go package is named for the version, or is that of the meta types."""
-    package = "v1" if meta.kind in _UNVERSIONED | _IN_EVERY_VERSION else meta.version
+    package = "v1" if meta.kind in UNVERSIONED | IN_EVERY_VERSION else meta.version
     return Unfit(f"converting ({package}.{meta.kind}) to ({into}): unknown conversion")
 
 
@@ -149,5 +149,5 @@ def check_delete_options(meta: TypeMeta) -> None:
     if meta.kind in ("", "DeleteOptions"):
         return
     completed = meta if meta.version or meta.group else meta._replace(group="meta.k8s.io", version="v1")
-    known = meta.kind in _UNVERSIONED | _DELETION or (completed.api_version == _META_VERSION and meta.kind in _META)
+    known = meta.kind in UNVERSIONED | _DELETION or (completed.api_version == _META_VERSION and meta.kind in _META)
     raise unconvertible(completed, "v1.DeleteOptions") if known else not_registered(completed)

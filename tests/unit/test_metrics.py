@@ -135,3 +135,25 @@ def test_the_names_that_dashboards_read_are_there() -> None:
         "sluice_task_failures_total",
     ):  # fmt: skip
         assert f"# HELP {name} " in text, name
+
+
+def test_audit_is_counted_under_upstreams_names() -> None:
+    metrics.AUDIT_ERRORS.labels("none").inc(0)
+    metrics.AUDIT_LEVELS.labels("none").inc(0)
+    told = collectors.exposition_text().decode()
+    for name, labels, text in (
+        ("event_total", "", "Counter of audit events generated and sent to the audit backend."),
+        (
+            "error_total",
+            '{plugin="none"}',
+            "Counter of audit events that failed to be audited properly. Plugin identifies the plugin affected by the error.",
+        ),
+        ("level_total", '{level="none"}', "Counter of policy levels for audit events (1 per request)."),
+        (
+            "requests_rejected_total",
+            "",
+            "Counter of apiserver requests rejected due to an error in audit logging backend.",
+        ),
+    ):
+        assert f"# HELP apiserver_audit_{name} [ALPHA] {text}\n# TYPE apiserver_audit_{name} counter\n" in told
+        assert any(line.startswith(f"apiserver_audit_{name}{labels} ") for line in told.splitlines())
