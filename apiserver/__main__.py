@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from apiserver import allocator, app, config, delegation, dev, garbage, logs, server, workers
+from apiserver.audit import opening
 from apiserver.cluster import credentials
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError
@@ -70,10 +71,12 @@ def _named(settings: Config, environ: Mapping[str, str]) -> Iterator[str]:
         case config.DEV:
             yield from listener.mistakes(environ, pid=os.getpid())
             yield from dev.mistakes(settings)
+            yield from opening.mistakes(settings.audit, environ)
         case config.SERVE:
             yield from listener.mistakes(environ, pid=os.getpid())
             yield from dynamiccertificates.mistakes(settings.serving, settings.authentication)
             yield from delegation.mistakes(settings, environ)
+            yield from opening.mistakes(settings.audit, environ)
         case config.STORE:
             moved = settings.migration
             yield from credentials.mistakes((moved.from_kubeconfig, moved.to_kubeconfig), environ)

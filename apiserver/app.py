@@ -29,13 +29,24 @@ from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.admission.webhook.mutating import MutatingAdmissionWebhook
 from apiserver.admission.webhook.validating import ValidatingAdmissionWebhook
 from apiserver.apimachinery.errors import TextError
+from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
 from apiserver.config import FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.discovery.core import Core
 from apiserver.fieldmanager.manager import FieldManagers
-from apiserver.filters import authorize, deadline, deprecation, impersonate, inflight, observe, recover, request_info
+from apiserver.filters import (
+    audit,
+    authorize,
+    deadline,
+    deprecation,
+    impersonate,
+    inflight,
+    observe,
+    recover,
+    request_info,
+)
 from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.node_authorizer import NodeAuthorizer
@@ -178,8 +189,10 @@ def build(
     stores: Stores,
     trust: Callable[[], Trust],
     delegates: Delegates,
+    auditor: Auditor | None = None,
 ) -> App:
-    """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot."""
+    """`trust` says which CAs are in force at the moment, `delegates` answer what this process cannot. Without an auditor nothing is
+    recorded."""
     app, uuids = App(_not_composed, draining.Drain(), stores), Uuids()
     workers, encodings, managers = RENDERING, EncodingCache(config.limits.encoding_bytes), FieldManagers(served)
     switched = gates(config.serving, served)
@@ -222,7 +235,9 @@ def build(
     # In a cluster it is kube-apiserver's.
     core = Core() if config.delegation.standalone else None
     handler = _dispatch(services, documents=documents, others=_others(served, documents, core=core))
-    outermost_first = filters(config, app, served, trust=trust, delegates=delegates, workers=workers, gates=switched)
+    outermost_first = filters(
+        config, app, served, trust=trust, delegates=delegates, auditor=auditor, workers=workers, gates=switched
+    )
     app.handler = reduce(lambda inner, filter_: filter_(inner), reversed(outermost_first), handler)
     return app
 
@@ -274,6 +289,7 @@ def filters(
     *,
     trust: Callable[[], Trust],
     delegates: Delegates,
+    auditor: Auditor | None,
     workers: Workers,
     gates: Gates,
 ) -> list[Filter]:
@@ -285,6 +301,7 @@ def filters(
         request_info.request_info,
         partial(observe.observe, served=served.paths, clock=clock, log_requests=config.logging.verbosity >= 3),
         partial(draining.drain, state=app.drain),
+        *([partial(audit.audit, auditor=auditor)] if auditor is not None else []),
         partial(deadline.deadline, seconds=limits.request_seconds),
         partial(
             authenticate,
@@ -294,6 +311,7 @@ def filters(
             now=time.time,
             clock=clock,
         ),
+        *([partial(audit.receive, auditor=auditor)] if auditor is not None else []),
         partial(impersonate.impersonate, authorizer=authorizer, constrained=constrained),
         partial(
             inflight.inflight, reading=limits.in_flight, writing=limits.mutating_in_flight, watching=limits.watches

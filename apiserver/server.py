@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from apiserver import allocator, config, tasks
 from apiserver import app as composition
 from apiserver.app import App
+from apiserver.audit.opening import open_auditor
 from apiserver.delegation import Delegates
 from apiserver.schema import indexed
 from apiserver.schema.kinds import Kinds
@@ -36,6 +37,8 @@ HAND_OVER_SECONDS = 10.0
 """How long a socket with a predecessor is left to it while this process is not ready. There may be none, and then clients wait."""
 LAST_HANDSHAKES_SECONDS = 2.0
 """How long a stop waits for handshakes that had begun."""
+AUDIT_SECONDS = 10.0
+"""How long a stop waits for what was recorded to be where it belongs."""
 SILENCE_SECONDS = 5.0
 """How long a stop waits for all connections to become unused."""
 
@@ -164,9 +167,14 @@ async def serve(
     address, port = settings.serving.bind_address, settings.serving.secure_port
     shared = is_handed_over(environ, pid=os.getpid())
     sock = listening_socket(address, port, environ=environ, pid=os.getpid())
+    auditor = open_auditor(settings.audit, environ)
     stores = await open_stores(options, {r.storage_name: indexed.reader(r) for r in kinds.stored})
+    if auditor is not None:
+        auditor.start()
     try:
-        app = composition.build(settings, kinds, stores=stores, trust=lambda: certificates.trust, delegates=delegates)
+        app = composition.build(
+            settings, kinds, stores=stores, trust=lambda: certificates.trust, delegates=delegates, auditor=auditor
+        )
         server = Server(app, certificates, sock, shared=shared)
         complete = asyncio.ensure_future(_complete(stores, delegates))
         preparing = asyncio.ensure_future(tasks.supervised(app.admission.prepare, name="admission"))
@@ -185,6 +193,8 @@ async def serve(
             await server.stop(stop, settings.shutdown, request_seconds=settings.limits.request_seconds)
     finally:
         await stores.close()
+        if auditor is not None:
+            await stop.patiently(auditor.stop(), seconds=AUDIT_SECONDS)
 
 
 async def _complete(stores: Stores, delegates: Delegates) -> None:

@@ -43,7 +43,8 @@ class Aggregated:
         if question.if_none_match == self.etag:
             return Answer(status=304, media="", body=b"", headers=headers)
         body = self._document.form(chosen)
-        return Answer(status=200, media=chosen.media + PARAMETERS, body=body, headers=headers)
+        media, recorded = chosen.media + PARAMETERS, self._document.json
+        return Answer(status=200, media=media, body=body, recorded=recorded, headers=headers)
 
 
 def _wanted(accept: str) -> str:

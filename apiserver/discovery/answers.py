@@ -28,11 +28,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`media` is empty when there is no body."""
+    """`media` is empty when there is no body; `recorded` is what whoever records answers is told: a document as JSON."""
 
     status: int
     media: str
     body: bytes
+    recorded: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -49,13 +50,17 @@ class Document:
     def form(self, representation: Representation) -> bytes:
         return self.forms[representation]
 
+    @property
+    def json(self) -> bytes:
+        return self.forms[negotiation.as_json(negotiation.INDENTED)]
+
 
 def answered(document: Document, question: Question) -> Answer:
     """A document without conversions; raises the handler's 406."""
     chosen = negotiation.for_error(question.accept, question.query, question.user_agent)
     if chosen is None:
         raise errors.not_acceptable(negotiation.ACCEPTED)
-    return Answer(status=200, media=chosen.media, body=document.form(chosen))
+    return Answer(status=200, media=chosen.media, body=document.form(chosen), recorded=document.json)
 
 
 def routed(document: Document | None, question: Question) -> Document:

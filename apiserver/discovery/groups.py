@@ -100,6 +100,8 @@ async def respond(discovery: Discovery, exchange: Exchange, info: RequestInfo) -
         if_none_match=exchange.request.headers.get("If-None-Match", ""),
     )
     answer = discovery.answer(question)
+    if answer.recorded and exchange.recording is not None and exchange.recording.wants_answer:
+        exchange.recording.answer = (answer.recorded.removesuffix(b"\n"),)
     return await exchange.respond(answer.status, answer.media, answer.body, headers=answer.headers)
 
 

@@ -104,8 +104,9 @@ class Ways:
         self._last: dict[int, Way] = {}
         """By the hash of the sender's name: two who share one only change the order for each other."""
 
-    async def become(self, sender: User, wanted: User, info: RequestInfo) -> User:
-        """Who acts from now on: what is wanted, with the groups that such a one has anyway. Raises the 403 of the first way."""
+    async def become(self, sender: User, wanted: User, info: RequestInfo) -> tuple[User, str]:
+        """Who acts from now on: what is wanted, with the groups that such a one has anyway. And the verb of the way, "" for the old one.
+        Raises the 403 of the first way."""
         began = perf_counter()
         known = hash(sender.name)
         last = self._last.get(known)
@@ -121,7 +122,8 @@ class Ways:
             if way is not last:
                 self._remember(known, way)
             _count(way.label, "allowed", perf_counter() - began)
-            return with_default_groups(wanted, node=bool(way.name) and node_of(wanted.name) is not None)
+            user = with_default_groups(wanted, node=bool(way.name) and node_of(wanted.name) is not None)
+            return user, way.verb if way.name else ""
         _count("", "denied", perf_counter() - began)
         assert refused is not None, "the old way applies to everybody"
         raise refused

@@ -50,8 +50,10 @@ async def _become(request: Request, ways: Ways) -> None:
     if wanted is None:
         return
     sender = request.user
-    user = await ways.become(sender, wanted, request.info)
+    user, constraint = await ways.become(sender, wanted, request.info)
     request.impersonator, request.user = sender, user
+    if request.record is not None:
+        request.record.acting, request.record.constraint = user, constraint
     logger.debug(
         "impersonation", extra={"user": sender.name, "impersonated": wanted.name, "audit_id": request.audit_id[:64]}
     )

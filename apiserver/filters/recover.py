@@ -44,19 +44,13 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
         try:
             try:
                 return await handler(request)
-            except StatusError as e:
-                failure: StatusError | TextError = e
-            except TextError as e:
-                failure = e
-            except Busy:
-                failure = BUSY
             except ConnectionError:
                 raise  # the client is gone; nobody is left to be told
-            except web.RequestPayloadError:
-                failure = BROKEN_BODY
-            except Exception:
-                logger.exception("unhandled exception", extra=_about(request))
-                failure = TextError(500, PANIC)
+            except Exception as e:
+                failure = failure_of(e)
+                if failure is None:
+                    logger.exception("unhandled exception", extra=_about(request))
+                    failure = TextError(500, PANIC)
             _let_go(failure, exchange, workers)
             return await _answer(request, failure, workers)
         finally:
@@ -64,6 +58,15 @@ def recover(handler: Handler, *, new_id: Callable[[], str], workers: Workers) ->
             del exchange.request
 
     return recovering
+
+
+def failure_of(error: Exception) -> StatusError | TextError | None:
+    """What clients are told of an error; None for one that nobody expects."""
+    if isinstance(error, StatusError | TextError):
+        return error
+    if isinstance(error, Busy):
+        return BUSY
+    return BROKEN_BODY if isinstance(error, web.RequestPayloadError) else None
 
 
 async def _answer(request: Request, failure: StatusError | TextError, workers: Workers) -> web.StreamResponse:

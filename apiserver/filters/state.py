@@ -9,6 +9,7 @@ from hashlib import sha256
 from aiohttp import web
 
 from apiserver.apimachinery.request import Decision, RequestInfo, User
+from apiserver.audit.record import Record
 from apiserver.wire.response import Exchange
 
 CACHE_CONTROL = "no-cache, private"
@@ -36,7 +37,8 @@ class Request(web.Request):
     `peer` is None without a client certificate. `audit_id` and `exchange` are set by recover, `info` by request_info, `user` (who acts)
     by authenticate or impersonate. `impersonator` is who really sent it, None where nobody acts as somebody else. `decision` is what
     authorize was told, None before it was. `terminated`: a filter ended the request to protect the server. `last`: the connection
-    ends with this response.
+    ends with this response. `received` is when it came, in microseconds since the
+    epoch, and `record` what is recorded of it, where requests are recorded.
     """
 
     ATTRS = web.Request.ATTRS | {
@@ -49,6 +51,8 @@ class Request(web.Request):
         "decision",
         "terminated",
         "last",
+        "received",
+        "record",
     }
 
     peer: Peer | None = None
@@ -60,6 +64,13 @@ class Request(web.Request):
     decision: Decision | None = None
     terminated: bool = False
     last: bool = False
+    received: int = 0
+    record: Record | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known who asks."""
+        return "user" in self.__dict__
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         """aiohttp calls this once per response, buffered or streamed, just before its headers are written."""

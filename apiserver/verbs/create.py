@@ -13,7 +13,7 @@ from apiserver.apimachinery.options import CreateOptions
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists, TooBig
 from apiserver.storage.store import Write
-from apiserver.verbs import admit, failures, lifecycle, ownership, rendering
+from apiserver.verbs import admit, failures, lifecycle, ownership, recorded, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Revision, stamp
 from apiserver.wire import body
@@ -44,11 +44,13 @@ async def _stored(services: Services, call: Call) -> bytes:
         validation=wanted.validation,
         warnings=exchange.warnings,
     )
+    size = body.heft(raw, exchange.content_type)
+    await recorded.sent(call, obj, size=size)
     lifecycle.settle_namespace(call, obj)
     lifecycle.wipe_system_metadata(obj)
     await lifecycle.dedup_owners(obj, exchange.warnings, after_admission=False)
     try:
-        return await insert(services, call, obj, wanted, size=body.heft(raw, exchange.content_type))
+        return await insert(services, call, obj, wanted, size=size)
     except KeyExists as clash:
         raise await _exists(call, clash.entry) from clash
 

@@ -15,7 +15,7 @@ from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import DeleteOptions
 from apiserver.schema.resource import Object, Resource
 from apiserver.storage.store import Write
-from apiserver.verbs import admit, attempts, failures, lifecycle, read, rendering, selection, unreadable
+from apiserver.verbs import admit, attempts, failures, lifecycle, read, recorded, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, splice
 from apiserver.wire import body
@@ -128,7 +128,9 @@ async def _options(services: Services, call: Call) -> DeleteOptions:
     exchange = call.exchange
     raw = await exchange.body()
     if raw:
-        wanted = options.delete_options(await body.decode_delete_options(exchange.content_type, raw))
+        members = await body.decode_delete_options(exchange.content_type, raw)
+        recorded.delete_options(exchange.recording, members)
+        wanted = options.delete_options(members)
     else:
         wanted = options.parse_delete_query(exchange.query)
     if wanted.ignore_read_error and not unreadable.guarded(services):

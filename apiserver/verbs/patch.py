@@ -17,7 +17,7 @@ from apiserver.patching import json_patch, merge_patch, strategic
 from apiserver.schema import canonical, conversion, defaults, json_syntax
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.type_meta import MEMBERS
-from apiserver.verbs import lifecycle, ownership, rendering, replace
+from apiserver.verbs import lifecycle, ownership, recorded, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
@@ -77,6 +77,7 @@ async def patch(services: Services, call: Call) -> Any:
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
     wanted = options.parse_patch(exchange.query, apply=kind.applies)
+    await recorded.patch(call, raw, applies=kind.applies)
     sub = replace.subresource(call)
     order = replace.Order(
         name=call.info.name,

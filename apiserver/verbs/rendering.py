@@ -8,8 +8,10 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from apiserver.apimachinery import errors
+from apiserver.apimachinery.request import Recording
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Resource
+from apiserver.verbs import recorded
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
@@ -36,6 +38,8 @@ class Answer(NamedTuple):
         """One object as it is in memory."""
         form = form_of(self.services, self.call, self.representation)
         data = form.remembered(entry)
+        if data is not None:
+            await self._record(entry.value)
         return await (self.single(entry.value) if data is None else self.call.exchange.respond(200, form.media, data))
 
     async def single(self, value: bytes, *, code: int = 200) -> Any:
@@ -47,7 +51,29 @@ class Answer(NamedTuple):
             if form.heavy(len(value))
             else form.single(value)
         )
+        await self._record(value)
         return await self.call.exchange.respond(code, form.media, data)
+
+    async def _record(self, value: bytes) -> None:
+        """The answer in JSON, for whoever records it."""
+        recording = self.call.exchange.recording
+        if recording is None or not recording.wants_answer:
+            return
+        form = form_of(self.services, self.call, negotiation.as_json(self.representation))
+
+        def make() -> bytes:
+            return form.single(recorded.bare(value) if recording.bare else value)
+
+        heavy = len(value) > min(form.reach, recorded.LARGE)
+        text = await self.services.workers.run_patiently(make) if heavy else make()
+        recording.answer = (text.removesuffix(b"\n"),)
+
+    def _record_list(self, recording: Recording, entries: Sequence[Entry], meta: ListMeta) -> None:
+        """The same of a list, which is written down when it is recorded."""
+        if not recording.wants_answer:
+            return
+        form = form_of(self.services, self.call, negotiation.as_json(self.representation))
+        recording.answer = recorded.Listed(form, entries, meta, bare=recording.bare)
 
     async def success(self, name: str) -> Any:
         """That something was done to an object which cannot be shown."""
@@ -61,6 +87,9 @@ class Answer(NamedTuple):
             "code": 200,
         }
         written = forms.status(self.representation, status)
+        recording = self.call.exchange.recording
+        if recording is not None and recording.wants_answer:
+            recording.answer = (canonical.encode_value(status),)
         return await self.call.exchange.respond(200, self.representation.media, written.make())
 
     async def listing(self, entries: Sequence[Entry], meta: ListMeta, extent: Extent) -> Any:
@@ -68,6 +97,8 @@ class Answer(NamedTuple):
         if self.call.store.holds_unreadable:
             entries = [entry for entry in entries if entry.readable]
         form, exchange = form_of(self.services, self.call, self.representation), self.call.exchange
+        if exchange.recording is not None:
+            self._record_list(exchange.recording, entries, meta)
         length, pieces, large = form.listing(entries, meta, extent, compressed=exchange.accepts_gzip)
         parts = made(pieces, self.services.workers)
         return await exchange.stream(200, form.media, parts, length=length, large=large)

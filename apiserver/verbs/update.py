@@ -9,7 +9,7 @@ from typing import Any
 
 from apiserver.apimachinery import meta, options
 from apiserver.schema.resource import Object
-from apiserver.verbs import lifecycle, rendering, replace
+from apiserver.verbs import lifecycle, recorded, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import body
@@ -31,6 +31,8 @@ async def update(services: Services, call: Call) -> Any:
         validation=wanted.validation,
         warnings=exchange.warnings,
     )
+    size = body.heft(raw, exchange.content_type)
+    await recorded.sent(call, sent, size=size)
     lifecycle.settle_namespace(call, sent)
     lifecycle.check_name(call, sent)
     await lifecycle.dedup_owners(sent, exchange.warnings, after_admission=False)
@@ -44,7 +46,7 @@ async def update(services: Services, call: Call) -> Any:
         sub=replace.subresource(call),
         options=wanted,
         whole=True,
-        size=body.heft(raw, exchange.content_type),
+        size=size,
     )
     outcome = await replace.replace(services, call, order)
     return await answer.single(outcome.value)

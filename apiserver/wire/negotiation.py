@@ -95,6 +95,11 @@ def streamed(found: Representation) -> Representation:
     return _FORMS[found.media, False, found.target]
 
 
+def as_json(found: Representation) -> Representation:
+    """The same in compact JSON."""
+    return _FORMS[JSON, False, found.target]
+
+
 def for_error(accept: str, query: Query, user_agent: str) -> Representation | None:
     """The form of an error. None when nothing acceptable can carry a Status: it is written INDENTED then."""
     found = _winner(accept, _ERRORS)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
-from apiserver.apimachinery.request import Annotations, Query, Waits, Warnings, query_of
+from apiserver.apimachinery.request import Annotations, Query, Recording, Waits, Warnings, query_of
 from apiserver.wire import frames, gzip, negotiation, segments
 from apiserver.wire.segments import LONG, Beginning, Segment
 
@@ -38,32 +38,22 @@ BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
 
 
-class Tap(Protocol):
-    """Sees the bodies of one exchange, in the pieces in which they pass. It is called on the event loop and must not keep it."""
-
-    def received(self, data: bytes) -> None:
-        """Of the request, as the handler reads it."""
-
-    def sent(self, data: bytes) -> None:
-        """Of the answer, before compression and framing. A watch tells each frame."""
-
-
 class Exchange:
     """What a handler needs of a request, and how it answers.
 
     `until` is when, by the event loop's clock, somebody else answers that its time is over. `received` is how many bytes of the body
     have been read. `heavy`: it is about so much that freeing what was made of it takes a good part of a step of the event loop.
-    `relayed`: a proxy passes the answer on to the client.
+    `relayed`: a proxy passes the answer on to the client. `recording` is what somebody records of it.
     """
 
     __slots__ = (
         "_accept",
         "_held",
         "_query",
-        "_taps",
         "annotations",
         "heavy",
         "received",
+        "recording",
         "relayed",
         "request",
         "until",
@@ -80,14 +70,10 @@ class Exchange:
         self.received = 0
         self.heavy = False
         self.relayed = False
+        self.recording: Recording | None = None
         self._held: list[Any] = []
-        self._taps: tuple[Tap, ...] = ()
         self._query: Query | None = None
         self._accept: str | None = None
-
-    def tap(self, tap: Tap) -> None:
-        """From here on `tap` sees what passes, and everybody else who asked for it before."""
-        self._taps = (*self._taps, tap)
 
     def hold(self, *made: Any) -> None:
         """Keeps what was made, until whoever made it is done and somebody lets go of it in a thread."""
@@ -132,21 +118,8 @@ class Exchange:
             self.received += len(part)
             if self.received > limit:
                 raise errors.request_entity_too_large(f"limit is {limit}")
-            for tap in self._taps:
-                tap.received(part)
             parts.append(part)
         return b"".join(parts)
-
-    def _tell(self, data: bytes) -> None:
-        """Taps see what a client gets: nothing of an answer to HEAD."""
-        if self.request.method != "HEAD":
-            for tap in self._taps:
-                tap.sent(data)
-
-    async def _telling(self, parts: AsyncIterator[bytes | Segment]) -> AsyncIterator[bytes | Segment]:
-        async for part in parts:
-            self._tell(segments.text(part))
-            yield part
 
     def _headers(self, media: str, more: Mapping[str, str] | None) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict(more) if more else CIMultiDict()
@@ -160,8 +133,6 @@ class Exchange:
         self, code: int, media: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> web.StreamResponse:
         """An answer that is there as a whole."""
-        if self._taps:
-            self._tell(body)
         out = self._headers(media, headers)
         compressed = len(body) > LONG and self.accepts_gzip
         if compressed:
@@ -202,10 +173,7 @@ class Exchange:
         response = web.StreamResponse(status=code, headers=out)
         if length is not None and not compressed:
             response.content_length = length
-        rest = _chain(first, parts)
-        if self._taps:
-            rest = self._telling(rest)
-        await self._send(response, rest, compressed=compressed, soon=large)
+        await self._send(response, _chain(first, parts), compressed=compressed, soon=large)
         return response
 
     async def _send(
@@ -237,10 +205,11 @@ class Exchange:
 
     async def open_watch(self, media: str) -> WatchStream:
         """A stream of events, whose headers are on their way when this returns."""
+        if self.recording is not None:
+            await self.recording.begun(200)
         make = _UntilClosed if self.relayed else web.StreamResponse
         response = make(headers=self._headers(media, None))
-        outlet = await self._prepare(response)
-        return _TappedWatchStream(response, outlet, self._tell) if self._taps else WatchStream(response, outlet)
+        return WatchStream(response, await self._prepare(response))
 
 
 class _UntilClosed(web.StreamResponse):
@@ -464,31 +433,6 @@ class WatchStream:
         except ConnectionError:
             pass
         return self._response
-
-
-class _TappedWatchStream(WatchStream):
-    """One whose frames somebody sees; a class of its own, so that the others pay nothing for it."""
-
-    __slots__ = ("_tell",)
-
-    def __init__(self, response: web.StreamResponse, outlet: _Outlet, tell: Callable[[bytes], None]) -> None:
-        super().__init__(response, outlet)
-        self._tell = tell
-
-    async def write(self, frame: bytes) -> None:
-        if frame:
-            self._tell(frame)
-        await super().write(frame)
-
-    async def send(self, chunk: bytes) -> None:
-        self._tell(_unchunked(chunk))
-        await super().send(chunk)
-
-    def push(self, chunk: bytes) -> bool:
-        pushed = super().push(chunk)
-        if pushed:
-            self._tell(_unchunked(chunk))
-        return pushed
 
 
 def _unchunked(chunk: bytes) -> bytes:

@@ -18,7 +18,8 @@ READERS: dict[str, set[str]] = {
     "x-remote-": {"config.py", "filters/authenticate.py"},
     # In `acting` it is a verb.
     "impersonate-": {"filters/impersonate.py", "filters/acting.py", "admission/webhook/credentials.py"},
-    "x-forwarded-": set(),
+    # Recorded there, and believed by nobody.
+    "x-forwarded-": {"filters/audit.py"},
 }
 """Beginnings of header names, and who may name them."""
 NAMES: dict[str, set[str]] = {
@@ -31,7 +32,7 @@ NAMES: dict[str, set[str]] = {
         "admission/webhook/credentials.py",
     },
     "cookie": set(),
-    "x-real-ip": set(),
+    "x-real-ip": {"filters/audit.py"},
 }
 
 

@@ -41,6 +41,11 @@ class Bodies(Section):
     def text(self) -> bytes:
         return b",".join([entry.body for entry in self._run.entries])
 
+    def texts(self) -> Sequence[bytes]:
+        """Nothing is copied, for who holds a list for long."""
+        between = [piece for entry in self._run.entries for piece in (entry.body, b",")]
+        return between[:-1]
+
     def deflated(self) -> Deflated:
         return _deflated(self._form, self._run, self.text, kept=self._packed)
 

@@ -100,6 +100,10 @@ class Section(ABC):
     def text(self) -> bytes:
         """The elements as they stand in a list."""
 
+    def texts(self) -> Sequence[bytes]:
+        """The same in the pieces in which it is there."""
+        return (self.text(),)
+
     @abstractmethod
     def deflated(self) -> Deflated:
         """The same compressed."""
@@ -121,7 +125,7 @@ class Joined(NamedTuple):
         for section in self.sections:
             if before:
                 parts.append(before)
-            parts.append(section.text())
+            parts += section.texts()
             before = self.separator
         return parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import pathlib
@@ -27,6 +28,7 @@ class Connection:
         self.host, self.port = address.hostname or "", address.port or 443
         self.headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self.context = kubeconfig_of.context(cluster, user)
+        self.authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self._kept = self.connect()
 
     def connect(self) -> http.client.HTTPSConnection:

@@ -23,7 +23,7 @@ AUDIT = {
         {
             "level": "Metadata",
             "verbs": ["create", "update", "patch", "delete", "deletecollection"],
-            "resources": [{"group": UPSTREAM_GROUP}],
+            "resources": [{"group": UPSTREAM_GROUP}, {"group": OWN_GROUP}],
         },
         {"level": "None"},
     ],
@@ -40,14 +40,14 @@ class Cluster:
     bed: bed.Bed
     hooks: Hooks
     targets: dict[str, Target]
-    audit_log: pathlib.Path
+    audit_logs: dict[str, pathlib.Path]
 
-    def annotations(self, audit_id: str) -> dict[str, str]:
-        """What kube-apiserver has noted of one of its own requests; waits for it."""
+    def annotations(self, target: str, audit_id: str) -> dict[str, str]:
+        """What the server of a target has noted of a request; waits for it."""
         found: list[dict[str, str]] = []
 
         def written() -> bool:
-            lines = self.audit_log.read_text().splitlines()
+            lines = self.audit_logs[target].read_text().splitlines()
             found.extend(json.loads(line).get("annotations", {}) for line in lines if audit_id in line)
             return bool(found)
 
@@ -57,16 +57,17 @@ class Cluster:
 
 @contextlib.contextmanager
 def started(folder: pathlib.Path) -> Iterator[Cluster]:
-    policy, log, configuration = folder / "audit.yaml", folder / "audit.log", folder / "admission.yaml"
+    policy, configuration = folder / "audit.yaml", folder / "admission.yaml"
     policy.write_text(yaml.safe_dump(AUDIT))
-    log.touch()
+    audit_logs = {target: folder / f"audit-{target}.log" for target in ("upstream", "aggregated")}
     further = [
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         f"--admission-control-config-file={configuration}",
     ]
-    audit = [f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-mode=blocking"]
-    serve_flags = ["--shutdown-delay-duration=0s", OLDER, *further]
-    made = bed.Bed(folder, versions=VERSIONS, flags=[UPSTREAMS, *audit, *further], serve_flags=serve_flags)
+    audit = {target: [f"--audit-policy-file={policy}", f"--audit-log-path={log}"] for target, log in audit_logs.items()}
+    serve_flags = ["--shutdown-delay-duration=0s", OLDER, *audit["aggregated"], *further]
+    flags = [UPSTREAMS, *audit["upstream"], *further]
+    made = bed.Bed(folder, versions=VERSIONS, flags=flags, serve_flags=serve_flags)
     with contextlib.closing(Hooks(folder / "hooks", made.plane.pki)) as hooks:
         configuration.write_text(yaml.safe_dump(_admission(folder, made.plane.pki, hooks.port)))
         with made:
@@ -78,7 +79,7 @@ def started(folder: pathlib.Path) -> Iterator[Cluster]:
                 "aggregated": Target("aggregated", OWN_GROUP, made.admin, True, logs),
             }
             made.apply([*_service(hooks.port), *_followers()])
-            yield Cluster(made, hooks, targets, log)
+            yield Cluster(made, hooks, targets, audit_logs)
 
 
 def _admission(folder: pathlib.Path, keys: pki.PKI, port: int) -> bed.Object:

@@ -244,9 +244,8 @@ class Rig:
         self.cluster.hooks.forget(f"/{self.mine}")
 
     def annotations(self, reply: Reply) -> dict[str, str]:
-        """The audit annotations of an answer. Of kube-apiserver's own requests only: Sluice writes no audit log."""
-        assert self.upstream
-        return self.cluster.annotations(reply.headers["Audit-ID"])
+        """What the server of this target has noted of a request; both servers, where one stands before the other, call it by one ID."""
+        return self.cluster.annotations(self.target.name, reply.headers["Audit-ID"])
 
     # Clients
 

@@ -261,6 +261,7 @@ class Recorder:
     headers: dict[str, str]
     query: Query = dataclasses.field(default_factory=lambda: Query(""))
     user_agent: str = ""
+    recording: None = None
     sent: list[tuple[int, str, bytes, dict[str, str]]] = dataclasses.field(default_factory=list)
 
     @property

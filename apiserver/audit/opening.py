@@ -1,0 +1,35 @@
+"""The auditor that a configuration asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from apiserver.audit import backends, policy
+from apiserver.audit.record import Auditor
+from apiserver.config import Audit, ConfigError
+
+
+def open_auditor(audit: Audit, environ: Mapping[str, str]) -> Auditor | None:
+    """None where nothing is recorded. Raises ConfigError. To be started on the event loop that uses it."""
+    backend = backends.open_backend(audit, environ)
+    if backend is None:
+        return None
+    try:
+        return Auditor(policy.load(audit.policy_file), backend, now=lambda: time.time_ns() // 1000)
+    except policy.InvalidPolicy as e:
+        raise ConfigError([_worded(e)]) from None
+
+
+def mistakes(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the files that it names."""
+    yield from backends.mistakes(audit, environ)
+    if audit.policy_file:
+        try:
+            policy.load(audit.policy_file)
+        except policy.InvalidPolicy as e:
+            yield _worded(e)
+
+
+def _worded(error: policy.InvalidPolicy) -> str:
+    return f"--audit-policy-file: loading audit policy file: {error}"

@@ -1,0 +1,160 @@
+"""What a verb tells whoever records requests: the object that was sent, and the one that is answered, as JSON in the version that was asked
+for. Nothing is made that the level of the record does not ask for.
+
+Upstream: kubernetes/apiserver `pkg/audit/request.go` LogRequestObject, LogRequestPatch, LogResponseObject, copyWithoutManagedFields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any, overload
+
+import msgspec
+
+from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.request import Deferred, Recording
+from apiserver.schema import canonical, conversion, rawjson
+from apiserver.schema.resource import Object, Resource
+from apiserver.verbs.context import Call
+from apiserver.watchcache.entry import Entry, split
+from apiserver.watchcache.groups import PAST, Extent
+from apiserver.wire import as_json, patches, segments
+from apiserver.wire.forms.form import Form, ListMeta
+from apiserver.workers import BODIES
+
+LARGE = 64 << 10
+"""Bytes of an object, or of a patch, that are written in a thread."""
+NAMED = ("name", "namespace", "uid", "resourceVersion")
+"""What of an object's metadata says which one is meant."""
+DELETE_OPTIONS = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal"}
+"""Upstream decodes them into its own version, and records that."""
+
+
+async def sent(call: Call, obj: Object, *, size: int) -> None:
+    """The object of a body of about so many bytes, as it was decoded."""
+    recording = call.exchange.recording
+    if recording is None:
+        return
+    metadata = obj["metadata"]
+    recording.reference = {name: metadata[name] for name in NAMED if metadata.get(name)}
+    if recording.wants_sent:
+        if recording.bare:
+            obj = {**obj, "metadata": {name: x for name, x in metadata.items() if name != MANAGED_FIELDS}}
+        recording.sent = (await _made(_text, call.resource, obj, size=size),)
+
+
+def _text(resource: Resource, obj: Object) -> bytes:
+    head = as_json.dumps({"kind": resource.kind, "apiVersion": resource.api_version})
+    shown = obj if resource.conversion is None else conversion.served(resource, conversion.copied(obj))
+    return head[:-1] + b"," + canonical.encode_shown(resource.shape, shown)[1:]
+
+
+async def patch(call: Call, raw: bytes, *, applies: bool) -> None:
+    """A patch as it was sent, one in YAML as JSON (upstream cannot write the event then, and loses it). What nobody can read is left
+    out."""
+    recording = call.exchange.recording
+    if recording is not None and recording.wants_sent:
+        text = await _made(_compact, raw, applies, size=len(raw))
+        recording.sent = (text,) if text else ()
+
+
+async def _made(make: Callable[..., bytes], *args: Any, size: int) -> bytes:
+    return await BODIES.run_patiently(make, *args) if size > LARGE else make(*args)
+
+
+def _compact(raw: bytes, applies: bool) -> bytes:  # noqa: FBT001 - passed through a pool
+    try:
+        compact = msgspec.json.format(raw.decode("utf-8", "replace").encode(), indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return _applied(raw) if applies else b""
+    return rawjson.escaped(compact)
+
+
+def _applied(raw: bytes) -> bytes:
+    try:
+        return as_json.dumps(patches.read_apply_patch(raw, "Ignore").value)
+    except (StatusError, RecursionError, ValueError):
+        return b""
+
+
+def delete_options(recording: Recording | None, members: Mapping[str, Any]) -> None:
+    """Those of a body."""
+    if recording is not None and recording.wants_sent:
+        stated = {name: value for name, value in members.items() if name not in DELETE_OPTIONS}
+        recording.sent = (canonical.encode_value({**DELETE_OPTIONS, **stated}),)
+
+
+# ---------------------------------------------------------------------------------------------------------------- without managedFields
+
+MANAGED_FIELDS = "managedFields"
+_TOLD = b'"managedFields":'
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def bare(value: bytes) -> bytes:
+    """A stored value without managedFields."""
+    if _TOLD not in value:
+        return value
+    body, behind = split(value)
+    members = _MEMBERS.decode(body)
+    metadata = _MEMBERS.decode(members["metadata"])
+    metadata.pop(MANAGED_FIELDS, None)
+    members["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
+    return msgspec.json.encode(members) + behind
+
+
+SAMPLE = 32
+"""Objects of a list of which it is taken how long the others are, about."""
+
+
+class Listed(Deferred):
+    """A list as an answer shows it. Until it is read nothing of it is copied, and nothing that is made of it then is kept."""
+
+    def __init__(self, form: Form, entries: Sequence[Entry], meta: ListMeta, *, bare: bool) -> None:
+        self._form, self._meta = form, meta
+        self._entries = _Apart(entries, bare=bare)
+        step = max(1, len(entries) // SAMPLE)
+        some = [entries[at].size for at in range(0, len(entries), step)]
+        self.size = sum(some) * step
+
+    def __iter__(self) -> Iterator[bytes]:
+        listing = self._form.listing(
+            self._entries, self._meta, Extent(self._meta.revision, sparse=True), compressed=True
+        )
+        last = b""
+        for piece in listing.pieces:
+            for text in segments.texts(piece.make()):
+                if last:
+                    yield last
+                last = text
+        yield last.removesuffix(b"\n")
+
+
+class _Apart(Sequence[Entry]):
+    """The same objects apart from their groups, which are the event loop's, without managedFields if they are to be `bare`."""
+
+    def __init__(self, entries: Sequence[Entry], *, bare: bool) -> None:
+        # A copy: what is read on the event loop remembers where it was read last.
+        self._entries, self._bare = copy(entries), bare
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Entry]: ...
+
+    def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
+        if isinstance(at, slice):
+            return list(map(self._apart, self._entries[at]))
+        return self._apart(self._entries[at])
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(self._apart, self._entries)
+
+    def _apart(self, entry: Entry) -> Entry:
+        body, behind = split(bare(entry.value)) if self._bare else (entry.body, entry.verbatim)
+        return Entry(entry.key, entry.revision, body, entry.labels, entry.fields, group=PAST, verbatim=behind)

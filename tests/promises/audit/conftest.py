@@ -1,0 +1,7 @@
+"""A Valkey for all of them."""
+
+from __future__ import annotations
+
+from tests.fixtures.valkey import shared_server
+
+__all__ = ["shared_server"]
