@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from apiserver import __version__, auditing, flags
+from apiserver import __version__, auditing, flags, tls_flags
 from apiserver.apimachinery import durations, strconv
 from apiserver.auditing import Audit
 from apiserver.flags import ConfigError, Partly, flag
+from apiserver.tls_flags import NamedPair
 
 __all__ = ["Audit", "Config", "ConfigError", "Reading", "parse", "read"]
 
@@ -226,16 +227,6 @@ def _redis_url(text: str) -> str:
     return text
 
 
-_TLS_VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
-
-
-def _tls_version(text: str) -> ssl.TLSVersion:
-    """By upstream's names (kubernetes/component-base `cli/flag/ciphersuites_flag.go`), less those that are too old for anybody."""
-    if text not in _TLS_VERSIONS:
-        raise ValueError(f"{text!r} is neither {' nor '.join(_TLS_VERSIONS)}")
-    return _TLS_VERSIONS[text]
-
-
 def _log_format(text: str) -> str:
     if text not in ("text", "json"):
         raise ValueError(f"{text!r} is neither text nor json")
@@ -287,8 +278,17 @@ class Serving:
         text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
     key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
         text="key of the serving certificate", value="FILE")
-    tls_minimum: ssl.TLSVersion = flag("tls-min-version", (SERVE,), _tls_version, "VersionTLS12",
+    tls_minimum: ssl.TLSVersion = flag("tls-min-version", (SERVE,), tls_flags.version, "VersionTLS12",
         text="oldest version of TLS that clients may speak: VersionTLS12 or VersionTLS13", value="VERSION")
+    ciphers: tuple[str, ...] = flag("tls-cipher-suites", (SERVE,), tls_flags.ciphers, "",
+        text=f"cipher suites for clients that speak TLS 1.2; those of TLS 1.3 are always offered (default: OpenSSL's). Preferred: "
+        f"{', '.join(sorted({*tls_flags.CIPHERS} - tls_flags.INSECURE))}; insecure: {', '.join(sorted(tls_flags.INSECURE))}",
+        value="SUITES", many=True)
+    named_pairs: tuple[NamedPair, ...] = flag("tls-sni-cert-key", (SERVE,), tls_flags.named_pairs, "",
+        text="certificate and key for clients that ask for one of these names (*.example.org is each directly below it), or without names "
+        "for one that the certificate says; a pair with names wins over one without, the first over those behind it; read again when "
+        f"they change; may be given several times, in the environment with {tls_flags.BETWEEN_PAIRS} between them",
+        value="CERTFILE,KEYFILE[:NAMES]", many=True, separator=tls_flags.BETWEEN_PAIRS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

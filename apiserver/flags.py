@@ -38,7 +38,8 @@ class Flag:
     """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: must be given.
 
     `parse` makes the value of a text, or raises ValueError, whose arguments are what is wrong. `switch`: on without a value. `many`: may
-    be given several times; the texts add up, separated by commas. `actions` are those of the command that use it, all if there are none.
+    be given several times; the texts add up, with the `separator` between them. `actions` are those of the command that use it, all if
+    there are none.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Flag:
     value: str
     switch: bool
     many: bool
+    separator: str
 
     @property
     def option(self) -> str:
@@ -74,6 +76,7 @@ def flag(
     value: str = "TEXT",
     switch: bool = False,
     many: bool = False,
+    separator: str = ",",
 ) -> _Value:
     """A field of a section whose value is that of this flag. `text` is the help, `value` what it calls the value."""
     declared = Flag(
@@ -86,6 +89,7 @@ def flag(
         value=value,
         switch=switch,
         many=many,
+        separator=separator,
     )
     field: _Value = dataclasses.field(metadata={_FLAG: declared})
     return field
@@ -227,7 +231,7 @@ def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, envir
             found.note(flag, [f"{source}: needs a value"])
             continue
         if isinstance(text, list):
-            text = ",".join(text)
+            text = flag.separator.join(text)
         if text is None and flag.variable in environ:
             source, text = flag.variable, environ[flag.variable]
         if text is None:

@@ -9,6 +9,7 @@ import logging
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography import x509
@@ -18,6 +19,8 @@ from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config import Authentication, RequestHeader, Serving
 from apiserver.filters.authenticate import NO_HEADERS, Trust
 from apiserver.serving.chains import BadCertificates, certificates, verifier
+from apiserver.serving.named_certificates import Named, choice, leaf
+from apiserver.tls_flags import CIPHERS, INSECURE, NamedPair
 
 logger = logging.getLogger(__name__)
 
@@ -31,15 +34,19 @@ def server_context(
     key_file: Path,
     authorities: Sequence[x509.Certificate] | None,
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+    ciphers: Sequence[str] = (),
 ) -> ssl.SSLContext:
     """For one generation. The handshake accepts every authority, and certificates that have ended or not begun. Which authority vouches for
     what, and when, is judged per request: that one is answered 401, where a handshake would break off.
 
     None: no client is asked for a certificate. An empty sequence asks for one and refuses whoever has one: authorities are expected that
-    are not known yet, and a connection without its certificate would be nobody's for as long as it lives.
+    are not known yet, and a connection without its certificate would be nobody's for as long as it lives. `ciphers`: OpenSSL's, if they are
+    in Go's names.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = minimum
+    if ciphers:
+        _restrict(context, ciphers)
     context.set_alpn_protocols(["http/1.1"])
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
@@ -59,10 +66,24 @@ def server_context(
     return context
 
 
+def _restrict(context: ssl.SSLContext, ciphers: Sequence[str]) -> None:
+    """Offers clients of TLS 1.2 only these; where all are of TLS 1.3, there is nothing that older clients could speak.
+
+    Upstream refuses to start without one that HTTP/2 requires, unless that is off, as it is here (golang/net `http2/server.go`
+    ConfigureServer).
+    """
+    older = [known for name, known in CIPHERS.items() if known and name in ciphers]
+    if older:
+        context.set_ciphers(":".join(older))
+    else:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """The PEM files that a server lives on; an absent one is None. `names` are those of the front proxy of `proxy_ca`, `minimum` is the
-    oldest version of TLS that is spoken."""
+    oldest version of TLS that is spoken, `ciphers` are Go's names of what may be spoken in 1.2, none for OpenSSL's choice. `named` are
+    pairs for clients that ask for some name."""
 
     cert: Path
     key: Path
@@ -70,6 +91,8 @@ class Files:
     proxy_ca: Path | None = None
     names: RequestHeader = NO_HEADERS
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    ciphers: tuple[str, ...] = ()
+    named: tuple[NamedPair, ...] = ()
 
     @staticmethod
     def of(serving: Serving, authentication: Authentication) -> Files:
@@ -81,11 +104,14 @@ class Files:
             proxy_ca=Path(proxy) if proxy else None,
             names=authentication.request_header,
             minimum=serving.tls_minimum,
+            ciphers=serving.ciphers,
+            named=serving.named_pairs,
         )
 
     def signature(self) -> tuple[object, ...]:
         """Changes when a file does."""
-        return tuple(_state_of(path) for path in (self.cert, self.key, self.client_ca, self.proxy_ca))
+        named = (path for pair in self.named for path in (pair.cert, pair.key))
+        return tuple(_state_of(path) for path in (self.cert, self.key, self.client_ca, self.proxy_ca, *named))
 
 
 def _state_of(path: Path | None) -> object:
@@ -119,6 +145,9 @@ class Certificates:
         self._authorities = _Authorities.of(self._own, files.names, self._cluster)
         self._trust = self._authorities.trust()
         self._context = self._make_context(self._authorities)
+        for name in files.ciphers:
+            if name in INSECURE:
+                logger.warning("use of an insecure cipher suite", extra={"cipher": name})
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -135,12 +164,20 @@ class Certificates:
         return self._trust
 
     def _make_context(self, authorities: _Authorities) -> ssl.SSLContext:
-        return server_context(
-            cert_file=self._files.cert,
-            key_file=self._files.key,
+        files = self._files
+        make = partial(
+            server_context,
             authorities=authorities.parsed() if self._asks else None,
-            minimum=self._files.minimum,
+            minimum=files.minimum,
+            ciphers=files.ciphers,
         )
+        context = make(cert_file=files.cert, key_file=files.key)
+        if files.named:
+            loaded = [
+                Named(pair.names, leaf(pair.cert), make(cert_file=pair.cert, key_file=pair.key)) for pair in files.named
+            ]
+            context.sni_callback = choice(leaf(files.cert), loaded)
+        return context
 
     def _follow(self) -> None:
         """Takes over what the cluster says now, if that is good."""
@@ -188,6 +225,11 @@ def mistakes(serving: Serving, authentication: Authentication) -> Iterator[str]:
             server_context(cert_file=files.cert, key_file=files.key, authorities=None)
         except BadCertificates as e:
             yield str(e)
+    for pair in files.named:
+        try:
+            server_context(cert_file=pair.cert, key_file=pair.key, authorities=None)
+        except BadCertificates as e:
+            yield f"--tls-sni-cert-key: {e}"
     bundles = {"client-ca-file": files.client_ca, "requestheader-client-ca-file": files.proxy_ca}
     for flag, path in bundles.items():
         try:

@@ -112,6 +112,41 @@ def test_a_version_of_tls_that_is_too_old_or_unknown_is_a_mistake() -> None:
         assert f"--tls-min-version: {version!r} is neither VersionTLS12 nor VersionTLS13" in told
 
 
+def test_a_cipher_suite_that_nobody_knows_is_a_mistake() -> None:
+    told = mistakes(
+        "serve",
+        "--tls-cipher-suites",
+        "TLS_NO,TLS_AES_128_GCM_SHA256",
+        "--tls-cipher-suites",
+        "TLS_RSA_WITH_RC4_128_SHA",
+    )
+    assert {line for line in told if "cipher" in line} == {
+        "--tls-cipher-suites: Cipher suite TLS_NO not supported or doesn't exist",
+        "--tls-cipher-suites: Cipher suite TLS_RSA_WITH_RC4_128_SHA not supported or doesn't exist",
+    }
+
+
+def test_a_pair_for_some_names_needs_two_files_and_a_name_behind_its_colon(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    pair = f"{tmp_path}/a,{tmp_path}/a"
+    told = mistakes(
+        "serve",
+        *(
+            word
+            for text in ("x", "x,y,z:n", f"{pair}:", f"{tmp_path}/a,/none")
+            for word in ("--tls-sni-cert-key", text)
+        ),
+    )
+    assert [line for line in told if "sni" in line] == [
+        "--tls-sni-cert-key: expected comma separated certificate and key file paths",
+        "--tls-sni-cert-key: expected comma separated certificate and key file paths",
+        "--tls-sni-cert-key: empty names list is not allowed",
+        "--tls-sni-cert-key: there is no file /none",
+    ]
+    told = mistakes("serve", SLUICE_TLS_SNI_CERT_KEY=f"{pair};{pair}:b,c; {pair} : d ")
+    assert not [line for line in told if "SNI" in line]
+
+
 def test_a_mistake_in_the_store_url_does_not_show_the_password() -> None:
     assert "hunter2" not in "\n".join(mistakes("store", "info", SLUICE_REDIS_URL="http://u:hunter2@host"))
     assert "hunter2" not in "\n".join(mistakes("store", "info", "--redis-url", "redis://u:hunter2@host:port"))

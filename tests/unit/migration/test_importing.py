@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver import app
-from apiserver.config import Serving
+from apiserver import app, config
 from apiserver.migration import sources
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
@@ -76,17 +74,7 @@ class Place:
     def __init__(self, server: Server, folder: Path) -> None:
         self.server, self.folder = server, folder
         self.group = f"import{next(_NUMBERS)}.example.com"
-        serving = Serving(
-            bind_address="",
-            secure_port=0,
-            group=self.group,
-            kinds=(),
-            feature_gates={},
-            runtime_config={},
-            cert_file="",
-            key_file="",
-            tls_minimum=ssl.TLSVersion.TLSv1_2,
-        )
+        serving = config.parse(["dev", "--group", self.group], {}).serving
         self.kinds = app.kinds(serving)
         self.reader = Reader(self.kinds, app.gates(serving, self.kinds))
         self.names = [found.storage_name for found in self.kinds.stored]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
 
-from apiserver import app
+from apiserver import app, config
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
-from apiserver.config import Serving
 from apiserver.migration import sources
 from apiserver.migration.objects import MigrationError
 from apiserver.schema.kinds import Kinds
@@ -52,19 +50,7 @@ class Plane:
 
 @pytest.fixture(scope="module")
 def kinds() -> Kinds:
-    return app.kinds(
-        Serving(
-            bind_address="",
-            secure_port=0,
-            group=GROUP,
-            kinds=(),
-            feature_gates={},
-            runtime_config={},
-            cert_file="",
-            key_file="",
-            tls_minimum=ssl.TLSVersion.TLSv1_2,
-        )
-    )
+    return app.kinds(config.parse(["dev", "--group", GROUP], {}).serving)
 
 
 async def source(plane: Plane, kinds: Kinds) -> sources.Server:
