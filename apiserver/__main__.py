@@ -42,6 +42,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except ConfigError as e:
         return _misconfigured(e, argv)
     logs.configure(settings.logging)
+    sys.unraisablehook = logs.unraisable
     workers.share_fairly()
     garbage.collect_elsewhere(allocator.trim, busy=workers.large_requests)
     try:

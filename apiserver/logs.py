@@ -19,6 +19,8 @@ from typing import TextIO
 
 from apiserver import config
 
+logger = logging.getLogger(__name__)
+
 LINE_BYTES = 16 << 10
 FIELD_BYTES = 4 << 10
 TRACE_BYTES = 8 << 10
@@ -45,6 +47,15 @@ def configure(settings: config.Logging) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     logging.getLogger("apiserver").setLevel(logging.DEBUG if settings.verbosity >= 4 else logging.INFO)
+
+
+def unraisable(what: sys.UnraisableHookArgs) -> None:
+    """What failed where nobody could be told, as a line like any other. Clients can cause it: Python's `ssl` reads the name that is asked
+    for in a handshake as ASCII before anybody else sees it."""
+    logger.error(
+        "failed where nobody could be told",
+        extra={"error": str(what.exc_value)[:256], "type": what.exc_type.__name__, "where": repr(what.object)[:256]},
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- how long

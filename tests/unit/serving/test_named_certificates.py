@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import socket
 import ssl
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from apiserver import config, tls_flags
+from apiserver import config, logs, tls_flags
 from apiserver.serving import chains, dynamiccertificates, tls
 from apiserver.serving.dynamiccertificates import Certificates
 from tests.fixtures.authorities import NOW
@@ -142,6 +143,22 @@ def test_a_name_that_nobody_gave_gets_the_certificate_that_is_good_for_it_the_de
         "other",
         "other",
     ]
+
+
+def test_a_name_that_is_not_ascii_ends_the_handshake_and_is_a_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", logs.unraisable)
+    context = Served(tmp_path, *flag_of(write_pair(tmp_path, "other", "x"), "a.example.org")).certificates.context
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        trusting().wrap_bio(ssl.MemoryBIO(), sent, server_hostname="zzzzzzzz").do_handshake()
+    received.write(sent.read().replace(b"zzzzzzzz", b"\xff\n\x1b\xfe.org"))
+    with pytest.raises(ssl.SSLError, match="CALLBACK_FAILED"):
+        context.wrap_bio(received, ssl.MemoryBIO(), server_side=True).do_handshake()
+    (line,) = [record for record in caplog.records if record.name == "apiserver.logs"]
+    assert line.getMessage() == "failed where nobody could be told"
+    assert line.type == "UnicodeDecodeError"  # type: ignore[attr-defined]
 
 
 async def test_who_names_nothing_gets_what_is_meant_for_the_address_that_it_came_to(tmp_path: Path) -> None:
