@@ -48,7 +48,7 @@ def request_info(handler: Handler) -> Handler:
             raise bare("505 HTTP Version Not Supported: unsupported protocol version")
         if "Upgrade" in request.headers or method == "CONNECT":
             raise bare("400 Bad Request: upgrades are not supported")
-        if request._message.chunked and not _only_chunked(request):
+        if "Transfer-Encoding" in request.headers and not _only_chunked(request):
             raise TextError(501, UNSUPPORTED_ENCODING, headers={"Connection": "close"}, nosniff=False)
         if len(target) <= REMEMBERED_LENGTH and ("?" not in target or _few_terms(target)):
             request.info = known(method, target)

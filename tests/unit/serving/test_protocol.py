@@ -77,6 +77,15 @@ async def test_chunks_are_the_only_transfer_encoding(encoding: str) -> None:
     assert said.endswith(b"\r\n\r\nUnsupported transfer encoding")
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_transfer_encoding_without_a_name_is_none_that_is_supported(method: str) -> None:
+    lines = f"{HOST}Transfer-Encoding:\r\nConnection: close\r\n"
+    _, said = await reply(f"{method} /x HTTP/1.1\r\n{lines}\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 501 Not Implemented\r\n")
+    _, said = await reply(f"{method} /x HTTP/1.0\r\n{lines}\r\n".encode())
+    assert b" 501 " not in said.split(b"\r\n")[0]
+
+
 @pytest.mark.parametrize("encoding", ["chunked", "Chunked", " chunked "])
 async def test_chunks_may_be_spelled_in_any_way(encoding: str) -> None:
     lines = f"{HOST}Transfer-Encoding: {encoding}\r\nConnection: close\r\n"
