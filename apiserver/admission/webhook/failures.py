@@ -20,7 +20,7 @@ from apiserver.workers import BODIES
 LATE = "request did not complete within requested timeout"
 NO_EXPLANATION = "without explanation"
 HIGHEST_CODE = 999
-"""No answer can have a code above."""
+"""No answer can have a code above. Upstream breaks off the connection of whoever would get one; here it is 500."""
 _METADATA = ("selfLink", "resourceVersion", "continue", "remainingItemCount")
 _DETAILS = ("name", "group", "kind", "uid", "causes", "retryAfterSeconds")
 _CAUSE = ("reason", "message", "field")
@@ -62,7 +62,7 @@ def denial(webhook: str, status: Mapping[str, Any] | None) -> Denial:
     by, said = f"admission webhook {go_quote(webhook)} denied the request", found.get("message") or found.get("reason")
     return Denial(
         StatusError(
-            min(max(code, 400), HIGHEST_CODE),
+            max(code, 400) if code <= HIGHEST_CODE else 500,
             found.get("reason") or "",
             f"{by}: {said}" if said else f"{by} {NO_EXPLANATION}",
             details=_details(found.get("details")),

@@ -236,7 +236,9 @@ async def test_a_validating_webhook_that_fails_open_is_noted_by_its_place_among_
         (None, 400, "", "denied the request without explanation"),
         ({"code": 200, "message": "m"}, 400, "", "denied the request: m"),
         ({"code": 429, "reason": "TooManyRequests"}, 429, "TooManyRequests", "denied the request: TooManyRequests"),
-        ({"status": "Success", "code": 100000}, 999, "", "denied the request without explanation"),
+        ({"status": "Success", "code": 100000}, 500, "", "denied the request without explanation"),
+        ({"code": 1000}, 500, "", "denied the request without explanation"),
+        ({"code": 999}, 999, "", "denied the request without explanation"),
     ],
 )
 async def test_a_denial_is_told_with_a_status_of_an_error(
