@@ -9,11 +9,11 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from apiserver import metrics
-from apiserver.storage import log
+from apiserver.storage import log, losses
 from apiserver.storage.bootstrap import Filled
 from apiserver.storage.errors import Initializing
 from apiserver.storage.functions import Commands, Head
@@ -117,7 +117,8 @@ class Replica:
         self._clock = clock
         self._seen = seen
         self._last = b""
-        self._acknowledged = Revision(0)
+        self._unseen: dict[Revision, Key] = {}
+        """Acknowledged writes that the log has not brought yet."""
         self._empty_since = clock()
         self._empty_because = "starting"
         self._marks: deque[tuple[float, Revision]] = deque()
@@ -165,8 +166,10 @@ class Replica:
         finally:
             self.progress.forget(number)
 
-    def acknowledged(self, revision: Revision) -> None:
-        self._acknowledged = max(self._acknowledged, revision)
+    def acknowledged(self, revision: Revision, key: Key) -> None:
+        if revision > self.applied or not self.filled:
+            self._unseen[revision] = key
+        self.highest_epoch = max(self.highest_epoch, keys.parts(revision)[0])
         self.highest_epoch = max(self.highest_epoch, keys.parts(revision)[0])
 
     # Filling and giving up
@@ -179,6 +182,7 @@ class Replica:
         self.hub.end_all()
         if not self.ever_filled:
             self.meter.rebuilt("start")
+        self._unseen = {revision: key for revision, key in self._unseen.items() if revision > filled.applied}
         self.filled = self.ever_filled = True
         self.installed.set()
         self.wants_filling.clear()
@@ -228,7 +232,6 @@ class Replica:
         if head.marker != self.marker:
             self.rebuild("lineage", "the store was installed anew")
         elif head.last < known:
-            self._count_lost(head.last)
             self.rebuild("lineage", f"the store ends at {keys.stream_id(head.last)}, before {keys.stream_id(known)}")
         else:
             self._go_on_in(max(head.epoch, int(self.epoch)))
@@ -298,22 +301,35 @@ class Replica:
         self.index.apply(event)
         self.hub.publish(event)
         self.meter.changed(event)
+        if self._unseen:
+            self._unseen.pop(revision, None)
         self._seen(record.token, entry)
         if record.cut:
             self.raise_floor(revision)
 
     def _gap(self, record: Record) -> None:
-        if record.kind == log.FENCE:
-            self._count_lost(keys.revision(record.predecessor))
         text = f"{record.id.decode()} follows {record.predecessor.decode()}, not {self._last.decode()}"
         self.rebuild("lineage" if record.kind == log.FENCE else "gap", text)
 
-    def _count_lost(self, survived: Revision) -> None:
-        """Writes of one epoch that this replica had applied or acknowledged, and that the store does not know any more."""
-        known = max(self.applied, self._acknowledged)
-        if known > survived and keys.parts(known)[0] == keys.parts(survived)[0]:
-            logger.error("acknowledged writes were lost", extra={"resource": self.resource, "count": known - survived})
-            self.meter.lost.inc(known - survived)
+    async def count_lost(self, head_of: Callable[[int], Awaitable[Head]]) -> None:
+        """Count the writes that were applied or acknowledged here and that the store does not have any more, before `install`.
+
+        `head_of` asks the store for its head and where an epoch ended. Raises what that raises.
+        """
+        if not self.ever_filled:
+            return
+        known = losses.highest(self.index.ended, (self.applied, *self._unseen))
+        found = await losses.compare(known, head_of=head_of)
+        if found.unknown:
+            text = "whether acknowledged writes were lost cannot be told: the store has forgotten the epoch"
+            logger.warning(text, extra={"resource": self.resource, "applied": keys.stream_id(self.applied)})
+        if found.count:
+            lost = losses.lost_keys(found, self._unseen, self.index.newest_first())
+            logger.error(
+                "acknowledged writes were lost", extra={"resource": self.resource, "count": found.count, "keys": lost}
+            )
+            self.meter.lost.inc(found.count)
+            self._unseen = {revision: key for revision, key in self._unseen.items() if not found.lost(revision)}
 
     # The floor
 

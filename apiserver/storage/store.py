@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from apiserver import metrics, tasks
-from apiserver.storage import bootstrap, lineage, pipeline, upkeep
+from apiserver.storage import bootstrap, functions, lineage, pipeline, upkeep
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.bootstrap import Broken
 from apiserver.storage.errors import KeyExists, Moved, TooBig, Unavailable
-from apiserver.storage.functions import Foreign, Lost
+from apiserver.storage.functions import Commands, Foreign, Head, Lost
 from apiserver.storage.lineage import Link, Session
 from apiserver.storage.log import Tail
 from apiserver.storage.options import StoreOptions
@@ -394,6 +394,8 @@ class Stores(Mapping[str, Store]):
             except Broken as broken:
                 await self._give_history_up(session, replica, broken)
                 filled = await fill()
+            if filled.head.marker == replica.marker:
+                await replica.count_lost(partial(_head_of, session, replica.commands))
             for _ in replica.install(filled):
                 await asyncio.sleep(0)
             # What was just made lives long; collections need not look at it again.
@@ -418,6 +420,10 @@ def next_pause(before: float, *, lasted: float, longest: float) -> float:
     if not before or lasted >= STEADY_SECONDS:
         return FIRST_BACKOFF
     return min(2 * before, longest)
+
+
+async def _head_of(session: Session, commands: Commands, epoch: int) -> Head:
+    return functions.head(await session.bulk.call(commands.head_of(epoch)))
 
 
 async def _until_broken(session: Session) -> None:

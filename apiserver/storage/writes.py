@@ -71,7 +71,7 @@ class Log(Protocol):
     async def caught_up(self, revision: Revision) -> None:
         """Returns when the log was applied up to there, however long that takes."""
 
-    def acknowledged(self, revision: Revision) -> None: ...
+    def acknowledged(self, revision: Revision, key: Key) -> None: ...
 
     def lost(self, reason: str) -> None: ...
 
@@ -296,7 +296,7 @@ class Writer:
 
     def _acknowledged(self, pending: Pending, revision: Revision) -> None:
         """Committed. The caller gets its entry from the log, which may have brought it already."""
-        pending.lane.log.acknowledged(revision)
+        pending.lane.log.acknowledged(revision, pending.write.key)
         pending.acked = revision
         pending.acked_at = self._loop.time()
 

@@ -118,6 +118,15 @@ class Index:
         """An estimate: bodies that only the ring keeps alive, and a kilobyte for each event."""
         return self._ring.size
 
+    @property
+    def ended(self) -> Mapping[int, int]:
+        """The epochs from the floor on that a fence closed: epoch → its last n."""
+        return self._ended
+
+    def newest_first(self) -> Iterator[Event]:
+        """The events of the window, backwards. Not to be used across a change."""
+        return self._ring.newest_first()
+
     def __len__(self) -> int:
         return len(self._objects)
 

@@ -162,6 +162,11 @@ class Ring:
         self._grow(sum(segment.size for segment in older))
         self.reach = min(self.reach, since)
 
+    def newest_first(self) -> Iterator[Event]:
+        """All events, backwards."""
+        for segment in reversed(self.segments):
+            yield from reversed(segment.events)
+
     def place(self, revision: Revision) -> tuple[int, int]:
         """(segment, place in it) of the first event above `revision`; the end of the open segment when there is none."""
         at = len(self.segments) - 1

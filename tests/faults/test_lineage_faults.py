@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from apiserver import metrics
 from apiserver.storage import log
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.store import Store, Write
@@ -34,6 +35,8 @@ from tests.faults.test_storage_faults import (
 from tests.fixtures.processes import free_port
 from tests.fixtures.proxy import Proxy
 from tests.fixtures.valkey import Open, Server, eventually, follow, install, value
+
+LOST = metrics.LOST_WRITES.labels("things.g.example.com")
 
 
 @pytest.fixture
@@ -185,6 +188,75 @@ async def test_takeovers_within_a_second_of_which_each_is_lost_never_share_an_ep
 
 def cut(file: Path, size: int) -> None:
     file.write_bytes(file.read_bytes()[:size])
+
+
+# ------------------------------------------------------------------------------------------------------- what was lost is counted
+
+
+async def test_losses_are_counted_when_the_lost_branch_had_a_takeover(
+    own_server: Server, opening: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    await install(own_server, THINGS)
+    store = (await opening(own_server, THINGS))[THINGS]
+    await create(store, "kept")
+    file = append_only_file(own_server)
+    size = len(file.read_bytes())
+    before = LOST.value
+    first = [await create(store, f"first{at}") for at in range(2)]
+    own_server.kill()
+    own_server.start()
+    second = [(await create_patiently(store, f"second{at}"))[0] for at in range(3)]
+    assert keys.parts(first[0])[0] < keys.parts(second[0])[0]
+    await store.reach(second[-1], seconds=SECONDS)
+    own_server.kill()
+    cut(file, size)
+    own_server.start()
+    await eventually(lambda: LOST.value > before and store.store_state() is None)
+    assert LOST.value - before == 5
+    assert lost_keys(caplog) == ["second2", "second1", "second0", "first1", "first0"]
+    assert_agreement(own_server, store)
+
+
+async def test_losses_are_counted_when_the_new_epoch_acknowledges_before_it_is_seen(
+    own_server: Server, backup: Server, proxy: Proxy, opening: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    await install(own_server, THINGS)
+    store = (await opening(proxy.url, THINGS, lag_seconds=0.2))[THINGS]
+    await load(store, 5)
+    await asyncio.to_thread(take_backup, backup, own_server)
+    before = LOST.value
+    lost = [await create(store, f"lost{at}") for at in range(3)]
+    async with tail_held_up(proxy):
+        await asyncio.to_thread(restore, own_server, backup)
+        fresh = (await create_patiently(store, "fresh"))[0]
+        assert keys.parts(fresh)[0] > keys.parts(lost[0])[0]
+        assert store.applied == lost[-1]
+    await eventually(lambda: LOST.value > before and is_up(store))
+    assert LOST.value - before == 3
+    assert lost_keys(caplog) == ["lost2", "lost1", "lost0"]
+    await barrier_patiently(store)
+    assert_agreement(own_server, store)
+
+
+async def test_a_restart_that_loses_nothing_counts_nothing(own_server: Server, opening: Open) -> None:
+    await install(own_server, THINGS)
+    store = (await opening(own_server, THINGS))[THINGS]
+    before = LOST.value
+    for at in range(3):
+        await create_patiently(store, f"kept{at}")
+        own_server.kill()
+        own_server.start()
+        await eventually(lambda: is_up(store))
+    last = (await create_patiently(store, "kept3"))[0]
+    await store.reach(last, seconds=SECONDS)
+    assert LOST.value == before
+
+
+def lost_keys(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The keys that the log names."""
+    return [
+        key for line in caplog.records if line.message == "acknowledged writes were lost" for key in vars(line)["keys"]
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------- a replica that is behind

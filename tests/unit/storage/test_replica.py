@@ -165,16 +165,22 @@ def test_what_does_not_follow_gives_memory_up_and_ends_watches_cleanly(entry: Ra
     assert (fed.replica.applied, fed.replica.position()) == (rev(7, 5), b"7-5")
 
 
-def test_writes_that_a_fence_says_were_lost_are_counted() -> None:
+async def test_writes_that_were_acknowledged_and_are_not_in_the_surviving_log_are_counted() -> None:
     fed = Fed()
     lost = metrics.LOST_WRITES.labels("things.replica.example.com")
     before, rebuilt = lost.value, counted("lineage")
     fed.feed(CREATED, UPDATED)
-    fed.replica.acknowledged(rev(7, 4))
+    fed.replica.acknowledged(rev(7, 4), Key("b"))
+    fed.replica.acknowledged(rev(8, 1), Key("c"))
     fed.feed(raw("8-0", "7-1", log.FENCE, ""))
-    assert lost.value == before + 3
     assert counted("lineage") == rebuilt + 1
     assert not fed.replica.filled
+
+    async def head_of(epoch: int) -> Head:
+        return head(last=rev(8, 1))._replace(epoch=8, fenced=1 if epoch == 7 else None)
+
+    await fed.replica.count_lost(head_of)
+    assert lost.value - before == 3
 
 
 def test_an_old_value_that_was_left_out_raises_the_floor() -> None:

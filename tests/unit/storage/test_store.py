@@ -342,7 +342,7 @@ async def test_an_acknowledged_write_is_answered_when_memory_has_it(
 
     proxy.replies = hold
     write = asyncio.create_task(create(store, "a"))
-    await eventually(lambda: store._replica._acknowledged)
+    await eventually(lambda: store._replica._unseen)
     assert not write.done()
     assert store.view().get("a") is None
     gate.set()

@@ -106,7 +106,7 @@ class FakeLog:
     async def caught_up(self, revision: Revision) -> None:
         await self.caught.wait()
 
-    def acknowledged(self, revision: Revision) -> None:
+    def acknowledged(self, revision: Revision, _key: Key) -> None:
         self.acks.append(revision)
 
     def lost(self, reason: str) -> None:
