@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -138,7 +138,7 @@ def _encode_with_texts(encode_line: Callable[[Object], bytes], mapper: typed.Map
 
 @functools.cache
 def _decoder(shape: Struct) -> Callable[[bytes], Object]:
-    parse, settle = typed.parser(shape), typed.raw_settler(shape)
+    parse, settle, restore = typed.parser(shape), typed.raw_settler(shape), _time_restorer(shape)
     mapper = typed.raw_mapper(shape, verbatim=True)
 
     def decode_line(line: bytes) -> Object:
@@ -146,11 +146,55 @@ def _decoder(shape: Struct) -> Callable[[bytes], Object]:
             obj: Object = parse(line)
         except RecursionError as e:
             raise ValueError("nested too deep") from e
-        if settle is not None and b"null" in line:
-            settle(obj, rawjson.unless_null)
+        if b"null" in line:
+            if settle is not None:
+                settle(obj, rawjson.unless_null)
+            if restore is not None:
+                restore(obj)
         return obj
 
     return decode_line if mapper is None else functools.partial(_decode_with_texts, decode_line, mapper)
+
+
+@functools.cache
+def _time_restorer(type_: Type) -> Callable[[Any], None] | None:
+    """Put Go's zero time where it was stored as null; a nil pointer is not stored at all. None where no such time lies below."""
+    match type_:
+        case Struct():
+            zeros = [
+                (f.name, times.ZERO_MICRO if f.type.micro else times.ZERO)
+                for f in types.members(type_)
+                if isinstance(f.type, Time) and f.presence is Presence.POINTER
+            ]
+            below = [(f.name, inner) for f in types.members(type_) if (inner := _time_restorer(f.type)) is not None]
+            return _struct_restorer(zeros, below) if zeros or below else None
+        case ListOf():
+            item = _time_restorer(type_.item)
+            return item and functools.partial(_restore_each, item)
+        case MapOf():
+            member = _time_restorer(type_.value)
+            return member and (lambda value: _restore_each(member, value.values()))
+    return None
+
+
+def _struct_restorer(
+    zeros: Sequence[tuple[str, str]], below: Sequence[tuple[str, Callable[[Any], None]]]
+) -> Callable[[Any], None]:
+    def restore(value: Object) -> None:
+        for name, zero in zeros:
+            if name in value and value[name] is None:
+                value[name] = zero
+        for name, inner in below:
+            if (x := value.get(name)) is not None:
+                inner(x)
+
+    return restore
+
+
+def _restore_each(restore: Callable[[Any], None], values: Iterable[Any]) -> None:
+    for value in values:
+        if value is not None:
+            restore(value)
 
 
 _texts = msgspec.json.Decoder(list[str | None]).decode
