@@ -6,6 +6,7 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/capmanagers.g
 from __future__ import annotations
 
 from apiserver.fieldmanager.entries import EPOCH, Identity, Managed, updater
+from apiserver.schema.times import order
 from apiserver.structuredmerge.update import Owned
 
 MAX_UPDATERS = 10
@@ -22,7 +23,7 @@ def capped(managed: Managed) -> Managed:
     excess = len(updaters) - MAX_UPDATERS
     if excess <= 0:
         return managed
-    updaters.sort(key=lambda name: (managed.times.get(name, EPOCH), name))
+    updaters.sort(key=lambda name: (order(managed.times.get(name, EPOCH)), name))
     managers, times = dict(managed.managers), dict(managed.times)
     buckets: dict[str, Identity] = {}
     first: dict[str, str] = {}

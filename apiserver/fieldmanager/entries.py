@@ -14,6 +14,7 @@ from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.fieldmanager.fieldsets import FieldSet, FieldSets
 from apiserver.schema import canonical, rawjson
 from apiserver.schema.resource import Object
+from apiserver.schema.times import order
 from apiserver.structuredmerge.fieldsv1 import FieldsError
 from apiserver.structuredmerge.sets import Set
 from apiserver.structuredmerge.update import Managers, Owned
@@ -189,11 +190,11 @@ def _entry(name: str, owned: Owned, managed: Managed, sets: FieldSets) -> Object
 _NOT_STORED: tuple[Set | None, Any] = (None, None)
 
 
-def _order(entry: Object) -> tuple[str, ...]:
+def _order(entry: Object) -> tuple[Any, ...]:
     """Whoever applies first; the oldest first."""
     return (
         entry["operation"],
-        entry.get("time", EPOCH),
+        order(entry.get("time", EPOCH)),
         entry.get("manager", ""),
         entry["apiVersion"],
         entry.get("subresource", ""),

@@ -40,6 +40,11 @@ def canonical(text: str, *, micro: bool = False) -> str:
     return _Reading(source, micro=micro).canonical()
 
 
+def order(text: str) -> tuple[bool, str]:
+    """A key that sorts canonical times. Offsets lead to the years -1 and 10000, and the second has a digit more than all others."""
+    return text[4] != "-" and text[0] != "-", text
+
+
 class _Reading:
     """One text on its way through the layout: `rest` is what has not been read yet."""
 

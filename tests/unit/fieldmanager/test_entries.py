@@ -18,6 +18,8 @@ from tests.unit.fieldmanager.objects import SEEDS
 
 V1 = "resource.k8s.io/v1"
 TIMES = (None, "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
+BEYOND = ("-0001-12-31T23:00:00Z", "10000-01-01T00:59:59Z")
+"""What offsets make of the first and the last time that a text can name."""
 FIELDS = (
     b"{}",
     b'{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}',
@@ -69,10 +71,22 @@ def test_entries_stand_in_one_order_and_are_read_as_they_were_written(seed: int)
             entry(manager="b", time=TIMES[3]),
             entry(manager="c", time=TIMES[4]),
         ],
+        [
+            entry(manager="d", time=BEYOND[0]),
+            entry(manager="c", time=TIMES[1]),
+            entry(manager="b", time=TIMES[4]),
+            entry(manager="a", time=BEYOND[1]),
+        ],
         [entry(manager="a"), entry(manager="a", subresource="status"), entry(manager="b")],
         [entry(apiVersion="a/v1", subresource="z"), entry(apiVersion="b/v1")],
     ],
-    ids=["appliers first", "no time is 1970", "a manager's own part first", "versions before subresources"],
+    ids=[
+        "appliers first",
+        "no time is 1970",
+        "times and not their texts",
+        "a manager's own part first",
+        "versions before subresources",
+    ],
 )
 def test_entries_are_stored_in_this_order(given_order: list[dict[str, Any]]) -> None:
     known = FieldSets()
