@@ -138,7 +138,7 @@ def _string_reader(type_: String) -> _Reader | None:
 
     def read(context: Context, value: str, old: Any, path: Path) -> Iterator[FieldError]:
         if type_.enum and value not in type_.enum:
-            yield fieldpath.not_supported(path, value, type_.enum)
+            yield fieldpath.not_supported(path, value if type_.go == "string" else fieldpath.Typed(value), type_.enum)
         if type_.max_bytes and verdict.too_long(value, type_.max_bytes):
             yield fieldpath.too_long(path, type_.max_bytes)
         if type_.check is not None:

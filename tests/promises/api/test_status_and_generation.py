@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -289,3 +290,17 @@ def test_a_warning_of_the_kind_comes_with_every_write(api: Client, mine: str) ->
     assert api.ask("GET", one).headers.get_all("Warning") is None
     assert api.ask("PUT", one, {**loud, "metadata": {"name": "other"}}).headers.get_all("Warning") is None
     assert api.group in api.get(f"{api.slices}/{mine}")["apiVersion"]
+
+
+@pytest.mark.parametrize("source", ["<&>", "\x7f", "\u200b", "\x0b"])
+def test_unsupported_source_is_quoted_as_json(api: Client, mine: str, stored: Object, path: str, source: str) -> None:
+    config = {"source": source, "opaque": {"driver": "d.example.com", "parameters": {}}}
+    devices = {**ALLOCATED["allocation"]["devices"], "config": [config]}
+    refused = api.ask("PUT", f"{path}/status", {**stored, "status": {"allocation": {"devices": devices}}})
+    quoted = json.dumps(source, ensure_ascii=False).replace("\\u007f", "\x7f")
+    for plain, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        quoted = quoted.replace(plain, escaped)
+    assert refused.status == 422
+    assert refused.json["details"]["causes"][0]["message"] == (
+        f'Unsupported value: {quoted}: supported values: "FromClaim", "FromClass"'
+    )
