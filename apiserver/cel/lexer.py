@@ -20,28 +20,30 @@ KINDS = (
     *("?", ":", "+", "*", "/", "%", "true", "false", "null", FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, ESCAPED),
 )
 
-# Whatever stands between tokens.
-_HIDDEN = r"(?:[\t \r\n\f]++|//[^\n]*+)*+"
+# Every pattern here has one way to match a text. None is left to try when a token turns out to be none, so that no text takes long.
+
+# Whatever stands between tokens. A comment ends with its line.
+_HIDDEN = r"[\t \r\n\f]*(?://[^\n]*(?:\n[\t \r\n\f]*|\Z))*"
 _ESCAPE = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7]{2}|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
 # The three quotes of a long string win over the two of an empty one only when the long string ends.
 _STRING = "|".join(
     (
-        *(rf"{q}{q}{q}(?:[^\\{q}]|{_ESCAPE}|{q}(?!{q}{q}))*+{q}{q}{q}" for q in "\"'"),
-        *(rf"{q}(?:[^\\{q}\n\r]|{_ESCAPE})*+{q}" for q in "\"'"),
-        *(rf"[rR]{q}{q}{q}(?:[^{q}]|{q}(?!{q}{q}))*+{q}{q}{q}" for q in "\"'"),
-        *(rf"[rR]{q}[^{q}\n\r]*+{q}" for q in "\"'"),
+        *(rf"{q}{q}{q}[^\\{q}]*(?:(?:{_ESCAPE}|{q}(?!{q}{q}))[^\\{q}]*)*{q}{q}{q}" for q in "\"'"),
+        *(rf"{q}[^\\{q}\n\r]*(?:{_ESCAPE}[^\\{q}\n\r]*)*{q}" for q in "\"'"),
+        *(rf"[rR]{q}{q}{q}[^{q}]*(?:{q}(?!{q}{q})[^{q}]*)*{q}{q}{q}" for q in "\"'"),
+        *(rf"[rR]{q}[^{q}\n\r]*{q}" for q in "\"'"),
     )
 )
 _TOKEN = re.compile(
     rf"""{_HIDDEN}(?:
     (?P<BYTES>[bB](?:{_STRING}))
     |(?P<STRING>{_STRING})
-    |(?P<IDENTIFIER>[A-Za-z_][A-Za-z0-9_]*+)
-    |(?P<NUM_FLOAT>[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)|\.[0-9]++(?:[eE][+-]?[0-9]++)?)
-    |(?P<NUM_UINT>(?:0x[0-9a-fA-F]++|[0-9]++)[uU])
-    |(?P<NUM_INT>0x[0-9a-fA-F]++|[0-9]++)
-    |(?P<PUNCTUATION>==|!=|<=|>=|&&|\|\||[][<>{{}}().,!?:+*/%-])
-    |(?P<ESC_IDENTIFIER>`[A-Za-z0-9_./\ -]++`)
+    |(?P<IDENTIFIER>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<NUM_FLOAT>[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<NUM_UINT>(?:0x[0-9a-fA-F]+|[0-9]+)[uU])
+    |(?P<NUM_INT>0x[0-9a-fA-F]+|[0-9]+)
+    |(?P<PUNCTUATION>==|!=|<=|>=|&&|\|\||/(?!/)|[][<>{{}}().,!?:+*%-])
+    |(?P<ESC_IDENTIFIER>`[A-Za-z0-9_./\ -]+`)
     |\Z
     )""".replace("\n    ", "")
 )
@@ -100,11 +102,11 @@ _BROKEN = re.compile(
     "|".join(
         (
             *(
-                rf"{q}(?:[^\\{q}\n\r]|{_ESCAPE})*+"
+                rf"{q}[^\\{q}\n\r]*(?:{_ESCAPE}[^\\{q}\n\r]*)*"
                 r"(?:\\(?:[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-3][0-7]?)?)?"
                 for q in "\"'"
             ),
-            r"`[A-Za-z0-9_./\ -]*+|[&|=]|",
+            r"`[A-Za-z0-9_./\ -]*|[&|=]|",
         )
     )
 )

@@ -48,21 +48,21 @@ _WORDS = {
     "invalid named capture group": "invalid named capture",
 }
 
-# One element of a pattern. Nothing in it goes back on what it has matched.
+# One element of a pattern. What follows a repetition may be missing everywhere, so nothing goes back on what it has matched.
 _ELEMENT = re.compile(
     r"""
-      (?P<quoted> \\Q (?: (?!\\E). )*+ (?: \\E )?+ )
-    | (?P<unicode> \\[pP] (?: \{[^}]*+\}? | . )?+ )
+      (?P<quoted> \\Q .*? (?: \\E | \Z ) )
+    | (?P<unicode> \\[pP] (?: \{[^}]*\}? | . )? )
     | (?P<byte> \\C )
-    | \\x (?: \{[^}]*+\}?+ | .{0,2}+ ) | \\.?+
-    | \[ \^?+ \]?+ (?: \\[pP](?:\{[^}]*+\})?+ | \\. | \[:\^?+[a-z]*+:\] | [^\]\\] )*+ \]?+
-    | (?P<named> \(\?P?+< )
-    | (?P<flags> \(\?[a-zA-Z-]*+\) )
-    | (?P<silent> \(\?[a-zA-Z-]*+:?+ )
+    | \\x (?: \{[^}]*\}? | .{0,2} ) | \\.?
+    | \[ \^? \]? [^\]\\[]* (?: (?: \\[pP](?:\{[^}]*\})? | \\. | \[:\^?[a-z]*:\] | \[ ) [^\]\\[]* )* \]?
+    | (?P<named> \(\?P?< )
+    | (?P<flags> \(\?[a-zA-Z-]*\) )
+    | (?P<silent> \(\?[a-zA-Z-]*:? )
     | (?P<open> \( )
     | (?P<close> \) )
     | (?P<bar> \| )
-    | (?P<repeat> (?: [*+?] | \{[0-9]++(?:,[0-9]*+)?+\} ) \??+ )
+    | (?P<repeat> (?: [*+?] | \{[0-9]+(?:,[0-9]*)?\} ) \?? )
     | .
     """,
     re.VERBOSE | re.DOTALL,

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver.schema import types
+from apiserver.schema import json_strings, types
 from apiserver.schema.types import ListOf, MapOf, RawJSON, Struct, Type
 
 
@@ -69,14 +69,13 @@ def read(shape: Struct, text: str) -> Any:
     return _value(shape, text, _after(text, 0))[0]
 
 
-_SPACES = r"[ \t\r\n]*+"
-_TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_SPACES = r"[ \t\r\n]*"
 _SPACE = re.compile(_SPACES)
-_NAME = re.compile(rf"{_SPACES},?+{_SPACES}({_TEXT}){_SPACES}:{_SPACES}", re.DOTALL)
-_STRING = re.compile(_TEXT, re.DOTALL)
-_WORD = re.compile(r"[-+.\w]++", re.ASCII)
+_BEFORE_NAME = re.compile(rf'{_SPACES}(?:,{_SPACES})?(?=")')
+_BEFORE_VALUE = re.compile(rf"{_SPACES}:{_SPACES}")
+_WORD = re.compile(r"[-+.\w]+", re.ASCII)
 """A number, or one of those that JSON has."""
-_NESTING = re.compile(rf'[^"\[\]{{}}]*+(?:{_TEXT}|([\[{{])|[\]}}])', re.DOTALL)
+_NESTING = re.compile(r'[^"\[\]{}]*(?:(?P<string>")|(?P<opening>[\[{])|[\]}])')
 _WORDS = {"t": True, "f": False, "n": None}
 _LONG = 20
 """No integer of 64 bits has more digits."""
@@ -94,7 +93,7 @@ def _value(type_: Type | None, text: str, at: int) -> tuple[Any, int]:
     if first == "[":
         return _elements(type_.item, text, at + 1) if isinstance(type_, ListOf) else ([], _behind(text, at))
     if first == '"':
-        end = _end(_STRING, text, at)
+        end = json_strings.end(text, at)
         return _string(text, at, end), end
     end = _end(_WORD, text, at)
     return _WORDS[first] if first in _WORDS else _number(text[at:end]), end
@@ -103,9 +102,10 @@ def _value(type_: Type | None, text: str, at: int) -> tuple[Any, int]:
 def _members(known: Callable[[str], Type | None], text: str, at: int) -> tuple[dict[str, Any], int]:
     """Of the object that has begun before that place."""
     written = []
-    while found := _NAME.match(text, at):
-        name = _string(text, *found.span(1))
-        value, at = _value(known(name), text, found.end())
+    while found := _BEFORE_NAME.match(text, at):
+        end = json_strings.end(text, found.end())
+        name = _string(text, found.end(), end)
+        value, at = _value(known(name), text, _end(_BEFORE_VALUE, text, end))
         written.append((name, value))
     return _object(written), _after(text, at) + 1
 
@@ -151,16 +151,18 @@ def _number(literal: str) -> int | Literal:
 def _behind(text: str, at: int) -> int:
     """The place behind the value that begins there."""
     if text[at] not in "{[":
-        return _end(_STRING if text[at] == '"' else _WORD, text, at)
+        return json_strings.end(text, at) if text[at] == '"' else _end(_WORD, text, at)
     depth = 0
     while True:
         found = _NESTING.match(text, at)
         if found is None:
             return len(text)
         at = found.end()
-        if found.lastindex:
+        if found["string"]:
+            at = json_strings.end(text, at - 1)
+        elif found["opening"]:
             depth += 1
-        elif text[at - 1] != '"':
+        else:
             depth -= 1
             if not depth:
                 return at

@@ -20,6 +20,7 @@ import orjson
 
 from apiserver.apimachinery import strconv, utf8
 from apiserver.apimachinery.sorting import LONG, by_name
+from apiserver.schema import json_strings
 
 LEVELS = 750
 """Levels of nesting in one text. Readers and writers of whole objects take a frame for each level, and Python has a thousand."""
@@ -29,8 +30,7 @@ WRITTEN_LEVELS = 255
 
 _decode = msgspec.json.Decoder(float_hook=strconv.parse_float).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_NUMBER = re.compile(_STRING + rb"|(-?[0-9][0-9.eE+-]*+)", re.DOTALL)
+_NUMBER = re.compile(json_strings.STRING + rb"|(-?[0-9][0-9.eE+-]*)")
 _NULL = msgspec.Raw(b"null")
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG = b"0" * 19
@@ -177,7 +177,7 @@ def escaped(data: bytes) -> bytes:
 
 def beyond_floats(source: bytes) -> str:
     """The first number in JSON that no float comes near; "" when there is none."""
-    for match in _NUMBER.finditer(source):
+    for match in _NUMBER.finditer(json_strings.without_escaped_quotes(source)):
         if match.group(1) and math.isinf(float(match.group(1))):
             return match.group(1).decode()
     return ""

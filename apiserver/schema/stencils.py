@@ -39,7 +39,7 @@ SELDOM = 8
 RECENT = 4
 """Stencils with which texts of other lengths are compared."""
 
-_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*:)?|(?<![\w.+-])(0|[1-9]\d{0,17})(?![\w.+-])', re.DOTALL)
+_TOKEN = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?|(?<![\w.+-])(0|[1-9]\d{0,17})(?![\w.+-])', re.DOTALL)
 """A string, whether it is a key, or a number that is whole and not negative."""
 _STRING, _NUMBER = re.compile(rb"[ !#-\[\]-~]+"), re.compile(rb"\d+")
 """What may stand in the place of a variable."""

@@ -19,7 +19,7 @@ import msgspec
 
 from apiserver.apimachinery import quantity
 from apiserver.apimachinery.strconv import json_float
-from apiserver.schema import as_written, rawjson, times, typed, types
+from apiserver.schema import as_written, json_strings, rawjson, times, typed, types
 from apiserver.schema.as_written import Literal
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
@@ -86,8 +86,8 @@ def decode_written(shape: Struct, value: Any) -> Decoded:
         raise DecodeError(TOO_DEEP) from None
 
 
-_IN_AMOUNTS = rb"[-+.0-9eEinumkKMGTP\s]*+"
-_ESCAPED_AMOUNT = re.compile(rb'"%b(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt/])%b)++"' % (_IN_AMOUNTS, _IN_AMOUNTS))
+_IN_AMOUNTS = rb"[-+.0-9eEinumkKMGTP \t\r\n\f\v]*"
+_ESCAPED_AMOUNT = json_strings.linear(rb'"%b(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt/])%b)+"' % (_IN_AMOUNTS, _IN_AMOUNTS))
 """A text that may be an amount once its escapes are read."""
 
 

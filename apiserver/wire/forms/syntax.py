@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Generic, NamedTuple, TypeVar
 
+from apiserver.schema import json_strings
 from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import Elements
 from apiserver.wire import gzip
@@ -50,7 +51,7 @@ document_type = functools.lru_cache(maxsize=256)(DocumentType)
 
 MOST_INDENTED = 16 << 20
 """Bytes of blanks in front of the lines of a document, two for each level. Deeply nested ones come to gigabytes."""
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_STRING = re.compile(json_strings.STRING)
 _LEVELS = [0] * 256
 for _opening, _closing in (b"{}", b"[]"):
     _LEVELS[_opening], _LEVELS[_closing] = 1, -1
@@ -63,7 +64,7 @@ def fits_indented(compact: bytes) -> bool:
     lines = 2 * brackets + compact.count(b",")
     if 2 * brackets * lines <= MOST_INDENTED:
         return True
-    structure = _STRING.sub(b"", compact).translate(None, _OTHERS)
+    structure = _STRING.sub(b"", json_strings.without_escaped_quotes(compact)).translate(None, _OTHERS)
     return 2 * sum(accumulate(map(_LEVELS.__getitem__, structure))) <= MOST_INDENTED
 
 

@@ -68,6 +68,12 @@ JSON: dict[str, Callable[[], bytes]] = {
     ),
     "numbers beyond floats": lambda: b'{"x":[%b]}' % many(b"1e999", 1_100_000),
     "a long number that is no integer": lambda: b'{"metadata":{"generation":0.%b}}' % (b"1" * (500 << 10)),
+    "escapes": lambda: b'{"x":"%b"}' % (b"\\n" * (BODY_LIMIT // 2 - 8)),
+    "escapes and then no end": lambda: b'{"x":["%b"' % (b"\\n" * (BODY_LIMIT // 2 - 8)),
+    "escapes in a member that is repeated": lambda: b'{"x":1,"x":"%b"}' % (b'\\"' * (BODY_LIMIT // 2 - 16)),
+    "escapes in an amount": lambda: (
+        b'{"spec":{"devices":[{"capacity":{"a":{"value":"%b"}}}]}}' % (b"\\n" * (BODY_LIMIT // 2 - 40))
+    ),
     "quotation marks": lambda: b'"' * BODY_LIMIT,
     "backslashes": lambda: b'"' + b"\\" * (BODY_LIMIT - 1),
 }
