@@ -6,6 +6,7 @@ Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go` asTable, `pk
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +14,9 @@ from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.request import Query
-from apiserver.schema import shapes
+from apiserver.schema import shapes, strict
 from apiserver.schema.resource import Column, Object, Resource
+from apiserver.schema.types import Struct
 from apiserver.watchcache import groups
 from apiserver.watchcache.encodings import Divisible, Elements, Use
 from apiserver.watchcache.entry import Entry
@@ -27,7 +29,13 @@ from apiserver.wire.forms.syntax import DocumentType, Section, Streamed, Syntax,
 from apiserver.wire.gzip import Deflated
 from apiserver.wire.representation import TABLE
 
+logger = logging.getLogger(__name__)
+
 NONE, METADATA, OBJECT = "None", "Metadata", "Object"
+FAILED = "<error>"
+"""What is shown for a cell that raises: one object must not hide all others of its kind."""
+_FAILED_SINCE = -math.inf
+"""In place of the moment from which an age counts, where that raises."""
 _ROW = document_type("", "")
 _ROW_BYTES = 256
 """What a remembered row costs beside its texts."""
@@ -91,6 +99,11 @@ def _least(syntax: Syntax, columns: int) -> int:
 
 _text = functools.lru_cache(maxsize=1024)(as_json.dumps)
 """The JSON of an age: there are not many."""
+
+
+def _readable(shape: Struct, body: bytes) -> Object:
+    """The object, or whatever the decoder raises for bytes that no object of this shape has."""
+    return strict.decode(shape, as_json.loads(body), raw=body).object
 
 
 class _Row:
@@ -178,7 +191,8 @@ class _Ages(dict[float | None, bytes]):
     def __init__(self, now: float) -> None:
         super().__init__()
         self.now = now
-        self.until: dict[float | None, float] = {}
+        self.until: dict[float | None, float] = {_FAILED_SINCE: math.inf}
+        self[_FAILED_SINCE] = _text(FAILED)
 
     def __missing__(self, since: float | None) -> bytes:
         age = self[since] = _text(meta.age_at(since, self.now))
@@ -367,14 +381,53 @@ class Table(Form):
         now, before, cells = self.clock(), b'{"cells":[', []
         for column in columns_of(self.resource):
             if column.since is None:
-                cells.append(column.cell(obj, now))
+                try:
+                    cells.append(column.cell(obj, now))
+                except Exception as e:  # noqa: BLE001 - the kind's own code
+                    self._failed(column, body, e)
+                    cells.append(FAILED)
                 continue
-            since.append(column.since(obj))
-            texts.append(before + (as_json.dumps(cells)[1:-1] + b"," if cells else b""))
+            since.append(self._since(column, column.since, body, obj))
+            texts.append(before + (self._written(cells, body) + b"," if cells else b""))
             before, cells = b",", []
-        last = before + as_json.dumps(cells)[1:-1] if cells else before.removesuffix(b",")
+        last = before + self._written(cells, body) if cells else before.removesuffix(b",")
         texts.append(b'%b],"object":%b}' % (last, self._attached(body, obj)))
         return _Row(tuple(texts), tuple(since))
+
+    def _since(self, column: Column, since: Callable[[Object], float | None], body: bytes, obj: Object) -> float | None:
+        try:
+            moment = since(obj)
+            return None if moment is None else float(moment)
+        except Exception as e:  # noqa: BLE001 - the kind's own code
+            self._failed(column, body, e)
+            return _FAILED_SINCE
+
+    def _written(self, cells: list[Any], body: bytes) -> bytes:
+        """The JSON of neighbours, without brackets."""
+        try:
+            return as_json.dumps(cells)[1:-1]
+        except Exception:  # noqa: BLE001 - a cell may be anything
+            return as_json.dumps([self._writable(cell, body) for cell in cells])[1:-1]
+
+    def _writable(self, cell: Any, body: bytes) -> Any:
+        try:
+            as_json.dumps(cell)
+        except Exception as e:  # noqa: BLE001 - the one that is looked for
+            self._tell("a cell of a table is no JSON", body, cell=repr(cell)[:256], error=repr(e)[:1024])
+            return FAILED
+        return cell
+
+    def _failed(self, column: Column, body: bytes, why: Exception) -> None:
+        """Logs it. Raises `why` again where the object itself cannot be read."""
+        self._tell("a cell of a table failed", body, column=column.name, error=repr(why)[:1024], why=why)
+
+    def _tell(self, message: str, body: bytes, *, why: Exception | None = None, **more: str) -> None:
+        try:
+            metadata = _readable(self.resource.shape, body)["metadata"]
+        except Exception as e:  # noqa: BLE001 - whatever makes it unreadable
+            raise why or e from None
+        key = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
+        logger.error(message, extra={"resource": self.resource.storage_name, "key": key, **more})
 
     def _attached(self, body: bytes, obj: Object) -> bytes:
         """What the row carries; the marker behind the initial events keeps its metadata whatever the client asked for."""

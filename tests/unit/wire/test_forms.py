@@ -304,6 +304,48 @@ def test_cells_may_be_any_json_value() -> None:
     assert b'"cells":[["a",null,1700000000.0,"\\u003c"]]' in single(TABLE, stored("a"), odd)
 
 
+def _spoilt(obj: Object, _: float = 0) -> Any:
+    match obj["metadata"]["name"]:
+        case "bad":
+            raise ZeroDivisionError
+        case "odd":
+            return object()
+    return 7
+
+
+@pytest.mark.parametrize("accept", [TABLE, TABLE.replace("json", "yaml", 1)])
+@pytest.mark.parametrize("query", ["", "includeObject=None", "includeObject=Object"])
+def test_a_cell_that_raises_is_an_error_in_its_row_alone(
+    accept: str, query: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reads = ["metadata.name"]
+    bad = Column(name="Bad", cell=_spoilt, reads=reads, type="integer")
+    since = dataclasses.replace(bad, name="Since", since=_spoilt, type="date")
+    kind = dataclasses.replace(CLASSES, columns=(CLASSES.columns[0], bad, since, CLASSES.columns[-1]))
+    bodies = [stored("good"), stored("bad", namespace="ns"), stored("odd")]
+
+    def rows(data: bytes) -> list[list[Any]]:
+        return [row["cells"] for row in yaml.load(data, Loader=yaml.CBaseLoader)["rows"]]
+
+    listing = rows(listed(accept, bodies, kind, query=query))
+    assert [cells[:3] for cells in listing] == [
+        ["good", "7", "53y"],
+        ["bad", "<error>", "<error>"],
+        ["odd", "<error>", "<error>"],
+    ]
+    assert [cells[-1] for cells in listing] == [listing[0][-1]] * 3
+    assert rows(single(accept, bodies[1], kind, query=query))[0][:2] == ["bad", "<error>"]
+    told = [(record.message, record.__dict__.get("column"), record.__dict__["key"]) for record in caplog.records]
+    assert ("a cell of a table failed", "Bad", "ns/bad") in told
+    assert "ZeroDivisionError" in str([record.__dict__["error"] for record in caplog.records])
+
+
+def test_events_of_a_cell_that_raises_go_on() -> None:
+    kind = dataclasses.replace(CLASSES, columns=(Column(name="Bad", cell=_spoilt, reads=["metadata.name"]),))
+    event = json.loads(form(TABLE, kind).frame("ADDED", entry(stored("bad"))))
+    assert event["object"]["rows"][0]["cells"] == ["<error>"]
+
+
 @pytest.mark.parametrize(
     ("query", "include"),
     [
