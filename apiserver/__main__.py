@@ -20,6 +20,7 @@ from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
 from apiserver.schema import as_yaml, roles
 from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Resource
 from apiserver.serving import chains, dynamiccertificates, listener
 from apiserver.serving.steps import new_event_loop
 from apiserver.storage import administration, loading, patience
@@ -98,6 +99,9 @@ async def _command(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -
             await _serve(settings, kinds, environ)
         case config.ROLES, _:
             print(_roles(kinds), end="")
+        case config.PACKAGES, _:
+            for kind in app.packaged(kinds):
+                print(_described(kind))
         case _, "import" | "export" as action:
             return await _move(settings, kinds, environ, action)
         case _, action:
@@ -130,6 +134,15 @@ async def _serve(settings: Config, kinds: Kinds, environ: Mapping[str, str]) -> 
             ready=ready,
             environ=environ,
         )
+
+
+def _described(kind: Resource) -> str:
+    """One line of what is served."""
+    parts = [kind.kind, "namespaced" if kind.namespaced else "cluster-scoped"]
+    parts += [f"short names {', '.join(kind.short_names)}"] if kind.short_names else []
+    parts += [f"subresources {', '.join(sub.name for sub in kind.subresources)}"] if kind.subresources else []
+    parts += ["stored"] if kind.stored is kind else [f"stored as {kind.stored.version}"]
+    return f"{kind.api_version} {kind.plural}: {', '.join(parts)}"
 
 
 def _roles(kinds: Kinds) -> str:

@@ -131,6 +131,12 @@ def kinds(serving: Serving) -> Kinds:
     return served
 
 
+def packaged(served: Kinds) -> list[Resource]:
+    """Those of them that packages declare, in every version that is served."""
+    own = {kind.shape for kind in RESOURCES}
+    return [kind for kind in served if kind.stored.shape not in own]
+
+
 def judged(serving: Serving, wrong: Set[str] = frozenset()) -> tuple[Kinds | None, list[str]]:
     """What is served, and everything that is wrong with what flags say about it. Flags in `wrong` have mistakes that are told already: what
     depends on them is not judged, nor what depends on a package that cannot be served."""

@@ -39,9 +39,9 @@ KEEP_ALIVE_SECONDS = 120.0
 BACKLOG = 4096
 MAX_WATCHES = 10_000
 
-DEV, SERVE, STORE, ROLES = "dev", "serve", "store", "roles"
+DEV, SERVE, STORE, ROLES, PACKAGES = "dev", "serve", "store", "roles", "kinds"
 STORE_ACTIONS = ("init", "check", "info", "import", "export")
-EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES), (DEV, SERVE)
+EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES), (DEV, SERVE)
 GROUP, KINDS, FEATURE_GATES = "group", "kinds", "feature-gates"
 ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
 
@@ -430,7 +430,7 @@ class Logging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """All of it. `action` is set for `store` only; `dev` has no meaning for the other commands."""
+    """All of it. `action` is set for `store` and `kinds` only; `dev` has no meaning for the other commands."""
 
     command: str
     action: str
@@ -457,6 +457,7 @@ _SUMMARY = {
     SERVE: "serve a cluster: behind an APIService or directly, with a store that is already there",
     STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export)",
     ROLES: "print the ClusterRoles for the kinds: of namespaces' users, and of who works with the kinds",
+    PACKAGES: "say what is wrong with the kinds of a package, or what would be served (check)",
 }
 
 
@@ -482,6 +483,9 @@ def _parser(gates: Sequence[str], action: str) -> flags.Parser:
         if command == STORE:
             shown = argparse.SUPPRESS if asked else None
             sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS), help=shown)
+        if command == PACKAGES:
+            sub.add_argument("action", choices=("check",), metavar="check")
+            sub.add_argument("packages", nargs="*", metavar="PACKAGE", help="module with kinds, as --kinds names it")
         for offered in FLAGS:
             if command in offered.commands:
                 sub.offer(offered, command, action=asked, choices=gates if offered.name == FEATURE_GATES else ())
@@ -512,8 +516,10 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
 
     `--help` and `--version` print and exit; so does a command that is not complete, which is a question.
     """
-    asked = [*argv, "--help"] if list(argv) in ([], [STORE]) else list(argv)
+    asked = [*argv, "--help"] if list(argv) in ([], [STORE], [PACKAGES]) else list(argv)
     words, unknown = _parser(gates, _action(argv)).parse_known_args(asked)
+    if words.command == PACKAGES:
+        unknown = _take_packages(words, unknown)
     values = flags.values(FLAGS, words.command, words, environ)
     mistakes = [f"unknown argument {word}" for word in unknown] + values.mistakes
     mistakes += _overlaps(values)
@@ -522,9 +528,20 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
     action: str = getattr(words, "action", "")
     if words.command == STORE:
         mistakes += _ways(action, values)
+    if words.command == PACKAGES and not _given(values, KINDS):
+        mistakes.append("kinds check: a PACKAGE is required")
     found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
     mistakes += auditing.mistakes(found.audit, values.wrong)
     return Reading(_settled(found), values.wrong, mistakes)
+
+
+def _take_packages(words: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Makes the packages of `kinds check` those of --kinds; the rest of what is `unknown`. argparse does not see words behind a flag."""
+    behind = [word for word in unknown if not word.startswith("-")]
+    packages = [*words.packages, *behind]
+    if packages:
+        setattr(words, KINDS, [*(getattr(words, KINDS) or ()), *packages])
+    return [word for word in unknown if word not in behind]
 
 
 def _action(argv: Sequence[str]) -> str:

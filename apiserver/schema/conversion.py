@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from apiserver.apimachinery import errors, meta
 from apiserver.schema import canonical
-from apiserver.schema.resource import Object, Resource
+from apiserver.schema.resource import Object, Refused, Resource
 
 
 def stored(resource: Resource, obj: Object) -> Object:
-    """An object of this version in the stored form. `obj` belongs to the result."""
-    return obj if resource.conversion is None else resource.conversion.to_storage(obj)
+    """An object of this version in the stored form. `obj` belongs to the result.
+
+    Raises 422 for what the conversion refuses.
+    """
+    if resource.conversion is None:
+        return obj
+    name = meta.name(obj)
+    try:
+        return resource.conversion.to_storage(obj)
+    except Refused as e:
+        raise errors.invalid(resource.group_kind, name, e.errors) from None
 
 
 def served(resource: Resource, obj: Object) -> Object:

@@ -111,12 +111,20 @@ def _grouped(served: Sequence[Resource]) -> dict[str, Mapping[str, Sequence[Reso
 
 
 def _clashes(kinds: Sequence[Resource]) -> Iterator[str]:
-    """Names that two kinds of one group claim."""
-    taken: set[tuple[str, str, str]] = set()
-    for kind in kinds:
-        names = {"plural": (kind.plural,), "singular": (kind.singular,), "kind": (kind.kind, kind.list_kind)}
-        for what, claimed in names.items():
-            for name in claimed:
-                if (kind.group, what, name) in taken:
-                    yield f"two kinds of the group {kind.group} have the {what} {name}"
-                taken.add((kind.group, what, name))
+    """Names that two kinds of one group claim. kubectl takes plurals, singulars and short names alike.
+
+    Upstream: kubernetes/apiextensions-apiserver `pkg/controller/status/naming_controller.go`.
+    """
+    taken: dict[tuple[str, str, str], tuple[int, str]] = {}
+    for position, kind in enumerate(kinds):
+        resources = {"plural": [kind.plural], "singular": [kind.singular], "short name": kind.short_names}
+        named = [("resource", what, name) for what, claimed in resources.items() for name in claimed]
+        named += [("kind", "kind", name) for name in (kind.kind, kind.list_kind)]
+        for among, what, name in named:
+            owner, called = taken.setdefault((kind.group, among, name), (position, what))
+            if owner == position:
+                continue
+            if called == what:
+                yield f"two kinds of the group {kind.group} have the {what} {name}"
+            else:
+                yield f"{kind.kind}: the {what} {name} is the {called} of {kinds[owner].kind} in the group {kind.group}"

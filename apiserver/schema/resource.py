@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from apiserver.apimachinery.errors import GroupKind, GroupResource
 from apiserver.apimachinery.fieldpath import FieldError, Path
@@ -118,12 +118,15 @@ class Column:
     Rows are remembered, so a cell that changes with time says `since(object)`, the moment from which its age counts, None if unknown.
     `reads` are the members that both look at, `spec.pool.name`, or with all below them, `spec.pool`. They are shown an object that may
     have nothing else, unless it is None: then each row takes as long as to decode the whole object.
+    A cell has the JSON type that `type` names, or is None; that of a `date` is an age, a text (upstream: kubernetes/apimachinery
+    `pkg/apis/meta/v1/types.go` TableColumnDefinition). `schema.columns.member` makes a column of a member. A cell that raises is shown
+    as `<error>`, and the log names it.
     """
 
     name: str
     cell: Callable[[Object, float], Any]
     reads: Sequence[str] | None = field(default=None, hash=False)
-    type: str = "string"
+    type: Literal["string", "integer", "number", "boolean", "date", "array"] = "string"
     format: str = ""
     description: str = ""
     priority: int = 0
@@ -157,13 +160,25 @@ class Deprecation:
     removed: str = ""
 
 
+class Refused(ValueError):
+    """What `Conversion.to_storage` raises for values that the stored version cannot hold: the client gets 422 with these errors.
+
+    Their paths are those of the version in which the object was sent.
+    """
+
+    def __init__(self, *errors: FieldError) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
+
+
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """The way from a version to the one that is stored, and back.
 
     Both functions take an object that is theirs to change, decoded and without kind and apiVersion, and return the other one. They are
     pure. What one version cannot say should survive in the other, in an annotation for example, so that a client which writes what it
-    read changes nothing else; all other metadata is the same in both.
+    read changes nothing else; all other metadata is the same in both. `to_storage` may raise Refused. `from_storage` may not: what is
+    stored can be read in every version.
     """
 
     to_storage: Callable[[Object], Object]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.schema.context import Context
@@ -77,7 +77,7 @@ class String:
 class Integer:
     """A whole number of 32 or 64 bits."""
 
-    bits: int = 64
+    bits: Literal[32, 64] = 64
     check: Check | None = None
 
 

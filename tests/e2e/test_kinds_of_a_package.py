@@ -151,3 +151,166 @@ def test_a_package_that_cannot_be_served_ends_the_start_with_code_2(tmp_path: pa
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[0] == "sluice: --kinds: broken: RESOURCES[0] is not a Resource"
     assert not (tmp_path / "data").exists()
+
+
+DEPOT = """
+from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery.fieldpath import Path
+from apiserver.schema import columns, shapes
+from apiserver.schema.resource import Column, Conversion, Refused, Resource, Version
+from apiserver.schema.types import Boolean, Field, Integer, Presence, String, Struct, Time
+
+
+def shape(*fields):
+    spec = Struct(name="DepotSpec", doc="A spec.", fields=fields)
+    return Struct(name="Depot", doc="A depot.", fields=[
+        Field(name="metadata", number=1, type=shapes.OBJECT_META, presence=Presence.ALWAYS, doc="Metadata."),
+        Field(name="spec", number=2, type=spec, presence=Presence.ALWAYS, doc="The spec."),
+    ])
+
+
+GATES = Field(name="gates", number=1, type=Integer(bits=32), presence=Presence.POINTER, doc="Gates.")
+OPEN = Field(name="open", number=2, type=Boolean(), presence=Presence.POINTER, doc="Whether it is open.")
+BUILT = Field(name="built", number=3, type=Time(), presence=Presence.POINTER, doc="When it was built.")
+WORDS = Field(name="gates", number=1, type=String(), doc="Gates, in digits.")
+
+
+def to_storage(obj):
+    gates = obj["spec"].pop("gates", "")
+    if gates and not gates.isdigit():
+        raise Refused(fieldpath.invalid(Path("spec").child("gates"), gates, "must be digits"))
+    if gates:
+        obj["spec"]["gates"] = int(gates)
+    return obj
+
+
+def from_storage(obj):
+    if "gates" in obj["spec"]:
+        obj["spec"]["gates"] = str(obj["spec"]["gates"])
+    return obj
+
+
+def picky(obj, now):
+    return 100 // obj["spec"]["gates"]
+
+
+RESOURCES = [
+    Resource(
+        group="depot.example.com", kind="Depot", plural="depots", singular="depot", namespaced=True,
+        shape=shape(GATES, OPEN, BUILT),
+        columns=(
+            columns.NAME,
+            columns.member("Gates", "spec.gates", "integer"),
+            columns.member("Open", "spec.open", "boolean"),
+            columns.member("Built", "spec.built", "date"),
+            Column(name="Share", cell=picky, reads=["spec.gates"], type="integer"),
+        ),
+        versions=[Version(name="v2", shape=shape(WORDS, OPEN, BUILT), conversion=Conversion(to_storage, from_storage))],
+    )
+]
+"""
+DEPOTS = "/apis/depot.example.com/{}/namespaces/default/depots"
+
+
+@pytest.fixture(scope="module")
+def depot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    site = tmp_path_factory.mktemp("depot")
+    (site / "depot.py").write_text(DEPOT)
+    with DevServer(site / "data", "--kinds", "depot", environ={"PYTHONPATH": str(site)}) as running:
+        yield running
+
+
+def test_integer_boolean_and_date_columns_are_shown_and_a_failing_cell_hides_nothing(
+    depot: DevServer, tmp_path: pathlib.Path
+) -> None:
+    for name, spec in (
+        ("full", {"gates": 4, "open": False, "built": "2000-01-01T00:00:00Z"}),
+        ("none", {"gates": 0}),
+    ):
+        assert depot.request("POST", DEPOTS.format("v1"), {"metadata": {"name": name}, "spec": spec}).status == 201
+    shown = real_kubectl.run("get", "depots.v1.depot.example.com", kubeconfig=depot.kubeconfig, home=tmp_path).stdout
+    header, full, none = (line.split() for line in shown.splitlines())
+    assert header == ["NAME", "GATES", "OPEN", "BUILT", "SHARE"]
+    assert (full[:3], full[4]) == (["full", "4", "false"], "25")
+    assert full[3].endswith("y")
+    assert none == ["none", "0", "<unknown>", "<error>"]
+    table = depot.request(
+        "GET", DEPOTS.format("v1"), headers={"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+    ).json
+    assert [column["type"] for column in table["columnDefinitions"]] == [
+        "string",
+        "integer",
+        "boolean",
+        "date",
+        "integer",
+    ]
+    assert table["rows"][1]["cells"] == ["none", 0, None, "<unknown>", "<error>"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "media"),
+    [
+        ("POST", "", "application/json"),
+        ("PUT", "/there", "application/json"),
+        ("PATCH", "/there", "application/merge-patch+json"),
+        ("PATCH", "/there?fieldManager=a&force=true", "application/apply-patch+yaml"),
+        ("PATCH", "/fresh?fieldManager=a", "application/apply-patch+yaml"),
+    ],
+)
+def test_a_value_that_a_conversion_refuses_is_422_with_its_path(
+    depot: DevServer, method: str, path: str, media: str
+) -> None:
+    v2 = DEPOTS.format("v2")
+    depot.request("POST", v2, {"metadata": {"name": "there"}, "spec": {"gates": "3"}})
+    name = path.strip("/").partition("?")[0] or "posted"
+    body = {
+        "apiVersion": "depot.example.com/v2",
+        "kind": "Depot",
+        "metadata": {"name": name},
+        "spec": {"gates": "many"},
+    }
+
+    refused = depot.request(method, f"{v2}{path}", body, headers={"Content-Type": media})
+
+    assert refused.status == 422
+    text = f'Depot.depot.example.com "{name}" is invalid: spec.gates: Invalid value: "many": must be digits'
+    assert refused.json["message"] == text
+    causes = [
+        {"reason": "FieldValueInvalid", "message": 'Invalid value: "many": must be digits', "field": "spec.gates"}
+    ]
+    assert refused.json["details"]["causes"] == causes
+    assert depot.request("GET", f"{DEPOTS.format('v1')}/there").json["spec"] == {"gates": 3}
+    assert depot.request("GET", f"{v2}/there").json["spec"] == {"gates": "3"}
+
+
+def test_kinds_check_says_what_would_be_served_or_all_that_is_wrong(site: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "dock.py").write_text(
+        "from dataclasses import replace\n"
+        "import harbour\n"
+        "from apiserver.schema.types import Integer\n"
+        "ship, = harbour.RESOURCES\n"
+        "captain, crew = harbour.SPEC.fields\n"
+        "spec = replace(harbour.SPEC, fields=[captain, replace(crew, type=Integer(bits=16))])\n"
+        "wrong = replace(ship, shape=replace(ship.shape, fields=[ship.shape.fields[0], replace(ship.shape.fields[1], type=spec)]))\n"
+        "RESOURCES = [replace(wrong, short_names='qq', validate=lambda obj: ())]\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{tmp_path}"}
+
+    def check(*packages: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "apiserver", "kinds", "check", *packages]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ, check=False)
+
+    fine = check("harbour")
+    assert (fine.returncode, fine.stdout, fine.stderr) == (
+        0,
+        f"{GROUP}/v1 ships: Ship, namespaced, short names sh, stored\n",
+        "",
+    )
+    wrong = check("dock")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.splitlines() == [
+        "sluice: --kinds: dock: Ship: short_names: 'qq' is not a tuple of str",
+        "sluice: --kinds: dock: Ship: member spec.crew: Integer: bits: 16 is not 32 or 64",
+        "sluice: --kinds: dock: Ship: validate: it is called with (context, new, old), and takes (obj)",
+        "sluice: see `sluice kinds --help`",
+    ]

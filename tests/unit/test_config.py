@@ -313,7 +313,7 @@ def test_who_asks_for_help_gets_it(words: list[str], usage: str, capsys: pytest.
 
 
 def test_help_tells_of_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (config.DEV, config.SERVE, config.STORE, config.ROLES):
+    for command in (config.DEV, config.SERVE, config.STORE, config.ROLES, config.PACKAGES):
         with pytest.raises(SystemExit):
             config.parse([command, "--help"], {})
         words = set(capsys.readouterr().out.replace("]", " ").replace("[", " ").split())

@@ -1,7 +1,7 @@
 """What a package of kinds declares, and what is wrong with it: told before anything is served.
 
 A package of kinds is a module with a sequence `RESOURCES`. Whatever the generic rooms rely on is asked for here, so that a mistake in a
-declaration is a sentence at the start and not a trace in the middle of a request.
+declaration is a sentence at the start and not a trace in the middle of a request, or data that are lost.
 """
 
 from __future__ import annotations
@@ -9,29 +9,30 @@ from __future__ import annotations
 import importlib
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from apiserver.apimachinery import names
-from apiserver.schema import canonical, indexed, shapes, strict, types
-from apiserver.schema.featuregate import Gate
+from apiserver.schema import indexed, types
+from apiserver.schema.declared import arguments, hooks, shape
+from apiserver.schema.featuregate import Gate, Gates, InvalidGates
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.openapi import Definitions, Dialect
-from apiserver.schema.resource import Column, Resource, Subresource, Version
-from apiserver.schema.strict import DecodeError
-from apiserver.schema.types import UNSET, Field, RawJSON, String, Struct
+from apiserver.schema.resource import Column, Deprecation, Grant, Resource, Subresource, Version
+from apiserver.schema.types import String, Struct
 
 MEMBER = "RESOURCES"
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 _RELEASE = re.compile(r"[0-9]+\.[0-9]+")
-_UNMADE = ("kind", "apiVersion")
+_ALWAYS_SELECTABLE = ("metadata.name", "metadata.namespace")
+_VERBS = re.compile(r"\*|[a-z][a-z0-9:-]*")
 
 
 def load(package: str) -> Iterator[Resource | str]:
     """The kinds that a package declares; a text for each thing that keeps one from being served."""
     try:
         module = importlib.import_module(package)
-    except Exception as e:  # noqa: BLE001 - whatever the package does when it is imported
+    except (Exception, SystemExit) as e:  # noqa: BLE001 - whatever the package does when it is imported
         yield f"{package}: {_reason(e, package)}"
         return
     found = getattr(module, MEMBER, None)
@@ -42,7 +43,9 @@ def load(package: str) -> Iterator[Resource | str]:
         if not isinstance(declared, Resource):
             yield f"{package}: {MEMBER}[{position}] is not a Resource"
             continue
-        wrong = [f"{package}: {declared.kind}: {text}" for text in mistakes(declared)]
+        kind: Any = declared.kind
+        named = kind if kind and isinstance(kind, str) else f"{MEMBER}[{position}]"
+        wrong = [f"{package}: {named}: {text}" for text in mistakes(declared)]
         if wrong:
             yield from wrong
         else:
@@ -60,7 +63,7 @@ def collisions(kinds: Kinds) -> Iterator[str]:
             yield f"{resource.kind}: {e}"
 
 
-def _reason(error: Exception, package: str) -> str:
+def _reason(error: BaseException, package: str) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{package}.".startswith(f"{error.name}."):
         return "there is no such module"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
@@ -69,161 +72,216 @@ def _reason(error: Exception, package: str) -> str:
 
 
 def mistakes(declared: Resource) -> list[str]:
-    """Why a kind cannot be served as it is declared; empty for a good one."""
-    wrong = list(_shape(declared.shape))
-    found = [*_names(declared), *wrong]
-    if isinstance(declared.shape, Struct):
-        found += _parts(declared)
-    for version in declared.versions:
-        found += [f"version {version.name}: {text}" for text in _version(declared, version, converts=not wrong)]
-    repeated = _repeated([declared.version, *(version.name for version in declared.versions)])
-    return [*found, *(f"the version {name} is declared twice" for name in repeated)]
+    """Why a kind cannot be served as it is declared; empty for a good one. What follows from another mistake is left out."""
+    misfits = arguments.wrong(declared)
+    texts = [text for name, texts in misfits.items() if name != "shape" for text in texts]
+    found = [*_names(declared, misfits), *texts]
+    wrong, walkable = shape.mistakes(declared.shape)
+    found += wrong
+    if not misfits.keys() & {"consumption", *hooks.HOOKS}:
+        found += _functions(declared)
+    gates = list(_gates(declared.gates)) if "gates" not in misfits else []
+    if not gates and not misfits.keys() & {"gates", "subresources", *hooks.HOOKS}:
+        gates += hooks.undeclared_gates(declared)
+    found += gates
+    known = declared.shape if walkable else None
+    if "columns" not in misfits:
+        found += _columns(declared.columns, known)
+    if "subresources" not in misfits:
+        found += _subresources(declared.subresources, known)
+    if "grants" not in misfits:
+        found += (f"role {grant.role!r}: {text}" for grant in declared.grants for text in _grant(grant))
+    if walkable:
+        found += _of_shape(declared, misfits)
+    if "deprecation" not in misfits and declared.deprecation is not None:
+        found += _deprecation(declared.deprecation)
+    if declared.stored_as is not None or declared.conversion is not None:
+        found.append("stored_as and conversion are not declared: they are made of versions")
+    if not found:
+        found += hooks.tried_out(declared)
+    if "versions" not in misfits:
+        found += _versions(declared, converts=not wrong)
+    return found
 
 
-def _names(declared: Resource) -> Iterator[str]:
-    if not _KIND.fullmatch(declared.kind):
+def _names(declared: Resource, wrong: Container[str]) -> Iterator[str]:
+    if "kind" not in wrong and not _KIND.fullmatch(declared.kind):
         yield f"the kind {declared.kind!r} is no name of letters and digits that begins with a capital"
-    named = {"plural": declared.plural, "singular": declared.singular, "version": declared.version}
-    named |= {f"short name {name!r}": name for name in declared.short_names}
-    named |= {f"category {name!r}": name for name in declared.categories}
-    named |= {f"subresource {sub.name!r}": sub.name for sub in declared.subresources}
-    named |= {f"role {grant.role!r}": grant.role for grant in declared.grants}
+    named = {name: getattr(declared, name) for name in ("plural", "singular", "version") if name not in wrong}
+    for what, argument in (("short name", "short_names"), ("category", "categories")):
+        if argument not in wrong:
+            given = getattr(declared, argument)
+            named |= {f"{what} {name!r}": name for name in given}
+            yield from (f"the {what} {name} is declared twice" for name in shape.repeated(given))
     for what, name in named.items():
-        for text in names.dns_label(name):
-            yield f"{what}: {text}"
-    if declared.group:
-        wrong = names.dns_subdomain(declared.group)
-        if not wrong and "." not in declared.group:
-            wrong = ["a group needs at least one dot"]
-        for text in wrong:
-            yield f"group: {text}"
+        yield from (f"{what}: {text}" for text in names.old_dns_label(name))
+    for what in ("group", "home"):
+        if what not in wrong and getattr(declared, what):
+            yield from (f"{what}: {text}" for text in _group(getattr(declared, what)))
 
 
-def _shape(shape: Any) -> Iterator[str]:
-    """A shape that the memory, the decoder and OpenAPI can work with."""
-    if not isinstance(shape, Struct):
-        yield "the shape is not a Struct"
+def _group(name: str) -> list[str]:
+    wrong = names.dns_subdomain(name)
+    return wrong if wrong or "." in name else ["a group needs at least one dot"]
+
+
+def _functions(declared: Resource) -> Iterator[str]:
+    yield from hooks.signatures(declared)
+    if declared.consumption is not None:
+        misfits = arguments.wrong(declared.consumption)
+        yield from (f"consumption: {text}" for texts in misfits.values() for text in texts)
+        if not misfits:
+            yield from (f"consumption: {text}" for text in hooks.of_consumption(declared.consumption))
+
+
+def _twice(declared: Iterable[Subresource | Column | Version]) -> list[str]:
+    return shape.repeated(part.name for part in declared)
+
+
+def _gates(gates: Sequence[Gate]) -> Iterator[str]:
+    """What is wrong with each, or else with how they stand together."""
+    wrong = list(_each_gate(gates))
+    if not wrong:
+        try:
+            Gates(gates)
+        except InvalidGates as e:
+            wrong = e.mistakes
+    yield from wrong
+
+
+def _each_gate(gates: Iterable[Gate]) -> Iterator[str]:
+    """With those that they need."""
+    for gate in gates:
+        misfits = arguments.wrong(gate)
+        yield from (f"the feature gate {gate.name!r}: {text}" for texts in misfits.values() for text in texts)
+        if "name" not in misfits and not _KIND.fullmatch(gate.name):
+            yield f"the feature gate {gate.name!r} is no name of letters and digits that begins with a capital"
+        if "needs" not in misfits:
+            yield from _each_gate(gate.needs)
+
+
+def _grant(grant: Grant) -> Iterator[str]:
+    misfits = arguments.wrong(grant)
+    yield from (text for texts in misfits.values() for text in texts)
+    if "role" not in misfits:
+        yield from names.dns_label(grant.role)
+    if "subresource" not in misfits and grant.subresource:
+        yield from (f"subresource: {text}" for text in names.dns_label(grant.subresource))
+    if "verbs" not in misfits:
+        if not grant.verbs:
+            yield "verbs is empty"
+        yield from (f"{verb!r} is no verb" for verb in grant.verbs if not _VERBS.fullmatch(verb))
+
+
+def _subresources(declared: Sequence[Subresource], known: Struct | None) -> Iterator[str]:
+    for sub in declared:
+        yield from (f"subresource {sub.name}: {text}" for text in _subresource(sub, known))
+    yield from (f"the subresource {name} is declared twice" for name in _twice(declared))
+
+
+def _subresource(sub: Subresource, known: Struct | None) -> Iterator[str]:
+    misfits = arguments.wrong(sub)
+    yield from (text for texts in misfits.values() for text in texts)
+    if "name" not in misfits:
+        yield from names.dns_label(sub.name)
+    if not misfits:
+        yield from hooks.signatures(sub)
+    if known is not None and "owns" not in misfits:
+        members = {field.name for field in types.members(known)}
+        yield from (f"the shape has no member {name}" for name in sub.owns if name not in members)
+        if "metadata" in sub.owns:
+            yield "nobody owns metadata"
+
+
+def _columns(columns: Sequence[Column], known: Struct | None) -> Iterator[str]:
+    for column in columns:
+        yield from (f"column {column.name}: {text}" for text in _column(column, known))
+    yield from (f"the column {name} is declared twice" for name in _twice(columns))
+
+
+def _column(column: Column, known: Struct | None) -> Iterator[str]:
+    misfits = arguments.wrong(column)
+    yield from (text for texts in misfits.values() for text in texts)
+    if misfits:
         return
-    if not shape.fields or shape.fields[0].name != "metadata" or shape.fields[0].type is not shapes.OBJECT_META:
-        yield "the first member of the shape must be metadata, of the type OBJECT_META"
-    for name in _repeated([field.name for field in types.members(shape)]):
-        yield f"the shape has the member {name} twice"
-    for name in _UNMADE:
-        if any(field.name == name for field in types.members(shape)):
-            yield f"the shape has a member {name}, which every object has by itself"
-    yield from _numbers(shape)
-    yield from _defaults(shape)
+    if not column.name:
+        yield "a column needs a name"
+    if column.priority < 0:
+        yield f"priority: {column.priority} is less than 0"
+    if column.since is not None and column.type not in ("string", "date"):
+        yield f"since: an age is a text, and the type of this column is {column.type}"
+    yield from hooks.of_column(column)
+    if known is not None:
+        yield from (f"the shape has nothing at {path}" for path in column.reads or () if shape.at(known, path) is None)
 
 
-_NUMBERS, _RESERVED_NUMBERS = range(1, 1 << 29), range(19000, 20000)
-"""Those that protobuf has for fields, and of them those that it keeps for itself."""
+def _deprecation(deprecation: Deprecation) -> Iterator[str]:
+    misfits = arguments.wrong(deprecation)
+    yield from (f"deprecation: {text}" for texts in misfits.values() for text in texts)
+    if not misfits:
+        releases = filter(None, (deprecation.since or "nothing", deprecation.removed))
+        yield from (f"deprecation: {text} is no release" for text in releases if not _RELEASE.fullmatch(text))
 
 
-def _numbers(shape: Struct) -> Iterator[str]:
-    """Members whose protobuf numbers would be mistaken for one another."""
-    for struct in types.structs(shape):
-        for field in struct.fields:
-            if field.number not in _NUMBERS or field.number in _RESERVED_NUMBERS:
-                yield f"{struct.name}.{field.name}: {field.number} is no protobuf number of a field"
-        for number in _repeated([str(field.number) for field in struct.fields]):
-            yield f"{struct.name} has the protobuf number {number} twice"
-
-
-def _defaults(shape: Struct) -> Iterator[str]:
-    """Values that stand for what is not there, and could not be there."""
-    for struct in types.structs(shape):
-        for field in struct.fields:
-            if field.default is UNSET or field.default is None or callable(field.default):
-                continue
-            if not _fits(field):
-                yield f"{struct.name}.{field.name}: the default {field.default!r} is no value of its type"
-
-
-def _fits(field: Field) -> bool:
-    match field.type:
-        case RawJSON():
-            return True
-        case String(enum=(_, *_) as values):
-            return field.default in values
-    try:
-        return not strict.decode(Struct(name="", fields=[field]), {field.name: field.default}).unknown
-    except (DecodeError, TypeError):
-        return False
-
-
-def _parts(declared: Resource) -> Iterator[str]:
+def _of_shape(declared: Resource, wrong: Container[str]) -> Iterator[str]:
     """What the declaration says about members of its shape."""
-    members = {field.name: field for field in types.members(declared.shape)}
+    members = {field.name: field.type for field in types.members(declared.shape)}
     if declared.has_status and "status" not in members:
         yield "has_status is set, but the shape has no member status"
-    for sub in declared.subresources:
-        yield from (f"subresource {sub.name}: the shape has no member {name}" for name in _missing(sub, members))
-    gates: Sequence[Any] = declared.gates
-    for gate in gates:
-        if not isinstance(gate, Gate):
-            yield f"gates: {gate!r} is not a Gate"
-        elif not _KIND.fullmatch(gate.name):
-            yield f"the feature gate {gate.name!r} is no name of letters and digits that begins with a capital"
-    for name in _repeated([sub.name for sub in declared.subresources]):
-        yield f"the subresource {name} is declared twice"
+    if declared.has_status and "status" in members and not isinstance(members["status"], Struct):
+        yield "has_status is set, but status is not a Struct"
+    if declared.tracks_generation is True and not isinstance(members.get("spec"), Struct):
+        yield "tracks_generation is set, but the shape has no Struct spec"
+    if declared.counts_dropped is True and declared.tracks_generation is False:
+        yield "counts_dropped is set, but tracks_generation is not"
+    if declared.shape.name == declared.list_kind:
+        yield f"the shape has the name of the list, {declared.list_kind}"
+    if "selectable" in wrong:
+        return
     for label, path in declared.selectable.items():
+        if label in _ALWAYS_SELECTABLE:
+            yield f"selectable field {label}: it always is"
+        elif not re.fullmatch(r"[^\s,=!\\]+", label):
+            yield f"selectable field {label!r}: no selector can name it"
         if not indexed.is_selectable(declared.shape, path):
             yield f"selectable field {label}: the shape has no text, number or boolean at {path}"
-    if declared.node_field and declared.node_field not in declared.selectable:
+    if "node_field" in wrong or not declared.node_field:
+        return
+    if declared.node_field not in declared.selectable:
         yield f"node_field: {declared.node_field} is not selectable"
-    yield from _unread(declared.columns, declared.shape)
+    elif not isinstance(shape.at(declared.shape, declared.selectable[declared.node_field]), String):
+        yield f"node_field: {declared.node_field} is no text"
 
 
-def _unread(columns: Iterable[Column], shape: Struct) -> Iterator[str]:
-    """Cells would be shown that nothing is there."""
-    for column in columns:
-        for path in column.reads or ():
-            if not _leads_somewhere(shape, path):
-                yield f"column {column.name}: the shape has nothing at {path}"
-
-
-def _leads_somewhere(shape: Struct, path: str) -> bool:
-    here: types.Type = shape
-    for name in path.split("."):
-        if isinstance(here, types.MapOf):
-            here = here.value
-            continue
-        members = types.members(here) if isinstance(here, Struct) else ()
-        found = next((field for field in members if field.name == name), None)
-        if found is None:
-            return False
-        here = found.type
-    return True
-
-
-def _missing(sub: Subresource, members: Iterable[str]) -> list[str]:
-    return [name for name in sub.owns if name not in members]
+def _versions(declared: Resource, *, converts: bool) -> Iterator[str]:
+    for version in declared.versions:
+        yield from (f"version {version.name}: {text}" for text in _version(declared, version, converts=converts))
+    for name in shape.repeated([declared.version, *(version.name for version in declared.versions)]):
+        yield f"the version {name} is declared twice"
 
 
 def _version(declared: Resource, version: Version, *, converts: bool) -> Iterator[str]:
     """`converts`: there are stored objects to convert."""
-    yield from names.dns_label(version.name)
-    if version.deprecation is not None:
-        releases = filter(None, (version.deprecation.since or "nothing", version.deprecation.removed))
-        yield from (f"deprecation: {text} is no release" for text in releases if not _RELEASE.fullmatch(text))
-    wrong = list(_shape(version.shape))
+    misfits = arguments.wrong(version)
+    yield from (text for name, texts in misfits.items() if name != "shape" for text in texts)
+    if "name" not in misfits:
+        yield from names.old_dns_label(version.name)
+    if "home" not in misfits and version.home:
+        yield from (f"home: {text}" for text in _group(version.home))
+    if "deprecation" not in misfits and version.deprecation is not None:
+        yield from _deprecation(version.deprecation)
+    wrong, walkable = shape.mistakes(version.shape)
     yield from wrong
-    if isinstance(version.shape, Struct):
-        yield from _unread(version.columns or (), version.shape)
-    if wrong or not converts or version.conversion is None:
+    if "columns" not in misfits:
+        yield from _columns(version.columns or (), version.shape if walkable else None)
+    if "conversion" in misfits:
         return
-    for what, convert, shape in (
-        ("from_storage", version.conversion.from_storage, declared.shape),
-        ("to_storage", version.conversion.to_storage, version.shape),
-    ):
-        try:
-            converted: Any = convert(canonical.zero(shape))
-        except Exception as e:  # noqa: BLE001 - the declaration's own code
-            yield f"{what} fails for an object of which nothing is set: {type(e).__name__}: {e}"
-        else:
-            if not isinstance(converted, dict) or "metadata" not in converted:
-                yield f"{what} must return an object with metadata"
-
-
-def _repeated(texts: Sequence[str]) -> list[str]:
-    return sorted({text for text in texts if texts.count(text) > 1})
+    unusable = list(hooks.of_conversion(version.conversion)) if version.conversion is not None else []
+    yield from unusable
+    if wrong or unusable or not converts:
+        return
+    if version.conversion is not None:
+        yield from hooks.converted(declared.shape, version.shape, version.conversion)
+        return
+    for text in shape.same_json(declared.shape, version.shape):
+        yield f"it needs a conversion, because its JSON is not that of {declared.version}: {text}"
