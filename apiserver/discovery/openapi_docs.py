@@ -214,10 +214,10 @@ class _Writer:
         if operation.parameters:
             written["parameters"] = [_parameter_v3(p) for p in operation.parameters]
         if body := operation.body:
-            types = self._patch_types if body.patch else ("*/*",)
+            types = sorted(self._patch_types) if body.patch else ("*/*",)
             content = {media: {"schema": body.reference(definitions)} for media in types}
             written["requestBody"] = {"content": content, **({"required": True} if body.required else {})}
-        media_types = self._produced(operation)
+        media_types = sorted(self._produced(operation))
         responses: Schema = {
             str(code): {
                 "description": openapi_paths.SUCCESS[code],
@@ -226,7 +226,7 @@ class _Writer:
             for code, reference in operation.answers.items()
         }
         written["responses"] = responses | {"401": {"description": "Unauthorized"}}
-        return written | _extensions(path, operation)
+        return written | _extensions(path, operation, ("group", "version", "kind"))
 
     def paths_v2(self, paths: Iterable[Path], definitions: Definitions, shared: dict[str, Schema]) -> dict[str, Any]:
         """`shared` collects the parameters that operations refer to."""
@@ -241,10 +241,13 @@ class _Writer:
     ) -> Schema:
         body = operation.body
         consumes = self._media_types if path.kind is None else ["*/*"]
-        written = _head(path, operation) | {
+        head = _head(path, operation)
+        written = {
+            "description": head.pop("description"),
             "consumes": list(self._patch_types if body is not None and body.patch else consumes),
             "produces": list(self._produced(operation)),
             "schemes": ["https"],
+            **head,
         }
         parameters = [(p.name, _parameter_v2(p, shared)) for p in operation.parameters]
         if body is not None:
@@ -256,7 +259,7 @@ class _Writer:
             for code, reference in operation.answers.items()
         }
         written["responses"] = responses | {"401": {"description": "Unauthorized"}}
-        return written | _extensions(path, operation)
+        return written | _extensions(path, operation, ("group", "kind", "version"))
 
     def _produced(self, operation: Operation) -> Sequence[str]:
         return (*self._media_types, *self._streams) if operation.streams else self._media_types
@@ -266,13 +269,14 @@ def _head(path: Path, operation: Operation) -> Schema:
     return {"tags": [path.tag], "description": operation.doc, "operationId": operation.id}
 
 
-def _extensions(path: Path, operation: Operation) -> Schema:
+def _extensions(path: Path, operation: Operation, order: Sequence[str]) -> Schema:
+    """`order` is that of the kind's parts: of a struct of Go in version 3, of a map in version 2."""
     if path.kind is None:
         return {}
-    group, version, kind = path.kind
+    parts = dict(zip(("group", "version", "kind"), path.kind, strict=True))
     return {
         "x-kubernetes-action": operation.action,
-        "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
+        "x-kubernetes-group-version-kind": {name: parts[name] for name in order},
     }
 
 
@@ -294,14 +298,17 @@ def _parameter_v3(parameter: Parameter) -> Schema:
 
 
 def _parameter_v2(parameter: Parameter, shared: dict[str, Schema]) -> Schema:
-    written = _place(parameter) | {"type": parameter.type, "uniqueItems": True}
+    place = _place(parameter)
+    described = {"description": place.pop("description")}
+    written = {"uniqueItems": True, "type": parameter.type} | described | place
     return _share(written, shared) if parameter.shared else written
 
 
 def _body_v2(body: openapi_paths.Body, definitions: Definitions, shared: dict[str, Schema]) -> Schema:
-    written: Schema = {"name": "body", "in": "body", "schema": body.reference(definitions)}
+    written: Schema = {"name": "body", "in": "body"}
     if body.required:
         written["required"] = True
+    written["schema"] = body.reference(definitions)
     return written if body.own else _share(written, shared)
 
 

@@ -74,6 +74,43 @@ _UNMARKED_LISTS = frozenset({(machinery.API_RESOURCE, "verbs")})
 """Members whose Go type is a named list: upstream gives them no list type."""
 
 
+_ORDER = (
+    "description",
+    "$ref",
+    "type",
+    "format",
+    "default",
+    "enum",
+    "required",
+    "items",
+    "allOf",
+    "oneOf",
+    "properties",
+    "additionalProperties",
+)
+"""The members of a schema as Go writes them, which generators of code go by. Extensions follow by name.
+
+Upstream: kubernetes/kube-openapi `pkg/validation/spec/schema.go` (SchemaProps); a description stands before its reference.
+"""
+_PLACES = {name: place for place, name in enumerate(_ORDER)}
+
+
+def in_order(schema: Schema) -> Schema:
+    """The schema with its members in upstream's order, properties by name, as Go writes maps."""
+    written: Schema = {}
+    for name in sorted(schema, key=lambda name: (_PLACES.get(name, len(_ORDER)), name)):
+        value = schema[name]
+        match name:
+            case "properties":
+                value = {called: in_order(inner) for called, inner in sorted(value.items())}
+            case "items" | "additionalProperties":
+                value = in_order(value)
+            case "allOf" | "oneOf":
+                value = [in_order(inner) for inner in value]
+        written[name] = value
+    return written
+
+
 class Definitions:
     """Definitions of one document, collected while they are referred to.
 
@@ -93,8 +130,8 @@ class Definitions:
         self._of_kinds = {resource.shape.model for resource in members}
 
     def all(self) -> dict[str, Schema]:
-        """Every definition referred to so far, by name."""
-        return dict(sorted(self._schemas.items()))
+        """Every definition referred to so far, by name, written as Go writes them."""
+        return {name: in_order(schema) for name, schema in sorted(self._schemas.items())}
 
     def object(self, resource: Resource) -> Schema:
         """A reference to the kind itself."""

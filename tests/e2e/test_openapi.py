@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from apiserver import app
+from apiserver.resources import RESOURCES
+from apiserver.schema.kinds import Kinds
 from tests.e2e.controlplane import published
 from tests.e2e.controlplane.bed import OWN_GROUP, Bed
 from tests.e2e.controlplane.plane import until
@@ -36,6 +39,24 @@ def test_what_was_recorded_is_what_kube_apiserver_publishes(bed: Bed) -> None:
         live = published.documents(admin, versions=("v1",))
     of_v1 = {name: recorded[name] for name in live} | {"v2": openapi.of_versions(recorded["v2"], ("v1",))}
     assert list(openapi.differences(of_v1, live)) == []
+
+
+def test_members_stand_in_the_order_of_kube_apiserver(bed: Bed) -> None:
+    """Generators of code write classes and members in the order in which they read them."""
+    ours = app.published(Kinds(RESOURCES, group=openapi.GROUP))
+    keys = [f"apis/{openapi.GROUP}", f"apis/{openapi.GROUP}/v1"]
+    with bed.connect() as admin:
+        live = {key: admin.ask("GET", f"/openapi/v3/{key}").json for key in keys}
+        merged = admin.ask("GET", "/openapi/v2").json
+    for key in keys:
+        assert list(openapi.misplaced(ours.document_v3(key), live[key])) == []
+    own = ours.document_v2()
+    own["definitions"] = {name.replace("dev.sluice.", "io.k8s."): schema for name, schema in own["definitions"].items()}
+    for part in ("paths", "definitions"):
+        shared = {name: own[part][name] for name in merged[part] if name in own[part]}
+        assert list(openapi.misplaced(shared, merged[part])) == []
+    shapes = {tuple(parameter) for parameter in merged["parameters"].values()}
+    assert {tuple(parameter) for parameter in own["parameters"].values()} <= shapes
 
 
 def test_the_merged_document_has_our_definitions_under_our_names(bed: Bed, merged: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -152,6 +152,39 @@ def test_every_document_can_be_written_in_protobuf() -> None:
         assert openapi_protobuf.v2(published.document_v2())
         keys = published.keys()
         assert all(openapi_protobuf.v3(published.document_v3(key)) for key in keys)
+
+
+def _maps(document: Document, at: str = "") -> Iterator[tuple[str, list[str]]]:
+    """The names of every object that Go has as a map."""
+    if isinstance(document, list):
+        for item in document:
+            yield from _maps(item, at)
+    elif isinstance(document, dict):
+        if at in ("paths", "schemas", "definitions", "properties", "content", "responses"):
+            yield at, list(document)
+        for name, member in document.items():
+            yield from _maps(member, "" if at == "properties" else name)
+
+
+def test_what_go_has_as_a_map_is_sorted_by_name() -> None:
+    """`tests/e2e/test_openapi.py` holds the order of everything against a kube-apiserver."""
+    published = ours()
+    keys = published.keys()
+    documents = [published.document_v2(), *map(published.document_v3, keys)]
+    found = [(where, names) for document in documents for where, names in _maps(document)]
+    assert {where for where, _ in found} >= {"paths", "schemas", "definitions", "properties", "content", "responses"}
+    assert [(where, names) for where, names in found if names != sorted(names)] == []
+
+
+def test_members_of_a_schema_stand_in_the_order_of_gos_struct() -> None:
+    schemas = ours().document_v3(f"apis/{GROUP}/v1")["components"]["schemas"]
+    claim = schemas["io.k8s.api.resource.v1.ResourceClaim"]
+    assert list(claim) == ["description", "type", "required", "properties", KINDS]
+    assert list(claim["properties"]) == ["apiVersion", "kind", "metadata", "spec", "status"]
+    assert list(claim["properties"]["spec"]) == ["description", "default", "allOf"]
+    devices = schemas["io.k8s.api.resource.v1.DeviceClaim"]["properties"]["requests"]
+    assert list(devices) == ["description", "type", "items", "x-kubernetes-list-type"]
+    assert list(devices["items"]) == ["default", "allOf"]
 
 
 def _as_upstreams(document: Document) -> Document:
