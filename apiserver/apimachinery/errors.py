@@ -197,11 +197,12 @@ def already_exists(resource: GroupResource, name: str, *, being_deleted: bool = 
     )
 
 
-def generate_name_conflict(resource: GroupResource, name: str) -> StatusError:
+def generate_name_conflict(resource: GroupResource, name: str, *, being_deleted: bool = False) -> StatusError:
+    prefix = "object is being deleted: " if being_deleted else ""
     return StatusError(
         409,
         "AlreadyExists",
-        f"{resource} {go_quote(name)} already exists, the server was not able to generate a unique name for the object",
+        f"{prefix}{resource} {go_quote(name)} already exists, the server was not able to generate a unique name for the object",
         details=_details(name, resource.group, resource.resource, retryAfterSeconds=1),
     )
 

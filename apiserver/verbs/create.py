@@ -66,7 +66,7 @@ async def insert(
     allowed: Callable[[], Awaitable[None]] | None = None,
 ) -> bytes:
     """Commits `obj` under its own name or a generated one; its value with its resourceVersion. Raises StatusError, and KeyExists when its
-    own name is taken.
+    own name is taken and it has no generateName.
 
     `size` is about how many bytes it has. `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where
     nobody asked yet.
@@ -91,10 +91,11 @@ async def insert(
                 services, call, obj, step, size=size, dry_run=wanted.dry_run, owned=owned, allowed=allowed
             )
         except KeyExists as e:
-            if not base:
+            # Upstream looks at generateName alone, also where a name is given beside it. A PATCH looks at the object again.
+            if not base and (allowed is not None or not metadata.get("generateName")):
                 raise
             clash = e
-    raise errors.generate_name_conflict(call.resource.group_resource, metadata["name"]) from clash
+    raise await _exists(call, clash.entry, generated=True) from clash
 
 
 async def _fitting(
@@ -155,8 +156,8 @@ def _is_version(text: str) -> bool:
         return False
 
 
-async def _exists(call: Call, entry: Entry) -> errors.StatusError:
+async def _exists(call: Call, entry: Entry, *, generated: bool = False) -> errors.StatusError:
+    """`generated`: the object that cannot be created names a generateName."""
     metadata = (await rendering.patiently(rendering.remains, call.resource, entry))[1]["metadata"]
-    return errors.already_exists(
-        call.resource.group_resource, metadata["name"], being_deleted="deletionTimestamp" in metadata
-    )
+    said = errors.generate_name_conflict if generated else errors.already_exists
+    return said(call.resource.group_resource, metadata["name"], being_deleted="deletionTimestamp" in metadata)

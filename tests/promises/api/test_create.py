@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 
-from tests.promises.api.client import SECONDS, Client, claim, device_class, resource_slice
+from tests.promises.api.client import SECONDS, Client, Object, claim, device_class, resource_slice
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u-1"}
@@ -107,6 +109,66 @@ def test_a_taken_name_that_is_being_deleted_says_so(api: Client, mine: str) -> N
     refusal = api.refusal("POST", api.claims(mine), claim("one"))
 
     assert refusal.message == f'object is being deleted: resourceclaims.{api.group} "one" already exists'
+
+
+TEMPLATE = {"spec": {"spec": claim()["spec"]}}
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+
+
+@pytest.mark.parametrize(
+    ("path", "made"),
+    [
+        (lambda api, mine: api.classes, device_class),
+        (lambda api, mine: api.slices, resource_slice),
+        (lambda api, mine: api.claims(mine), claim),
+        (lambda api, mine: api.templates(mine), lambda name, **more: {**TEMPLATE, "metadata": {"name": name, **more}}),
+    ],
+    ids=["classes", "slices", "claims", "templates"],
+)
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [
+        ({}, {}),
+        ({"dryRun": "All"}, {}),
+        ({}, {"Content-Type": "application/yaml"}),
+        ({}, {"Accept": TABLE}),
+    ],
+    ids=["plain", "dry run", "yaml", "table"],
+)
+def test_a_taken_name_beside_a_base_names_the_base_and_when_to_try_again(
+    api: Client,
+    mine: str,
+    path: Callable[[Client, str], str],
+    made: Callable[..., Object],
+    query: dict[str, str],
+    headers: dict[str, str],
+) -> None:
+    where, name = path(api, mine), f"{mine}-one"
+    api.create(where, made(name, finalizers=["example.com/f"]))
+    kind = where.rpartition("/")[2]
+    details = {"name": name, "group": api.group, "kind": kind, "retryAfterSeconds": 1}
+    taken = f'{kind}.{api.group} "{name}" already exists'
+
+    def tried(message: str) -> None:
+        sent = made(name, generateName="other-")
+        body = json.dumps({"apiVersion": f"{api.group}/v1", "kind": KINDS[kind], **sent})
+        reply = api.ask("POST", where, body, headers={"Content-Type": "application/json", **headers}, **query)
+        status = reply.json
+        assert (reply.status, status["reason"], status["message"]) == (409, "AlreadyExists", message)
+        assert (status["details"], reply.headers["Retry-After"]) == (details, "1")
+
+    tried(f"{taken}, the server was not able to generate a unique name for the object")
+    api.delete(f"{where}/{name}")
+    tried(f"object is being deleted: {taken}, the server was not able to generate a unique name for the object")
+    api.patch(f"{where}/{name}", {"metadata": {"finalizers": None}})
+
+
+KINDS = {
+    "deviceclasses": "DeviceClass",
+    "resourceslices": "ResourceSlice",
+    "resourceclaims": "ResourceClaim",
+    "resourceclaimtemplates": "ResourceClaimTemplate",
+}
 
 
 @pytest.mark.parametrize("member", ["annotations", "labels"])
