@@ -25,7 +25,7 @@ from apiserver.apimachinery import errors
 from apiserver.filters.recover import PANIC
 from apiserver.filters.request_info import UNSUPPORTED_ENCODING
 from apiserver.filters.state import Handler, Peer, Request
-from apiserver.serving.targets import RequestLine
+from apiserver.serving.targets import HEAD_END, RequestLine
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class Protocol(web.RequestHandler):
     """
 
     __slots__ = (
+        "_at_head",
         "_body",
         "_body_length",
         "_fed",
@@ -82,6 +83,8 @@ class Protocol(web.RequestHandler):
         self._body: StreamReader | None = None
         self._body_length = 0
         self._line = RequestLine()
+        self._at_head = True
+        """Whether the next piece begins a request. In doubt it does not: then a method that the parser does not know is refused."""
         self._rest = b""
         self._fed = 0
         """Bytes of the rest that were parsed already: to cut them off each time would copy what is left."""
@@ -169,11 +172,15 @@ class Protocol(web.RequestHandler):
         return max(self._body_length - self._body.total_bytes, 0)
 
     def _feed(self, data: bytes) -> None:
-        before, in_body = self._request_count, self._in_body
+        before, in_body, left, whole = self._request_count, self._in_body, self._body_left, self._at_head
+        if whole and not in_body:
+            data = self._line.parsable(data)
         plain = in_body or data.isascii()
         super().data_received(data if plain else self._line.escaped(data))
         if self._request_count != before:
             self._headers_complete()
+            if self._line.method:
+                self._name_method(before - self._request_count)
             self._line.again()
             self._body = None
             if self._messages:
@@ -191,6 +198,25 @@ class Protocol(web.RequestHandler):
                 self._await_headers()
             if self._header_bytes > config.MAX_HEADER_BYTES:
                 self._refuse(TOO_LARGE)
+        if data:
+            self._at_head = not self._in_body and self._ended(
+                data, left, whole=whole and self._request_count == before + 1
+            )
+
+    def _ended(self, data: bytes, left: int, *, whole: bool) -> bool:
+        """Whether the next request begins with the next piece, as far as it can be told. `left` is what a body lacked of its length before
+        this piece, `whole` says that one request began and ended in it."""
+        if data.endswith(HEAD_END):
+            return True
+        if left or not whole or self._body is None:
+            return left == len(data) > 0
+        return data.find(HEAD_END) + len(HEAD_END) + self._body.total_bytes == len(data)
+
+    def _name_method(self, position: int) -> None:
+        """Puts the method back that the parser was not shown, in the first request of those that it found."""
+        message, body = self._messages[position]
+        if isinstance(message, RawRequestMessage):
+            self._messages[position] = message._replace(method=self._line.method), body
 
     def _malformed(self, exc: BaseException) -> None:
         """The error holds no frames, which name it and all that was sent. A body that is malformed in the middle would leave its reader

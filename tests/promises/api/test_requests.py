@@ -47,8 +47,17 @@ def test_an_object_is_not_posted_to_and_a_claim_of_all_namespaces_is_only_read(a
     assert api.refusal("GET", f"{api.v1}/resourceclaims/one") == NOT_FOUND
 
 
-def test_a_method_that_nobody_has_heard_of_is_405(api: Client) -> None:
-    assert api.ask("INVENT", api.classes).status == 405
+@pytest.mark.parametrize("method", ["INVENT", "get", "PROPFIND", "TRACE", "A-b.c!#$%&*+^_`|~1"])
+def test_a_method_that_nobody_knows_is_judged_by_the_path(api: Client, mine: str, method: str) -> None:
+    for path in (api.v1, api.classes, f"{api.classes}/x", api.claims(mine), f"{api.claims(mine)}/x/status"):
+        assert api.refusal(method, path, b"{}") == NOT_ALLOWED
+    for path in ("/nothings", "/deviceclasses/x/status", f"/namespaces/{mine}/nothings", "/a/b/c/d/e/f"):
+        assert api.refusal(method, f"{api.v1}{path}") == NOT_FOUND
+    for path in ("/nothing", "/nothing/", "/apis/nothing.example.com/v1/things", "/readyz/nothing"):
+        reply = api.ask(method, path)
+        assert (reply.status, reply.text.rstrip("\n")) == (404, "404 page not found"), path
+    for path in ("/apis", f"/apis/{api.group}", "/openapi/v2", "/livez"):
+        assert api.ask(method, path).status == api.ask("GET", path).status == 200
 
 
 def test_a_head_has_no_body_and_is_405(api: Client) -> None:

@@ -35,13 +35,12 @@ async def reply(raw: bytes) -> tuple[Connection, bytes]:
         b"GET /x HTTP/9.9\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
         b"F@O / HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"FOO / HTTP/2.0\r\nHost: x\r\n\r\n",
         b"FOO\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: five\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
-    ids=["binary", "version", "header", "method", "method and version", "word", "smuggling", "length", "tls"],
+    ids=["binary", "version", "header", "method", "word", "smuggling", "length", "tls"],
 )
 async def test_what_is_no_http_is_gos_bare_400(raw: bytes, caplog: pytest.LogCaptureFixture) -> None:
     _, said = await reply(raw)
@@ -52,14 +51,64 @@ async def test_what_is_no_http_is_gos_bare_400(raw: bytes, caplog: pytest.LogCap
     assert not [record for record in caplog.records if record.exc_info]
 
 
-@pytest.mark.parametrize("method", ["FOO", "get", "GETS", "A-b.c!#$%&*+^_`|~1"])
-async def test_a_method_that_nobody_knows_is_not_allowed(method: str) -> None:
-    _, said = await reply(f"{method} /apis/g/v1/things HTTP/1.1\r\n{HOST}\r\n".encode())
-    assert said.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
-    assert b"Content-Type: application/json\r\n" in said
-    body = json.loads(said.partition(b"\r\n\r\n")[2])
+METHODS = ["FOO", "get", "GETS", "A-b.c!#$%&*+^_`|~1", "M-SEARCH", "X" * 256]
+
+
+@pytest.mark.parametrize("before", ["", "\r\n"])
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_method_that_nobody_knows_reaches_the_handler(method: str, before: str) -> None:
+    connection = connect(named)
+    bodies = "", "", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", ""
+    for path, fields in zip(("/one", "/\xfc", "/three", "/four", "/five"), bodies, strict=True):
+        body = {"C": "\r\n\r", "T": "3\r\nabc\r\n0\r\n\r\n"}.get(fields[:1], "")
+        connection.feed(f"{before}{method} {path} HTTP/1.1\r\n{HOST}{fields}\r\n{body}".encode("latin-1"))
+        answer = await connection.answer()
+        assert answer.json == [method, path.replace("\xfc", "%FC"), len(body) if fields[:1] != "T" else 3]
+    connection.feed(f"PUT /six HTTP/1.1\r\n{HOST}Content-Length: 4\r\n\r\n".encode())
+    connection.feed(b"GET ")
+    assert (await connection.answer()).json == ["PUT", "/six", 4]
+    connection.feed(f"{method} /seven HTTP/1.1\r\n{HOST}\r\n".encode())
+    assert (await connection.answer()).json == [method, "/seven", 0]
+
+
+async def named(request: Request) -> web.StreamResponse:
+    return web.json_response([request.method, request.raw_path, len(await request.read())])
+
+
+@pytest.mark.parametrize("size", [30, 47, 64])
+async def test_no_word_within_a_request_is_taken_for_a_method(size: int) -> None:
+    """Whatever the pieces, and whatever is sent ahead."""
+    seen: list[tuple[str, str | None]] = []
+
+    async def note(request: Request) -> web.StreamResponse:
+        seen.append((f"{request.method} {request.raw_path}", request.headers.get("X-Words")))
+        return web.Response(text="noted")
+
+    words = "lue of many words FOO / HTTP/1.1 and more"
+    request = f"GET /x HTTP/1.1\r\n{HOST}X-Words: {words}\r\nContent-Length: 8\r\n\r\nFOO / \r\n".encode()
+    connection = connect(note)
+    sent = request * 20
+    for start in range(0, len(sent), size):
+        connection.feed(sent[start : start + size])
+    for _ in range(20):
+        assert (await connection.answer()).status == 200
+    assert seen == [("GET /x", words)] * 20
+
+
+@pytest.mark.parametrize("method", ["FOO", "get"])
+async def test_a_method_that_nobody_knows_behind_another_request_is_not_allowed(method: str) -> None:
+    """The parser has seen it before anybody else."""
+    _, said = await reply(f"GET /x HTTP/1.1\r\n{HOST}\r\n{method} /y HTTP/1.1\r\n{HOST}\r\n".encode())
+    last = said.rpartition(b"HTTP/1.1 ")[2]
+    assert last.startswith(b"405 Method Not Allowed\r\n")
+    body = json.loads(last.partition(b"\r\n\r\n")[2])
     assert (body["reason"], body["code"]) == ("MethodNotAllowed", 405)
     assert body["message"] == "the server does not allow this method on the requested resource"
+
+
+async def test_a_version_that_nobody_speaks_is_505_whatever_the_method() -> None:
+    _, said = await reply(f"FOO / HTTP/2.0\r\n{HOST}\r\n".encode())
+    assert said.startswith(b"HTTP/1.1 505 HTTP Version Not Supported\r\n")
 
 
 async def test_two_hosts_are_too_many() -> None:
