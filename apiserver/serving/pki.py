@@ -35,8 +35,10 @@ class Pair:
 
     @property
     def key_pem(self) -> bytes:
+        """The key in SEC1 form (`BEGIN EC PRIVATE KEY`), as k3s writes it. Java clients do not read EC keys in PKCS#8: fabric8 says
+        `Invalid DER` (fabric8io/kubernetes-client `CertUtils.java`)."""
         return self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
         )
 
 
@@ -152,17 +154,21 @@ def kit(folder: Path, *, hosts: Sequence[str], user: str, groups: Sequence[str],
 
 
 def _kept(folder: Path, name: str, *, now: dt.datetime) -> Pair | None:
-    """A stored pair that is whole and does not end soon."""
+    """Read a stored pair that is whole and does not end soon. Write its key anew if it has another form than `Pair.key_pem`."""
     try:
         certificate = x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes())
-        key = serialization.load_pem_private_key((folder / f"{name}.key").read_bytes(), password=None)
+        key_pem = (folder / f"{name}.key").read_bytes()
+        key = serialization.load_pem_private_key(key_pem, password=None)
     except (OSError, ValueError):
         return None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         return None
     if certificate.not_valid_after_utc - now < dt.timedelta(days=RENEW_DAYS) or certificate.not_valid_before_utc > now:
         return None
-    return Pair(certificate, key)
+    pair = Pair(certificate, key)
+    if pair.key_pem != key_pem:  # in PKCS#8, which earlier versions wrote
+        write_private(folder / f"{name}.key", pair.key_pem)
+    return pair
 
 
 def _keep(folder: Path, name: str, pair: Pair) -> None:
