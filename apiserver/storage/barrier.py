@@ -68,7 +68,7 @@ class Barrier:
             self._asking = False
         elif session is None:
             self._asking = False
-            self._fail(round_, Unavailable(self._link.reason))
+            self._fail(round_, self._link.missing())
         else:
             session.reads.submit(self._replica.commands.head, partial(self._answered, session, round_))
 

@@ -26,8 +26,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from apiserver import tasks
+from apiserver import folders, tasks
 from apiserver.storage import rights
+from apiserver.storage.errors import NoRoom, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,9 @@ ANSWER_SECONDS = 5.0
 STOP_SECONDS = 30.0
 RESTART_SECONDS = 0.2
 """Pause before a server that died by itself is started again."""
+FULL_SECONDS = 1.0
+"""Time between two looks at a full disk: the server ends again with its first write until there is room."""
+HOLDER_BYTES = 1024
 
 # Between fork and exec, in a process of its own: code of ours must not run in a fork of a process with threads. The server gets
 # SIGTERM when Sluice dies, however that comes about; where the platform cannot do that, the next start ends the orphan.
@@ -72,8 +76,16 @@ def binary() -> Path:
     return found
 
 
+class InUse(EmbeddedError):
+    """Another process runs the folder; `holder` is what it wrote about itself, "" if it wrote nothing."""
+
+    def __init__(self, folder: Path, holder: str) -> None:
+        super().__init__(f"another process runs the store in {folder}" + (f" ({holder})" if holder else ""))
+        self.holder = holder
+
+
 class _Lock:
-    """An advisory lock that ends with the processes that hold its descriptor."""
+    """An advisory lock that ends with the processes that hold its descriptor. Its file may say who holds it."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -85,6 +97,15 @@ class _Lock:
             return False
         return True
 
+    def write(self, holder: str) -> None:
+        """For the holder alone. A full disk keeps nobody from starting."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, holder.encode()[:HOLDER_BYTES], 0)
+
+    def read(self) -> str:
+        return os.pread(self.descriptor, HOLDER_BYTES, 0).decode(errors="replace").strip()
+
     def close(self) -> None:
         os.close(self.descriptor)
 
@@ -95,6 +116,8 @@ class Embedded:
     def __init__(self, folder: Path | str, *, settings: Mapping[str, str] | None = None) -> None:
         """`settings` are lines of valkey.conf on top of those that the store needs."""
         self.folder = Path(folder).resolve()
+        self._ended = self._full = ""
+        """Why the server does not run now, although it should; the second, if its disk is full."""
         self.process: asyncio.subprocess.Process | None = None
         self._settings = dict(settings or {})
         self._marker = self.folder / "initialised"
@@ -132,17 +155,31 @@ class Embedded:
             return f"redis://{user}:{quote(password)}@127.0.0.1:{self._port}/0"
         return f"unix://{quote(str(self._socket))}?username={user}&password={quote(password)}"
 
+    def fault(self) -> Unavailable | None:
+        """Why the server does not run now, although it should."""
+        if self._full:
+            return NoRoom(self._full)
+        return Unavailable(self._ended) if self._ended else None
+
     # Life
 
+    def claim(self, holder: str) -> None:
+        """Take the folder for this process. Others that try are told `holder`. A further call changes that text. Raises InUse."""
+        if self._owner is None:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            owner = _Lock(self.folder / "owner.lock")
+            if not owner.take():
+                found = owner.read()
+                owner.close()
+                raise InUse(self.folder, found)
+            self._owner = owner
+        self._owner.write(holder)
+
     async def start(self) -> str:
-        """The server answers; its URL. Raises EmbeddedError."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """The server answers; its URL. Claims the folder unless that has been done. Raises EmbeddedError, OSError."""
+        if self._owner is None:
+            self.claim(f"process {os.getpid()}")
         keep_private(self.folder)
-        self._owner = _Lock(self.folder / "owner.lock")
-        if not self._owner.take():
-            self._owner.close()
-            self._owner = None
-            raise EmbeddedError(f"another process runs the store in {self.folder}")
         try:
             self._password = self._secret("password")
             self._serving_password = self._secret("serving-password")
@@ -174,14 +211,26 @@ class Embedded:
             process = self.process
             assert process is not None
             code = await process.wait()
-            logger.error(
-                "the embedded store ended by itself", extra={"code": code, "log": str(self.folder / "valkey.log")}
-            )
+            log = self.folder / "valkey.log"
+            self._ended = f"the embedded store ended with {code}; its log is {log}"
+            logger.error("the embedded store ended by itself", extra={"code": code, "log": str(log)})
+            await self._room()
             await asyncio.sleep(RESTART_SECONDS)
             try:
                 await self._launch()
-            except EmbeddedError as error:
+                self._ended = ""
+            except (EmbeddedError, OSError) as error:
+                self._ended = f"the embedded store does not start: {error}"
                 logger.error("the embedded store does not start", extra={"reason": str(error)})
+
+    async def _room(self) -> None:
+        """Wait until the disk has room. Valkey ends when it cannot append to its log (`appendfsync always`)."""
+        while full := await asyncio.to_thread(folders.why_full, self.folder):
+            if not self._full:
+                logger.error("the embedded store waits for room on its disk", extra={"reason": full})
+            self._full = full
+            await asyncio.sleep(FULL_SECONDS)
+        self._full = ""
 
     # Starting
 
@@ -249,6 +298,8 @@ class Embedded:
                 return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), POLL_SECONDS)
+        if full := await asyncio.to_thread(folders.why_full, self.folder):
+            raise EmbeddedError(full)
         raise EmbeddedError(f"valkey-server ended with {process.returncode}: {_last_line(self.folder / 'valkey.log')}")
 
     async def _say(self, command: str, *, seconds: float) -> bytes:

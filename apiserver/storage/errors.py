@@ -7,6 +7,7 @@ StorageError
  ├─ Future          the revision is above everything committed
  ├─ TooBig          the value exceeds what one object may be
  ├─ Unavailable     not executed: the store cannot be reached, refuses, or has lost its lineage
+ │   └─ NoRoom      the store's disk is full
  ├─ Initializing    this replica's memory is not filled (again) yet
  └─ OutcomeUnknown  sent, no answer in time, and the log could not be asked: it may have happened
 """
@@ -40,6 +41,10 @@ class TooBig(StorageError):
 
 class Unavailable(StorageError):
     """Nothing was executed. The text says why, for logs."""
+
+
+class NoRoom(Unavailable):
+    """The disk of the store is full. The text says which folder, and what to do."""
 
 
 class Initializing(StorageError):

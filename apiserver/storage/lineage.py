@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from apiserver.storage import functions
+from apiserver.storage.errors import Unavailable
 from apiserver.storage.functions import Commands, Head
 from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Connection, Failed, Rejected, pack
@@ -86,13 +87,18 @@ class Session:
 class Link:
     """The present session, or why there is none; and why nothing must be written although there is one."""
 
+    fault: Callable[[], Unavailable | None]
     session: Session | None = None
     reason: str = "the store has not been reached yet"
     refusal: str = ""
 
     def trouble(self) -> str | None:
         """Why nothing can be written now."""
-        return self.reason if self.session is None else self.refusal or None
+        return str(self.missing()) if self.session is None else self.refusal or None
+
+    def missing(self) -> Unavailable:
+        """Why there is no session."""
+        return self.fault() or Unavailable(self.reason)
 
 
 async def open_session(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from apiserver.storage.errors import Unavailable
 from apiserver.watchcache.mvcc import RING_BYTES
 
 MIB = 1 << 20
@@ -16,6 +18,8 @@ class StoreOptions:
     username: str | None = None
     password: str | None = None
     """Take the place of what the URL says, for passwords that come from a file."""
+    fault: Callable[[], Unavailable | None] = lambda: None
+    """Why the server does not run, where this process runs it itself."""
     allow_volatile: bool = False
     """Accept a server without append-only file."""
 

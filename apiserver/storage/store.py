@@ -115,9 +115,14 @@ class Store:
 
     def _require_connection(self) -> None:
         if self._link.session is None:
-            raise Unavailable(self._link.reason)
+            raise self._link.missing()
         if self._replica.fault is not None:
             raise Unavailable(self._replica.fault)
+
+    def _require_state(self) -> None:
+        self._require_connection()
+        if (trouble := self.store_state()) is not None:
+            raise Unavailable(trouble)
 
     async def reach(self, revision: Revision, *, seconds: float = 3.0) -> None:
         """Wait until that much is applied. Raises Future after so many seconds, and Initializing."""
@@ -168,8 +173,7 @@ class Store:
         """
         if write.value is not None and len(write.value) > self._options.object_limit:
             raise TooBig(f"{len(write.value)} bytes are more than {self._options.object_limit}")
-        if (trouble := self.store_state()) is not None:
-            raise Unavailable(trouble)
+        self._require_state()
         if dry_run or self._is_present(write):
             return await self._rehearse(write)
         return await self._writer.submit(self._lane, write)
@@ -179,8 +183,7 @@ class Store:
 
         Raises Moved and Unavailable.
         """
-        if (trouble := self.store_state()) is not None:
-            raise Unavailable(trouble)
+        self._require_state()
         await self.barrier()
         held = self._replica.current(entry.key)
         if held is None or held.revision != entry.revision:
@@ -221,7 +224,7 @@ class Stores(Mapping[str, Store]):
         self._options = options
         self._boot_id = boot_id
         self._rng = rng
-        self._link = Link()
+        self._link = Link(options.fault)
         self._epochs: dict[str, int] = {}
         """The highest epoch ever met of each resource's log, whichever server showed it."""
         self._writer = Writer(options, boot_id=boot_id, loop=loop)

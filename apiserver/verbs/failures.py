@@ -11,12 +11,13 @@ import random
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import RequestInfo
-from apiserver.storage.errors import Initializing, OutcomeUnknown, TooBig, Unavailable
+from apiserver.storage.errors import Initializing, NoRoom, OutcomeUnknown, TooBig, Unavailable
 from apiserver.watchcache.entry import Key
 from apiserver.watchcache.errors import Corrupt, Future
 
 READS = frozenset({"get", "list", "watch"})
 UNAVAILABLE = "the store of this resource is not available, please try again"
+NO_ROOM = "the disk of the store is full: the server's log and /readyz/store name its folder; please try again when there is room"
 SHARPNESS, MOST_SECONDS = 0.06, 30
 """How fast Retry-After grows while memory is being filled, and where it stops (upstream's `ready.go`)."""
 SPREAD = 2
@@ -47,6 +48,8 @@ def _told(info: RequestInfo, error: BaseException) -> StatusError | None:
             return errors.too_large_resource_version(error.revision, error.current)
         case Initializing():
             return _initializing(info, error)
+        case NoRoom():
+            return _unavailable(info, NO_ROOM)
         case Unavailable():
             return _unavailable(info)
         case OutcomeUnknown():
@@ -78,8 +81,8 @@ def _initializing(info: RequestInfo, e: Initializing) -> StatusError:
     return errors.too_many_requests(str(e), retry_after=random.randint(least, SPREAD * least + 1))
 
 
-def _unavailable(info: RequestInfo) -> StatusError:
+def _unavailable(info: RequestInfo, text: str = UNAVAILABLE) -> StatusError:
     """A 503 makes informers list again; a watch is therefore told 429, which they answer by trying the same watch again."""
     if info.verb == "watch":
-        return errors.too_many_requests(UNAVAILABLE, retry_after=1)
-    return errors.service_unavailable(UNAVAILABLE)
+        return errors.too_many_requests(text, retry_after=1)
+    return errors.service_unavailable(text)

@@ -16,7 +16,7 @@ import pytest_asyncio
 import uvloop
 
 from apiserver.storage import embedded
-from apiserver.storage.embedded import Embedded, EmbeddedError
+from apiserver.storage.embedded import Embedded, EmbeddedError, InUse
 from apiserver.storage.pipeline import Connection, Rejected, pack
 from tests.fixtures.valkey import eventually, patient
 
@@ -129,8 +129,10 @@ async def test_a_second_start_has_the_same_data_and_password(running: Embedded, 
 
 async def test_a_folder_has_one_owner(running: Embedded, folder: Path) -> None:
     other = Embedded(folder)
-    with pytest.raises(EmbeddedError, match="another process"):
+    running.claim("process 4711, https://127.0.0.1:1")
+    with pytest.raises(InUse, match="another process") as raised:
         await other.start()
+    assert raised.value.holder == "process 4711, https://127.0.0.1:1"
     assert await ask(running.admin_url, "PING") == b"PONG"
     await running.stop()
     await other.start()
