@@ -263,7 +263,7 @@ class Serving:
 
     bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
         text="address to listen on", value="IP")
-    secure_port: int = flag("secure-port", SERVERS, _port, "6443",
+    secure_port: int = flag("secure-port", SERVERS, _port, "7643",
         text="port to listen on; 0 takes any free one", value="PORT")
     group: str = flag(GROUP, EVERYWHERE, _group, "resource.sluice.dev",
         text="API group of the served kinds that name none", value="GROUP")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import dataclasses
 import datetime as dt
 import http.client
 import json
@@ -27,16 +28,16 @@ from typing import Any
 
 import yaml
 
-from apiserver import delegation, server, tasks, workers
+from apiserver import delegation, folders, server, tasks, workers
 from apiserver.admission.files import Files
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.request import MASTERS
 from apiserver.config import Config, ConfigError
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
-from apiserver.serving import dynamiccertificates, pki
+from apiserver.serving import dynamiccertificates, listener, pki
 from apiserver.storage import administration
-from apiserver.storage.embedded import Embedded, keep_private
+from apiserver.storage.embedded import Embedded, EmbeddedError, InUse, keep_private
 from apiserver.storage.store import StoreOptions, Stores
 
 logger = logging.getLogger(__name__)
@@ -47,26 +48,53 @@ SAMPLE_SECONDS = 10.0
 DISK_SECONDS = 20.0
 """How long the store's disk may stand still before a request fails. There is no other store that could answer, and a store that dies
 is noticed at once."""
+_FOLDERS = ("store", "certs")
+_OURS = (*_FOLDERS, "kubeconfig")
+"""What is read as trusted in the data folder."""
 _SAMPLES = workers.Workers("samples", threads=1, waiting=0)
 
 
 async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
-    """Serves until told to stop; the store goes last. Raises EmbeddedError, BadCertificates, ConfigError."""
+    """Serves until told to stop; the store goes last. Raises EmbeddedError, BadCertificates, ConfigError.
+
+    The data folder and the port are taken before anything is made or started.
+    """
     stop = server.Stop()
     stop.install()
     admission = _admission(config)
     folder = config.dev.data_dir
     _keep_private(folder)
-    now = dt.datetime.now(dt.UTC)
-    kit = pki.kit(folder / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
     store = Embedded(folder / "store")
-    options = _patient(await store.start())
+    _claim(store, config)
+    try:
+        with _listen(config, environ) as sock:
+            store.claim(f"process {os.getpid()}, https://{_host(config)}:{sock.getsockname()[1]}")
+            await _serve(config, kinds, environ, store=store, sock=sock, admission=admission, stop=stop)
+    except OSError as error:
+        raise OSError(_explained(error, config)) from None
+    finally:
+        await store.stop()
+
+
+async def _serve(
+    config: Config,
+    kinds: Kinds,
+    environ: Mapping[str, str],
+    *,
+    store: Embedded,
+    sock: socket.socket,
+    admission: Files,
+    stop: server.Stop,
+) -> None:
+    now = dt.datetime.now(dt.UTC)
+    kit = pki.kit(config.dev.data_dir / "certs", hosts=_hosts(config), user=USER, groups=[MASTERS], now=now)
+    options = dataclasses.replace(_patient(await store.start()), fault=store.fault)
 
     async def ready(port: int, stores: Stores) -> None:
         _write_kubeconfig(config, kit, port)
         if config.dev.samples and _is_empty(stores):
             await _SAMPLES.run(_create_samples, config, kinds, kit, port)
-        _announce(config.dev.kubeconfig)
+        _announce(config)
 
     callers = delegation.callers(config)
     following = asyncio.create_task(tasks.supervised(admission.run, name="admission-files"))
@@ -81,12 +109,40 @@ async def run(config: Config, kinds: Kinds, environ: Mapping[str, str]) -> None:
             stop=stop,
             ready=ready,
             environ=environ,
+            sock=sock,
         )
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await callers.close()
-        await store.stop()
+
+
+def _claim(store: Embedded, config: Config) -> None:
+    """Take the data folder for this process. Raises InUse, which says who has it and how to go on."""
+    try:
+        store.claim(f"process {os.getpid()}")
+    except InUse as error:
+        kubeconfig = config.dev.kubeconfig
+        raise EmbeddedError(
+            f"Sluice is running already on {config.dev.data_dir.resolve()} ({error.holder or 'process unknown'}): "
+            f"use it with `export KUBECONFIG={folders.quoted(kubeconfig.resolve())}`, "
+            "or start another one with --data-dir DIR --secure-port 0"
+        ) from None
+
+
+def _listen(config: Config, environ: Mapping[str, str]) -> socket.socket:
+    try:
+        return server.listen(config, environ)
+    except listener.PortInUse as error:
+        raise OSError(f'{error}. `make run ARGS="--secure-port 0"` takes any free port') from None
+
+
+def _explained(error: OSError, config: Config) -> str:
+    """Name the folder whose disk is full: the error of a write does not."""
+    if error.errno not in folders.FULL:
+        return str(error)
+    places = (config.dev.data_dir, config.dev.kubeconfig.parent)
+    return next(filter(None, map(folders.why_full, places)), str(error))
 
 
 def _admission(config: Config) -> Files:
@@ -105,7 +161,9 @@ def mistakes(config: Config) -> Iterator[str]:
         yield from error.mistakes
     yield from delegation.control_mistakes(config)
     folder, kubeconfig = config.dev.data_dir, config.dev.kubeconfig
-    if why := _why_not_written(folder):
+    if why := folders.distrust(folder, _OURS):
+        yield f"--data-dir: {why}"
+    elif why := _why_not_written(folder):
         yield f"--data-dir: {folder} cannot be used: {why}"
     if kubeconfig.is_dir():
         yield f"--kubeconfig: {kubeconfig} is a folder"
@@ -119,7 +177,7 @@ def _why_not_written(folder: Path) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
-            return ""
+            return folders.why_full(folder)
     except OSError as error:
         return error.strerror or str(error)
     finally:
@@ -154,11 +212,15 @@ def _keep_private(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not folder.stat().st_mode & stat.S_ISVTX:
             folder.chmod(0o700)
+        for name in _FOLDERS:
+            (folder / name).mkdir(exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError([f"--data-dir: {folder} cannot be used: {error.strerror}"]) from None
-    for name in ("store", "certs"):
-        if (folder / name).is_dir():
-            keep_private(folder / name)
+    # In a folder that all users share, somebody else may have been quicker than `mkdir`.
+    if why := folders.distrust(folder, _OURS):
+        raise ConfigError([f"--data-dir: {why}"])
+    for name in _FOLDERS:
+        keep_private(folder / name)
 
 
 def _hosts(config: Config) -> list[str]:
@@ -266,7 +328,18 @@ COMMANDS: Sequence[str] = (
 )
 
 
-def _announce(kubeconfig: Path) -> None:
+GROUP_OF_DRIVERS = "resource.k8s.io"
+"""The group of the manifests that drivers ship."""
+
+
+def _announce(config: Config) -> None:
     """The one thing that goes to standard output; logs go to standard error."""
-    print(f"ready: export KUBECONFIG={kubeconfig.resolve()}", flush=True)
+    print(f"ready: export KUBECONFIG={folders.quoted(config.dev.kubeconfig.resolve())}", flush=True)
     print("try:   " + "\n       ".join(COMMANDS), flush=True)
+    group = config.serving.group
+    if group != GROUP_OF_DRIVERS:
+        print(
+            f"The group is {group}. Manifests of {GROUP_OF_DRIVERS}, as drivers ship them, apply unchanged after "
+            f'`make run ARGS="--group {GROUP_OF_DRIVERS}"` (or `sluice dev --group {GROUP_OF_DRIVERS}`).',
+            flush=True,
+        )

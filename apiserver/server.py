@@ -154,19 +154,20 @@ async def serve(
     stop: Stop,
     ready: Ready,
     environ: Mapping[str, str],
+    sock: socket.socket | None = None,
 ) -> None:
     """Serves until told to stop. `ready` is called with the port once everything is served.
 
     The port opens before memory is full, so that health checks can say what is missing and watches are told to wait instead of refused.
-    Only a port that somebody else may still be serving is left to them for a while.
+    Only a port that somebody else may still be serving is left to them for a while. `sock` is what `listen` returned, if that was called
+    before.
     """
     check_parser()
     remember_no_targets()
     allocator.give_back()
     raise_descriptor_limit()
-    address, port = settings.serving.bind_address, settings.serving.secure_port
     shared = is_handed_over(environ, pid=os.getpid())
-    sock = listening_socket(address, port, environ=environ, pid=os.getpid())
+    sock = sock or listen(settings, environ)
     auditor = open_auditor(settings.audit, environ)
     stores = await open_stores(options, {r.storage_name: indexed.reader(r) for r in kinds.stored})
     if auditor is not None:
@@ -195,6 +196,12 @@ async def serve(
         await stores.close()
         if auditor is not None:
             await stop.patiently(auditor.stop(), seconds=AUDIT_SECONDS)
+
+
+def listen(settings: config.Config, environ: Mapping[str, str]) -> socket.socket:
+    """The socket to serve on. Raises OSError, which says what to do when the port is in use."""
+    address, port = settings.serving.bind_address, settings.serving.secure_port
+    return listening_socket(address, port, environ=environ, pid=os.getpid())
 
 
 async def _complete(stores: Stores, delegates: Delegates) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from apiserver import config, metrics
-from apiserver.serving import tls
+from apiserver.serving import ports, tls
 from apiserver.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,10 @@ KEEP_ALIVE_PROBES = {"TCP_KEEPIDLE": 180, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 6}
 
 HANDED_OVER = 3
 """The first descriptor that is handed over (systemd: SD_LISTEN_FDS_START)."""
+
+
+class PortInUse(OSError):
+    """Another process listens on the port."""
 
 
 class Listener:
@@ -175,10 +179,25 @@ def listening_socket(address: str, port: int, *, environ: Mapping[str, str], pid
     try:
         sock = socket.create_server((address, port), family=family, backlog=config.BACKLOG)
     except OSError as e:
-        raise OSError(f"cannot listen: {e.strerror}") from None
+        made = PortInUse if e.errno == errno.EADDRINUSE else OSError
+        raise made(f"cannot listen: {_why(e, address, port)}") from None
     # Inherited by every connection: a client that vanished is noticed even on a watch that has nothing to send.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE_PROBES.items():
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return sock
+
+
+def _why(error: OSError, address: str, port: int) -> str:
+    """The text for a person, with what to do."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            holder = ports.holder(port)
+            held = f" by {holder}" if holder else ""
+            return f"port {port} of {address} is in use{held}: stop that process, or choose another port with --secure-port PORT"
+        case errno.EADDRNOTAVAIL:
+            return f"this machine has no address {address}: choose another with --bind-address IP"
+        case errno.EACCES:
+            return f"this user may not use port {port}: choose one above 1023 with --secure-port PORT"
+    return error.strerror or str(error)

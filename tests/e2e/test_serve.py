@@ -506,4 +506,4 @@ def test_failures_are_told_in_one_line(tmp_path: pathlib.Path) -> None:
         port = str(taken.getsockname()[1])
         busy = sluice("dev", "--data-dir", str(tmp_path / "data"), "--secure-port", port)
     assert busy.returncode == 1
-    assert busy.stderr.splitlines()[-1].startswith("sluice: cannot listen: Address already in use (")
+    assert busy.stderr.splitlines()[-1].startswith(f"sluice: cannot listen: port {port} of 127.0.0.1 is in use by ")

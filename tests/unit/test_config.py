@@ -34,7 +34,7 @@ def test_dev_needs_no_flag_at_all() -> None:
     c = config.parse(["dev"], {})
     assert (c.serving.bind_address, c.serving.secure_port, c.serving.group) == (
         "127.0.0.1",
-        6443,
+        7643,
         "resource.sluice.dev",
     )
     assert c.dev.data_dir == Path("./.sluice")
