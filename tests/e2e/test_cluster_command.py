@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,8 +34,8 @@ def running(folder: pathlib.Path) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Short: a store's socket lies in it."""
-    return tmp_path_factory.mktemp("k")
+    """Short: a store's socket lies in it. With a blank, which a shell would split at."""
+    return tmp_path_factory.mktemp("k ")
 
 
 @pytest.fixture
@@ -49,7 +50,8 @@ def exported(command: subprocess.Popen[str]) -> pathlib.Path:
     assert command.stdout is not None
     line = command.stdout.readline().rstrip()
     assert line.startswith("export KUBECONFIG="), line
-    return pathlib.Path(line.removeprefix("export KUBECONFIG="))
+    [_, word] = shlex.split(line)
+    return pathlib.Path(word.removeprefix("KUBECONFIG="))
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])

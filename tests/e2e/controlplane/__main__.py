@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 import shutil
 import signal
 import sys
 import tempfile
 
 from tests.e2e.controlplane.bed import Bed
+from tests.e2e.objects import GROUP
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -29,7 +31,9 @@ def main() -> int:
     try:
         with Bed(folder, controllers=True) as bed:
             say(f"{bed.apiservice} is available; the logs are in {folder}; Ctrl-C stops everything")
-            print(f"export KUBECONFIG={bed.admin}", flush=True)
+            say(f"Sluice serves the group {GROUP}, kube-apiserver its own resource.k8s.io, which kubectl prefers:")
+            say(f"kubectl get resourceclaims.{GROUP} asks Sluice, kubectl get resourceclaims asks kube-apiserver")
+            print(f"export KUBECONFIG={shlex.quote(str(bed.admin))}", flush=True)
             signal.pause()
     except KeyboardInterrupt:
         say("stopped")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -47,8 +48,8 @@ def up(overlay: str = "") -> int:
             say(
                 f"up after {time.monotonic() - started:.0f} s; Ctrl-C ends it; the logs are in {folder}; to enter the node:"
             )
-            say(" ".join(node.namespaces.inside) + " sh")
-            print(f"export KUBECONFIG={node.admin}", flush=True)
+            say(shlex.join([*node.namespaces.inside, "sh"]))
+            print(f"export KUBECONFIG={shlex.quote(str(node.admin))}", flush=True)
             signal.pause()
     except KeyboardInterrupt:
         say("stopped")
