@@ -18,6 +18,7 @@ from apiserver.migration import sources
 from apiserver.migration.exporting import Export
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
+from apiserver.migration.progress import Shown
 from apiserver.schema import as_yaml, roles
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
@@ -177,6 +178,7 @@ async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], acti
         store = await stack.enter_async_context(
             loading.opened(store_options(settings.storage), [kind.storage_name for kind in moved])
         )
+        progress = await stack.enter_async_context(Shown(sys.stderr))
 
         async def server_of(kubeconfig: str) -> sources.Server:
             client = await Client.of_kubeconfig(kubeconfig, environ=environ)
@@ -185,12 +187,17 @@ async def _move(settings: Config, kinds: Kinds, environ: Mapping[str, str], acti
 
         if action == "export":
             target = await server_of(wanted.to_kubeconfig)
-            export = Export(target, store, reader, moved, prune=wanted.prune, dry_run=wanted.dry_run)
+            export = Export(target, store, reader, moved, prune=wanted.prune, dry_run=wanted.dry_run, progress=progress)
             lines, complete = await export.run()
         else:
             files = wanted.from_file
-            source = sources.Files(files, kinds, group) if files else await server_of(wanted.from_kubeconfig)
-            lines, complete = await Import(source, store, reader, moved).run(dry_run=wanted.dry_run)
+            progress.begin("reading files" if files else "asking which versions are served")
+            source = (
+                await asyncio.to_thread(sources.Files, files, kinds, group)
+                if files
+                else await server_of(wanted.from_kubeconfig)
+            )
+            lines, complete = await Import(source, store, reader, moved, progress).run(dry_run=wanted.dry_run)
     for line in lines:
         print(line)
     return 0 if complete else 1

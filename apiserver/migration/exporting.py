@@ -14,6 +14,7 @@ from typing import Any
 from apiserver.cluster.errors import Refused
 from apiserver.migration.importing import Refusals
 from apiserver.migration.objects import Item, Reader, Unfit, described
+from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Server, collection, raw_json
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Resource
@@ -38,7 +39,7 @@ class Counts:
     created: int = 0
     updated: int = 0
     surplus: int = 0
-    """What is there and not here."""
+    """What is there and not here; with `prune`, what of it is deleted."""
 
     def told(self, kind: Resource, *, dry_run: bool, prune: bool) -> str:
         verbs = ("to create", "to update") if dry_run else ("created", "updated")
@@ -57,7 +58,10 @@ class Export:
     kinds: Sequence[Resource]
     prune: bool
     dry_run: bool
+    progress: Progress = field(default_factory=Silent)
     _refusals: Refusals = field(default_factory=Refusals)
+    _deletions: list[str] = field(default_factory=list)
+    """Each object that `prune` deletes, by name."""
 
     async def run(self) -> tuple[list[str], bool]:
         """What is to be told, and whether everything is there now, or would be. Raises ClusterError and StorageError."""
@@ -69,22 +73,28 @@ class Export:
                 )
                 continue
             lines.append((await self._kind(kind)).told(kind, dry_run=self.dry_run, prune=self.prune))
-        return [*lines, *self._refusals.lines()], not self._refusals.count
+        return [*lines, *self._deletions, *self._refusals.lines()], not self._refusals.count
 
     async def _kind(self, kind: Resource) -> Counts:
         counts = Counts()
+        verb = "looking at" if self.dry_run else "exporting"
+        self.progress.begin(f"{verb} {kind.plural}", await self.loading.count(kind.storage_name))
         async for page in self.loading.values(kind.storage_name):
             for key, value in page:
+                self.progress.advance(1)
                 try:
                     obj = canonical.decode(kind.shape, value)
                 except ValueError as error:
                     self._refusals.add(f"{kind.plural} {key}: what is stored is no object: {error}")
                     continue
                 await self._object(kind, obj, counts)
+        self.progress.begin(f"looking for {kind.plural} that are only there")
         async for obj in self._only_there(kind):
-            counts.surplus += 1
-            if self.prune and not self.dry_run:
-                await self._delete(kind, obj)
+            if not self.prune:
+                counts.surplus += 1
+            elif self.dry_run or await self._delete(kind, obj):
+                counts.surplus += 1
+                self._deletions.append(f"{'to delete' if self.dry_run else 'deleted'}: {described(kind, obj)}")
         return counts
 
     async def _object(self, kind: Resource, obj: Object, counts: Counts) -> None:
@@ -152,22 +162,25 @@ class Export:
         options = {"preconditions": {"uid": theirs["metadata"]["uid"]}}
         await self.target.client.fetch("DELETE", _path(kind, theirs), content=raw_json(options))
 
-    async def _delete(self, kind: Resource, theirs: Object) -> None:
-        """With whatever holds it: who would let go of it has done so here."""
+    async def _delete(self, kind: Resource, theirs: Object) -> bool:
+        """With whatever holds it: who would let go of it has done so here. Whether it is deleted now."""
         try:
             if theirs["metadata"].get("finalizers"):
                 metadata = {name: x for name, x in theirs["metadata"].items() if name != "finalizers"}
                 content = _json(kind, {**theirs, "metadata": metadata})
                 await self.target.client.fetch("PUT", _path(kind, theirs), query=QUERY, content=content)
                 if "deletionTimestamp" in metadata:
-                    return
+                    return True
             await self._ask_deletion(kind, theirs)
         except Refused as error:
             if error.code != 404:
                 self._refusals.add(f"{described(kind, theirs)}: {error}")
+                return False
+        return True
 
     async def _only_there(self, kind: Resource) -> AsyncIterator[Object]:
         async for page in self.target.pages(kind):
+            self.progress.advance(len(page), left=self.target.left)
             found: dict[Key, Object] = {}
             for item in page:
                 try:

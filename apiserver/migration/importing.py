@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from apiserver.migration.objects import Item, Reader, Settled, Unfit, described
+from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Source
 from apiserver.schema.resource import Resource
 from apiserver.storage.loading import ABSENT, Carried, Held, Loading
@@ -57,6 +58,7 @@ class Import:
     loading: Loading
     reader: Reader
     kinds: Sequence[Resource]
+    progress: Progress = field(default_factory=Silent)
 
     async def run(self, *, dry_run: bool) -> tuple[list[str], bool]:
         """What is to be told, and whether everything is here now, or would be. Raises ClusterError, MigrationError and StorageError."""
@@ -81,6 +83,7 @@ class Import:
 
     async def _pass(self, kind: Resource, refusals: Refusals, *, write: bool) -> Counts:
         counts = Counts()
+        self.progress.begin(f"{'importing' if write else 'looking at'} {kind.plural}")
         async for page in self.source.pages(kind):
             counts.read += len(page)
             settled = [found for item in page if (found := await self._settled(item, refusals)) is not None]
@@ -95,6 +98,7 @@ class Import:
             if write:
                 for key in await self.loading.put(kind.storage_name, carried):
                     refusals.add(f"{kind.plural} {key}: something else was written there meanwhile")
+            self.progress.advance(len(page), left=self.source.left)
         return counts
 
     async def _settled(self, item: Item, refusals: Refusals) -> Settled | None:

@@ -28,6 +28,8 @@ class Source(Protocol):
     """`refusals`: what is there that cannot be moved at all."""
 
     refusals: Sequence[str]
+    left: int | None
+    """How many objects of the kind come after the page that came last, None if that is unknown."""
 
     def version(self, kind: Resource) -> Resource | None:
         """The version in which a kind comes, None for none."""
@@ -38,6 +40,7 @@ class Source(Protocol):
 
 class _ListMeta(msgspec.Struct):
     continue_: str = msgspec.field(default="", name="continue")
+    remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
 class _List(msgspec.Struct):
@@ -56,6 +59,7 @@ class Server:
     def __init__(self, client: Client, versions: Mapping[str, Resource], refusals: Sequence[str]) -> None:
         self.client = client
         self.refusals = refusals
+        self.left: int | None = None
         self._versions = versions
         """By what the store calls the kind."""
 
@@ -98,6 +102,7 @@ class Server:
                 page = _list(raw)
             except msgspec.DecodeError:
                 raise MigrationError(f"{collection(resource)}: the answer is no list") from None
+            self.left = page.metadata.remaining if page.metadata.continue_ else 0
             yield [Item(resource, bytes(item)) for item in page.items or ()]
             if not page.metadata.continue_:
                 return
@@ -167,6 +172,7 @@ class Files:
 
     def __init__(self, paths: Iterable[Path], kinds: Kinds, group: str) -> None:
         """Raises MigrationError, OSError."""
+        self.left: int | None = None
         self._kinds = kinds
         self._items: dict[str, list[Item]] = {}
         strange: dict[str, None] = {}
@@ -192,6 +198,7 @@ class Files:
     async def pages(self, kind: Resource) -> AsyncIterator[list[Item]]:
         found = self._items.get(kind.storage_name, [])
         for first in range(0, len(found), PAGE):
+            self.left = max(0, len(found) - first - PAGE)
             yield found[first : first + PAGE]
 
 

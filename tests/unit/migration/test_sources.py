@@ -44,7 +44,7 @@ class Plane:
         assert (method, path) == ("GET", f"/apis/{GROUP}/v1/resourceclaims")
         self.asked.append(dict(query))
         first = "continue" not in query
-        metadata = {"continue": "more"} if first else {}
+        metadata = {"continue": "more", "remainingItemCount": 1} if first else {}
         return json.dumps({"metadata": metadata, "items": [{"n": 1 if first else 2}]}).encode()
 
 
@@ -93,5 +93,8 @@ async def test_objects_are_read_in_pages(kinds: Kinds) -> None:
     plane = Plane({"v1": ""})
     found = await source(plane, kinds)
     [claims] = [kind for kind in kinds.stored if kind.plural == "resourceclaims"]
-    assert [item.raw async for page in found.pages(claims) for item in page] == [b'{"n": 1}', b'{"n": 2}']
+    assert [(item.raw, found.left) async for page in found.pages(claims) for item in page] == [
+        (b'{"n": 1}', 1),
+        (b'{"n": 2}', 0),
+    ]
     assert plane.asked == [{"limit": "500"}, {"limit": "500", "continue": "more"}]

@@ -1,0 +1,135 @@
+"""What `sluice store export --prune` deletes, by name."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from apiserver import app, config
+from apiserver.cluster.errors import Refused
+from apiserver.migration.exporting import Export
+from apiserver.migration.objects import Item, Reader
+from apiserver.migration.sources import Server as Source
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Resource
+from apiserver.storage import loading
+from apiserver.storage.loading import Loading
+from tests.fixtures.valkey import Server, install, patient
+
+_NUMBERS = itertools.count()
+
+
+def claim(group: str, name: str) -> dict[str, Any]:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": 1}}]
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "uid": f"uid-{name}",
+            "resourceVersion": "7",
+            "creationTimestamp": "2024-02-29T12:00:00Z",
+        },
+        "spec": {"devices": {"requests": requests}},
+    }
+
+
+class Target:
+    """A kube-apiserver that has some claims, and refuses to delete those whose name begins with `held`."""
+
+    server = "https://plane"
+
+    def __init__(self, kinds: Kinds, group: str, *names: str) -> None:
+        self.client = self
+        self.left: int | None = None
+        self.deleted: list[str] = []
+        self._kinds, self._group, self._names = kinds, group, names
+
+    def version(self, kind: Resource) -> Resource:
+        return kind
+
+    async def pages(self, kind: Resource) -> AsyncIterator[list[Item]]:
+        if kind.plural == "resourceclaims":
+            yield [Item(kind, json.dumps(claim(self._group, name)).encode()) for name in self._names]
+
+    async def fetch(self, method: str, path: str, **_: Mapping[str, str] | bytes) -> bytes:
+        assert method == "DELETE"
+        name = path.rpartition("/")[2]
+        if name.startswith("held"):
+            raise Refused("nobody may", code=403)
+        self.deleted.append(name)
+        return b"{}"
+
+
+class Place:
+    """An empty group in the store."""
+
+    def __init__(self) -> None:
+        self.group = f"export{next(_NUMBERS)}.example.com"
+        serving = config.parse(["dev", "--group", self.group], {}).serving
+        self.kinds = app.kinds(serving)
+        self.reader = Reader(self.kinds, app.gates(serving, self.kinds))
+        self.names = [found.storage_name for found in self.kinds.stored]
+        self.loading: Loading
+
+    def target(self, *names: str) -> Target:
+        return Target(self.kinds, self.group, *names)
+
+    async def export(self, target: Target, *, prune: bool, dry_run: bool) -> tuple[list[str], bool]:
+        made = Export(
+            cast("Source", target), self.loading, self.reader, self.kinds.stored, prune=prune, dry_run=dry_run
+        )
+        return await made.run()
+
+
+@pytest_asyncio.fixture
+async def place(shared_server: Server) -> AsyncIterator[Place]:
+    made = Place()
+    await install(shared_server, *made.names)
+    async with loading.opened(patient(shared_server.url), made.names) as opened:
+        made.loading = opened
+        yield made
+
+
+async def test_a_dry_run_names_each_object_that_prune_would_delete(place: Place) -> None:
+    target = place.target("a", "b")
+
+    lines, complete = await place.export(target, prune=True, dry_run=True)
+
+    assert complete
+    assert "resourceclaims: 0 to create, 0 to update, 0 there already, 2 to delete" in lines
+    assert lines[-2:] == [f"to delete: resourceclaims {name} of namespace ml" for name in ("a", "b")]
+    assert target.deleted == []
+
+
+async def test_prune_names_what_it_deleted_and_what_it_could_not(place: Place) -> None:
+    target = place.target("a", "held")
+
+    lines, complete = await place.export(target, prune=True, dry_run=False)
+
+    assert not complete
+    assert "resourceclaims: 0 created, 0 updated, 0 there already, 1 deleted" in lines
+    assert lines[-2:] == [
+        "deleted: resourceclaims a of namespace ml",
+        "refused: resourceclaims held of namespace ml: nobody may",
+    ]
+    assert target.deleted == ["a"]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_without_prune_nothing_is_deleted_or_named(place: Place, *, dry_run: bool) -> None:
+    target = place.target("a")
+
+    lines, complete = await place.export(target, prune=False, dry_run=dry_run)
+
+    assert complete
+    assert [line for line in lines if "delete" in line] == [
+        next(line for line in lines if line.endswith("1 only there (--prune deletes them)"))
+    ]
+    assert target.deleted == []
