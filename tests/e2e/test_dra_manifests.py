@@ -132,12 +132,3 @@ def test_the_commands_of_the_readme_work_as_they_stand(kubectl: Kubectl) -> None
         shown = kubectl(*(str(EXAMPLE) if word.endswith(".yaml") else word for word in shlex.split(command)))
         assert shown.stdout
         assert shown.stderr == ""
-
-
-def test_the_banner_of_this_group_names_no_other(server: DevServer) -> None:
-    assert not [line for line in server.lines if "--group" in line]
-
-
-def test_the_banner_of_another_group_says_how_manifests_of_drivers_apply(dev: DevServer) -> None:
-    [line] = [line for line in dev.lines if "--group" in line]
-    assert '`make run ARGS="--group resource.k8s.io"`' in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,16 @@ def test_clients_are_sent_to_an_address_that_the_certificate_names(address: str,
     c = config.parse(["dev", "--bind-address", address], {})
     assert dev._host(c) == host
     assert host.strip("[]") in dev._hosts(c)
+
+
+@pytest.mark.parametrize(("group", "hinted"), [("resource.sluice.dev", True), ("resource.k8s.io", False)])
+def test_the_banner_says_how_manifests_of_drivers_apply(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], group: str, *, hinted: bool
+) -> None:
+    folder = tmp_path / "a b'c"
+    dev._announce(config.parse(["dev", "--data-dir", str(folder), "--group", group], {}))
+
+    first, *others = capsys.readouterr().out.splitlines()
+
+    assert first == f"ready: export KUBECONFIG={shlex.quote(str(folder / 'kubeconfig'))}"
+    assert any('`make run ARGS="--group resource.k8s.io"`' in line for line in others) == hinted
