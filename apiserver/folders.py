@@ -24,8 +24,8 @@ def distrust(folder: Path, names: Iterable[str]) -> str:
     """Say why the content of a folder cannot be trusted and what to do; "" if it can. `names` are the entries that are used.
 
     Everything must belong to the user of this process, root included: the folder, the entries, all below them, and the links that lead
-    there. Nobody else may write to any of it. A folder that all users share (`/tmp`, with the sticky bit) may belong to anybody, because
-    nobody can replace the files of another user in it.
+    there. Nobody else may write to any of it. A folder that all users share (`/tmp`, with the sticky bit) may belong to root, because
+    only its owner can replace the files of another user in it.
     """
     entries = [folder / name for name in names]
     try:
@@ -40,8 +40,10 @@ def _faults(folder: Path, entries: list[Path]) -> Iterator[str]:
         return
     yield _foreign(folder, folder.lstat()) if folder.is_symlink() else ""
     there = folder.stat()
-    if not there.st_mode & stat.S_ISVTX:
+    shared = bool(there.st_mode & stat.S_ISVTX)
+    if not (shared and there.st_uid == 0):
         yield _foreign(folder, there)
+    if not shared:
         yield _writable(folder, there) if entries else ""  # an empty one is about to be made private
     for path in entries:
         yield from _faults_of(path)

@@ -84,13 +84,20 @@ def test_a_writable_folder_without_anything_of_ours_is_trusted(tmp_path: Path) -
 
 
 @needs_root
-def test_a_shared_folder_is_trusted_while_its_entries_are_ours(folder: Path) -> None:
-    """As /tmp: nobody can replace them there."""
-    os.chown(folder, NOBODY, -1)
+def test_a_shared_folder_of_root_is_trusted_while_its_entries_are_ours(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As /tmp: nobody else can replace them there, but the owner of the folder can."""
+    for path in folder.rglob("*"):
+        os.chown(path, 1234, -1)
     folder.chmod(0o1777)
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
     assert distrust(folder) == ""
     os.chown(folder / "store", NOBODY, -1)
     assert distrust(folder).startswith(f"{folder / 'store'} belongs to ")
+    os.chown(folder / "store", 1234, -1)
+    os.chown(folder, NOBODY, -1)
+    assert distrust(folder).startswith(f"{folder} belongs to ")
 
 
 def test_a_link_to_a_folder_of_this_user_is_trusted(folder: Path, tmp_path: Path) -> None:
