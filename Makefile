@@ -2,44 +2,37 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What is installed: enough to run, or everything. The second includes the first.
-RUN := $(VENV)/.run-stamp
-STAMP := $(VENV)/.stamp
+# Before anything is installed, one line for a Python that is too old; in words that the oldest understands.
+CHECK := import sys; sys.version_info >= (3, 11) or sys.exit("Sluice needs Python 3.11 or newer, and this is %s. Name another one: make PYTHON=python3.12" % sys.version.split()[0])
+# What is installed: enough to run, or everything. The second includes the first. Another Python makes the environment anew.
+ENVIRONMENT = @"$(PYTHON)" -c '$(CHECK)' && "$(PYTHON)" scripts/venv.py "$(VENV)"
 # Three processes run the tests on two cores: half of them wait for other programs most of the time (tests/workers.py says who runs what).
 PROCESSES ?= 3
 WORKERS = -n $(PROCESSES) -p tests.workers
 RUNS ?= 5
 # Whatever the surroundings say: tests start Python a hundred times, and would compile the same modules each time.
 export PYTHONDONTWRITEBYTECODE =
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-build --python-version 3.11 --custom-compile-command 'make lock'
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels chart clean
+.PHONY: help venv run test test-python test-busy lint fix types cluster promises differential hostile fuzz e2e-kind e2e-node e2e-dra bench binaries lock wheels chart clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-venv: $(STAMP) ## make or update the virtual environment from the lock
-
-# No build isolation: the build backend comes from the lock like everything else. Wheels only: a fresh machine has no compiler.
-$(STAMP): requirements-dev.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --only-binary :all: --require-hashes -r requirements-dev.lock
-	$(PIP) --no-deps --no-build-isolation --editable .
-	touch $(RUN) $(STAMP)
+venv: ## make or update the virtual environment from the lock
+	$(ENVIRONMENT) -r requirements-dev.lock --editable
 
 # The checkout itself is run, so nothing has to be built.
-$(RUN): requirements-run.lock
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --only-binary :all: --require-hashes -r requirements-run.lock
-	touch $(RUN)
-
-run: $(RUN) ## a server for this machine: embedded store, own certificates, kubeconfig (ARGS=--help lists its flags)
+run: ## a server for this machine: embedded store, own certificates, kubeconfig (ARGS=--help lists its flags)
+	$(ENVIRONMENT) -r requirements-run.lock
 	$(BIN)/python -m apiserver dev $(ARGS)
 
 test: lint types binaries ## everything that must hold: lint, types, import contracts, tests
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+test-python: venv ## what depends most on Python: unit tests (wire, serving, …) and CEL (PYTHON=python3.13 VENV=.venv-3.13: beside .venv)
+	$(BIN)/python -m pytest $(WORKERS) tests/unit tests/promises/cel $(ARGS)
 
 test-busy: PROCESSES = 2
 test-busy: lint types binaries ## the tests RUNS times (5), beside two programs that never rest
@@ -94,15 +87,19 @@ lock: venv ## renew requirements*.lock from pyproject.toml
 	$(COMPILE) --constraint requirements-dev.lock --group build --output-file requirements-build.lock
 
 # Of the oldest C library that the image's base has had; nothing is downloaded but metadata.
-wheels: venv ## check that every line of requirements.lock has a wheel for the image on amd64 and arm64
+wheels: venv ## check that every locked library has a wheel on amd64 and arm64: for the image, and for every supported Python
 	for machine in x86_64 aarch64; do \
 	  $(BIN)/uv pip install --quiet --dry-run --no-deps --require-hashes --only-binary :all: --python-version 3.13 \
 	    --python-platform $$machine-manylinux_2_28 --target $(VENV)/wheels -r requirements.lock || exit 1; \
+	  for version in 3.11 3.12 3.13 3.14; do \
+	    $(BIN)/uv pip install --quiet --dry-run --no-deps --require-hashes --only-binary :all: --python-platform $$machine-manylinux_2_28 \
+	      --target $(VENV)/wheels -r requirements-dev.lock --python-version $$version || exit 1; \
+	  done; \
 	done
 
 chart: binaries ## write charts/sluice anew from manifests/
 	$(BIN)/python -m charts.generate
 
 clean: ## remove what the other targets made here (the cache of Kubernetes programs lies outside)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf "$(VENV)" .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -prune -exec rm -rf {} +
