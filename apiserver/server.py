@@ -22,7 +22,8 @@ from apiserver.audit.opening import open_auditor
 from apiserver.delegation import Delegates
 from apiserver.schema import indexed
 from apiserver.schema.kinds import Kinds
-from apiserver.serving.chains import BadCertificates, Chains
+from apiserver.serving import chains
+from apiserver.serving.chains import BadCertificates
 from apiserver.serving.connections import Connections, check_parser, remember_no_targets
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
@@ -90,7 +91,7 @@ class Server:
         self._app = app
         self._certificates = certificates
         self._shared = shared
-        self._connections = Connections(app.handler, read_peer=Chains().peer)
+        self._connections = Connections(app.handler, read_peer=chains.peer)
         self._listener = Listener(
             sock,
             protocol=self._connections,

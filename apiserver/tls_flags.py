@@ -55,6 +55,12 @@ INSECURE = frozenset(
 """Of them, those that Go warns of."""
 
 
+DEFAULT_CIPHERS = tuple(name for name in CIPHERS if name not in INSECURE)
+"""What is offered where nothing is set, as by Go. There is no DHE among them: a peer could choose large groups."""
+OPENSSL_CIPHERS = ":".join(dict.fromkeys(known for name in DEFAULT_CIPHERS if (known := CIPHERS[name])))
+"""The same for clients of TLS 1.2, in OpenSSL's names."""
+
+
 def ciphers(text: str) -> tuple[str, ...]:
     """Names of cipher suites, as Go's. All of them may be given, none is the default."""
     names = text.split(",") if text else []

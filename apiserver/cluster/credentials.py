@@ -20,6 +20,7 @@ import yaml
 
 from apiserver.cluster import proxies
 from apiserver.cluster.errors import ClusterError
+from apiserver.tls_flags import OPENSSL_CIPHERS
 from apiserver.workers import LOOKUPS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -329,6 +330,7 @@ class _Tls:
 def _context(material: _Material) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(OPENSSL_CIPHERS)
     context.hostname_checks_common_name = False
     try:
         if not material.verify:

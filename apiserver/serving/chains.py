@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -17,6 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from apiserver.filters.authenticate import NotAuthentic, Verified, Verifier
 from apiserver.filters.state import Peer
+from apiserver.serving.sessions import ServerSession
 
 logger = logging.getLogger(__name__)
 
@@ -121,56 +121,7 @@ def certificates(pem: bytes) -> list[x509.Certificate]:
         raise BadCertificates("no certificates in PEM form") from None
 
 
-class Chains:
-    """Reads what a peer presented in its handshake.
-
-    A resumed TLS 1.2 session still shows the leaf but no chain (and OpenSSL's session cache cannot be turned off from here), so the
-    intermediates of earlier handshakes are remembered by leaf. They only ever help to find a chain, never to skip the search.
-    """
-
-    REMEMBERED_BYTES = 8 << 20
-
-    def __init__(self) -> None:
-        self._seen: dict[bytes, tuple[bytes, ...]] = {}
-        self._size = 0
-
-    def peer(self, connection: ssl.SSLSocket | ssl.SSLObject) -> Peer | None:
-        leaf = connection.getpeercert(binary_form=True)
-        if leaf is None:
-            return None
-        presented = _presented(connection)
-        if presented is None:
-            return Peer.of(leaf, self._seen.get(leaf, ()))
-        intermediates = tuple(presented[1:])
-        if intermediates:
-            self._remember(leaf, intermediates)
-        return Peer.of(leaf, intermediates)
-
-    def _remember(self, leaf: bytes, intermediates: tuple[bytes, ...]) -> None:
-        """The oldest are forgotten first."""
-        self._forget(leaf)
-        self._seen[leaf] = intermediates
-        self._size += _bytes(leaf, intermediates)
-        while self._size > self.REMEMBERED_BYTES:
-            self._forget(next(iter(self._seen)))
-
-    def _forget(self, leaf: bytes) -> None:
-        intermediates = self._seen.pop(leaf, None)
-        if intermediates is not None:
-            self._size -= _bytes(leaf, intermediates)
-
-
-def _bytes(leaf: bytes, intermediates: tuple[bytes, ...]) -> int:
-    return len(leaf) + sum(map(len, intermediates))
-
-
-def _presented(connection: ssl.SSLSocket | ssl.SSLObject) -> Sequence[bytes] | None:
-    """The chain as sent, leaf first, as much of it as is read; None on a resumed session. Public since Python 3.13."""
-    public: Callable[[], Sequence[bytes] | None] | None = getattr(connection, "get_unverified_chain", None)
-    if public is not None:
-        return (public() or ())[: 1 + LONGEST] or None
-    inner = getattr(connection, "_sslobj", None)
-    chain = inner.get_unverified_chain() if inner is not None else None
-    if not chain:
-        return None
-    return [ssl.PEM_cert_to_DER_cert(certificate.public_bytes()) for certificate in chain[: 1 + LONGEST]]
+def peer(session: ServerSession) -> Peer | None:
+    """What a client presented in its handshake, which proved that it holds the key of the first certificate."""
+    presented = session.peer_certificates(1 + LONGEST)
+    return Peer.of(presented[0], tuple(presented[1:])) if presented else None

@@ -7,7 +7,6 @@ import functools
 import logging
 import math
 import re
-import ssl
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
@@ -25,6 +24,7 @@ from apiserver.apimachinery import errors
 from apiserver.filters.recover import PANIC
 from apiserver.filters.request_info import UNSUPPORTED_ENCODING
 from apiserver.filters.state import Handler, Peer, Request
+from apiserver.serving.sessions import ServerSession
 from apiserver.serving.targets import HEAD_END, RequestLine
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ CHUNKS_SECONDS = 0.002
 _END = b"\r\n\r\n"
 """Of a head."""
 
-ReadPeer = Callable[[ssl.SSLSocket | ssl.SSLObject], Peer | None]
+ReadPeer = Callable[[ServerSession], Peer | None]
 
 
 class Protocol(web.RequestHandler):

@@ -9,80 +9,126 @@ import logging
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.bindings.openssl.binding import Binding
 from cryptography.hazmat.primitives import serialization
+from OpenSSL import SSL, crypto
 
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config import Authentication, RequestHeader, Serving
 from apiserver.filters.authenticate import NO_HEADERS, Trust
 from apiserver.serving.chains import BadCertificates, certificates, verifier
 from apiserver.serving.named_certificates import Named, choice, leaf
-from apiserver.tls_flags import CIPHERS, INSECURE, NamedPair
+from apiserver.tls_flags import CIPHERS, DEFAULT_CIPHERS, INSECURE, NamedPair
 
 logger = logging.getLogger(__name__)
 
-_ANY_TIME = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME (`include/openssl/x509_vfy.h`), for which Python has no name."""
+GROUPS = b"X25519MLKEM768:X25519:P-256:P-384:P-521", b"X25519:P-256:P-384:P-521"
+"""The key exchanges of Go (`src/crypto/tls/defaults.go`); the second for OpenSSL before 3.5. None is over finite fields: one handshake of
+ffdhe8192 costs 160 ms of CPU."""
+MOST_RSA_BITS = 8192
+"""The largest RSA key of a client certificate, as in Go (`src/crypto/tls/handshake_client.go` checkKeySize)."""
+_HTTP = b"http/1.1"
+_lib: Any = Binding.lib
+
+
+class Asked(Enum):
+    """Whether clients are asked for a certificate.
+
+    REFUSED: nobody is known yet who could vouch for one, but will be. A connection without its certificate would be nobody's for as long
+    as it lives, so the handshake fails and the client tries again.
+    """
+
+    NOT, REFUSED, ACCEPTED = range(3)
 
 
 def server_context(
     *,
     cert_file: Path,
     key_file: Path,
-    authorities: Sequence[x509.Certificate] | None,
+    asked: Asked = Asked.NOT,
     minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
     ciphers: Sequence[str] = (),
-) -> ssl.SSLContext:
-    """For one generation. The handshake accepts every authority, and certificates that have ended or not begun. Which authority vouches for
-    what, and when, is judged per request: that one is answered 401, where a handshake would break off.
+) -> SSL.Context:
+    """Make the TLS context of one generation. The handshake proves that a client holds the key of its certificate. It does not judge the
+    certificate: `chains` does that for each request, which is answered 401, where a handshake would break off. Raises BadCertificates.
 
-    None: no client is asked for a certificate. An empty sequence asks for one and refuses whoever has one: authorities are expected that
-    are not known yet, and a connection without its certificate would be nobody's for as long as it lives. `ciphers`: OpenSSL's, if they are
-    in Go's names.
+    `ciphers`: those of TLS 1.2 in Go's names, by default Go's.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = minimum
-    if ciphers:
-        _restrict(context, ciphers)
-    context.set_alpn_protocols(["http/1.1"])
-    context.num_tickets = 0
-    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    # Whole pieces are encrypted in one call; an idle connection keeps no buffers.
+    context.clear_mode(_lib.SSL_MODE_ENABLE_PARTIAL_WRITE)
+    context.set_mode(_lib.SSL_MODE_RELEASE_BUFFERS)
+    context.set_options(
+        SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE
+    )
+    context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+    if not any(_lib.SSL_CTX_set1_curves_list(context._context, groups) for groups in GROUPS):
+        raise RuntimeError("OpenSSL has no X25519")
+    _restrict(context, ciphers, minimum)
+    context.set_alpn_select_callback(_choose_protocol)
     try:
-        context.load_cert_chain(cert_file, key_file)
-    except (OSError, ssl.SSLError) as e:
-        raise BadCertificates(f"{cert_file} and {key_file} are no certificate with its key: {e}") from None
-    if authorities is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL
-        context.verify_flags |= _ANY_TIME
-    if authorities:
-        ders = b"".join(authority.public_bytes(serialization.Encoding.DER) for authority in authorities)
-        try:
-            context.load_verify_locations(cadata=ders)
-        except ssl.SSLError as e:
-            raise BadCertificates(f"a CA bundle cannot be used: {e}") from None
+        context.use_certificate_chain_file(str(cert_file))
+        key: Any = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        context.use_privatekey(key)
+        context.check_privatekey()
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm, SSL.Error) as e:
+        raise BadCertificates(f"{cert_file} and {key_file} are no certificate with its key: {_reason(e)}") from None
+    if asked is not Asked.NOT:
+        context.set_verify(SSL.VERIFY_PEER, _accept_certificate if asked is Asked.ACCEPTED else _refuse_certificate)
+        # The chain is not judged here, so OpenSSL shall not spend time on it: it verifies one signature.
+        context.set_verify_depth(0)
     return context
 
 
-def _restrict(context: ssl.SSLContext, ciphers: Sequence[str]) -> None:
-    """Offers clients of TLS 1.2 only these; where all are of TLS 1.3, there is nothing that older clients could speak.
+def _restrict(context: SSL.Context, ciphers: Sequence[str], minimum: ssl.TLSVersion) -> None:
+    """Offer clients of TLS 1.2 only these. Where all are of TLS 1.3, older clients are refused.
 
     Upstream refuses to start without one that HTTP/2 requires, unless that is off, as it is here (golang/net `http2/server.go`
     ConfigureServer).
     """
-    older = [known for name, known in CIPHERS.items() if known and name in ciphers]
+    older = [known for name, known in CIPHERS.items() if known and name in (ciphers or DEFAULT_CIPHERS)]
     if older:
-        context.set_ciphers(":".join(older))
-    else:
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.set_cipher_list(":".join(older).encode())
+    context.set_min_proto_version(minimum if older else ssl.TLSVersion.TLSv1_3)
+
+
+def _choose_protocol(_connection: SSL.Connection, offered: list[bytes]) -> Any:
+    return _HTTP if _HTTP in offered else SSL.NO_OVERLAPPING_PROTOCOLS
+
+
+def _accept_certificate(
+    _connection: SSL.Connection, certificate: crypto.X509, _error: int, depth: int, _ok: int
+) -> bool:
+    """Whatever OpenSSL thinks of it, unless its key takes long to use or cannot be read."""
+    if depth:
+        return True
+    try:
+        key = certificate.get_pubkey()
+    except crypto.Error:
+        return False
+    return key.type() != crypto.TYPE_RSA or key.bits() <= MOST_RSA_BITS
+
+
+def _refuse_certificate(*_: object) -> bool:
+    return False
+
+
+def _reason(error: Exception) -> str:
+    """The first of OpenSSL's words, of a list of triples."""
+    words = error.args[0] if error.args else ""
+    return str(words[0][-1] if words and isinstance(words, list) else error)
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """The PEM files that a server lives on; an absent one is None. `names` are those of the front proxy of `proxy_ca`, `minimum` is the
-    oldest version of TLS that is spoken, `ciphers` are Go's names of what may be spoken in 1.2, none for OpenSSL's choice. `named` are
+    oldest version of TLS that is spoken, `ciphers` are Go's names of what may be spoken in 1.2, none for Go's default. `named` are
     pairs for clients that ask for some name."""
 
     cert: Path
@@ -150,7 +196,7 @@ class Certificates:
                 logger.warning("use of an insecure cipher suite", extra={"cipher": name})
 
     @property
-    def context(self) -> ssl.SSLContext:
+    def context(self) -> SSL.Context:
         """For the next handshake."""
         if self._bundles() is not self._seen:
             self._follow()
@@ -163,11 +209,11 @@ class Certificates:
             self._follow()
         return self._trust
 
-    def _make_context(self, authorities: _Authorities) -> ssl.SSLContext:
+    def _make_context(self, authorities: _Authorities) -> SSL.Context:
         files = self._files
         make = partial(
             server_context,
-            authorities=authorities.parsed() if self._asks else None,
+            asked=authorities.asked if self._asks else Asked.NOT,
             minimum=files.minimum,
             ciphers=files.ciphers,
         )
@@ -176,7 +222,7 @@ class Certificates:
             loaded = [
                 Named(pair.names, leaf(pair.cert), make(cert_file=pair.cert, key_file=pair.key)) for pair in files.named
             ]
-            context.sni_callback = choice(leaf(files.cert), loaded)
+            context.set_tlsext_servername_callback(choice(leaf(files.cert), loaded))
         return context
 
     def _follow(self) -> None:
@@ -209,7 +255,7 @@ class Certificates:
         self._own, self._signature = own, signature
         return True
 
-    def _install(self, authorities: _Authorities, context: ssl.SSLContext, trust: Trust) -> None:
+    def _install(self, authorities: _Authorities, context: SSL.Context, trust: Trust) -> None:
         changed = authorities != self._authorities
         self._authorities, self._context, self._trust = authorities, context, trust
         if changed:
@@ -222,12 +268,12 @@ def mistakes(serving: Serving, authentication: Authentication) -> Iterator[str]:
     files = Files.of(serving, authentication)
     if serving.cert_file and serving.key_file:
         try:
-            server_context(cert_file=files.cert, key_file=files.key, authorities=None)
+            server_context(cert_file=files.cert, key_file=files.key)
         except BadCertificates as e:
             yield str(e)
     for pair in files.named:
         try:
-            server_context(cert_file=pair.cert, key_file=pair.key, authorities=None)
+            server_context(cert_file=pair.cert, key_file=pair.key)
         except BadCertificates as e:
             yield f"--tls-sni-cert-key: {e}"
     bundles = {"client-ca-file": files.client_ca, "requestheader-client-ca-file": files.proxy_ca}
@@ -277,11 +323,10 @@ class _Authorities:
             return _Authorities(client, None, NO_HEADERS)
         return _Authorities(client, cluster.proxy_ca, cluster.names)
 
-    def parsed(self) -> list[x509.Certificate]:
-        """All, each once. Raises BadCertificates."""
-        return list(
-            dict.fromkeys(ca for pem in (self.client, self.proxy) if pem is not None for ca in certificates(pem))
-        )
+    @property
+    def asked(self) -> Asked:
+        """Whether somebody vouches for clients."""
+        return Asked.REFUSED if self.client is None and self.proxy is None else Asked.ACCEPTED
 
     def trust(self) -> Trust:
         """Raises BadCertificates."""

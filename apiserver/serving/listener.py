@@ -6,9 +6,10 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+
+from OpenSSL import SSL
 
 from apiserver import config, metrics
 from apiserver.serving import ports, tls
@@ -46,7 +47,7 @@ class Listener:
         sock: socket.socket,
         *,
         protocol: Callable[[], asyncio.Protocol],
-        context: Callable[[], ssl.SSLContext],
+        context: Callable[[], SSL.Context],
         turnstile: Turnstile,
     ) -> None:
         self._sock = sock

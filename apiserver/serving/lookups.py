@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -30,14 +29,10 @@ class Lookups(asyncio.AbstractEventLoop):
             return await super().create_connection(protocol_factory, host, port, **settings)
         family, proto, flags = (settings.pop(name, 0) for name in ("family", "proto", "flags"))
         found = await self._addresses((host, port, family, proto, flags))
-        if settings.get("ssl") and settings.get("server_hostname") is None:
-            settings["server_hostname"] = host
         failures = []
         for *_, address in found:
             try:
                 return await super().create_connection(protocol_factory, _numeric(address), address[1], **settings)
-            except ssl.SSLError:
-                raise
             except OSError as error:
                 failures.append(error)
         if len({str(error) for error in failures}) == 1:

@@ -7,18 +7,20 @@ Upstream: kubernetes/apiserver `pkg/server/dynamiccertificates/named_certificate
 from __future__ import annotations
 
 import ipaddress
-import ssl
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
 
 from apiserver.apimachinery import names
 from apiserver.serving.chains import BadCertificates, certificates
 
-Choice = Callable[[ssl.SSLSocket | ssl.SSLObject, str | None, ssl.SSLContext], None]
+Choice = Callable[[SSL.Connection], None]
+"""Called in each handshake; replaces the context of the connection. The connection's app data is its socket, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Named:
 
     names: Sequence[str]
     certificate: x509.Certificate
-    context: ssl.SSLContext
+    context: SSL.Context
 
 
 def leaf(path: Path) -> x509.Certificate:
@@ -50,22 +52,23 @@ def choice(default: x509.Certificate, pairs: Sequence[Named]) -> Choice:
     by_name = _by_name(pairs)
     tables = by_name, dict.fromkeys(_dns_names(default)), _covering(pairs)
 
-    def choose(connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-        if not name:
-            found = by_name.get(_own_address(connection))
+    def choose(connection: SSL.Connection) -> None:
+        asked = connection.get_servername()
+        if not asked:
+            found = by_name.get(_own_address(connection.get_app_data()))
         else:
-            name = names.lower(name)
+            name = names.lower(asked.decode("utf-8", "replace"))
             wildcard = f"*{name[at:]}" if (at := name.find(".")) >= 0 else "*"
             found = next((table[n] for table in tables for n in (name, wildcard) if n in table), None)
         if found is not None:
-            connection.context = found
+            connection.set_context(found)
 
     return choose
 
 
-def _by_name(pairs: Sequence[Named]) -> dict[str, ssl.SSLContext | None]:
+def _by_name(pairs: Sequence[Named]) -> dict[str, SSL.Context | None]:
     """Earlier pairs win, and those whose names the operator gave over those whose certificates say them."""
-    found: dict[str, ssl.SSLContext | None] = {}
+    found: dict[str, SSL.Context | None] = {}
     said = ((pair, pair.names) for pair in pairs)
     implied = ((pair, _own_names(pair.certificate)) for pair in pairs if not pair.names)
     for pair, its_names in (*said, *implied):
@@ -74,9 +77,9 @@ def _by_name(pairs: Sequence[Named]) -> dict[str, ssl.SSLContext | None]:
     return found
 
 
-def _covering(pairs: Iterable[Named]) -> dict[str, ssl.SSLContext | None]:
+def _covering(pairs: Iterable[Named]) -> dict[str, SSL.Context | None]:
     """By the names for which a certificate is good, whatever names the operator gave."""
-    found: dict[str, ssl.SSLContext | None] = {}
+    found: dict[str, SSL.Context | None] = {}
     for pair in pairs:
         for name in _dns_names(pair.certificate):
             found.setdefault(name, pair.context)
@@ -113,12 +116,12 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _own_address(connection: ssl.SSLSocket | ssl.SSLObject) -> str:
+def _own_address(sock: socket.socket | None) -> str:
     """Ours, as Go writes it: an address of IPv4 that came through a socket of IPv6 is one of IPv4. "" in a handshake in memory."""
-    if not isinstance(connection, ssl.SSLSocket):
+    if sock is None:
         return ""
     try:
-        host = str(connection.getsockname()[0])
+        host = str(sock.getsockname()[0])
     except OSError:  # the client is gone
         return ""
     return host.removeprefix("::ffff:") if "." in host else host

@@ -3,8 +3,8 @@
 A step is one call that the loop makes: a task until its next await, a callback, a timer, the data of a connection. While it runs nobody
 else is served, so the budget is 20 ms of CPU, whatever a client sends. Every step counts from the moment the port is open (before that
 nobody waits: a store is started, certificates are made), with the garbage collections that fall into it; those of other threads are told
-by themselves. What a client's connection costs (`tls`) is part of them; uvloop's own work between two, for the store and for other
-servers, is bounded by the size of its buffers and not seen.
+by themselves. TLS (`tls`) is part of them. uvloop's own work between two, for connections without TLS to the store and to other servers,
+is bounded by the size of its buffers and not seen.
 
 Reading the CPU clock is a system call. Only steps that last a millisecond are worth two of them: the first is made at the beginning of a
 step when the last one was made more than a millisecond before, and so tells a step's CPU time up to that millisecond, never too little.
@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from apiserver import collectors, metrics
 from apiserver.serving.lookups import Lookups
+from apiserver.serving.secured import Secured
 
 try:
     from uvloop import Loop as _Base  # twice as fast as asyncio's
@@ -160,7 +161,7 @@ class Measured(asyncio.AbstractEventLoop):
 _RUN = METER.run
 
 
-class Loop(Measured, Lookups, _Base):  # type: ignore[misc]  # uvloop's types differ in what is not touched here
+class Loop(Measured, Secured, Lookups, _Base):  # type: ignore[misc]  # uvloop's types differ in what is not touched here
     """The loop that this program runs on."""
 
 

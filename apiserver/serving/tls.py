@@ -1,11 +1,13 @@
-"""TLS on an accepted socket: the handshake, then asyncio's transport. Knows neither what is spoken nor who listens.
+"""TLS on a socket: the handshake, then asyncio's transport. Knows neither what is spoken nor who listens.
 
-    socket ─► SSLSocket ─► protocol.data_received
-    write  ─► SSLSocket ─► socket, in the same call; what the socket does not take waits in `_unsent` as it was given
+    socket ─► 16 KiB ─► records are counted ─► Session ─► protocol.data_received
+    write  ─► Session ─► socket, in the same call; what the socket does not take waits in `_unsent` as it was given
 
-asyncio's and uvloop's transports encrypt into memory, copy that out, and take it through a queue to the socket. For an event that goes to
-a thousand watchers, whose objects lie in no cache of the processor, this costs a fifth of what encryption and system call do, and each
-client that is behind has a copy of its own. And here each step is one of the loop, which is measured (`steps`).
+OpenSSL gets at most 16 KiB at a time, and no socket: it would read for as long as a peer sends records without data. A connection ends
+when a peer sends too many of them (`apiserver.tls_records`).
+
+asyncio's and uvloop's transports take ciphertext through a queue to the socket, so each slow client has a copy of its own. Here slow
+clients share the plaintext that they are owed. And each step is one of the loop, which is measured (`steps`).
 Upstream of the interface: python/cpython `Lib/asyncio/transports.py`, `sslproto.py`; of the end of a connection: golang/go
 `src/net/http/server.go` closeWriteAndWait.
 """
@@ -17,44 +19,115 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
-RECORD = 16 << 10
-"""The most that one record of TLS holds, and so one call reads."""
-RECORDS = 16
-"""Read in one step: a quarter of a millisecond."""
-SHORT = 1 << 10
-"""A record that is shorter, and the first, is most often all that is there: a request without a body. To ask for more costs as much again;
-who sends long texts in short records (Go does at first) sends longer ones than this."""
-PIECE = 64 << 10
-"""What is encrypted in one go, and so what a client that is slow takes of a long text at a time."""
+from OpenSSL import SSL
+
+from apiserver.serving.sessions import PIECE, ClientSession, ServerSession, Session
+
+RECEIVED = 16 << 10
+"""Bytes that are read from the socket and decrypted in one go."""
+RECEIPTS = 8
+"""How often that is done in one step, while a quarter of it is data."""
+SHAKEN = 4 << 10
+"""Bytes that are read in one step of a handshake. 700 records of one byte take 3 ms."""
 PIECES = 8
 """Written in one step."""
 HIGH, LOW = 512 << 10, 128 << 10
 """Unsent bytes from which on a protocol is asked to pause, and with which it may go on."""
 FLUSH_SECONDS = 30.0
-"""How long the client of a connection that ends may take for what it has not been sent."""
+"""How long the peer of a connection that ends may take for what it has not been sent."""
 LINGER_SECONDS = 2.0
-"""How long it may take to close its end. If it still sends when ours is gone, what it has not read yet is lost to it."""
+"""How long a client may take to close its end. If it still sends when ours is closed, what it has not read yet is lost to it."""
 
 
-async def accept(sock: socket.socket, context: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]) -> None:
-    """Shakes hands on a socket that does not block, and connects a new protocol to it. Raises OSError (of it ssl.SSLError) when that
+_NOTHING = memoryview(b"")
+
+
+async def accept(sock: socket.socket, context: SSL.Context, protocol: Callable[[], asyncio.Protocol]) -> None:
+    """Shake hands on a socket that does not block, and connect a new protocol to it. Raises OSError (of it ssl.SSLError) when that
     fails; the socket is closed then."""
-    tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False)
     try:
-        while True:
-            try:
-                tls.do_handshake()
-                break
-            except ssl.SSLWantReadError:
-                await readable(tls)
-            except ssl.SSLWantWriteError:
-                await _writable(tls)
-        Transport(tls, protocol()).open()
+        session = ServerSession(context, sock)
+        rest = await _shake_hands(sock, session)
+        Transport(sock, session, protocol()).open(rest)
     except BaseException:
-        tls.close()
+        sock.close()
         raise
+
+
+async def connect(
+    sock: socket.socket, context: ssl.SSLContext, protocol: asyncio.BaseProtocol, *, name: str | None, made: bool = True
+) -> Transport:
+    """Shake hands as the client of a server with this name, and connect the protocol, which is told of it when `made`. Otherwise as
+    `accept`."""
+    try:
+        session = ClientSession(context, name)
+        rest = await _shake_hands(sock, session)
+        transport = Transport(sock, session, protocol, lingers=False)
+        transport.open(rest, made=made)
+    except BaseException:
+        sock.close()
+        raise
+    return transport
+
+
+async def _shake_hands(sock: socket.socket, session: Session) -> bytes:
+    """Return what came after the handshake and was not looked at."""
+    data, at = b"", 0
+    while True:
+        try:
+            session.shake()
+            break
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:
+            _try_to_send(sock, session)
+            raise
+        await _send_all(sock, session.output())
+        if at == len(data):
+            if len(data) == SHAKEN:  # more may be there already, and others have their turn first
+                await asyncio.sleep(0)
+            data, at = await _received(sock), 0
+        end = session.records.take(data, at)
+        session.feed(data[at:end])
+        at = end
+    try:
+        await _send_all(sock, session.output())
+    except ConnectionError:  # a client may say all it has to say and leave: reading tells
+        pass
+    return data[at:]
+
+
+async def _received(sock: socket.socket) -> bytes:
+    while True:
+        try:
+            data = sock.recv(SHAKEN)
+        except (BlockingIOError, InterruptedError):
+            await readable(sock)
+            continue
+        if not data:
+            raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF")
+        return data
+
+
+async def _send_all(sock: socket.socket, data: bytes | memoryview) -> None:
+    if not data:
+        return
+    left = memoryview(bytes(data))
+    while left:
+        try:
+            left = left[sock.send(left) :]
+        except (BlockingIOError, InterruptedError):
+            await _writable(sock)
+
+
+def _try_to_send(sock: socket.socket, session: Session) -> None:
+    """Send the alert that says what is wrong. Whether the peer learns it is all the same."""
+    try:
+        sock.send(session.output())
+    except OSError:
+        pass
 
 
 async def readable(sock: socket.socket) -> None:
@@ -87,48 +160,65 @@ class Transport(asyncio.Transport):
     """A connection after its handshake.
 
     `_reading`: the protocol takes more. `_waiting`: the socket is asked to say when it does. `_closing`: nothing more is written, and
-    what was is still being sent until it is `_over`, or the `_timer` ends it.
+    what was is still being sent until it is `_over`, or the `_timer` ends it. `lingers`: at the end the peer gets time to close first.
     """
 
     __slots__ = (
-        "_closing", "_encrypt", "_ended", "_loop", "_over", "_paused", "_protocol", "_reading", "_sock", "_timer", "_unsent",
-        "_unsent_size", "_waiting",
+        "_closing", "_ended", "_lingers", "_loop", "_over", "_paused", "_protocol", "_reading", "_rest", "_said_end", "_sealed", "_session",
+        "_sock", "_stalled", "_timer", "_unsent", "_unsent_size", "_waiting",
     )  # fmt: skip
 
-    def __init__(self, sock: ssl.SSLSocket, protocol: asyncio.Protocol) -> None:
+    def __init__(
+        self, sock: socket.socket, session: Session, protocol: asyncio.BaseProtocol, *, lingers: bool = True
+    ) -> None:
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._encrypt = sock.write
-        self._protocol = protocol
+        self._session = session
+        self._lingers = lingers
+        self.set_protocol(protocol)
+        self._rest = b""
+        """What came with the end of the handshake and was not decrypted yet."""
         self._unsent = deque[bytes | bytearray | memoryview]()
         self._unsent_size = 0
+        self._sealed = _NOTHING
+        """Encrypted and not taken by the socket yet. While there is some, nothing else is encrypted."""
         self._paused = False
         """The protocol was told to write no more for now."""
-        self._reading = self._waiting = self._closing = self._over = False
+        self._reading = self._waiting = self._closing = self._over = self._said_end = False
+        self._stalled = False
+        """The peer has not taken what answers its records, and nothing is read before it does."""
         self._ended = False
-        """The client has sent its last byte."""
+        """The peer has sent its last byte."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self) -> None:
-        self._protocol.connection_made(self)
+    def open(self, rest: bytes = b"", *, made: bool = True) -> None:
+        """`rest`: what came after the handshake. `made`: the protocol is told."""
+        self._rest = rest
+        if made:
+            self._protocol.connection_made(self)
         self.resume_reading()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """As asyncio's transports: `socket`, `peername`, `sockname`, `sslcontext`, and as `ssl_object` who is there."""
         try:
             match name:
-                case "socket" | "ssl_object":
+                case "socket":
                     return self._sock
+                case "ssl_object":
+                    return self._session.info
                 case "sslcontext":
-                    return self._sock.context
+                    return self._session.context
                 case "peername":
                     return self._sock.getpeername()
                 case "sockname":
                     return self._sock.getsockname()
-        except OSError:  # the client is gone
+        except OSError:  # the peer is gone
             pass
         return default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = cast(asyncio.Protocol, protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
@@ -146,33 +236,83 @@ class Transport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not (self._reading or self._ended or self._closing):
             self._reading = True
+            self._await_data()
+
+    def _await_data(self) -> None:
+        if self._reading and not self._stalled:
             self._loop.add_reader(self._sock, self._readable)
+            if self._rest:
+                self._loop.call_soon(self._readable)
 
     def _readable(self) -> None:
-        """Hands on together what came in some records. What is left of more makes the socket readable again."""
+        """Hand on together what came in some records.
+
+        The socket is read until it has no more, or another step is asked for: libuv tells of a reset only once, perhaps with data before.
+        """
+        if not self._reading or self._stalled:
+            return
         parts, ended, broken = list[bytes](), False, None
-        read = self._sock.read
+        more = False
         try:
-            for _ in range(RECORDS):
-                part = read(RECORD)
-                parts.append(part)
-                if not part:
+            for _ in range(RECEIPTS):
+                received, self._rest = self._rest or self._sock.recv(RECEIVED), b""
+                if not received:
                     ended = True
                     break
-                if len(part) < SHORT and len(parts) == 1:
+                before = len(parts)
+                ended = self._decrypt(received, parts)
+                if ended:
                     break
-        except ssl.SSLWantReadError:
+                if 4 * sum(map(len, parts[before:])) < len(received):
+                    more = True
+                    break
+            else:
+                more = True
+        except (BlockingIOError, InterruptedError):
             pass
-        except ssl.SSLEOFError:
-            ended = True
-        except OSError as e:  # also where a client wants its keys changed and does not take the answer
+        except OSError as e:
             broken = e
+        try:
+            self._answer()
+        except OSError as e:
+            broken = broken or e
         if parts:
             self._hand_on(parts[0] if len(parts) == 1 else b"".join(parts))
         if broken is not None:
             self._break(broken)
         elif ended:
             self._end_of_stream()
+        elif more:
+            self._loop.call_soon(self._readable)
+
+    def _decrypt(self, received: bytes, parts: list[bytes]) -> bool:
+        """Return whether the peer said that nothing follows. Raises ssl.SSLError."""
+        session, records, at = self._session, self._session.records, 0
+        while at < len(received):
+            end = records.take(received, at)
+            session.feed(received[at:end] if end - at < len(received) else received)
+            at, before = end, len(parts)
+            try:
+                while part := session.read():
+                    parts.append(part)
+                return True
+            except ssl.SSLWantReadError:
+                records.judge(data=len(parts) > before)
+        return False
+
+    def _answer(self) -> None:
+        """Send what OpenSSL has to say to what was read: new keys, an alert. Until the peer takes it, nothing more is read: there would be
+        more to say. Raises OSError."""
+        output = self._session.output()
+        if not output or self._over:
+            return
+        if self._sealed:
+            self._sealed = memoryview(bytes(self._sealed) + bytes(output))
+        else:
+            self._send(output)
+        if self._sealed:
+            self._stalled = True
+            self._loop.remove_reader(self._sock)
 
     def _hand_on(self, data: bytes) -> None:
         try:
@@ -202,17 +342,15 @@ class Transport(asyncio.Transport):
             for at in range(0, len(whole), PIECE):
                 self.write(whole[at : at + PIECE])
             return
-        if not self._unsent:
+        if self._sealed or self._unsent:
+            self._unsent.append(data)
+            self._unsent_size += len(data)
+        else:
             try:
-                self._encrypt(data)
-                return
-            except ssl.SSLWantWriteError:
-                self._await_room()
+                self._send(self._session.encrypt(data))
             except OSError as e:
                 self._break(e)
                 return
-        self._unsent.append(data)
-        self._unsent_size += len(data)
         if self._unsent_size > HIGH and not self._paused:
             self._paused = True
             self._protocol.pause_writing()
@@ -220,6 +358,16 @@ class Transport(asyncio.Transport):
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Put together: what each record and its system call cost is more than a copy."""
         self.write(b"".join(list_of_data))
+
+    def _send(self, sealed: bytes | memoryview) -> None:
+        """What the socket does not take waits. Raises OSError."""
+        try:
+            sent = self._sock.send(sealed)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        if sent < len(sealed):
+            self._sealed = memoryview(bytes(sealed[sent:]))
+            self._await_room()
 
     def _await_room(self) -> None:
         if not self._waiting:
@@ -229,25 +377,33 @@ class Transport(asyncio.Transport):
     def _writable(self) -> None:
         unsent = self._unsent
         try:
-            for _ in range(min(len(unsent), PIECES)):
-                self._encrypt(unsent[0])
-                self._unsent_size -= len(unsent.popleft())
-        except ssl.SSLWantWriteError:
+            if self._sealed:
+                self._sealed = self._sealed[self._sock.send(self._sealed) :]
+            for _ in range(PIECES):
+                if self._sealed or not unsent:
+                    break
+                piece = unsent.popleft()
+                self._unsent_size -= len(piece)
+                self._send(self._session.encrypt(piece))
+        except (BlockingIOError, InterruptedError):
             pass
         except OSError as e:
             self._break(e)
             return
-        if not unsent:
+        if not (self._sealed or unsent):
             self._waiting = False
             self._loop.remove_writer(self._sock)
+        if self._stalled and not self._sealed:
+            self._stalled = False
+            self._await_data()
         if self._paused and self._unsent_size <= LOW:
             self._paused = False
             self._protocol.resume_writing()
-        if self._closing and not unsent:
+        if self._closing and not (self._sealed or unsent):
             self._end_writing()
 
     def get_write_buffer_size(self) -> int:
-        return self._unsent_size
+        return self._unsent_size + len(self._sealed)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
         return LOW, HIGH
@@ -267,22 +423,20 @@ class Transport(asyncio.Transport):
         self.pause_reading()
         self._closing = True
         self._timer = self._loop.call_later(FLUSH_SECONDS, self._break, None)
-        if not self._unsent:
+        if not (self._sealed or self._unsent):
             self._end_writing()
 
     def _end_writing(self) -> None:
         try:
-            self._sock.unwrap()
-        except ssl.SSLWantWriteError:
-            self._await_room()
-            return
-        except (OSError, ValueError):  # it would wait for the client to say the same, or that is gone
-            pass
-        try:
+            if not self._said_end:
+                self._said_end = True
+                self._send(self._session.end())
+                if self._sealed:
+                    return
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
             self._ended = True
-        if self._ended:
+        if self._ended or not self._lingers:
             self._break(None)
             return
         assert self._timer is not None
@@ -316,6 +470,7 @@ class Transport(asyncio.Transport):
         self._loop.remove_writer(self._sock)
         self._unsent.clear()
         self._unsent_size = 0
+        self._sealed, self._rest = _NOTHING, b""
         self._loop.call_soon(self._lost, error)
 
     def _lost(self, error: Exception | None) -> None:

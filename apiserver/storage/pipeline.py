@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import hiredis
 from redis import exceptions as redis_errors
-from redis.asyncio.connection import AbstractConnection, parse_url
+from redis.asyncio.connection import AbstractConnection, SSLConnection, parse_url
 from redis.asyncio.connection import Connection as TcpConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.options import StoreOptions
+from apiserver.tls_flags import OPENSSL_CIPHERS
 from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,8 @@ def open_wire(options: StoreOptions, name: str) -> AbstractConnection:
         "socket_connect_timeout": options.connect_seconds,
         "socket_timeout": None,
     }
+    if issubclass(kind, SSLConnection):
+        settings.setdefault("ssl_ciphers", OPENSSL_CIPHERS)
     try:
         return kind(**settings)
     except TypeError as error:

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.tls_records import Refused, Renegotiation
 
 MOST_TEXT = 2048
 """Bytes of a refusal that are repeated."""
@@ -86,6 +87,10 @@ def of_tls(error: ssl.SSLError, first: bytes) -> Exception:
     """`first` are the first bytes that the peer sent. A certificate that is not believed is left to who knows the words for it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error
+    if isinstance(error, Renegotiation):
+        return Broken(f"local error: tls: {error}")
+    if isinstance(error, Refused):
+        return Broken(f"tls: {error}")
     if first and (first[0] not in range(20, 25) or first[1:2] not in (b"", b"\x03")):
         if first.startswith(b"HTTP/"):
             return Broken("http: server gave HTTP response to HTTPS client")

@@ -14,6 +14,8 @@ import tempfile
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID, NameOID
 
+from apiserver.tls_flags import OPENSSL_CIPHERS
+
 MOST_NAMES = 100
 """Names of a certificate that are told."""
 _BEGIN, _CERTIFICATE = b"-----BEGIN ", b"-----BEGIN CERTIFICATE-----"
@@ -32,6 +34,7 @@ def context(bundle: bytes, certificate: bytes = b"", key: bytes = b"") -> ssl.SS
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.set_ciphers(OPENSSL_CIPHERS)
     made.hostname_checks_common_name = False
     made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     made.set_alpn_protocols(["http/1.1"])
@@ -48,6 +51,7 @@ def context(bundle: bytes, certificate: bytes = b"", key: bytes = b"") -> ssl.SS
 def anybody() -> ssl.SSLContext:
     """Believes anybody: to look at a certificate that was refused, never to send anything."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.set_ciphers(OPENSSL_CIPHERS)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE
     return made

@@ -15,6 +15,7 @@ from typing import cast
 from apiserver.admission.webhook import causes, certificates, http1
 from apiserver.admission.webhook.causes import Broken
 from apiserver.admission.webhook.http1 import Answer
+from apiserver.tls_records import Records, Refused
 
 IDLE_SECONDS, MOST_IDLE = 90.0, 25
 """How long a connection is kept, and how many to one address, as client-go does it."""
@@ -38,6 +39,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = None if tls is None else tls.wrap_bio(self._incoming, self._outgoing, server_hostname=name)
+        self._records = Records(hello=True)
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._answered: asyncio.Future[None] | None = None
         self._answer = Answer()
@@ -177,11 +179,18 @@ class Connection(asyncio.Protocol):
             return
         if len(self._first) < 5:
             self._first += data[:5]
-        self._incoming.write(data)
-        if not self._opened.done():
-            self._shake()
-        if self._opened.done() and not self.closed:
-            self._decrypt()
+        at = 0
+        while at < len(data) and not self.closed:
+            try:
+                end = self._records.take(data, at)
+            except Refused as error:
+                raise causes.of_tls(error, self._first) from None
+            self._incoming.write(data[at:end])
+            at = end
+            if not self._opened.done():
+                self._shake()
+            if self._opened.done() and not self.closed:
+                self._decrypt()
 
     def _shake(self) -> None:
         assert self._tls is not None
@@ -195,19 +204,25 @@ class Connection(asyncio.Protocol):
             self._fail(causes.of_tls(error, self._first))
             return
         self._flush()
+        self._records.open = True
         self._opened.set_result(None)
 
     def _decrypt(self) -> None:
         assert self._tls is not None
+        received = False
         try:
             while data := self._tls.read(STEP):
+                received = True
                 self._receive(data)
             self._ends = True
         except ssl.SSLWantReadError:
-            pass
+            self._flush()
+            try:
+                self._records.judge(data=received)
+            except Refused as error:
+                raise causes.of_tls(error, self._first) from None
         except ssl.SSLError as error:
             raise causes.of_tls(error, self._first) from None
-        self._flush()
 
     def _receive(self, data: bytes) -> None:
         if self._answered is None:

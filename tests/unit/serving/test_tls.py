@@ -14,15 +14,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
 
 from apiserver import config
 from apiserver.cluster.requestheader import ClusterTrust
 from apiserver.config import RequestHeader
-from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Verifier, common_name
+from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Verifier
 from apiserver.filters.state import Peer
 from apiserver.serving import chains, dynamiccertificates, pki
+from apiserver.serving.sessions import ServerSession
 from tests.fixtures.authorities import ANY, CLIENT, NOW, SERVER, Holder, issue
 from tests.fixtures.cpu import Spent
+from tests.fixtures.handshakes import shake_hands
 
 AT = NOW.timestamp()
 
@@ -253,7 +256,8 @@ def test_changed_files_are_read_again_and_bad_ones_change_nothing(tmp_path: Path
 def test_without_ca_bundles_no_certificate_is_asked_for(tmp_path: Path) -> None:
     kit = make_kit(tmp_path)
     certificates = dynamiccertificates.Certificates(dynamiccertificates.Files(kit.files.cert, kit.files.key))
-    assert certificates.context.verify_mode is ssl.CERT_NONE
+    jane = client_context(tmp_path, kit.ca_pem, issue("jane"), version=ssl.TLSVersion.TLSv1_3)
+    assert chains.peer(shake_hands(certificates.context, jane)[1]) is None
     assert (certificates.trust.client, certificates.trust.proxy) == (None, None)
 
 
@@ -285,24 +289,8 @@ def test_comments_in_a_bundle_may_be_in_any_language(tmp_path: Path) -> None:
     kit = make_kit(tmp_path)
     bundle = tmp_path / "commented.crt"
     bundle.write_bytes("# Zertifizierungsstelle für Köche\n".encode() + kit.ca_pem)
-    context = dynamiccertificates.Certificates(
-        dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=bundle)
-    ).context
-    assert len(context.get_ca_certs()) == 1
-
-
-def test_the_context_takes_certificates_of_both_bundles_and_gives_no_tickets(tmp_path: Path) -> None:
-    kit, proxy_ca = make_kit(tmp_path), issue("proxy ca", ca=True)
-    (tmp_path / "proxy.crt").write_bytes(proxy_ca.pem)
-    files = dynamiccertificates.Files(
-        kit.files.cert, kit.files.key, client_ca=kit.files.client_ca, proxy_ca=tmp_path / "proxy.crt"
-    )
-    context = dynamiccertificates.Certificates(files).context
-    assert context.verify_mode is ssl.CERT_OPTIONAL
-    assert len(context.get_ca_certs()) == 2
-    assert context.num_tickets == 0
-    assert context.options & ssl.OP_NO_TICKET
-    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    files = dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=bundle)
+    assert dynamiccertificates.Certificates(files).trust.client is not None
 
 
 # ---------------------------------------------------------------------------------------------------------------- the cluster's
@@ -348,11 +336,6 @@ def vouches(verifier: Verifier | None, root: Holder) -> bool:
     return True
 
 
-def authorities(context: ssl.SSLContext) -> set[str]:
-    ders = context.get_ca_certs(binary_form=True)
-    return {common_name(x509.load_der_x509_certificate(der)) for der in ders}
-
-
 def test_what_the_cluster_says_counts_at_once(tmp_path: Path, root: Holder) -> None:
     proxies = issue("proxies", ca=True)
     looked_up = LookedUp(tmp_path)
@@ -364,13 +347,11 @@ def test_what_the_cluster_says_counts_at_once(tmp_path: Path, root: Holder) -> N
     assert not vouches(trust.client, proxies)
     assert not vouches(trust.proxy, root)
     assert trust.names == THEIRS
-    assert authorities(context) == {"root", "proxies"}
     assert (looked_up.trust, looked_up.certificates.context) == (trust, context)
 
 
 def test_what_the_cluster_knows_from_the_beginning_counts_from_the_beginning(tmp_path: Path, root: Holder) -> None:
     looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
-    assert authorities(looked_up.certificates.context) == {"root"}
     assert vouches(looked_up.trust.client, root)
 
 
@@ -421,23 +402,17 @@ def test_a_good_file_is_read_while_the_clusters_bundle_is_bad(tmp_path: Path, ro
 def test_rights_change_while_the_serving_pair_is_being_replaced_and_handshakes_follow(
     tmp_path: Path, root: Holder
 ) -> None:
-    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
-    assert authorities(looked_up.certificates.context) == {"root"}
+    looked_up = LookedUp(tmp_path)
+    ca = (tmp_path / "kit" / "ca.crt").read_bytes()
+    jane = client_context(tmp_path, ca, issue("jane", root), version=ssl.TLSVersion.TLSv1_3)
     pair = looked_up.files.cert.read_bytes()
     looked_up.files.cert.write_text("half of it")
-    next_ca = issue("next", ca=True)
-    looked_up.now = ClusterTrust(client_ca=next_ca.pem, proxy_ca=None, names=None)
-    assert vouches(looked_up.trust.client, next_ca)
-    assert not vouches(looked_up.trust.client, root)
-    assert authorities(looked_up.certificates.context) == {"root"}
+    looked_up.now = ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None)
+    assert vouches(looked_up.trust.client, root)
+    assert not completes(looked_up.certificates.context, jane)
     looked_up.files.cert.write_bytes(pair)
     assert looked_up.certificates.refresh()
-    assert authorities(looked_up.certificates.context) == {"next"}
-
-
-def test_one_ca_in_both_bundles_is_announced_once(tmp_path: Path, root: Holder) -> None:
-    looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=root.pem, names=THEIRS))
-    assert len(looked_up.certificates.context.get_ca_certs()) == 1
+    assert completes(looked_up.certificates.context, jane)
 
 
 def test_new_authorities_are_told_in_the_log(tmp_path: Path, root: Holder, caplog: pytest.LogCaptureFixture) -> None:
@@ -450,24 +425,6 @@ def test_new_authorities_are_told_in_the_log(tmp_path: Path, root: Holder, caplo
 
 
 # ---------------------------------------------------------------------------------------------------------------- handshakes
-
-
-def shake_hands(
-    server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None = None
-) -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Both ends of a handshake in memory."""
-    a, b, c, d = ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO()
-    near = client.wrap_bio(a, b, server_hostname="localhost", session=session)
-    far = server.wrap_bio(c, d, server_side=True)
-    for _ in range(10):
-        for end in (near, far):
-            try:
-                end.do_handshake()
-            except ssl.SSLWantReadError:
-                pass
-            c.write(b.read())
-            a.write(d.read())
-    return near, far
 
 
 def client_context(folder: Path, ca: bytes, holder: Holder | None, *, version: ssl.TLSVersion) -> ssl.SSLContext:
@@ -489,76 +446,25 @@ def test_the_presented_chain_is_read_from_the_handshake(tmp_path: Path, version:
         dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")
     ).context
     _, far = shake_hands(server, client_context(tmp_path, kit.ca_pem, jane, version=version))
-    assert chains.Chains().peer(far) == jane.peer
+    assert chains.peer(far) == jane.peer
     _, far = shake_hands(server, client_context(tmp_path, kit.ca_pem, None, version=version))
-    assert chains.Chains().peer(far) is None
+    assert chains.peer(far) is None
 
 
-class Resumed:
-    """A connection on a resumed session, which shows the leaf and no chain, or one that shows what it is given."""
-
-    def __init__(self, holder: Holder, chain: list[bytes] | None) -> None:
-        self._holder = holder
-        self._chain = chain
-
-    def getpeercert(self, *, binary_form: bool) -> bytes:
-        assert binary_form
-        return self._holder.der
-
-    def get_unverified_chain(self) -> list[bytes] | None:
-        return self._chain
+def asking(folder: Path, holder: Holder | None, *, version: ssl.TLSVersion) -> ServerSession:
+    """The server's end of a handshake with a client that has this certificate."""
+    kit = make_kit(folder)
+    context = dynamiccertificates.server_context(
+        cert_file=kit.files.cert, key_file=kit.files.key, asked=dynamiccertificates.Asked.ACCEPTED
+    )
+    return shake_hands(context, client_context(folder, kit.ca_pem, holder, version=version))[1]
 
 
-def test_a_resumed_session_is_completed_from_memory_and_never_trusted_for_itself() -> None:
-    root = issue("root", ca=True)
-    jane = issue("jane", issue("between", root, ca=True))
-    seen = chains.Chains()
-    whole, resumed = Resumed(jane, [jane.der, jane.above[0].der]), Resumed(jane, None)
-    assert seen.peer(resumed) == Peer.of(jane.der, ())  # type: ignore[arg-type]
-    assert not accepted(Peer.of(jane.der, ()), root)
-    assert seen.peer(whole) == jane.peer  # type: ignore[arg-type]
-    assert seen.peer(resumed) == jane.peer  # type: ignore[arg-type]
-
-
-def test_chains_are_remembered_up_to_a_number_of_bytes_the_newest_ones() -> None:
-    first, last = issue("first"), issue("last")
-    seen = chains.Chains()
-    long = bytes(chains.Chains.REMEMBERED_BYTES // 4)
-    for holder in (first, issue("a"), issue("b"), issue("c"), last):
-        seen.peer(Resumed(holder, [holder.der, long]))  # type: ignore[arg-type]
-        seen.peer(Resumed(holder, [holder.der, long]))  # type: ignore[arg-type]
-    assert seen.peer(Resumed(last, None)) == Peer.of(last.der, (long,))  # type: ignore[arg-type]
-    assert seen.peer(Resumed(first, None)) == Peer.of(first.der, ())  # type: ignore[arg-type]
-    assert sum(len(der) for known in seen._seen.values() for der in known) < chains.Chains.REMEMBERED_BYTES
-
-
-def test_no_more_of_a_chain_is_read_than_a_real_one_has() -> None:
-    jane = issue("jane")
-    peer = chains.Chains().peer(Resumed(jane, [jane.der, *(bytes([i]) for i in range(100))]))  # type: ignore[arg-type]
-    assert peer == Peer.of(jane.der, tuple(bytes([i]) for i in range(chains.LONGEST)))
-
-
-def test_resuming_a_real_session_shows_the_same_peer(tmp_path: Path) -> None:
-    kit, root = make_kit(tmp_path), issue("root", ca=True)
-    jane = issue("jane", issue("between", root, ca=True))
-    (tmp_path / "clients.crt").write_bytes(root.pem)
-    server = dynamiccertificates.Certificates(
-        dynamiccertificates.Files(kit.files.cert, kit.files.key, client_ca=tmp_path / "clients.crt")
-    ).context
-    client = client_context(tmp_path, kit.ca_pem, jane, version=ssl.TLSVersion.TLSv1_2)
-    seen = chains.Chains()
-    near, far = shake_hands(server, client)
-    assert seen.peer(far) == jane.peer
-    _, far = shake_hands(server, client, session=near.session)
-    assert seen.peer(far) == jane.peer
-
-
-def test_tls_one_three_is_not_resumed(tmp_path: Path) -> None:
-    kit = make_kit(tmp_path)
-    server = dynamiccertificates.Certificates(kit.files).context
-    client = client_context(tmp_path, kit.ca_pem, None, version=ssl.TLSVersion.TLSv1_3)
-    near, _ = shake_hands(server, client)
-    assert near.session is None or not near.session.has_ticket
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_more_of_a_chain_is_read_than_a_real_one_has(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    jane, others = issue("jane"), [issue("other") for _ in range(chains.LONGEST + 2)]
+    far = asking(tmp_path, Holder(jane.certificate, jane.key, tuple(others)), version=version)
+    assert chains.peer(far) == Peer.of(jane.der, tuple(other.der for other in others[: chains.LONGEST]))
 
 
 def test_writing_a_private_file_replaces_it_whole(tmp_path: Path) -> None:
@@ -571,7 +477,7 @@ def test_writing_a_private_file_replaces_it_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def completes(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
+def completes(server: SSL.Context, client: ssl.SSLContext) -> bool:
     """Whether both ends are through, and the client has not been told otherwise since."""
     try:
         near, _ = shake_hands(server, client)

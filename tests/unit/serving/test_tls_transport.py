@@ -73,6 +73,14 @@ class Client:
         context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
         self.socket = context.wrap_socket(plain, server_hostname="localhost", suppress_ragged_eofs=False)
 
+    def take_tickets(self) -> None:
+        self.socket.settimeout(0)
+        while True:
+            try:
+                self.socket.recv(1)
+            except ssl.SSLWantReadError:
+                break
+
     def read(self) -> bytes:
         """Everything up to the end, which has to be told as TLS does."""
         parts = []
@@ -192,6 +200,8 @@ async def test_a_client_that_has_said_all_is_let_go(kit: pki.Kit, politely: bool
         await asyncio.to_thread(client.socket.sendall, b"bye")
         if politely:
             await asyncio.to_thread(client.socket.unwrap)  # returns when the server has said so, too
+        else:
+            await asyncio.to_thread(client.take_tickets)  # what is unread would make the end a reset
         client.socket.close()
         await eventually(lambda: protocol.lost == [None])
         assert protocol.received == b"bye"
@@ -292,7 +302,7 @@ async def test_a_handshake_that_fails_says_why_to_both_ends(kit: pki.Kit) -> Non
         sock, _ = await loop.sock_accept(listening)
         sock.setblocking(False)
         opening = asyncio.ensure_future(asyncio.to_thread(client.wrap_socket, plain, server_hostname="localhost"))
-        with pytest.raises(ssl.SSLError, match="UNKNOWN_CA"):
+        with pytest.raises(ssl.SSLError, match="unknown ca"):
             await tls.accept(sock, dynamiccertificates.Certificates(kit.files).context, Recorder)
         with pytest.raises(ssl.SSLCertVerificationError):
             await opening
