@@ -22,7 +22,10 @@ _FFDHE = range(0x0100, 0x0200)
 
 
 class Refused(ssl.SSLError):
-    """What a peer does that is not put up with. The text is Go's, without `tls: `."""
+    """The peer does what no peer may do. The text is Go's, without `tls: `."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ssl.SSL_ERROR_SSL, text)
 
 
 class Flood(Refused):

@@ -22,7 +22,7 @@ HANDSHAKE_SECONDS = 60.0
 class Secured(asyncio.AbstractEventLoop):
     """Is mixed into the loop whose connections are meant. The arguments are asyncio's."""
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self, protocol_factory: Callable[[], Any], host: str | None = None, port: Any = None, **settings: Any
     ) -> tuple[Any, Any]:
         context, name = settings.pop("ssl", None), settings.pop("server_hostname", None)
@@ -43,7 +43,7 @@ class Secured(asyncio.AbstractEventLoop):
         protocol = protocol_factory()
         return await _secure(sock, context, protocol, name=name, seconds=seconds), protocol
 
-    async def start_tls(  # type: ignore[override]
+    async def start_tls(
         self, transport: Any, protocol: Any, sslcontext: ssl.SSLContext, **settings: Any
     ) -> asyncio.Transport | None:
         if settings.get("server_side"):

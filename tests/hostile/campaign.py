@@ -30,6 +30,7 @@ from typing import Any, Protocol
 from apiserver.serving.steps import BUDGET_SECONDS, MESSAGE
 from tests.fixtures import steps
 from tests.fixtures.server import Reply
+from tests.hostile import handshakes
 from tests.hostile.generator import COLLECTIONS, GROUP, SPECS, STANDING, Hostile
 
 ERROR_BYTES = (1 << 20) + 4096
@@ -238,6 +239,8 @@ class Lane:
 
     async def send(self, request: Hostile) -> list[Answer]:
         """The answers to it, of which there is one unless it is several requests. Raises TimeoutError when nothing comes for too long."""
+        if request.family == handshakes.FAMILY:
+            return [Answer(await asyncio.to_thread(handshakes.attack, self._port, request.head))]
         if request.slowly or request.answers > 1:
             # On a connection that has carried a large body, aiohttp leaves a pipeline unread that is longer than its queue: it harms nobody
             # but its client, who would have to be waited for here.

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tests.fixtures import protobuf
+from tests.hostile import handshakes
 
 HEADERS, BODY = 1 << 20, 3 << 20
 """The limits of a request: its line and headers, and its body."""
@@ -1074,6 +1075,15 @@ class Generator:
         path = self.pick([self.collection(), "/apis", "/livez", "/metrics"])
         return self.request(family, path=path, headers=[("Authorization", value[: HEADERS // 2])])
 
+    # Below HTTP.
+
+    def handshake(self, family: str) -> Hostile:
+        """One attack after the other, so that a few of the family are all different."""
+        kinds = tuple(handshakes.ATTACKS)
+        amount, size = self.size(handshakes.MOST_RECORDS), self.size(handshakes.MOST_BYTES)
+        head = f"HANDSHAKE {kinds[self._number % len(kinds)]} {amount} {size}\r\n\r\n"
+        return Hostile(family, head.encode(), anonymous=True)
+
 
 FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "accept": Generator.accept,
@@ -1101,6 +1111,7 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "pipelined": Generator.pipelined,
     "slow reader": Generator.slow_reader,
     "token": Generator.token,
+    handshakes.FAMILY: Generator.handshake,
 }
 CREATING = ("json", "yaml", "protobuf", "selectors of devices", "raw")
 """Families of which some store an object of their own."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures.server import DevServer, dev_server
+from tests.hostile import handshakes
 from tests.hostile.campaign import FLAGS, Campaign, Report
 from tests.hostile.generator import (
     BODY,
@@ -53,6 +54,14 @@ def test_no_request_of_a_family_is_above_the_budget(server: DevServer, family: s
     report = played(server, generator.only(itertools.repeat(family)), most=EACH)
     assert not report.breaches, str(report)
     assert report.sent == EACH
+
+
+@pytest.mark.parametrize("kind", handshakes.ATTACKS)
+def test_no_handshake_holds_up_anybody(server: DevServer, kind: str) -> None:
+    head = f"HANDSHAKE {kind} {handshakes.MOST_RECORDS} {handshakes.MOST_BYTES}\r\n\r\n".encode()
+    report = played(server, itertools.repeat(Hostile(handshakes.FAMILY, head, anonymous=True)), most=8, lanes=4, each=2)
+    assert not report.breaches, str(report)
+    assert report.codes.total() == 8
 
 
 def test_four_at_once_of_all_families_are_within_the_budget_of_four(server: DevServer) -> None:

@@ -6,9 +6,7 @@ import asyncio
 import datetime as dt
 import socket
 import ssl
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,14 @@ import pytest
 from apiserver.serving import pki, steps, tls
 from apiserver.serving.lookups import Lookups
 from apiserver.serving.secured import Secured
-from apiserver.tls_records import MOST_IDLE, BadGroup, Flood
+from apiserver.tls_records import BadGroup, Flood
 from tests.fixtures import hellos
-from tests.fixtures.rawtls import Sealer, logging_keys
+from tests.fixtures.tls_servers import Serve, flooding, server_side, serving
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": steps.Loop,
     "asyncio": type("Loop", (Secured, Lookups, asyncio.SelectorEventLoop), {}),
 }
-Serve = Callable[[socket.socket], None]
 Run = Callable[[Callable[[int], Coroutine[Any, Any, None]]], None]
 
 
@@ -48,34 +45,6 @@ def run(
         runner.run(main(port))
 
 
-@contextmanager
-def serving(serve: Serve) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(60)
-
-        def accept() -> None:
-            try:
-                sock, _ = server.accept()
-                sock.settimeout(60)
-                with sock:
-                    serve(sock)
-            except OSError:  # the client went away, as it should
-                pass
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        yield server.getsockname()[1]
-        thread.join(60)
-        assert not thread.is_alive()
-
-
-def server_side(kit: pki.Kit, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.maximum_version = version
-    context.load_cert_chain(kit.files.cert, kit.files.key)
-    return context
-
-
 def client_side(kit: pki.Kit) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=kit.ca_pem.decode())
 
@@ -87,7 +56,7 @@ def test_what_is_sent_arrives_in_both_directions(
     sent = bytes(range(256)) * 4096
 
     def echo(sock: socket.socket) -> None:
-        with server_side(kit, version).wrap_socket(sock, server_side=True) as connection:
+        with server_side(kit.files.cert, kit.files.key, version).wrap_socket(sock, server_side=True) as connection:
             left = len(sent)
             while left:
                 part = connection.recv(1 << 16)
@@ -115,26 +84,13 @@ def test_what_is_sent_arrives_in_both_directions(
 def test_server_that_floods_new_keys_loses_the_connection(
     kit: pki.Kit, tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop], answer: bool
 ) -> None:
-    def flood(sock: socket.socket) -> None:
-        context = server_side(kit)
-        context.num_tickets = 0  # they are records of their own under the same keys
-        keys = logging_keys(context, tmp_path)
-        with context.wrap_socket(sock, server_side=True) as connection:
-            plain = socket.socket(fileno=connection.detach())
-        with plain:
-            plain.settimeout(60)
-            sealer = Sealer.of(keys, "SERVER_TRAFFIC_SECRET_0")
-            plain.sendall(b"".join(sealer.key_update(answer=answer) for _ in range(MOST_IDLE)) + sealer.data(b"x"))
-            while True:
-                plain.sendall(b"".join(sealer.key_update(answer=answer) for _ in range(100)))
-
     async def main(port: int) -> None:
         reader, _ = await asyncio.open_connection("localhost", port, ssl=client_side(kit))
         assert await reader.readexactly(1) == b"x"
         with pytest.raises(Flood):
             await reader.read()
 
-    run(loop, flood, main)
+    run(loop, flooding(kit.files.cert, kit.files.key, tmp_path, answer=answer), main)
 
 
 def test_server_that_chooses_a_finite_field_is_refused(
@@ -156,7 +112,7 @@ def test_certificate_of_a_stranger_is_refused_in_pythons_words(
     kit: pki.Kit, loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     def serve(sock: socket.socket) -> None:
-        server_side(kit).wrap_socket(sock, server_side=True)
+        server_side(kit.files.cert, kit.files.key).wrap_socket(sock, server_side=True)
 
     async def main(port: int) -> None:
         with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer certificate"):
@@ -169,7 +125,7 @@ def test_name_that_the_certificate_lacks_is_refused(
     kit: pki.Kit, loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     def serve(sock: socket.socket) -> None:
-        server_side(kit).wrap_socket(sock, server_side=True)
+        server_side(kit.files.cert, kit.files.key).wrap_socket(sock, server_side=True)
 
     async def main(port: int) -> None:
         with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
@@ -211,7 +167,7 @@ def test_open_connection_can_be_secured_afterwards(kit: pki.Kit, loop: Callable[
     def serve(sock: socket.socket) -> None:
         assert sock.recv(5) == b"plain"
         sock.sendall(b"go on")
-        with server_side(kit).wrap_socket(sock, server_side=True) as connection:
+        with server_side(kit.files.cert, kit.files.key).wrap_socket(sock, server_side=True) as connection:
             connection.sendall(connection.recv(6).upper())
 
     async def main(port: int) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.bindings.openssl.binding import Binding
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
@@ -217,7 +218,7 @@ async def test_groups_of_go_are_spoken_and_no_others(kit: pki.Kit, group: str, f
 def test_post_quantum_group_is_spoken_where_openssl_has_it(kit: pki.Kit) -> None:
     near = SSL.Connection(SSL.Context(SSL.TLS_CLIENT_METHOD), None)
     near.set_connect_state()
-    binding = dynamiccertificates.Binding.lib
+    binding = Binding.lib
     if not binding.SSL_set1_curves_list(near._ssl, b"X25519MLKEM768"):
         pytest.skip("OpenSSL is older than 3.5")
     far = ServerSession(served(kit), None)
