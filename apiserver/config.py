@@ -281,7 +281,7 @@ class Serving:
     tls_minimum: ssl.TLSVersion = flag("tls-min-version", (SERVE,), tls_flags.version, "VersionTLS12",
         text="oldest version of TLS that clients may speak: VersionTLS12 or VersionTLS13", value="VERSION")
     ciphers: tuple[str, ...] = flag("tls-cipher-suites", (SERVE,), tls_flags.ciphers, "",
-        text=f"cipher suites for clients that speak TLS 1.2; those of TLS 1.3 are always offered (default: OpenSSL's). Preferred: "
+        text=f"cipher suites for clients that speak TLS 1.2; those of TLS 1.3 are always offered (default: the preferred). Preferred: "
         f"{', '.join(sorted({*tls_flags.CIPHERS} - tls_flags.INSECURE))}; insecure: {', '.join(sorted(tls_flags.INSECURE))}",
         value="SUITES", many=True)
     named_pairs: tuple[NamedPair, ...] = flag("tls-sni-cert-key", (SERVE,), tls_flags.named_pairs, "",

@@ -2,8 +2,8 @@
 
 The only reader of identity headers (`tests/structure` checks that): they are believed from a peer whose certificate the front proxy's
 CA signed and whose common name is allowed, from nobody else, and nothing behind this filter sees them.
-How a certificate is verified is handed in, one function per CA bundle: that a handshake succeeded proves nothing here, since the
-handshake accepts the CAs of both bundles. Tokens are somebody else's to judge, and the only thing that is waited for. (A token in a
+How a certificate is verified is handed in, one function per CA bundle. A handshake proves only that the client holds the key of its
+certificate. Tokens are somebody else's to judge, and the only thing that is waited for. (A token in a
 WebSocket's subprotocol is no method here: upgrades are refused before anybody is asked who they are.)
 
 Upstream: kubernetes/apiserver `pkg/endpoints/filters/authentication.go`, `pkg/authentication/authenticatorfactory/delegating.go` (the
