@@ -7,6 +7,7 @@ Upstream: golang/go `src/encoding/json/{scanner,decode}.go`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from apiserver.apimachinery import errors, fieldpath, utf8
@@ -84,7 +85,8 @@ MOST_WEIGHT = 24 << 20
 """Bytes of memory that a decoded document may take, roughly: some sixty thousand lists or objects, a hundred thousand members, or twice as
 many elements. Admission has three or four of it at a time."""
 _WEIGHTS = ((b"{", 320), (b"[", 240), (b",", 128), (b":", 130))
-_STRINGS = re.compile(json_strings.STRING)
+_WEIGHED = 64 << 10
+"""Bytes that are weighed in one go: other threads wait for each."""
 
 
 def too_heavy() -> StatusError:
@@ -101,29 +103,43 @@ MOST_DIGITS = 512 << 10
 
 
 def weigh(raw: bytes) -> None:
-    """Raises 413 for a document of very many small values, before anybody decodes it. Any text is weighed, also what is no JSON."""
+    """Raise 413 for a document of very many small values, before anybody decodes it. Text that is not JSON is weighed as well."""
     if len(raw) > LIGHT and weight(raw) > MOST_WEIGHT:
         raise too_heavy()
 
 
 def weight(raw: bytes) -> int:
-    """What a document weighs, or somewhat more if that is not too much."""
-    many_digits = len(raw) > MOST_DIGITS and _digits(raw) > MOST_DIGITS
-    most = _weight(raw)
-    if most <= MOST_WEIGHT and not many_digits:
-        return most
-    raw = json_strings.without_escaped_quotes(raw)
-    if many_digits and sum(map(_digits, _STRINGS.split(raw))) > MOST_DIGITS:
+    """Return the weight of a document, or a higher estimate that is below the limit."""
+    if len(raw) > MOST_DIGITS and _digits(raw) > MOST_DIGITS and sum(map(_digits, _outside_strings(raw))) > MOST_DIGITS:
         return MOST_WEIGHT + 1
+    most = _weight(raw)
     if most <= MOST_WEIGHT:
         return most
-    found = at = 0
-    for string in _STRINGS.finditer(raw):
-        found += _weight(raw[at : string.start()])
-        at = string.end()
+    found = 0
+    for part in _outside_strings(raw):
+        found += _weight(part)
         if found > MOST_WEIGHT:
-            return found
-    return found + _weight(raw[at:])
+            break
+    return found
+
+
+def _outside_strings(raw: bytes) -> Iterator[bytes]:
+    """Yield the text without its strings, in parts. Their quotes stay: one in the place of each string."""
+    inside = 0
+    escaped = b"\\" in raw
+    at = 0
+    while at < len(raw):
+        part = raw[at : at + _WEIGHED]
+        if escaped:
+            backslashes = len(part) - len(part.rstrip(b"\\"))
+            if backslashes % 2 and at + len(part) < len(raw):
+                part = part[:-1]  # it escapes the first byte of the next part
+        at += len(part)
+        if escaped:
+            part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
+        pieces = part.split(b'"')
+        yield b'"'.join(pieces[inside::2])
+        inside ^= (len(pieces) - 1) & 1
 
 
 def _digits(raw: bytes) -> int:
