@@ -121,7 +121,7 @@ def spec(user: User, info: RequestInfo) -> dict[str, Any]:
     found: dict[str, Any] = {"user": user.name, "uid": user.uid, "groups": user.groups, "extra": dict(user.extra)}
     if info.is_resource:
         given = info.selectors
-        if len(given.field_text) + len(given.label_text) > REMEMBERED_BYTES:
+        if not given.told:
             given = selectors.NONE_GIVEN
         found["resourceAttributes"] = _filled(
             {

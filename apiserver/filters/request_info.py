@@ -70,9 +70,11 @@ def _only_chunked(request: Request) -> bool:
 
 
 def naming_selectors(handler: Handler, *, workers: Workers) -> Handler:
-    """Which one object a list is about, where finding out takes long: for requests whose sender is known and that have their place among
-    those being served, and before anybody is asked whether they are allowed."""
-    return _with_selectors(handler, workers, lambda given: NAME in given.field_text)
+    """Find out which one object a list is about, before anybody is asked whether the request is allowed.
+
+    Selectors that authorization does not go by are not read here: a request that is refused must be cheap.
+    """
+    return _with_selectors(handler, workers, lambda given: given.told and NAME in given.field_text)
 
 
 def large_selectors(handler: Handler, *, workers: Workers) -> Handler:

@@ -1,6 +1,8 @@
 """Label and field selectors; texts and results of k8s.io/apimachinery v0.36.3."""
 
 import gc
+import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -315,3 +317,61 @@ def test_a_selector_that_cannot_be_read_keeps_nothing_of_the_requests_that_it_fa
     assert kept[0] not in seen
     assert (kept[0].__traceback__, kept[0].__context__) == (None, None)
     assert seen[0].status() == seen[1].status() == kept[0].status()
+
+
+_PIECES = (
+    *("a", "b.c/d", "a.b/", "-x", "k" * 64, "k" * 63, "a" * 254 + "/x", "in", "notin", "(", ")", ",", ",", ",", "=", "==", "!=", "!"),
+    *(">", "<", "5", "9223372036854775807", "9223372036854775808", "0" * 30 + "7", "+5", " ", "\t", "\0", "é", "A-", "/x", " " * 101),
+    *("a in (b,c)", "a notin (,)", "x=y", "k>3", "!a"),
+)  # fmt: skip
+
+
+def test_quick_check_of_label_selectors_agrees_with_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(31)
+    texts = ["".join(draw.choices(_PIECES, k=draw.randint(1, 9))) for _ in range(3_000)]
+    slowly = [_read_as(selectors.parse_labels, text) for text in texts]
+    monkeypatch.setattr(selectors, "AT_ONCE", 0)
+    for text, expected in zip(texts, slowly, strict=True):
+        assert _read_as(selectors.parse_labels, text) == expected, text
+        assert _read_as(selectors.check_labels, text) == (expected if isinstance(expected, dict) else "None"), text
+
+
+def test_quick_check_of_field_selectors_agrees_with_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(31)
+    pieces = ("a", "metadata.name", "=", "==", "!=", "!", ",", ",", ",", "\\", "\\,", "\\=", "\\b", "x", "é")
+    texts = ["".join(draw.choices(pieces, k=draw.randint(1, 9))) for _ in range(3_000)]
+    slowly = [_read_as(selectors.parse_fields, text) for text in texts]
+    monkeypatch.setattr(selectors, "AT_ONCE", 0)
+    for text, expected in zip(texts, slowly, strict=True):
+        assert _read_as(selectors.parse_fields, text) == expected, text
+
+
+def _read_as(parse: Callable[[str], object], text: str) -> str | dict[str, object]:
+    """What comes of it: the selector's text, or the status of its error."""
+    try:
+        return str(parse(text))
+    except StatusError as error:
+        return error.status()
+
+
+@pytest.mark.parametrize("wrong", ["=", "-x", "a=-", "b in (c", "b in (c d)"])
+def test_long_label_selector_that_ends_wrong_builds_no_requirement(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    requirement = selectors.Requirement
+
+    def counted(key: str, operator: str, values: tuple[str, ...] = ()) -> selectors.Requirement:
+        made.append(key)
+        return requirement(key, operator, values)
+
+    monkeypatch.setattr(selectors, "Requirement", counted)
+    given = selectors.Given(",".join([*(f"k{n}=v,j{n} in (v,w),!i{n}" for n in range(30_000)), wrong]), "a=b")
+    given.read()
+    for selector in ("labels", "fields"):
+        with pytest.raises(StatusError):
+            getattr(given, selector)
+    assert len(made) <= 1
+
+
+def test_field_selector_of_more_labels_than_any_kind_has_is_read_up_to_there() -> None:
+    terms = selectors.parse_fields(",".join(f"k{n:05}=v" for n in range(30_000))).terms
+    assert [label for label, _, _ in terms] == [f"k{n:05}" for n in range(selectors.MOST_FIELDS + 1)]
