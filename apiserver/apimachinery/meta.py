@@ -261,7 +261,9 @@ def _namespace_errors(value: str, *, namespaced: bool) -> Iterator[FieldError]:
 
 def label_errors(labels: Mapping[str, str] | None, path: fieldpath.Path | str) -> Iterator[FieldError]:
     """Keys and values of labels; all errors stand on the map's own path."""
-    for key, value in (labels or {}).items():
+    if not labels or (next(names.doubtful_keys(labels), None) is None and names.are_label_values(labels.values())):
+        return
+    for key, value in labels.items():
         for text in names.label_key(key):
             yield fieldpath.invalid(path, key, text)
         for text in names.label_value(value):
@@ -272,10 +274,16 @@ def _annotation_errors(annotations: Mapping[str, str] | None) -> Iterator[FieldE
     if not annotations:
         return
     path = "metadata.annotations"
-    for key in annotations:
-        for text in names.label_key(names.lower(key)):
-            yield fieldpath.invalid(path, key, text)
-    if sum(names.byte_length(k) + names.byte_length(v) for k, v in annotations.items()) > ANNOTATIONS_BYTES:
+    if next(names.doubtful_keys(map(names.lower, annotations)), None) is not None:
+        for key in annotations:
+            for text in names.label_key(names.lower(key)):
+                yield fieldpath.invalid(path, key, text)
+    # No character takes less than a byte.
+    at_least = sum(map(len, annotations)) + sum(map(len, annotations.values()))
+    if (
+        at_least > ANNOTATIONS_BYTES
+        or sum(names.byte_length(k) + names.byte_length(v) for k, v in annotations.items()) > ANNOTATIONS_BYTES
+    ):
         yield fieldpath.too_long(path, ANNOTATIONS_BYTES)
 
 
@@ -319,7 +327,7 @@ def _group_version(api_version: str) -> tuple[str, str]:
 
 def _finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
     path = "metadata.finalizers"
-    for finalizer in found:
+    for finalizer in names.doubtful_keys(found):
         for text in names.label_key(finalizer):
             yield fieldpath.invalid(path, finalizer, text)
     if ORPHAN_FINALIZER in found and FOREGROUND_FINALIZER in found:

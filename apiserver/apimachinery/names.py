@@ -7,7 +7,8 @@ Upstream: kubernetes/apimachinery `pkg/util/validation/validation.go`, `pkg/api/
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 LABEL_BYTES, SUBDOMAIN_BYTES, LABEL_KEY_BYTES, LABEL_VALUE_BYTES = 63, 253, 63, 63
 GENERATED_BASE_BYTES, GENERATED_SUFFIX = 58, 5
@@ -118,6 +119,32 @@ def dns_subdomain(text: str, *, unit: str = "characters") -> list[str]:
     if not _is_subdomain(text):
         errors.append(NOT_SUBDOMAIN)
     return errors
+
+
+_CHUNK = 500
+"""Texts that one match of a pattern looks at."""
+_PART = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SHORT = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_are_keys = re.compile(rf"(?:(?:(?=[-a-z0-9.]{{1,253}}/){_PART}(?:\.{_PART})*/)?{_SHORT}\n)*").fullmatch
+_are_values = re.compile(rf"(?:(?:{_SHORT})?\n)*").fullmatch
+
+
+def doubtful_keys(texts: Iterable[str]) -> Iterator[str]:
+    """Yield those of the texts that may be wrong as keys of labels, in their order. Far faster than `label_key`."""
+    return _doubtful(texts, _are_keys)
+
+
+def are_label_values(texts: Iterable[str]) -> bool:
+    """Return whether all texts are right as values of labels."""
+    return next(_doubtful(texts, _are_values), None) is None
+
+
+def _doubtful(texts: Iterable[str], right: Callable[[str], object]) -> Iterator[str]:
+    left = iter(texts)
+    while chunk := list(islice(left, _CHUNK)):
+        lines = "\n".join([*chunk, ""])
+        if lines.count("\n") != len(chunk) or not right(lines):
+            yield from chunk
 
 
 def label_key(text: str) -> list[str]:

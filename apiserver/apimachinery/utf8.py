@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_UNFINISHED = re.compile(rb"[\xe0-\xef][\x80-\xbf](?![\x80-\xbf])|[\xf0-\xf4][\x80-\xbf]{1,2}(?![\x80-\xbf])")
+"""What Python replaces by one U+FFFD and Go by several. Without it, Python's own replacing is right, and takes a twentieth of the time."""
 _PART = 64 << 10
 
 
 def decoded(data: bytes) -> str:
     """UTF-8, with U+FFFD for every single byte that is none."""
+    if not _UNFINISHED.search(data):
+        return data.decode("utf-8", "replace")
     return whole(data.decode("utf-8", "surrogateescape"))
 
 

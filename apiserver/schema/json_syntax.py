@@ -68,7 +68,8 @@ _SPACE = re.compile(_SPACES)
 _BRACKET = re.compile(json_strings.STRING + rb"|([\[{])|[\]}]")
 
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_ESCAPE = re.compile(rf"\\[^u]|{_HIGH}{_LOW}|(?P<half>{_HIGH}|{_LOW})")
+_HALF = re.compile(rf"{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}")
+"""Escapes that are half a character, in a text in which no backslash is escaped."""
 _WORD_OF = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _HEX = b"0123456789abcdefABCDEF"
 
@@ -160,7 +161,8 @@ def mended(raw: bytes) -> str:
     """Valid JSON as text, with U+FFFD for every byte that is no UTF-8 and every escape that is half a character, as Go reads them."""
     text = utf8.decoded(raw)
     if "\\u" in text:
-        text = _ESCAPE.sub(lambda m: m.group() if m.lastgroup is None else "\\ufffd", text)
+        # Valid JSON holds no NUL, which stands for an escaped backslash meanwhile.
+        text = _HALF.sub(r"\\ufffd", text.replace("\\\\", "\0")).replace("\0", "\\\\")
     return text
 
 

@@ -164,6 +164,11 @@ class Store:
 
     # Writing
 
+    @property
+    def object_limit(self) -> int:
+        """Bytes that one stored object may have."""
+        return self._options.object_limit
+
     async def commit(self, write: Write, *, dry_run: bool) -> Entry:
         """The entry that this write made, once this replica's memory holds it; of a deletion the last state at its revision.
 
@@ -171,8 +176,8 @@ class Store:
         is not written: its entry comes back. A dry run checks the same against the newest state; its entry keeps the expected
         revision, and none on a create.
         """
-        if write.value is not None and len(write.value) > self._options.object_limit:
-            raise TooBig(f"{len(write.value)} bytes are more than {self._options.object_limit}")
+        if write.value is not None and len(write.value) > self.object_limit:
+            raise TooBig(f"{len(write.value)} bytes are more than {self.object_limit}")
         self._require_state()
         if dry_run or self._is_present(write):
             return await self._rehearse(write)

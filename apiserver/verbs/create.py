@@ -71,6 +71,11 @@ async def insert(
     `size` is about how many bytes it has. `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where
     nobody asked yet.
     """
+    if await lifecycle.exceeds(call, obj, size=size):
+        # It cannot be stored, whoever manages it. Admission may still make it smaller.
+        if not owned:
+            obj["metadata"].pop("managedFields", None)
+        owned = True
     if not owned:
         obj = await ownership.owned(services, call, obj, None, manager=wanted.field_manager, size=size)
     given = obj["metadata"].get("name", "")

@@ -176,6 +176,15 @@ def drop_unstored(obj: Object) -> None:
     obj["metadata"].pop("selfLink", None)
 
 
+async def exceeds(call: Call, obj: Object, *, size: int) -> bool:
+    """Return whether an object is too large for the store even without managedFields. `size` is about how many bytes it has."""
+    limit = call.store.object_limit
+    if size <= limit:
+        return False
+    bare = {**obj, "metadata": {name: x for name, x in obj["metadata"].items() if name != "managedFields"}}
+    return len(await encoded(call.resource.stored, bare, large=True)) > limit
+
+
 async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
     """The object as it is stored."""
     if not large:

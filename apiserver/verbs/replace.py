@@ -60,22 +60,13 @@ def subresource(call: Call) -> Subresource | None:
 async def replace(services: Services, call: Call, order: Order) -> Outcome:
     """Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
-    outcome = await attempts.until_settled(call, key, lambda live: _fitting(services, call, order, live))
+    outcome = await attempts.until_settled(call, key, lambda live: _round(services, call, order, live))
     services.workers.free(call.exchange.let_go())
     return outcome
 
 
-async def _fitting(services: Services, call: Call, order: Order, live: Entry | None) -> Outcome:
-    """A round, and another one without managedFields if the object is too large for the store with them."""
-    try:
-        return await _round(services, call, order, live)
-    except TooBig:
-        if order.owned:
-            raise
-        return await _round(services, call, order, live, tracked=False)
-
-
 async def _round(services: Services, call: Call, order: Order, live: Entry | None, *, tracked: bool = True) -> Outcome:
+    """One round; and another one without managedFields (not `tracked`) if the object is too large for the store with them."""
     if live is None:
         return await _create(services, call, order)
     resource, warnings = call.resource.stored, call.exchange.warnings
@@ -87,6 +78,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         call.exchange.hold(old, new)
     if order.whole:
         _check_uid(call, live.key, new, old)
+    tracked = tracked and (order.owned or not await lifecycle.exceeds(call, new, size=size))
     if tracked and not order.owned:
         new = await ownership.owned(services, call, new, old, manager=order.options.field_manager, size=size)
     step = admit.Step(services, call, operation="UPDATE", options=order.options, name=order.name, old=old, size=size)
@@ -108,7 +100,12 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         return Outcome((await call.store.confirm(live)).value)
     value = await lifecycle.encoded(resource, new, large=large)
     write = Write(live.key, value, live.revision, old["metadata"]["uid"])
-    entry = await call.store.commit(write, dry_run=order.options.dry_run)
+    try:
+        entry = await call.store.commit(write, dry_run=order.options.dry_run)
+    except TooBig:
+        if order.owned or not tracked:
+            raise
+        return await _round(services, call, order, live, tracked=False)
     entry.judged = order.sub is None
     return Outcome(entry.value)
 
