@@ -82,7 +82,7 @@ def _weigh(raw: bytes) -> None:
             event = loader.get_event()
             step = _STEPS.get(type(event), 0)
             depth += step or 0
-            if step is None or depth > MAX_DEPTH:
+            if step is None or depth > COUNTED_DEPTH:
                 return
             if type(event) is yaml.DocumentStartEvent and event.version not in (None, VERSION):
                 return
@@ -95,6 +95,8 @@ def _weigh(raw: bytes) -> None:
 
 _BETWEEN = (b",", b"\n", b":", b"-", b"[", b"{", b"?", b"&")
 """What stands between values, or before one: of so many values there are as many of these."""
+COUNTED_DEPTH = 1_000
+"""Levels above which values are not counted first: libyaml looks at every open level for every token, and would do it twice."""
 _STEPS: dict[type[Any], int | None] = {
     yaml.MappingStartEvent: 1,
     yaml.SequenceStartEvent: 1,

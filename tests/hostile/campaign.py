@@ -2,8 +2,9 @@
 
 The budget is that of one request that anybody may send: no 500 that upstream would not answer, no error of more than 1 MiB, 64 MiB of
 memory while it is served and nothing that stays, no step of the event loop above 20 ms of CPU, and health checks on another connection
-that do not wait. Time is judged together with the CPU time that the server used meanwhile, so that a busy machine is not mistaken for a
-slow server; a step that is not far above the budget is a breach if it is when the request is sent again.
+that do not wait. What is refused costs 100 ms of CPU (the family `refusals`). Time is judged together with the CPU time that the server
+used meanwhile, so that a busy machine is not mistaken for a slow server; a step that is not far above the budget is a breach if it is when
+the request is sent again.
 
 Requests are sent in rounds: the small ones of a round several at once, each large one alone. A round that was above the budget of one
 request is sent again, one request at a time, to find out which it was.
@@ -31,7 +32,7 @@ from apiserver.serving.steps import BUDGET_SECONDS, MESSAGE
 from tests.fixtures import steps
 from tests.fixtures.server import Reply
 from tests.hostile import handshakes
-from tests.hostile.generator import COLLECTIONS, GROUP, SPECS, STANDING, Hostile
+from tests.hostile.generator import COLLECTIONS, GROUP, REFUSALS, SPECS, STANDING, Hostile
 
 ERROR_BYTES = (1 << 20) + 4096
 """The largest error, with its headers."""
@@ -55,6 +56,8 @@ TOLD, TOLD_SECONDS = 500, 30.0
 WARM, WARM_HEADS = 2000, 4000
 """After how many requests a process is as large as it will be: of all sorts, once patterns, expressions and field sets are remembered up to
 their bounds; and of heads alone, once every place is taken where short targets are remembered."""
+REFUSAL_SECONDS = 0.1
+"""CPU time that the process may take for a request that it refuses: the event loop and all threads together."""
 HEALTH_SECONDS = 0.1
 PROBE_SECONDS = 0.02
 ANSWER_SECONDS = 90.0
@@ -491,7 +494,7 @@ class Campaign:
     async def _look(self, requests: Sequence[Hostile]) -> Look:
         """Sends them, as many at once as there are lanes, and says what was above a budget of time, and what memory they took."""
         self._process.forget_peak()
-        before = self._process.memory()
+        before, refused, used = self._process.memory(), self._refused, self._process.cpu_seconds()
         done = asyncio.Event()
         probing = asyncio.ensure_future(self._watch_health(done))
         waiting = iter(requests)
@@ -499,12 +502,20 @@ class Campaign:
             await asyncio.gather(*(self._send(waiting, lanes) for lanes in self._lanes[: len(requests)]))
         finally:
             done.set()
+            used = self._process.cpu_seconds() - used
             waited = await probing
         late = [f"{HELD_UP}: {step}" for step in steps.breaches()]
         if waited is not None:
             late.append(f"let a health check wait: cpu_seconds={waited:.3f} (budget {HEALTH_SECONDS:.3f} s)")
+        if len(requests) == 1 and self._refused > refused and used > (budget := REFUSAL_SECONDS * steps.slowness()):
+            late.append(f"cost too much for a refusal: cpu_seconds={used:.3f} (budget {budget:.3f} s)")
         self._read_log(requests)
         return late, self._process.peak() - before
+
+    @property
+    def _refused(self) -> int:
+        """How many requests of that family were refused so far."""
+        return sum(count for (family, code), count in self.report.codes.items() if family == REFUSALS and code >= 400)
 
     async def _send(self, requests: Iterator[Hostile], lanes: tuple[Lane, Lane]) -> None:
         for request in requests:

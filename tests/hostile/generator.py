@@ -79,6 +79,8 @@ METADATA = (
     *("labels", "annotations", "ownerReferences", "finalizers", "managedFields", "name", "uid", "generation"),
     *("creationTimestamp", "resourceVersion", "deletionTimestamp", "x"),
 )
+REFUSALS = "refusals"
+"""The family whose requests are refused, and held to the budget of a refusal."""
 STANDING = "standing"
 """The name of an object of each kind that is there all the time."""
 
@@ -1059,6 +1061,35 @@ class Generator:
         one = self.request(family, path=path, headers=form, anonymous=False)
         return replace(one, head=one.head * count, slowly=True)
 
+    def refusal(self, family: str) -> Hostile:
+        """Requests that are refused, and would cost much if they were read first: very many values, and long selectors that end wrong or
+        that nobody may send."""
+        if self.often(0.5):
+            length = HEADERS - 8192
+            term = self.pick(("k@=v", "k@", "!k@", "example.com/k@=v", "k@ in (a,b)", "k@ notin ()", "k@>7")).replace(
+                " ", "+"
+            )
+            text = self._many(self.size(length, least=length // 8), term)[: length - 100].rpartition(",")[0]
+            anonymous = self.often(0.5)
+            wrong = "" if anonymous else self.pick((",=", ",-x", ",a=-", ",a+in+(b"))
+            path = f"{self.collection()}?labelSelector={text}{wrong}"
+            return self.request(family, path=path, anonymous=anonymous)
+        kind, length = self.kind(), self.size(self._most, least=self._most // 8)
+        count = max(length // 12, 1)
+        match self.pick(("json", "merge", "yaml", "block")):
+            case "json":
+                value = self.pick(('"k@":"v"', '"\\"@":1', '"@":{}')).replace("{}", "[]")
+                many = ",".join(value.replace("@", str(at)) for at in range(count))
+                text = json.dumps({**self.object(kind), "x": "@hole@"}).replace('"@hole@"', "{" + many + "}")
+                return self._send(family, kind, JSON, text)
+            case "merge":
+                many = ",".join(f'"k{at}":null' for at in range(count))
+                return self._patched(family, kind, PATCHES[1], '{"metadata":{"labels":{' + many + "}}}")
+            case "yaml":
+                return self._send(family, kind, YAML, "x: [" + "a," * (length // 2) + "a]")
+            case _:
+                return self._send(family, kind, YAML, "".join(f"k{at}: v\n" for at in range(count)))
+
     def token(self, family: str) -> Hostile:
         """Bearer tokens, most of them none."""
         length = self.size(HEADERS - 4096)
@@ -1112,6 +1143,7 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "slow reader": Generator.slow_reader,
     "token": Generator.token,
     handshakes.FAMILY: Generator.handshake,
+    REFUSALS: Generator.refusal,
 }
 CREATING = ("json", "yaml", "protobuf", "selectors of devices", "raw")
 """Families of which some store an object of their own."""

@@ -1,0 +1,98 @@
+"""What a refused body costs, in work: what is made of it before the refusal, and that quick checks agree with the slow ones."""
+
+import json
+import random
+import re
+
+import pytest
+
+from apiserver.apimachinery import names, utf8
+from apiserver.apimachinery.errors import StatusError
+from apiserver.schema import as_yaml, json_syntax
+
+MANY = 70_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: [" + "a," * MANY + "a]",
+        "x: {" + ",".join(f"k{n}: v" for n in range(MANY)) + "}",
+        "".join(f"k{n}: v\n" for n in range(MANY)),
+        "x:\n" + "- a\n" * MANY,
+        "same: 1\n" * MANY,
+    ],
+)
+def test_yaml_of_too_many_values_is_refused_before_a_value_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(as_yaml._Builder, "take", lambda _, event: made.append(event))
+    with pytest.raises(StatusError) as refused:
+        as_yaml.read(text.encode())
+    assert refused.value.code == 413
+    assert not made
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: *x\n" + "k: v\n" * MANY, "unknown anchor 'x' referenced"),
+        ("%YAML 1.2\n---\n" + "k: v\n" * MANY, "found incompatible YAML document"),
+        ("a: 'x\n" + "- a\n" * MANY, "found unexpected end of stream"),
+        ('a: "\\/"\n' + "k: v\n" * MANY, "found unknown escape character"),
+    ],
+)
+def test_yaml_that_is_wrong_before_it_has_too_many_values_is_told_so(text: str, told: str) -> None:
+    with pytest.raises(as_yaml.YAMLProblem, match=re.escape(told)):
+        as_yaml.read(text.encode())
+
+
+def test_values_in_strings_weigh_nothing_wherever_a_text_is_divided() -> None:
+    draw = random.Random(31)
+    pieces = ("{", "}", "[", ",", ":", "a", '\\"', "\\\\", "\\n", "é")
+    for _ in range(200):
+        strings = ["".join(draw.choices(pieces, k=draw.randint(0, 2000))) for _ in range(draw.randint(100, 400))]
+        raw = ('["' + '","'.join(strings) + '"]').encode()
+        outside = b"".join(json_syntax._outside_strings(raw))
+        assert outside.count(b",") == len(strings) - 1
+        assert not set(b"{:") & set(outside)
+
+
+def test_document_whose_strings_hold_brackets_is_no_heavier_than_their_count() -> None:
+    raw = json.dumps(["{[,:" * 1000] * 700).encode()
+    assert len(raw) > json_syntax.LIGHT
+    assert json_syntax.weight(raw) < json_syntax.MOST_WEIGHT
+
+
+def test_bytes_that_are_no_utf8_are_each_replaced_as_by_go() -> None:
+    draw = random.Random(31)
+    for _ in range(5000):
+        raw = bytes(
+            draw.choices(b"a\xff\xe2\x82\xac\xf0\x9f\x98\x80\xed\xa0\xc3\xa9\xf4\x90\xc0\xbf\xe0", k=draw.randint(0, 9))
+        )
+        assert utf8.decoded(raw) == utf8.whole(raw.decode("utf-8", "surrogateescape")), raw
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"\ud800", r"\ufffd"),
+        (r"\udc00", r"\ufffd"),
+        (r"\ud83d\ude00", r"\ud83d\ude00"),
+        (r"\ud800\ud83d\ude00\ude00", r"\ufffd\ud83d\ude00\ufffd"),
+        (r"\\ud800", r"\\ud800"),
+        (r"\\\ud800\\", r"\\\ufffd\\"),
+    ],
+)
+def test_escapes_of_half_a_character_are_replaced(written: str, meant: str) -> None:
+    assert json_syntax.mended(f'"{written}"'.encode()) == f'"{meant}"'
+
+
+def test_keys_and_values_that_are_not_doubtful_are_right() -> None:
+    draw = random.Random(31)
+    pieces = ("a", "B", "-", "_", ".", "/", "\n", "é", "a" * 62, "b" * 252)
+    texts = ["".join(draw.choices(pieces, k=draw.randint(0, 4))) for _ in range(5000)]
+    for text in texts:
+        assert bool(list(names.doubtful_keys([text]))) == bool(names.label_key(text)), text
+        assert names.are_label_values([text]) == (not names.label_value(text)), text
+    wrong = [text for text in texts if names.label_key(text)]
+    assert [text for text in names.doubtful_keys(texts) if names.label_key(text)] == wrong
