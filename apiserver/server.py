@@ -2,7 +2,7 @@
 
 Knows no resources. A stop goes in this order: unready at once, everything served for a while, every watch ended with its last
 chunk while new ones are told 429, requests finished, and only then is the port closed. Where a successor has the listening socket too,
-it gets all new connections before the first watch ends here, and no watch that comes back meets the one that goes.
+it gets all new connections before the first watch ends here. A watch that comes back on a connection that is still open here is left to it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Server:
         await stop.patiently(asyncio.Event().wait(), seconds=shutdown.delay_seconds)
         if self._shared:
             self._listener.close()
-        app.drain.stop()
+        app.drain.stop(handed_over=self._shared)
         await stop.patiently(app.end_watches(shutdown.watch_seconds), seconds=shutdown.watch_seconds + 1)
         await stop.patiently(app.finish(), seconds=request_seconds)
         self._listener.close()

@@ -2,6 +2,11 @@
 
 A watch that meets anything but 429 after a clean end makes an informer list everything again. Every other
 request is served to the end, with `Connection: close`.
+
+Where a successor listens on the same socket, new watches belong to it. On a kept connection a watch gets no answer: HTTP clients repeat a
+GET whose kept connection ended, on a new connection, and kube-apiserver's aggregator does so for its clients. A request on a new connection
+is not repeated. So the first watch on a connection is served, and ends cleanly with the others.
+RFC 9112, section 9.3.1; golang/go `src/net/http/transport.go` shouldRetryRequest.
 """
 
 from __future__ import annotations
@@ -16,20 +21,25 @@ from apiserver.filters.state import Handler, Request
 STOPPING = "the server is shutting down, please try again"
 
 
-class Drain:
-    """Counts requests being served. Used on the event loop only."""
+class LeftToSuccessor(ConnectionError):
+    """The connection ends without an answer, and the client's next one reaches the successor."""
 
-    __slots__ = ("_changed", "requests", "stopping", "watches")
+
+class Drain:
+    """Counts requests being served. Used on the event loop only. `handed_over`: a successor accepts connections."""
+
+    __slots__ = ("_changed", "handed_over", "requests", "stopping", "watches")
 
     def __init__(self) -> None:
         self.requests = 0
         self.watches = 0
-        self.stopping = False
+        self.stopping = self.handed_over = False
         self._changed: asyncio.Event | None = None
 
-    def stop(self) -> None:
-        """From now on watches are refused and connections end with their response."""
+    def stop(self, *, handed_over: bool) -> None:
+        """From now on watches are refused, or left to a successor, and connections end with their response."""
         self.stopping = True
+        self.handed_over = handed_over
 
     def left(self) -> None:
         """Somebody has been served."""
@@ -49,7 +59,9 @@ def drain(handler: Handler, *, state: Drain) -> Handler:
         watch = request.info.long_running
         if state.stopping:
             request.last = True
-            if watch:
+            if watch and state.handed_over and request.kept:
+                raise LeftToSuccessor
+            if watch and not state.handed_over:
                 raise errors.too_many_requests(STOPPING, retry_after=1)
         if watch:
             state.watches += 1

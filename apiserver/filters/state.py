@@ -37,7 +37,7 @@ class Request(web.Request):
     `peer` is None without a client certificate. `audit_id` and `exchange` are set by recover, `info` by request_info, `user` (who acts)
     by authenticate or impersonate. `impersonator` is who really sent it, None where nobody acts as somebody else. `decision` is what
     authorize was told, None before it was. `terminated`: a filter ended the request to protect the server. `last`: the connection
-    ends with this response. `received` is when it came, in microseconds since the
+    ends with this response. `kept`: another request came before it on its connection. `received` is when it came, in microseconds since the
     epoch, and `record` what is recorded of it, where requests are recorded.
     """
 
@@ -51,6 +51,7 @@ class Request(web.Request):
         "decision",
         "terminated",
         "last",
+        "kept",
         "received",
         "record",
     }
@@ -64,6 +65,7 @@ class Request(web.Request):
     decision: Decision | None = None
     terminated: bool = False
     last: bool = False
+    kept: bool = False
     received: int = 0
     record: Record | None = None
 

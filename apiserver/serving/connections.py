@@ -21,6 +21,7 @@ from aiohttp.streams import StreamReader
 
 from apiserver import config
 from apiserver.apimachinery import errors
+from apiserver.filters.drain import LeftToSuccessor
 from apiserver.filters.recover import PANIC
 from apiserver.filters.request_info import UNSUPPORTED_ENCODING
 from apiserver.filters.state import Handler, Peer, Request
@@ -271,8 +272,8 @@ class Protocol(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """What aiohttp could not parse, or what even `filters.recover` could not answer."""
-        if request.writer.output_size > 0:
-            raise ConnectionResetError("the response had begun")
+        if request.writer.output_size > 0 or isinstance(exc, LeftToSuccessor):
+            raise ConnectionResetError("the connection ends without an answer, or in the middle of one")
         if isinstance(exc, BadHttpMethod) and _OTHER_METHOD.search(exc.message):
             return _last(request, 405, orjson.dumps(errors.method_not_allowed().status()) + b"\n", "application/json")
         if isinstance(exc, HttpProcessingError):
@@ -331,6 +332,7 @@ class Connections(web.Server):
     ) -> Request:
         request = Request(message, payload, protocol, writer, task, self._loop)
         request.peer = protocol.peer  # type: ignore[attr-defined]
+        request.kept = protocol._request_count > 1
         return request
 
     async def silence(self) -> None:

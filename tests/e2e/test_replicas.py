@@ -3,6 +3,7 @@ fail with a clean 429."""
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import signal
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ import pytest
 from tests.e2e import objects
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.client_go import Informers
-from tests.e2e.controlplane.connection import Stream
+from tests.e2e.controlplane.connection import Connection, Stream
 from tests.e2e.load import CLASSES, INFORMERS, under_load
+from tests.fixtures.processes import Process
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def pair(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Be
 @pytest.fixture(scope="module")
 def single(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """One port that successive processes hand over (recipe a)."""
-    flags = ["--shutdown-watch-termination-grace-period=2s"]
+    flags = ["--shutdown-watch-termination-grace-period=2s", "-v=3"]
     with Bed(tmp_path_factory.mktemp("single"), serve_flags=flags) as bed:
         yield bed
 
@@ -92,6 +94,41 @@ def test_informers_of_a_replica_that_is_killed_watch_on_at_another_and_do_not_li
         assert len(informers.lists()) == INFORMERS
     killed.start()
     pair.route(killed)
+
+
+def _kept_by(process: Process, admin: Connection) -> bool:
+    """Whether the connection that kube-apiserver has used last, and uses next, is to this process."""
+    path = f"{CLASSES}?limit={1 + len(process.log.read_text())}"
+    assert admin.ask("GET", path).status == 200
+    return path in process.log.read_text()
+
+
+def test_a_watch_over_an_open_connection_reaches_the_successor_of_a_process_that_stops(single: Bed) -> None:
+    """The predecessor ends its watches one by one for two seconds. Meanwhile kube-apiserver keeps an idle connection to it, and sends the
+    next watch over that one."""
+    replica = single.replicas[0]
+    watch = f"{CLASSES}?watch=1&timeoutSeconds=1200"
+    with single.connect() as admin, contextlib.ExitStack() as open_:
+        version = admin.ask("GET", CLASSES).json["metadata"]["resourceVersion"]
+        watch = f"{watch}&resourceVersion={version}"
+        held = [open_.enter_context(Stream(admin, watch)) for _ in range(40)]
+        old = replica.process
+        assert old is not None
+        replica.start()
+        # The connection that kube-apiserver keeps of this is the predecessor's, unless the successor was quicker.
+        while not _kept_by(old, admin):
+            pass
+        old.send(signal.SIGTERM)
+        assert held[0].rest() == []
+        assert old.alive, "its other watches still end"
+
+        back = open_.enter_context(Stream(admin, watch))
+
+        assert back.status == 200
+        old.stop()
+        created = admin.ask("POST", CLASSES, objects.device_class("for-the-successor")).json
+        assert back.next() == {"type": "ADDED", "object": created}
+        assert admin.ask("DELETE", f"{CLASSES}/for-the-successor").status == 200
 
 
 def test_a_process_hands_its_listening_socket_to_its_successor(single: Bed, tmp_path: pathlib.Path) -> None:

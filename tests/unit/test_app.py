@@ -242,7 +242,7 @@ async def test_authorization_comes_before_the_router() -> None:
 
 async def test_a_stop_refuses_watches_before_it_asks_who_it_is() -> None:
     rig = Rig()
-    rig.app.drain.stop()
+    rig.app.drain.stop(handed_over=False)
     answer = await rig.ask(f"{V1}/deviceclasses?watch=1", peer=None)
     assert (answer.status, answer.json["reason"]) == (429, "TooManyRequests")
 
