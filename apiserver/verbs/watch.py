@@ -28,7 +28,7 @@ from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Event, EventType, Revision
 from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.groups import Extent
-from apiserver.watchcache.hub import Dropped, Wake, Watcher
+from apiserver.watchcache.hub import Bookmark, Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
 from apiserver.wire import frames, negotiation, segments
 from apiserver.wire.forms.form import Form, NoFrame, Told
@@ -297,6 +297,14 @@ class Encoder:
         """A bookmark: the zero object of the kind with nothing but a version (and the mark that the initial events are over)."""
         return self._form.bookmark(revision, marker=marker, first=self.first)
 
+    def reminder(self, bookmark: Bookmark) -> bytes:
+        """The frame of a bookmark as an HTTP chunk, made once for all watchers of its round that want this form."""
+        key = self._keys["BOOKMARK"]
+        chunk = bookmark.frames.get(key)
+        if chunk is None:
+            chunk = bookmark.frames[key] = frames.chunk(self.bookmark(bookmark.revision))
+        return chunk
+
     def error(self, error: StatusError) -> bytes:
         return self._form.error(error.status())
 
@@ -305,7 +313,7 @@ class Encoder:
 @functools.lru_cache(maxsize=256)
 def _keys(form_key: str) -> Mapping[str, str]:
     """What frames are remembered under, by the type of the event."""
-    return {event_type: sys.intern(f"{event_type} {form_key}") for event_type in TYPES.values()}
+    return {event_type: sys.intern(f"{event_type} {form_key}") for event_type in (*TYPES.values(), "BOOKMARK")}
 
 
 @functools.lru_cache(maxsize=256)
@@ -389,10 +397,10 @@ class Sink:
         if self._keys is None and self._test is None:
             self._keys = self.encoder.shared
 
-    def bookmark(self, revision: Revision) -> bool:
+    def bookmark(self, bookmark: Bookmark) -> bool:
         """A bookmark is dropped, not kept for later, when it cannot be sent."""
         try:
-            sent = self.stream.writable and self.stream.push(frames.chunk(self.encoder.bookmark(revision)))
+            sent = self.stream.push(self.encoder.reminder(bookmark))
         except NoFrame:
             return False
         if sent:

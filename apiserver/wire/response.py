@@ -398,11 +398,6 @@ class WatchStream:
         self._transport = outlet.transport
         self._chunked = outlet.chunked
 
-    @property
-    def writable(self) -> bool:
-        """Whether `push` would take an event now."""
-        return self._outlet.backlog < BACKLOG
-
     async def write(self, frame: bytes) -> None:
         """One or more whole lines."""
         if frame:

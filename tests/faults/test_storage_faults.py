@@ -21,7 +21,7 @@ from apiserver.storage.store import Store, Stores, Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted
-from apiserver.watchcache.hub import Dropped, Wake
+from apiserver.watchcache.hub import Bookmark, Dropped, Wake
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.proxy import Passage, Proxy
 from tests.fixtures.valkey import Open, Server, eventually, install, value
@@ -93,7 +93,7 @@ class Watch:
         self.position = event.revision
         return True
 
-    def bookmark(self, revision: Revision) -> bool:
+    def bookmark(self, bookmark: Bookmark) -> bool:
         return True
 
     async def _run(self) -> None:

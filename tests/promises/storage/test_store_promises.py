@@ -26,7 +26,7 @@ from apiserver.storage.store import Store, Stores, Write, open_stores
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, splice
 from apiserver.watchcache.errors import Compacted, Future
-from apiserver.watchcache.hub import Wake, Watcher
+from apiserver.watchcache.hub import Bookmark, Wake, Watcher
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.valkey import Server, eventually, index_func, install, patient, value
 
@@ -62,7 +62,7 @@ class Client:
         self.told.append((event.revision, event.type, event.entry.key, event.entry.body, body))
         return True
 
-    def bookmark(self, revision: Revision) -> bool:
+    def bookmark(self, bookmark: Bookmark) -> bool:
         return True
 
     def catch_up(self) -> None:

@@ -19,7 +19,7 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision, splice
 from apiserver.watchcache.errors import Compacted
-from apiserver.watchcache.hub import Wake
+from apiserver.watchcache.hub import Bookmark, Wake
 from apiserver.watchcache.ring import Budget
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.valkey import index_func, value
@@ -81,7 +81,7 @@ class Ear:
         self.events.append(event)
         return True
 
-    def bookmark(self, revision: Revision) -> bool:
+    def bookmark(self, bookmark: Bookmark) -> bool:
         return True
 
 

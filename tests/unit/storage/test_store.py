@@ -14,7 +14,7 @@ from apiserver.storage.store import Store, Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Event, EventType, Key, Revision, splice
 from apiserver.watchcache.errors import Compacted, Future
-from apiserver.watchcache.hub import Wake
+from apiserver.watchcache.hub import Bookmark, Wake
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.proxy import Passage, Proxy
 from tests.fixtures.valkey import Open, Server, eventually, index_func, install, value
@@ -51,8 +51,8 @@ class Ear:
         self.events.append(event)
         return True
 
-    def bookmark(self, revision: Revision) -> bool:
-        self.bookmarks.append(revision)
+    def bookmark(self, bookmark: Bookmark) -> bool:
+        self.bookmarks.append(bookmark.revision)
         return True
 
 

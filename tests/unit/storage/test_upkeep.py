@@ -13,6 +13,7 @@ from apiserver.storage.store import Store, Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.errors import Compacted
+from apiserver.watchcache.hub import Bookmark
 from apiserver.watchcache.scope import Scope
 from tests.fixtures.valkey import Open, Server, eventually, forget, install, value
 
@@ -43,7 +44,7 @@ class Ear:
     def event(self, event: object) -> bool:
         return True
 
-    def bookmark(self, revision: Revision) -> bool:
+    def bookmark(self, bookmark: Bookmark) -> bool:
         return True
 
 

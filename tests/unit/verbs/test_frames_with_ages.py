@@ -17,6 +17,7 @@ from apiserver.verbs.selection import Selection
 from apiserver.verbs.watch import AgingSink, Encoder, Meter, Sink
 from apiserver.watchcache.encodings import BUDGET, EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
+from apiserver.watchcache.hub import Bookmark
 from apiserver.wire import as_json, negotiation
 from apiserver.wire.forms import choice
 from apiserver.wire.response import WatchStream
@@ -63,7 +64,7 @@ class Watches:
         kind = AgingSink if encoder.ages else Sink
         sink = kind(stream, encoder, chosen, Meter(self.resource), sending=sending)
         if not first:
-            assert sink.bookmark(Revision(1))
+            assert sink.bookmark(Bookmark(Revision(1)))
         return sink
 
 

@@ -10,7 +10,7 @@ from apiserver.watchcache import hub, keys, ring
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import Event, Key, Revision
 from apiserver.watchcache.errors import Compacted
-from apiserver.watchcache.hub import Dropped, Hub, Scope, Wake
+from apiserver.watchcache.hub import Bookmark, Dropped, Hub, Scope, Wake
 from tests.fixtures.log import revision
 from tests.fixtures.watching import Client, Stage, turns
 
@@ -392,7 +392,7 @@ class Broken:
     def event(self, event: Event) -> bool:
         raise RuntimeError("a bug in a sink")
 
-    def bookmark(self, revision: Revision) -> bool:
+    def bookmark(self, bookmark: Bookmark) -> bool:
         raise RuntimeError("a bug in a sink")
 
 
@@ -431,7 +431,7 @@ def test_a_sink_may_close_its_watcher(stage: Stage) -> None:
             watcher.close()
             return False
 
-        def bookmark(self, revision: Revision) -> bool:
+        def bookmark(self, bookmark: Bookmark) -> bool:
             return True
 
     watcher = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Leaving())
@@ -470,20 +470,105 @@ def test_a_bookmark_counts_fences_and_events_of_others(stage: Stage) -> None:
     assert client.bookmarks == [stage.log.head]
 
 
-def test_there_is_no_bookmark_at_or_below_the_start(stage: Stage) -> None:
-    ahead = stage.client(Revision(stage.log.head + 2), bookmarks=True)
+def test_a_quiet_watch_gets_a_bookmark_of_its_start_each_minute(stage: Stage) -> None:
     client = stage.client(bookmarks=True)
-    stage.pass_time(60)
-    assert client.bookmarks == []
+    start = stage.log.head
+    for _ in range(3):
+        stage.pass_time(60)
+    assert client.bookmarks == [start] * 3
     stage.put()
     stage.pump()
     stage.pass_time(60)
+    assert client.bookmarks[3:] == [stage.log.head]
+
+
+def test_a_quiet_watch_gets_a_bookmark_two_seconds_before_its_deadline(stage: Stage) -> None:
+    client = Client(stage.hub, stage.log.head, bookmarks=True, deadline=stage.clock() + 10)
+    assert client.catch_up()
+    stage.pass_time(7)
+    assert client.bookmarks == []
+    stage.pass_time(1)
     assert client.bookmarks == [stage.log.head]
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.9])
+def test_the_last_bookmark_comes_once_whatever_fraction_of_a_second_it_is_due_at(stage: Stage, fraction: float) -> None:
+    client = Client(stage.hub, stage.log.head, bookmarks=True, deadline=stage.clock() + 10 + fraction)
+    assert client.catch_up()
+    for _ in range(100):
+        stage.pass_time(0.1)
+    assert client.bookmarks == [stage.log.head]
+
+
+def test_a_watch_from_the_future_gets_no_bookmark_before_the_log_is_there(stage: Stage) -> None:
+    ahead = stage.client(Revision(stage.log.head + 2), bookmarks=True)
+    stage.pass_time(60)
     stage.put()
+    stage.pump()
+    stage.pass_time(60)
+    assert ahead.bookmarks == []
     stage.put()
     stage.pump()
     stage.pass_time(60)
     assert ahead.bookmarks == [stage.log.head]
+
+
+def test_first_bookmarks_are_spread_over_a_quarter_of_a_minute(stage: Stage) -> None:
+    clients = []
+    for number in range(60):
+        stage.early = number / 60
+        clients.append(stage.client(bookmarks=True))
+    counts = []
+    for _ in range(120):
+        stage.pass_time(1)
+        counts.append(sum(len(client.bookmarks) for client in clients))
+    came = [now - before for before, now in zip([0, *counts], counts, strict=False)]
+    assert max(came) <= 5
+    assert (sum(came[:44]), sum(came[:60]), sum(came)) == (0, 60, 120)
+    assert came[60:] == came[:60], "and stay a minute apart"
+
+
+def test_the_watchers_of_one_round_share_what_was_made_of_their_bookmark(stage: Stage) -> None:
+    rounds = []
+
+    class Keeping:
+        def event(self, event: Event) -> bool:
+            return True
+
+        def bookmark(self, bookmark: Bookmark) -> bool:
+            rounds.append(bookmark)
+            return True
+
+    for _ in range(3):
+        assert stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Keeping(), bookmarks=True).join()
+    stage.pass_time(60)
+    stage.pass_time(60)
+    assert [len({id(one) for one in rounds[:3]}), len({id(one) for one in rounds[3:]})] == [1, 1]
+    assert rounds[0] is not rounds[3]
+
+
+def test_a_tick_with_many_bookmarks_due_is_short_and_the_pump_takes_them_in_slices(slow: Stage) -> None:
+    clients = [slow.client(bookmarks=True) for _ in range(200)]
+    slow.clock.now += 60
+    slow.hub.tick()
+    assert not any(client.bookmarks for client in clients)
+    slices = 0
+    while slow.hub.pump():
+        slices += 1
+    assert slices >= 199
+    assert all(client.bookmarks == [slow.log.head] for client in clients)
+
+
+def test_a_watch_that_ends_while_its_bookmark_is_due_gets_none(slow: Stage) -> None:
+    first, second = slow.client(bookmarks=True), slow.client(bookmarks=True)
+    slow.clock.now += 60
+    slow.hub.tick()
+    assert slow.hub.pump()
+    second.watcher.close()
+    slow.pump()
+    assert (first.bookmarks, second.bookmarks) == ([slow.log.head], [])
+    first.watcher.close()
+    assert not any(slow.hub._buckets.values())
 
 
 def test_one_more_bookmark_comes_two_seconds_before_the_deadline(stage: Stage) -> None:

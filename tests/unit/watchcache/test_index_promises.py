@@ -17,7 +17,7 @@ from apiserver.watchcache import blocks, hub, keys, mvcc, ring
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
-from apiserver.watchcache.hub import Dropped, Scope, Wake
+from apiserver.watchcache.hub import Bookmark, Dropped, Scope, Wake
 from apiserver.watchcache.mvcc import Diverged, View
 from tests.fixtures.log import Log, bodies
 from tests.fixtures.watching import Client, Stage
@@ -45,10 +45,10 @@ class Watch(Client):
         super().__init__(stage.hub, after, scope, bookmarks=True)
         self.pulled_at = stage.clock()
 
-    def bookmark(self, revision: Revision) -> bool:
-        taken = super().bookmark(revision)
+    def bookmark(self, bookmark: Bookmark) -> bool:
+        taken = super().bookmark(bookmark)
         if taken:
-            self.bookmarked.append((revision, len(self.got)))
+            self.bookmarked.append((bookmark.revision, len(self.got)))
         return taken
 
 
@@ -313,7 +313,7 @@ class IndexAndHub(RuleBasedStateMachine):
         owed = watch.owed(self.log, self.log.head)
         assert watch.got == owed[: len(watch.got)]
         for revision, given in watch.bookmarked:
-            assert revision > watch.after
+            assert revision >= watch.after
             assert watch.got[:given] == watch.owed(self.log, revision)
         assert watch.bookmarks == sorted(watch.bookmarks)
 
