@@ -1,17 +1,18 @@
-"""Who sent the request: front proxy, client certificate, bearer token, nobody, in this order.
+"""Who sent the request: front proxy, client certificate, bearer token, token in a WebSocket's subprotocol, nobody, in this order.
 
 The only reader of identity headers (`tests/structure` checks that): they are believed from a peer whose certificate the front proxy's
 CA signed and whose common name is allowed, from nobody else, and nothing behind this filter sees them.
 How a certificate is verified is handed in, one function per CA bundle. A handshake proves only that the client holds the key of its
-certificate. Tokens are somebody else's to judge, and the only thing that is waited for. (A token in a
-WebSocket's subprotocol is no method here: upgrades are refused before anybody is asked who they are.)
+certificate. Tokens are somebody else's to judge, and the only thing that is waited for.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/filters/authentication.go`, `pkg/authentication/authenticatorfactory/delegating.go` (the
-order), `pkg/authentication/request/{headerrequest,x509,bearertoken,union}/`, `pkg/authentication/group/authenticated_group_adder.go`.
+order), `pkg/authentication/request/{headerrequest,x509,bearertoken,websocket,union}/`,
+`pkg/authentication/group/authenticated_group_adder.go`.
 """
 
 from __future__ import annotations
 
+import base64
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.tokens import BadToken
 from apiserver.config import RequestHeader
 from apiserver.filters.state import Handler, Peer, Request
+from apiserver.wire import websocket
 
 logger = logging.getLogger(__name__)
 
@@ -90,10 +92,12 @@ class TokenReviewer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A bearer token that has to be reviewed, and what was wrong with the credentials that come before it."""
+    """A bearer token that has to be reviewed, and what was wrong with the credentials that come before it. `subprotocols` are those that a
+    WebSocket's client offers beside a token that stands among them."""
 
     token: str
     mistakes: tuple[str, ...]
+    subprotocols: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,8 @@ def authenticate(
             user = await reviewer.review(shown.token, source=request.remote or "")
         except (BadToken, ClusterError) as e:
             raise refuse(request, NotAuthentic("; ".join((*shown.mistakes, str(e)))), started=started) from None
+        if shown.subprotocols is not None:
+            request.exchange.subprotocols = list(shown.subprotocols)
         return await accept(request, with_authenticated(user), started=started)
 
     def accept(request: Request, user: User, *, started: float) -> Awaitable[web.StreamResponse]:
@@ -213,6 +219,13 @@ class Identify:
         token = bearer_token(request)
         if token is not None:
             return Shown(token, mistakes)
+        if request.exchange.upgrades:
+            try:
+                shown = subprotocol_token(request.headers.getall("Sec-WebSocket-Protocol", ()), mistakes)
+            except NotAuthentic as e:
+                raise NotAuthentic("; ".join((*mistakes, str(e)))) from None
+            if shown is not None:
+                return shown
         if mistakes:
             raise NotAuthentic("; ".join(mistakes))
         if not self._anonymous:
@@ -393,3 +406,33 @@ def bearer_token(request: Request) -> str | None:
     if not _is_text(token):
         raise NotAuthentic("the bearer token is not UTF-8")
     return token
+
+
+BEARER_SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
+_BASE64URL = re.compile("[A-Za-z0-9_-]*")
+
+
+def subprotocol_token(headers: Sequence[str], mistakes: tuple[str, ...]) -> Shown | None:
+    """The token among the subprotocols that a WebSocket's client offers: browsers cannot send an Authorization header with one. Another
+    subprotocol must be offered too, which is the one that the client is answered."""
+    found: list[str] = []
+    others: list[str] = []
+    for protocol in (protocol for header in headers for protocol in websocket.split(header)):
+        if protocol.startswith(BEARER_SUBPROTOCOL):
+            found.append(protocol[len(BEARER_SUBPROTOCOL) :])
+        else:
+            others.append(protocol)
+    if len(found) > 1:
+        raise NotAuthentic("multiple base64.bearer.authorization tokens specified")
+    encoded = found[0] if found else ""
+    if not encoded:
+        return None
+    if _BASE64URL.fullmatch(encoded) is None or len(encoded) % 4 == 1:
+        raise NotAuthentic("invalid base64.bearer.authorization token encoding")
+    try:
+        token = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+    except UnicodeDecodeError:
+        raise NotAuthentic("invalid base64.bearer.authorization token") from None
+    if not others:
+        raise NotAuthentic("missing additional subprotocol")
+    return Shown(token, mistakes, tuple(others))

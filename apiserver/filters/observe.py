@@ -16,6 +16,7 @@ from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.filters.request_info import Remembered
 from apiserver.filters.state import Handler, Request
 from apiserver.metrics import RequestLabels, RequestMeter
+from apiserver.wire.response import SWITCHING_PROTOCOLS
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def observe(
         code, size = 500, 0
         try:
             response = await handler(request)
-            code, size = response.status, _size(request, response)
+            code, size = code_of(response), _size(request, response)
             return response
         except (StatusError, TextError) as e:
             code = e.code
@@ -131,6 +132,11 @@ def field_validation_of(query: Query) -> str:
     if not values:
         return ""
     return values[0] if len(values) == 1 and values[0] in ("Ignore", "Warn", "Strict") else "invalid"
+
+
+def code_of(response: web.StreamResponse) -> int:
+    """As upstream counts it: its meter does not learn the status of a connection that becomes a WebSocket."""
+    return 0 if response.status == SWITCHING_PROTOCOLS else response.status
 
 
 def _size(request: Request, response: web.StreamResponse) -> int:

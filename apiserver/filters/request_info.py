@@ -21,7 +21,7 @@ from apiserver.apimachinery.request import Query, RequestInfo, percent_decoded
 from apiserver.filters.state import Handler, Request
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
-from apiserver.wire import negotiation
+from apiserver.wire import negotiation, websocket
 from apiserver.wire.patches import media_type
 from apiserver.workers import Workers
 
@@ -38,7 +38,8 @@ informers, creates and polls send the same few all the time."""
 def request_info(handler: Handler) -> Handler:
     """Parses the target and keeps the result; a path that upstream cannot parse is its 500.
 
-    A connection must not change its protocol: what follows would be sent with the rights of this request and judged by nobody.
+    A connection may become a WebSocket for a watch. It changes its protocol for nothing else: what follows would be sent with the rights
+    of this request and judged by nobody. Whether it becomes one or not, no other request is read from that connection.
     """
 
     def parsing(request: Request) -> Awaitable[web.StreamResponse]:
@@ -46,21 +47,39 @@ def request_info(handler: Handler) -> Handler:
         if request._version.major != 1:
             request._version = HttpVersion11  # what the answer is written in
             raise bare("505 HTTP Version Not Supported: unsupported protocol version")
-        if "Upgrade" in request.headers or method == "CONNECT":
-            raise bare("400 Bad Request: upgrades are not supported")
+        upgrade = "Upgrade" in request.headers
+        if method == "CONNECT" or (upgrade and not _asks_for_websocket(request)):
+            raise bare(NO_UPGRADE)
         if "Transfer-Encoding" in request.headers and not _only_chunked(request):
             raise TextError(501, UNSUPPORTED_ENCODING, headers={"Connection": "close"}, nosniff=False)
         if len(target) <= REMEMBERED_LENGTH and ("?" not in target or _few_terms(target)):
             request.info = known(method, target)
         else:
             request.info = parse(method, target, request.exchange.query)
+        if upgrade:
+            if not request.info.long_running:
+                raise bare(NO_UPGRADE)
+            request.last = request.exchange.upgrades = True
+            request.exchange.subprotocols = websocket.subprotocols(request.headers)
         return handler(request)
 
     known = lru_cache(REMEMBERED)(parse)
     return parsing
 
 
+NO_UPGRADE = "400 Bad Request: only watches can be upgraded, and only to WebSockets"
 UNSUPPORTED_ENCODING = "Unsupported transfer encoding"
+
+
+def _asks_for_websocket(request: Request) -> bool:
+    """Whether both we and the parser, which decides where the request ends, read it so."""
+    message = request._message
+    return (
+        message.method == "GET"
+        and message.upgrade
+        and not request.body_exists
+        and websocket.is_upgrade(request.headers)
+    )
 
 
 def _only_chunked(request: Request) -> bool:

@@ -173,6 +173,11 @@ class Protocol(web.RequestHandler):
         return max(self._body_length - self._body.total_bytes, 0)
 
     def _feed(self, data: bytes) -> None:
+        if self._upgraded:  # no HTTP follows: a WebSocket's reader takes it, or nobody
+            super().data_received(data)
+            if len(self._message_tail) >= PIECE and not self._buffer_paused:
+                self._pause_reading_for_buffer()
+            return
         before, in_body, left, whole = self._request_count, self._in_body, self._body_left, self._at_head
         if whole and not in_body:
             data = self._line.parsable(data)

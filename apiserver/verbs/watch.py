@@ -30,8 +30,9 @@ from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.hub import Bookmark, Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
-from apiserver.wire import frames, negotiation, segments
+from apiserver.wire import negotiation, segments
 from apiserver.wire.forms.form import Form, NoFrame, Told
+from apiserver.wire.frames import Framing
 from apiserver.wire.response import WatchStream
 
 BATCH_EVENTS, BATCH_BYTES = 64, 256 << 10
@@ -50,13 +51,14 @@ async def watch(services: Services, call: Call) -> Any:
         chosen = await selection.within_shard(services, chosen, wanted, missed=meter.missed)
     with failures.translated(call.info):
         start = await _start_or_refusal(call, wanted)
-    chosen_form = negotiation.streamed(accepted)
-    encoder = Encoder(rendering.form_of(services, call, chosen_form), services)
+    form = rendering.form_of(services, call, negotiation.streamed(accepted))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _seconds(services, wanted)
-    stream = await exchange.open_watch(negotiation.STREAMED[chosen_form.media])
+    stream = await exchange.open_watch(form.media)
+    encoder = Encoder(form, services, stream.framing)
     try:
-        async with asyncio.timeout_at(deadline):
+        async with asyncio.timeout_at(deadline) as left:
+            stream.when_left(functools.partial(_end, left))
             await asyncio.sleep(0)  # lets a time that is over already end the watch before its first event
             if isinstance(start, StatusError):
                 await stream.write(encoder.error(start))
@@ -67,6 +69,12 @@ async def watch(services: Services, call: Call) -> Any:
     except (TimeoutError, NoFrame):
         pass
     return await stream.finish()
+
+
+def _end(left: asyncio.Timeout) -> None:
+    """The client of a watch has said that it wants no more: its time is over."""
+    if not left.expired():
+        left.reschedule(asyncio.get_running_loop().time())
 
 
 def _seconds(services: Services, wanted: ListOptions) -> float:
@@ -223,10 +231,14 @@ class Encoder:
     """Frames in one form. A frame of an event is made once and remembered on the event for every watcher; one that tells ages, for as long
     as these stay as they are."""
 
-    __slots__ = ("_encodings", "_form", "_keys", "_later_keys", "ages", "clock", "first", "most", "workers")
+    __slots__ = (
+        "_encodings", "_form", "_frame", "_key", "_keys", "_later_keys", "ages", "clock", "first", "most", "workers",
+    )  # fmt: skip
 
-    def __init__(self, form: Form, services: Services) -> None:
+    def __init__(self, form: Form, services: Services, framing: Framing) -> None:
         self._form = form
+        self._frame = framing.frame
+        self._key = _key(form.key, framing.key)
         self.ages = form.ages
         """Whether what is remembered is `Told`, and holds for a while by this clock."""
         self.clock = form.clock
@@ -234,14 +246,14 @@ class Encoder:
         self.most = min(BATCH_BYTES, form.reach)
         """Bytes of objects whose frames are made in one step."""
         self._encodings = services.encodings
-        self._later_keys = _keys(form.key)
+        self._later_keys = _keys(self._key)
         self.first = form.varies
         self._keys = {t: f"first {key}" for t, key in self._later_keys.items()} if self.first else self._later_keys
 
     @property
     def shared(self) -> Mapping[EventType, str] | None:
         """What the next frames of changes are remembered under, for who is told every change of an object; None before a first frame."""
-        return None if self.first else _keys_by_change(self._form.key)
+        return None if self.first else _keys_by_change(self._key)
 
     def sent(self) -> None:
         """A frame has gone out. The first one of a Table names the columns, and the others do not."""
@@ -257,7 +269,7 @@ class Encoder:
             yield segments.text(part)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
-        """The frame as an HTTP chunk, from the event's memory when another watcher already needed it. Raises NotMade."""
+        """The frame as it is sent, from the event's memory when another watcher already needed it. Raises NotMade."""
         held, key = event.encodings, self._keys[event_type]
         found = held.get(key) if held is not None else None
         chunk: bytes | None = found.at(self.clock()) if found is not None and self.ages else found
@@ -279,13 +291,13 @@ class Encoder:
     def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
         if self.ages:
             return self._told(key, event, self._form.told(event_type, entry, first=first))
-        chunk = frames.chunk(self._form.frame(event_type, entry, first=first))
+        chunk = self._frame(self._form.frame(event_type, entry, first=first))
         self._encodings.remember(event, key, chunk, size=len(chunk))
         return chunk
 
     def _told(self, key: str, event: Event, told: Told[bytes]) -> bytes:
         """Remembers it, instead of one with older ages."""
-        chunk, held = frames.chunk(told.what), event.encodings
+        chunk, held = self._frame(told.what), event.encodings
         told = told._replace(what=chunk, size=len(chunk))
         if held is None or key not in held:
             self._encodings.remember(event, key, told, size=told.size)
@@ -298,15 +310,20 @@ class Encoder:
         return self._form.bookmark(revision, marker=marker, first=self.first)
 
     def reminder(self, bookmark: Bookmark) -> bytes:
-        """The frame of a bookmark as an HTTP chunk, made once for all watchers of its round that want this form."""
+        """The frame of a bookmark as it is sent, made once for all watchers of its round that want this form."""
         key = self._keys["BOOKMARK"]
         chunk = bookmark.frames.get(key)
         if chunk is None:
-            chunk = bookmark.frames[key] = frames.chunk(self.bookmark(bookmark.revision))
+            chunk = bookmark.frames[key] = self._frame(self.bookmark(bookmark.revision))
         return chunk
 
     def error(self, error: StatusError) -> bytes:
         return self._form.error(error.status())
+
+
+@functools.lru_cache(maxsize=256)
+def _key(form_key: str, framing_key: str) -> str:
+    return sys.intern(f"{form_key} {framing_key}") if framing_key else form_key
 
 
 # Texts remember their hash, which is asked for once per event and watcher.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +18,8 @@ from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Annotations, Query, Recording, Waits, Warnings, query_of
-from apiserver.wire import frames, gzip, negotiation, segments
+from apiserver.wire import frames, gzip, negotiation, segments, websocket
+from apiserver.wire.frames import Framing
 from apiserver.wire.segments import LONG, Beginning, Segment
 
 BODY_LIMIT = 3 << 20
@@ -36,6 +37,7 @@ SOON_SECONDS = 0.001
 STALL_SECONDS = 30.0
 BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
+SWITCHING_PROTOCOLS = 101
 
 
 class Exchange:
@@ -43,7 +45,8 @@ class Exchange:
 
     `until` is when, by the event loop's clock, somebody else answers that its time is over. `received` is how many bytes of the body
     have been read. `heavy`: it is about so much that freeing what was made of it takes a good part of a step of the event loop.
-    `relayed`: a proxy passes the answer on to the client. `recording` is what somebody records of it.
+    `relayed`: a proxy passes the answer on to the client. `recording` is what somebody records of it. `upgrades`: the client wants to go on
+    as a WebSocket, and offers to speak `subprotocols`.
     """
 
     __slots__ = (
@@ -56,7 +59,9 @@ class Exchange:
         "recording",
         "relayed",
         "request",
+        "subprotocols",
         "until",
+        "upgrades",
         "waits",
         "warnings",
     )
@@ -70,6 +75,8 @@ class Exchange:
         self.received = 0
         self.heavy = False
         self.relayed = False
+        self.upgrades = False
+        self.subprotocols: list[str] = []
         self.recording: Recording | None = None
         self._held: list[Any] = []
         self._query: Query | None = None
@@ -204,12 +211,26 @@ class Exchange:
         return _Outlet(self.request, writer, chunked=framed)
 
     async def open_watch(self, media: str) -> WatchStream:
-        """A stream of events, whose headers are on their way when this returns."""
+        """A stream of events in that media type, whose headers are on their way when this returns. Raises TextError for a WebSocket's
+        handshake that is malformed."""
+        if self.upgrades:
+            return await self._open_websocket(websocket.FRAMINGS[media])
         if self.recording is not None:
             await self.recording.begun(200)
         make = _UntilClosed if self.relayed else web.StreamResponse
-        response = make(headers=self._headers(media, None))
+        response = make(headers=self._headers(negotiation.STREAMED[media], None))
         return WatchStream(response, await self._prepare(response))
+
+    async def _open_websocket(self, framing: Framing) -> WatchStream:
+        head = websocket.accept(self.request.headers, self.subprotocols)
+        if self.recording is not None:
+            await self.recording.begun(SWITCHING_PROTOCOLS)
+        response = _Switched()
+        outlet = await self._prepare(response)
+        outlet.write(head)
+        stream = WebSocketStream(response, outlet, framing)
+        self.request.protocol.set_parser(stream.receiver)  # type: ignore[arg-type]
+        return stream
 
 
 class _UntilClosed(web.StreamResponse):
@@ -225,6 +246,19 @@ class _UntilClosed(web.StreamResponse):
     def __init__(self, *, headers: CIMultiDict[str]) -> None:
         super().__init__(headers=headers)
         self.force_close()
+
+
+class _Switched(web.StreamResponse):
+    """The answer after which a connection is a WebSocket. Its head is upstream's, which tells nothing but the handshake."""
+
+    _length_check = False
+
+    def __init__(self) -> None:
+        super().__init__(status=SWITCHING_PROTOCOLS)
+        self.force_close()
+
+    async def _write_headers(self) -> None:
+        """Somebody else has."""
 
 
 def _mark_compressed(headers: CIMultiDict[str]) -> None:
@@ -384,40 +418,45 @@ class _Outlet:
 
 
 class WatchStream:
-    """An open watch. `write` and `send` wait for the client; `push` never does.
+    """An open watch. `write` and `send` wait for the client; `push` never does. What `send` and `push` take was made by `framing`.
 
     What `push` reads stands in the stream itself. A thousand watchers do not fit into the processor's caches: what a delivery costs beyond
     encryption and the system call is how many places of memory of each watcher it visits.
     """
 
-    __slots__ = ("_chunked", "_outlet", "_response", "_transport")
+    __slots__ = ("_bare", "_outlet", "_response", "_transport", "framing")
 
-    def __init__(self, response: web.StreamResponse, outlet: _Outlet) -> None:
+    def __init__(self, response: web.StreamResponse, outlet: _Outlet, framing: Framing = frames.CHUNKS) -> None:
+        self.framing = framing
         self._response = response
         self._outlet = outlet
         self._transport = outlet.transport
-        self._chunked = outlet.chunked
+        self._bare = framing is frames.CHUNKS and not outlet.chunked
+        """The client is sent what is in the chunks, without them."""
 
-    async def write(self, frame: bytes) -> None:
-        """One or more whole lines."""
-        if frame:
-            self._outlet.write_all(frames.chunk_of([frame]) if self._chunked else [frame])
+    def when_left(self, call: Callable[[], None]) -> None:
+        """`call`: once the client has said that it wants no more, and waits for the end of the stream. Only WebSockets can say that."""
+
+    async def write(self, events: bytes) -> None:
+        """One or more whole events."""
+        if events:
+            self._outlet.write_all([events] if self._bare else frames.chunk_of([events]))
             await self._outlet.settle()
 
-    async def send(self, chunk: bytes) -> None:
-        """A ready-made chunk. Raises ConnectionResetError when the client is gone or stalled."""
-        self._outlet.write(chunk if self._outlet.chunked else _unchunked(chunk))
+    async def send(self, frame: bytes) -> None:
+        """A ready-made frame. Raises ConnectionResetError when the client is gone or stalled."""
+        self._outlet.write(_unchunked(frame) if self._bare else frame)
         await self._outlet.settle()
 
-    def push(self, chunk: bytes) -> bool:
-        """A ready-made chunk; False, and nothing written, when the client is too far behind, or gone. Runs once per event and watcher.
+    def push(self, frame: bytes) -> bool:
+        """A ready-made frame; False, and nothing written, when the client is too far behind, or gone. Runs once per event and watcher.
 
         aiohttp's count of the bytes that went out is left as it is: nobody asks for that of a watch.
         """
         transport = self._transport
         if transport.is_closing() or transport.get_write_buffer_size() >= BACKLOG:
             return False
-        transport.write(chunk if self._chunked else _unchunked(chunk))
+        transport.write(_unchunked(frame) if self._bare else frame)
         return True
 
     async def finish(self) -> web.StreamResponse:
@@ -428,6 +467,46 @@ class WatchStream:
         except ConnectionError:
             pass
         return self._response
+
+
+class WebSocketStream(WatchStream):
+    """A watch over a WebSocket: each event is a message, and the end is a close frame."""
+
+    __slots__ = ("_left", "_when_left", "receiver")
+
+    def __init__(self, response: web.StreamResponse, outlet: _Outlet, framing: Framing) -> None:
+        super().__init__(response, outlet, framing)
+        self.receiver = websocket.Receiver(answer=self._answer, ended=self._ended)
+        self._left = False
+        self._when_left: Callable[[], None] | None = None
+
+    def when_left(self, call: Callable[[], None]) -> None:
+        self._when_left = call
+        if self._left:
+            call()
+
+    async def write(self, events: bytes) -> None:
+        if events:
+            self._outlet.write(self.framing.frame(events))
+            await self._outlet.settle()
+
+    async def finish(self) -> web.StreamResponse:
+        self.receiver.stop()
+        try:
+            await self._outlet.settle()
+            self._outlet.write(websocket.close(websocket.NORMAL))
+        except ConnectionError:
+            return self._response
+        return await super().finish()
+
+    def _answer(self, data: bytes) -> None:
+        """Pongs. A client that does not read them gets no more of them, so that it cannot fill memory with its pings."""
+        self.push(data)
+
+    def _ended(self) -> None:
+        self._left = True
+        if self._when_left is not None:
+            self._when_left()
 
 
 def _unchunked(chunk: bytes) -> bytes:

@@ -1090,6 +1090,39 @@ class Generator:
             case _:
                 return self._send(family, kind, YAML, "".join(f"k{at}: v\n" for at in range(count)))
 
+    def websocket(self, family: str) -> Hostile:
+        """Watches over WebSockets: broken handshakes, and frames in such numbers and lengths as no client sends."""
+        mask = bytes(self._random.randrange(256) for _ in range(4))
+        count = self.size(BODY // 8)
+        sent = self._random.choice((
+            b"\x89\x80" + mask,
+            b"\x89\xfd" + mask + b"p" * 125,
+            b"\x81\x80" + mask,
+            b"\x00\x81" + mask + b"x",
+            b"\x89\xff" + self.size(1 << 40).to_bytes(8, "big") + mask + b"x" * 1000,
+            b"\x82\xfe\x00\x80" + mask + b"x" * 128,
+            bytes(self._random.randrange(256) for _ in range(64)),
+            b"\x88\x82" + mask + b"xx",
+            b"GET /livez HTTP/1.1\r\nHost: s\r\n\r\n",
+        ))  # fmt: skip
+        headers = [
+            ("Upgrade", self.pick(("websocket", "websocket", "websocket", "WebSocket", "h2c"))),
+            ("Connection", self.pick(("Upgrade", "Upgrade", "keep-alive, Upgrade", "close"))),
+            ("Sec-WebSocket-Version", self.pick(("13", "13", "13", "8"))),
+            ("Sec-WebSocket-Key", self.pick(("dGhlIHNhbXBsZSBub25jZQ==", self.text(self.size(HEADERS // 4))))),
+            ("Origin", self.pick(("https://x", "https://x", "https://" + "%20" * (self.size(HEADERS // 4) // 3)))),
+        ]
+        if self.often(0.3):
+            token = self.text(self.size(HEADERS // 8), string.ascii_letters)
+            offered = self.pick(
+                ("base64.binary.k8s.io", f"base64url.bearer.authorization.k8s.io.{token}, x", "a," * len(token))
+            )
+            headers.append(("Sec-WebSocket-Protocol", offered))
+        headers.append(("Accept", self.pick(ACCEPTS)))
+        path = self.collection() + "?watch=1&timeoutSeconds=1" + (INITIAL if self.often(0.5) else "")
+        one = self.request(family, path=path, headers=headers)
+        return replace(one, body=(sent * (count // len(sent) + 1))[:BODY], slowly=True)
+
     def token(self, family: str) -> Hostile:
         """Bearer tokens, most of them none."""
         length = self.size(HEADERS - 4096)
@@ -1141,6 +1174,7 @@ FAMILIES: dict[str, Callable[[Generator, str], Hostile]] = {
     "framing": Generator.framing,
     "pipelined": Generator.pipelined,
     "slow reader": Generator.slow_reader,
+    "websocket": Generator.websocket,
     "token": Generator.token,
     handshakes.FAMILY: Generator.handshake,
     REFUSALS: Generator.refusal,

@@ -1,4 +1,5 @@
-"""Informers of client-go in a process of their own (the Go program `informers` beside this file), and what they tell."""
+"""Informers in a process of their own, and what they tell: client-go's (the Go program `informers` beside this file), or those of another
+program that takes the same flags and tells the same lines (`fabric8.py`)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 import pathlib
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,12 +23,19 @@ class Informers:
     """Some informers of one resource, as `resource.version.group`. Everything they tell is kept, in its order."""
 
     def __init__(
-        self, kubeconfig: pathlib.Path, resource: str, *, count: int = 1, metadata: bool = False, log: pathlib.Path
+        self,
+        kubeconfig: pathlib.Path,
+        resource: str,
+        *,
+        count: int = 1,
+        metadata: bool = False,
+        log: pathlib.Path,
+        program: Sequence[str | pathlib.Path] = (),
     ) -> None:
         self.count = count
         self.lines: list[Line] = []
         self._grown = threading.Condition()
-        command: list[str | pathlib.Path] = [binaries.binary("informers")]
+        command: list[str | pathlib.Path] = [*program] if program else [binaries.binary("informers")]
         command += ["-kubeconfig", kubeconfig, "-resource", resource]
         command += ["-informers", str(count), *(["-metadata"] if metadata else [])]
         with log.open("ab") as errors:

@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from apiserver import metrics
-from apiserver.apimachinery.request import User
+from apiserver.apimachinery.request import ANONYMOUS, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.tokens import BadToken
 from apiserver.config import RequestHeader
@@ -29,6 +29,7 @@ from apiserver.filters.state import Peer, Request
 from apiserver.serving import chains
 from tests.fixtures.authorities import NOW, SERVER, Holder, issue
 from tests.fixtures.connection import Answer, Connection
+from tests.fixtures.websocket import handshake
 from tests.unit.filters.chain import outer
 
 HEADER = RequestHeader(
@@ -79,12 +80,16 @@ class Rig:
 
     async def _serve(self, request: Request) -> web.StreamResponse:
         self.served.append(request.user)
-        return web.Response()
+        return web.Response(text=",".join(request.exchange.subprotocols))
 
     async def ask(
-        self, headers: dict[str, str] | list[tuple[str, str]] | None = None, *, peer: Peer | None = None
+        self,
+        headers: dict[str, str] | list[tuple[str, str]] | None = None,
+        *,
+        peer: Peer | None = None,
+        path: str = "/x",
     ) -> Answer:
-        return await Connection(self.handler, peer=peer).ask("GET", "/x", headers)
+        return await Connection(self.handler, peer=peer).ask("GET", path, headers)
 
     async def user(
         self, headers: dict[str, str] | list[tuple[str, str]] | None = None, *, peer: Peer | None = None
@@ -333,6 +338,74 @@ async def test_only_the_first_header_with_a_token_counts() -> None:
     headers = [("Authorization", "Bearer bad"), ("Authorization", "Bearer good")]
     await Rig(tokens=reviewer).refused(headers)
     assert reviewer.asked == ["bad"]
+
+
+WATCH = "/apis/g.example.com/v1/things?watch=1"
+BEARER = "base64url.bearer.authorization.k8s.io."
+GOOD_TOKEN = f"{BEARER}Z29vZA"
+
+
+def offering(*protocols: str, **more: str) -> list[tuple[str, str]]:
+    """The headers of a WebSocket's client that offers them, in a header for each of the arguments."""
+    return [*handshake(**more), *(("Sec-WebSocket-Protocol", protocol) for protocol in protocols)]
+
+
+@pytest.mark.parametrize(
+    ("offered", "others"),
+    [
+        ((f"{GOOD_TOKEN}, binary.k8s.io",), "binary.k8s.io"),
+        ((f"a ,{GOOD_TOKEN},b",), "a,b"),
+        (("a", GOOD_TOKEN), "a"),
+        ((GOOD_TOKEN, "a,b"), "a,b"),
+    ],
+)
+async def test_a_token_among_the_subprotocols_names_its_user_and_is_offered_to_nobody_else(
+    offered: tuple[str, ...], others: str
+) -> None:
+    rig = Rig(tokens=Reviewer())
+    answer = await rig.ask(offering(*offered), path=WATCH)
+    assert (answer.status, answer.text) == (200, others)
+    assert [user.name for user in rig.served] == ["system:serviceaccount:ns:sa"]
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        (f"{BEARER}YmFk, a",),
+        (GOOD_TOKEN,),
+        (f"{GOOD_TOKEN}, {GOOD_TOKEN}, a",),
+        (GOOD_TOKEN, f"{GOOD_TOKEN}, a"),
+        (f"{GOOD_TOKEN}==, a",),
+        (f"{BEARER}Z29vZ, a",),
+        (f"{BEARER}!, a",),
+        (f"{BEARER}_w, a",),
+    ],
+    ids=["bad", "alone", "twice", "in two headers", "padded", "too short", "no base64", "no text"],
+)
+async def test_a_token_among_the_subprotocols_that_is_wrong_is_no_anonymity(offered: tuple[str, ...]) -> None:
+    rig = Rig(tokens=Reviewer())
+    assert (await rig.ask(offering(*offered), path=WATCH)).status == 401
+    assert not rig.served
+
+
+@pytest.mark.parametrize("offered", ["a, b", f"{BEARER}, a", "Base64url.bearer.authorization.k8s.io.Z29vZA, a"])
+async def test_subprotocols_without_a_token_are_no_credentials(offered: str) -> None:
+    rig = Rig(tokens=Reviewer())
+    assert (await rig.ask(offering(offered), path=WATCH)).status == 200
+    assert rig.served == [ANONYMOUS]
+
+
+async def test_subprotocols_of_a_request_that_does_not_upgrade_are_not_read() -> None:
+    rig = Rig(tokens=Reviewer())
+    assert (await rig.ask({"Sec-WebSocket-Protocol": f"{GOOD_TOKEN}, a"}, path=WATCH)).status == 200
+    assert rig.served == [ANONYMOUS]
+
+
+async def test_a_good_certificate_is_enough_and_the_token_among_the_subprotocols_stays() -> None:
+    rig = Rig(tokens=Reviewer())
+    answer = await rig.ask(offering(f"{GOOD_TOKEN}, a"), path=WATCH, peer=jane().peer)
+    assert (answer.status, answer.text) == (200, f"{GOOD_TOKEN},a")
+    assert [user.name for user in rig.served] == ["jane"]
 
 
 async def test_a_token_that_is_no_text_is_refused_unasked() -> None:

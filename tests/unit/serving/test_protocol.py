@@ -15,9 +15,10 @@ from apiserver.filters.state import Peer, Request
 from apiserver.serving import connections
 from tests.fixtures.connection import Connection
 from tests.fixtures.cpu import Spent
-from tests.unit.filters.chain import connect, ids, ok
+from tests.unit.filters.chain import V1, connect, ids, ok
 
 HOST = "Host: server\r\n"
+WATCH = f"{V1}/things?watch=1"
 
 
 async def reply(raw: bytes) -> tuple[Connection, bytes]:
@@ -224,8 +225,12 @@ async def test_a_slow_body_is_not_taken_for_slow_headers(monkeypatch: pytest.Mon
         "GET /x HTTP/1.1\r\nHost: s\r\nUpgrade: h2c\r\n\r\n",
         "POST /x HTTP/1.1\r\nHost: s\r\nConnection: upgrade, close\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n",
         "CONNECT s:443 HTTP/1.1\r\nHost: s\r\n\r\n",
+        f"GET {WATCH} HTTP/1.1\r\nHost: s\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        f"GET {WATCH} HTTP/1.1\r\nHost: s\r\nUpgrade: websocket\r\n\r\n",
+        f"POST {WATCH} HTTP/1.1\r\nHost: s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        f"GET {WATCH} HTTP/1.1\r\nHost: s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\n",
     ],
-    ids=["websocket", "h2c", "spdy", "connect"],
+    ids=["websocket", "h2c", "spdy", "connect", "watch h2c", "watch unconnected", "watch POST", "watch with a body"],
 )
 async def test_an_upgrade_is_400_and_what_is_smuggled_behind_it_never_runs(request_line: str) -> None:
     served: list[str] = []
@@ -241,6 +246,79 @@ async def test_an_upgrade_is_400_and_what_is_smuggled_behind_it_never_runs(reque
     assert said.startswith(b"HTTP/1.1 400 ")
     assert said.count(b"HTTP/1.") == 1
     assert not served
+
+
+UPGRADE = f"GET {WATCH} HTTP/1.1\r\nHost: s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode()
+
+
+async def test_whatever_a_watch_that_would_be_a_websocket_is_answered_its_connection_ends() -> None:
+    served: list[str] = []
+
+    async def serve(request: Request) -> web.StreamResponse:
+        assert request.exchange.upgrades
+        served.append(request.path)
+        return web.Response(text="no WebSocket")
+
+    connection = connect(serve)
+    connection.feed(UPGRADE + b"GET /smuggled HTTP/1.1\r\nHost: s\r\n\r\n")
+    answer = await connection.answer()
+    assert (answer.status, answer.text, answer.headers["Connection"]) == (200, "no WebSocket", "close")
+    await connection.end()
+    assert served == [WATCH.partition("?")[0]]
+
+
+async def test_what_comes_behind_an_upgrade_before_it_is_answered_is_not_read_without_end() -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def serve(_request: Request) -> web.StreamResponse:
+        began.set()
+        await go_on.wait()
+        return web.Response()
+
+    connection = connect(serve)
+    connection.feed(UPGRADE)
+    await began.wait()
+    fed = 0
+    while connection.transport.reading.is_set():
+        connection.feed(bytes(4096))
+        fed += 4096
+        assert fed <= 1 << 20
+        await asyncio.sleep(0)
+    assert fed <= 64 << 10
+    go_on.set()
+    await connection.end()
+
+
+async def test_what_a_websocket_receives_is_handed_on_in_small_pieces_between_which_others_have_their_turn() -> None:
+    pieces: list[int] = []
+    began, turns = asyncio.Event(), 0
+
+    class Reader:
+        def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+            pieces.append(len(data))
+            return False, b""
+
+        def feed_eof(self) -> None:
+            pass
+
+    async def serve(request: Request) -> web.StreamResponse:
+        request.protocol.set_parser(Reader())  # type: ignore[arg-type]
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    connection = connect(serve)
+    connection.feed(UPGRADE + b"\x81\x80early")
+    await began.wait()
+    connection.feed(bytes([0x8A, 0x80]) * (512 << 10))
+    while sum(pieces) < 7 + (1 << 20):
+        turns += 1
+        await asyncio.sleep(0)
+    assert sum(pieces) == 7 + (1 << 20)
+    assert max(pieces) <= connections.PIECE
+    assert turns >= 60
+    assert connection.transport.reading.is_set()
+    await connection.close()
 
 
 async def test_requests_on_one_connection_are_answered_in_order() -> None:

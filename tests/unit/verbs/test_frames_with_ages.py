@@ -18,7 +18,7 @@ from apiserver.verbs.watch import AgingSink, Encoder, Meter, Sink
 from apiserver.watchcache.encodings import BUDGET, EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.hub import Bookmark
-from apiserver.wire import as_json, negotiation
+from apiserver.wire import as_json, frames, negotiation
 from apiserver.wire.forms import choice
 from apiserver.wire.response import WatchStream
 from tests.fixtures.watching import Clock
@@ -59,7 +59,7 @@ class Watches:
             negotiation.negotiate(accept, query, ""), self.resource, query=query, clock=self.clock, cache=self.cache
         )
         services = SimpleNamespace(workers=workers.RENDERING, encodings=self.cache)
-        stream, encoder = cast(WatchStream, Stream()), Encoder(form, cast(Services, services))
+        stream, encoder = cast(WatchStream, Stream()), Encoder(form, cast(Services, services), frames.CHUNKS)
         sending = cast(Turnstile, None)  # nothing large is sent
         kind = AgingSink if encoder.ages else Sink
         sink = kind(stream, encoder, chosen, Meter(self.resource), sending=sending)
