@@ -20,9 +20,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
 from apiserver import collectors, metrics
@@ -39,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
-UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+COMMON_NAME, ORGANIZATION, UID = "2.5.4.3", "2.5.4.10", "1.3.6.1.4.1.57683.2"
+"""Attributes of a certificate's subject."""
 TOKEN_AFTER_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 CACHED_PEERS = 4096
 CACHED_USERS, CACHED_HEADER_BYTES = 4096, 4096
@@ -56,10 +54,30 @@ class NoCredentials(NotAuthentic):
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """A peer's own certificate once a chain to a bundle was found, and when that chain ends (seconds since the epoch)."""
+class Subject:
+    """Whom a certificate is for: object identifiers and values of the subject's attributes, in order. `fingerprint` is SHA-256 in hex."""
 
-    certificate: x509.Certificate
+    attributes: tuple[tuple[str, str], ...]
+    fingerprint: str
+
+    @property
+    def common_name(self) -> str:
+        """The last one, as Go reads a subject with several."""
+        return next(iter(reversed(self.values(COMMON_NAME))), "")
+
+    @property
+    def organizations(self) -> tuple[str, ...]:
+        return tuple(self.values(ORGANIZATION))
+
+    def values(self, oid: str) -> list[str]:
+        return [value for name, value in self.attributes if name == oid]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A peer's own subject once a chain to a bundle was found, and when that chain ends (seconds since the epoch)."""
+
+    subject: Subject
     until: float
 
 
@@ -253,14 +271,14 @@ def _verify(peer: Peer, trust: Trust, *, now: float) -> _Credentials:
     if trust.proxy is not None:
         try:
             verified = trust.proxy(peer, now)
-            _check_allowed(common_name(verified.certificate), trust.names.allowed_names)
+            _check_allowed(verified.subject.common_name, trust.names.allowed_names)
             until, proxy = verified.until, True
         except NotAuthentic as e:
             mistakes.append(str(e))
     if trust.client is not None:
         try:
             verified = trust.client(peer, now)
-            user, user_ends = certificate_user(verified.certificate), verified.until
+            user, user_ends = certificate_user(verified.subject), verified.until
             until = min(until, verified.until)
         except NotAuthentic as e:
             mistakes.append(str(e))
@@ -278,28 +296,16 @@ def _check_allowed(name: str, allowed: Sequence[str]) -> None:
 # ---------------------------------------------------------------------------------------------------------------- certificates
 
 
-def common_name(certificate: x509.Certificate) -> str:
-    """The last one, as Go reads a subject with several."""
-    return next(iter(reversed(_values(certificate, NameOID.COMMON_NAME))), "")
-
-
-def _values(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[str]:
-    values = (attribute.value for attribute in certificate.subject.get_attributes_for_oid(oid))
-    return [value for value in values if isinstance(value, str)]
-
-
-def certificate_user(certificate: x509.Certificate) -> User | None:
+def certificate_user(subject: Subject) -> User | None:
     """The user that a verified certificate names; None when it has no common name."""
-    name = common_name(certificate)
+    name = subject.common_name
     if not name:
         return None
-    uids = _values(certificate, UID)
+    uids = subject.values(UID)
     if len(uids) > 1 or uids == [""]:
         raise NotAuthentic("the certificate's subject must hold one uid that is not empty, or none")
-    fingerprint = certificate.fingerprint(hashes.SHA256()).hex()
-    groups = tuple(_values(certificate, NameOID.ORGANIZATION_NAME))
-    user = User(name, uids[0] if uids else "", groups, {CREDENTIAL_ID: (f"X509SHA256={fingerprint}",)})
-    return with_authenticated(user)
+    extra = {CREDENTIAL_ID: (f"X509SHA256={subject.fingerprint}",)}
+    return with_authenticated(User(name, uids[0] if uids else "", subject.organizations, extra))
 
 
 def with_authenticated(user: User) -> User:

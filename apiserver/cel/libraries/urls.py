@@ -312,6 +312,17 @@ def request_uri(text: str) -> str | None:
     return None
 
 
+def host(text: str) -> str | None:
+    """Host and port of what Go's `url.Parse` takes for a URL, None of what it does not."""
+    address, _, fragment = text.partition("#")
+    try:
+        parts = _parse(address.encode(errors="surrogatepass"), request=False)
+        _unescaped(fragment.encode(errors="surrogatepass"), _FRAGMENT)
+    except _Wrong:
+        return None
+    return _text(parts.host)
+
+
 def _url(text: str) -> Url:
     problem = request_uri(text)
     if problem is not None:

@@ -43,6 +43,7 @@ MODULE = Module(
         "informers": "./informers",
         "typed": "./typed",
         "applying": "./applying",
+        "verifying": "./verifying",
     },
     takes="about five minutes on two cores",
     outputs={"etcd": "server"},
