@@ -58,14 +58,14 @@ class BadCertificates(Exception):
     """A file does not hold what it should."""
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Why there is no chain, in Go's words."""
 
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 
-class _Issuer:
+class Issuer:
     """A certificate that others may be signed with. Its key is read when it is first used, which is after it was vouched for."""
 
     def __init__(self, certificate: Certificate) -> None:
@@ -134,30 +134,30 @@ def verifier(pem: bytes) -> Verifier:
     roots = _issuers(bundle)
 
     def verify(peer: Peer, at: float) -> Verified:
-        leaf, *between = _parsed(peer)
+        leaf, *between = presented(peer)
         try:
-            chain = _Search(roots, _issuers(between), at).chain(leaf)
-        except _Refused as e:
+            chain = Search(roots, _issuers(between), at).chain(leaf)
+        except Refused as e:
             raise NotAuthentic(f"verifying certificate {_identifier(leaf)} failed: x509: {e}") from None
         return Verified(leaf.named(), min(certificate.ends for certificate in chain))
 
     return verify
 
 
-def _issuers(pool: Sequence[Certificate]) -> list[_Issuer]:
+def _issuers(pool: Sequence[Certificate]) -> list[Issuer]:
     """Each certificate once."""
-    return [_Issuer(certificate) for certificate in {each.encoded: each for each in pool}.values()]
+    return [Issuer(certificate) for certificate in {each.encoded: each for each in pool}.values()]
 
 
 @functools.lru_cache(maxsize=1)
-def _parsed(peer: Peer) -> tuple[Certificate, ...]:
+def presented(peer: Peer) -> tuple[Certificate, ...]:
     """What a client presented, leaf first. It is judged by each bundle in turn. Raises NotAuthentic."""
-    presented = peer.leaf, *peer.intermediates[:LONGEST]
-    if sum(map(len, presented)) > PRESENTED_BYTES:
+    ders = peer.leaf, *peer.intermediates[:LONGEST]
+    if sum(map(len, ders)) > PRESENTED_BYTES:
         raise NotAuthentic("the client's certificates are too large")
     try:
         budget = Budget(PRESENTED_VALUES)
-        found = tuple(parse(der, budget) for der in presented)
+        found = tuple(parse(der, budget) for der in ders)
     except Malformed as e:
         raise NotAuthentic(f"failed to parse client certificate: x509: {e}") from None
     if any(certificate.kind == "RSA" and certificate.bits > RSA_BITS for certificate in found):
@@ -167,20 +167,20 @@ def _parsed(peer: Peer) -> tuple[Certificate, ...]:
     return found
 
 
-class _Search:
+class Search:
     """For chains of one peer at one time."""
 
-    def __init__(self, roots: Sequence[_Issuer], presented: Sequence[_Issuer], at: float) -> None:
+    def __init__(self, roots: Sequence[Issuer], presented: Sequence[Issuer], at: float) -> None:
         self._roots, self._presented, self._at = roots, presented, at
-        self._signed = set[tuple[_Issuer, Certificate]]()
+        self._signed = set[tuple[Issuer, Certificate]]()
         """Which signatures are good."""
         self._considered = 0
         self._hint = ""
-        self._last: _Refused | None = None
+        self._last: Refused | None = None
         """Why the last issuer that signed cannot be part of a chain."""
 
     def chain(self, leaf: Certificate) -> Sequence[Certificate]:
-        """The first chain that holds. Raises _Refused."""
+        """The first chain that holds. Raises Refused."""
         self._check(leaf, ())
         if any(root.certificate.encoded == leaf.encoded for root in self._roots):
             candidates: Iterator[tuple[Certificate, ...]] = iter([(leaf,)])
@@ -191,13 +191,13 @@ class _Search:
         for chain in candidates:
             try:
                 _check_chain(chain)
-            except _Refused as e:
+            except Refused as e:
                 refusal = refusal or e
             else:
                 return chain
         if refusal := refusal or self._last:
             raise refusal
-        raise _Refused(f"certificate signed by unknown authority{self._hint}")
+        raise Refused(f"certificate signed by unknown authority{self._hint}")
 
     def _vouch(self, leaf: Certificate) -> None:
         """Verify signatures from the roots down.
@@ -243,7 +243,7 @@ class _Search:
                     continue
                 try:
                     self._check(candidate, below, root=pool is self._roots)
-                except _Refused as e:
+                except Refused as e:
                     self._last = e
                     continue
                 chain = (*below, candidate)
@@ -256,26 +256,26 @@ class _Search:
         """What a certificate must be to stand above these. Key usages do not count here. Upstream: isValid."""
         says = certificate.says
         if says.unhandled:
-            raise _Refused("unhandled critical extension")
+            raise Refused("unhandled critical extension")
         if not certificate.starts <= self._at <= certificate.ends:
-            raise _Refused("certificate has expired or is not yet valid")
+            raise Refused("certificate has expired or is not yet valid")
         if below and not root and not says.authority:
-            raise _Refused("certificate is not authorized to sign other certificates")
+            raise Refused("certificate is not authorized to sign other certificates")
         if says.authority is not None and 0 <= says.path_length < len(below) - 1:
-            raise _Refused("too many intermediates for path length constraint")
+            raise Refused("too many intermediates for path length constraint")
 
 
-def _why_unsigned(issuer: _Issuer, child: Certificate) -> str:
+def _why_unsigned(issuer: Issuer, child: Certificate) -> str:
     if not issuer.may_sign:
         return "invalid signature: parent certificate cannot sign this kind of certificate"
     return "invalid signature" if child.algorithm is not None else "cannot verify signature: insecure algorithm"
 
 
-def _named(pool: Sequence[_Issuer], subject: bytes) -> Iterator[_Issuer]:
+def _named(pool: Sequence[Issuer], subject: bytes) -> Iterator[Issuer]:
     return (issuer for issuer in pool if issuer.certificate.subject == subject)
 
 
-def _match(child: Certificate, issuer: _Issuer) -> int:
+def _match(child: Certificate, issuer: Issuer) -> int:
     """How well an issuer's key is the one that the certificate names: 0 is best."""
     wanted, has = child.says.authority_key, issuer.certificate.says.subject_key
     if wanted == has:
@@ -296,17 +296,17 @@ def _is_in(candidate: Certificate, chain: Sequence[Certificate]) -> bool:
 
 def _check_chain(chain: Sequence[Certificate]) -> None:
     if not certificate_policies.are_valid(chain):
-        raise _Refused("no valid chains built: 1 candidate chains with invalid policies")
+        raise Refused("no valid chains built: 1 candidate chains with invalid policies")
     for certificate in chain:
         usages = certificate.says.usages
         if usages and CLIENT_AUTH not in usages and ANY_USAGE not in usages:
-            raise _Refused("certificate specifies an incompatible key usage")
+            raise Refused("certificate specifies an incompatible key usage")
     try:
         name_constraints.check(
             [(None if c.says.san is None else c.says.names, c.says.constraints) for c in chain],
         )
     except name_constraints.Forbidden as e:
-        raise _Refused(
+        raise Refused(
             f"a root or intermediate certificate is not authorized to sign for this name: {e}",
         ) from None
 

@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from apiserver.filters.authenticate import NotAuthentic, Subject
 from apiserver.filters.state import Peer
@@ -154,7 +155,7 @@ def test_what_a_stranger_presents_is_judged_within_a_step(what: str) -> None:
 
 def test_presented_keys_are_used_only_after_their_owner_is_vouched_for(monkeypatch: pytest.MonkeyPatch) -> None:
     used = list[bytes]()
-    load = chains.serialization.load_der_public_key
+    load = serialization.load_der_public_key
 
     def noting(encoded: bytes) -> object:
         used.append(encoded)
@@ -164,7 +165,7 @@ def test_presented_keys_are_used_only_after_their_owner_is_vouched_for(monkeypat
     middle = authority("ca", root, private=key("p256", 2))
     forged = authority("ca", fake, private=key("p384", 4))
     leaf = forge.forge("jane", middle)
-    monkeypatch.setattr(chains.serialization, "load_der_public_key", noting)
+    monkeypatch.setattr(serialization, "load_der_public_key", noting)
     assert refusal([root], [leaf, forged, fake, middle]) == ""
     assert set(used) == {forge.public(root.key), forge.public(middle.key)}
 
