@@ -21,13 +21,16 @@ from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.plane import ControlPlane
 from tests.e2e.test_serve import Authorities, Serve, empty_store
 from tests.fixtures import certificate_table
-from tests.fixtures.certificate_table import Case
+from tests.fixtures.certificate_table import TABLE, Case
 from tests.fixtures.forge import NOW
 
 MUTATED = 3_000
 """Certificates with wrong bytes in them."""
 AT_LEAST = 160
 """Cases that a TLS client can present."""
+
+PROXIES = "--requestheader-allowed-names=" + ",".join(f"case-{number}" for number in range(len(TABLE)))
+"""Every leaf of the table is called so, and may be a front proxy."""
 
 
 def pem(*ders: bytes) -> bytes:
@@ -162,7 +165,7 @@ def test_kube_apiserver_judges_as_the_table_says(tmp_path: pathlib.Path, our_own
     plane.flags = [
         f"--client-ca-file={roots}",
         f"--requestheader-client-ca-file={roots}",
-        "--requestheader-allowed-names=",
+        PROXIES,
     ]
     with plane:
         check(Client(plane.port, tmp_path))
@@ -172,6 +175,5 @@ def test_sluice_judges_as_kube_apiserver(tmp_path: pathlib.Path) -> None:
     authorities = Authorities(tmp_path / "authorities")
     for name in ("users.crt", "proxies.crt"):
         (authorities.folder / name).write_bytes(bundle())
-    anybody = ["--requestheader-allowed-names", ""]
-    with empty_store(tmp_path) as store, Serve(authorities, store, *anybody) as server:
+    with empty_store(tmp_path) as store, Serve(authorities, store, PROXIES) as server:
         check(Client(server.port, tmp_path))
