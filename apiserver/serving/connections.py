@@ -13,11 +13,11 @@ from typing import Any
 
 import orjson
 import yarl
-from aiohttp import HttpVersion11, http_parser, web
+from aiohttp import HttpVersion11, http_parser, web, web_protocol
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from apiserver import config
 from apiserver.apimachinery import errors
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 _OTHER_METHOD = re.compile(r"b'[\w!#$%&*+.^`|~-]+ \S+ HTTP/1\.[01]'", re.ASCII)
 """In aiohttp's words about a request line with a method that it does not know. To Go every token is a method."""
 _OTHER_ENCODINGS = "Request has invalid `Transfer-Encoding`", "Invalid `Transfer-Encoding` header value"
+MALFORMED_HOST = "malformed Host header"
 TOO_LARGE = "431 Request Header Fields Too Large"
 LINGER_SECONDS = 2.0
 """How long a refused body is read and thrown away, so that the client sees the refusal and not a reset."""
@@ -44,11 +45,12 @@ NAMED = 128
 
 PIECE = 16 << 10
 """Bytes that are parsed in one step where they may be heads of requests. Five bytes make a header line, which costs half a microsecond."""
-CHUNKS_SECONDS = 0.002
-"""How long pieces of a body without a length are parsed in one step. Six bytes make a chunk, which costs as much as a megabyte of one."""
-
-_END = b"\r\n\r\n"
-"""Of a head."""
+PIECES_SECONDS = 0.002
+"""How long pieces are parsed in one step, heads or chunks of a body. Six bytes make a chunk, which costs as much as a megabyte of one."""
+LONGEST_BODY = (1 << 63) - 1
+"""Bytes that a Content-Length may claim, as Go counts them."""
+_HOST = re.compile(r"[\w!$%&'()*+,\-.:;=\[\]~]*", re.ASCII)
+"""Upstream: golang/net `http/httpguts/httplex.go` ValidHostHeader."""
 
 ReadPeer = Callable[[ServerSession], Peer | None]
 
@@ -62,16 +64,18 @@ class Protocol(web.RequestHandler):
     """
 
     __slots__ = (
-        "_at_head",
         "_body",
         "_body_length",
         "_fed",
         "_header_bytes",
         "_header_timer",
+        "_host",
+        "_last",
         "_line",
         "_made",
         "_read_peer",
         "_rest",
+        "_split",
         "_turn",
         "peer",
     )
@@ -84,11 +88,15 @@ class Protocol(web.RequestHandler):
         self._body: StreamReader | None = None
         self._body_length = 0
         self._line = RequestLine()
-        self._at_head = True
-        """Whether the next piece begins a request. In doubt it does not: then a method that the parser does not know is refused."""
         self._rest = b""
         self._fed = 0
         """Bytes of the rest that were parsed already: to cut them off each time would copy what is left."""
+        self._split = b""
+        """The beginning of the end of a head, with which the last piece ended."""
+        self._last = False
+        """The last request is here. What follows it is not read."""
+        self._host = ""
+        """The last one that was well-formed."""
         self._turn: asyncio.Handle | None = None
         self._made = 0.0
         self.peer: Peer | None = None
@@ -110,25 +118,33 @@ class Protocol(web.RequestHandler):
         """Small pieces of it at a time, unless it is a body. Without data, aiohttp goes on with what it has been fed."""
         if self._rest and data:
             self._rest, self._fed = self._rest[self._fed :] + data, 0
-        elif len(data) <= PIECE and (data.isascii() or len(data) <= self._body_left):
+        elif self._is_one_piece(data):
             self._feed(data)
         else:
             self._rest, self._fed = data, 0
             self._feed_rest()
 
+    def _is_one_piece(self, data: bytes) -> bool:
+        """Whether it may be parsed in one go: of a body, or of one head and nothing behind it."""
+        if self._in_body:
+            return len(data) <= self._body_left
+        if self._last or self._split:
+            return not data
+        end = data.find(HEAD_END)
+        return len(data) <= PIECE and (end < 0 or end + len(HEAD_END) == len(data))
+
     def _feed_rest(self) -> None:
-        """Of what is left, all that belongs to the same body, or one piece. Others have their turn before the next one."""
+        """Of what is left, all that belongs to the same body, and pieces for as long as a step may take. Then others have their turn."""
         self._turn = None
-        until = perf_counter() + CHUNKS_SECONDS
+        until = perf_counter() + PIECES_SECONDS
         while self._rest:
-            if self._close or self._force_close:
+            if self._close or self._force_close or (self._last and not self._in_body):
                 self._rest = b""
             elif self._reading_paused or self._buffer_paused:
                 return
             else:
                 self._feed(self._next_piece())
-                chunks = self._in_body and perf_counter() < until
-                if len(self._rest) - self._fed > self._body_left and not chunks:
+                if len(self._rest) - self._fed > self._body_left and perf_counter() > until:
                     self._pause_transport_reading()
                     self._await_turn()
                     return
@@ -136,18 +152,25 @@ class Protocol(web.RequestHandler):
             super()._resume_transport_reading()
 
     def _next_piece(self) -> bytes:
-        """Of what is left, as much as may be parsed in one go."""
+        """Of what is left, as much as may be parsed in one go.
+
+        aiohttp forgets the requests of a piece when it finds an error behind them. So a piece ends where a head ends, or a body in chunks,
+        whose end looks the same.
+        """
         left = self._body_left
-        piece = self._rest[self._fed : self._fed + max(left, PIECE)]
-        if left:
-            if len(piece) > left and not piece[left:].isascii():
-                piece = piece[:left]
-        elif not self._in_body and not piece.isascii():
-            piece = piece[: _head_length(piece)]
+        piece = self._rest[self._fed : self._fed + (left or PIECE)]
+        if not left:
+            piece = piece[: self._head_length(piece)]
         self._fed += len(piece)
         if self._fed == len(self._rest):
             self._rest, self._fed = b"", 0
         return piece
+
+    def _head_length(self, piece: bytes) -> int:
+        """Up to the end of a head, or of a body in chunks, as far as it is there. It may have begun in the piece before."""
+        split = len(self._split)
+        end = (self._split + piece).find(HEAD_END) if split else piece.find(HEAD_END)
+        return len(piece) if end < 0 else end + len(HEAD_END) - split
 
     def _resume_transport_reading(self) -> None:
         """aiohttp calls this when there is room again. What has been read comes before what has not."""
@@ -178,24 +201,24 @@ class Protocol(web.RequestHandler):
             if len(self._message_tail) >= PIECE and not self._buffer_paused:
                 self._pause_reading_for_buffer()
             return
-        before, in_body, left, whole = self._request_count, self._in_body, self._body_left, self._at_head
-        if whole and not in_body:
+        before, in_body, body = self._request_count, self._in_body, self._body
+        if not in_body and not self._header_bytes:
             data = self._line.parsable(data)
         plain = in_body or data.isascii()
         super().data_received(data if plain else self._line.escaped(data))
+        self._split = _begun_end(self._split + data if self._split else data)
         if self._request_count != before:
             self._headers_complete()
             if self._line.method:
-                self._name_method(before - self._request_count)
+                self._name_method()
             self._line.again()
             self._body = None
             if self._messages:
                 message, self._body = self._messages[-1]
-                if not isinstance(message, RawRequestMessage):
-                    self._rest = b""
-                    self._malformed(message.exc)
-                elif not self._body.is_eof():
-                    self._body_length = int(message.headers.get("Content-Length", 0))
+                if isinstance(message, RawRequestMessage):
+                    self._begin(message)
+                else:
+                    self._malformed(message.exc, body)
         elif data and not in_body:
             if plain:
                 self._line.escaped(data)  # has nothing to escape, and may end the line
@@ -204,33 +227,42 @@ class Protocol(web.RequestHandler):
                 self._await_headers()
             if self._header_bytes > config.MAX_HEADER_BYTES:
                 self._refuse(TOO_LARGE)
-        if data:
-            self._at_head = not self._in_body and self._ended(
-                data, left, whole=whole and self._request_count == before + 1
-            )
 
-    def _ended(self, data: bytes, left: int, *, whole: bool) -> bool:
-        """Whether the next request begins with the next piece, as far as it can be told. `left` is what a body lacked of its length before
-        this piece, `whole` says that one request began and ended in it."""
-        if data.endswith(HEAD_END):
-            return True
-        if left or not whole or self._body is None:
-            return left == len(data) > 0
-        return data.find(HEAD_END) + len(HEAD_END) + self._body.total_bytes == len(data)
-
-    def _name_method(self, position: int) -> None:
-        """Puts the method back that the parser was not shown, in the first request of those that it found."""
-        message, body = self._messages[position]
+    def _name_method(self) -> None:
+        """Puts the method back that the parser was not shown."""
+        message, body = self._messages[-1]
         if isinstance(message, RawRequestMessage):
-            self._messages[position] = message._replace(method=self._line.method), body
+            self._messages[-1] = message._replace(method=self._line.method), body
 
-    def _malformed(self, exc: BaseException) -> None:
+    def _begin(self, message: RawRequestMessage) -> None:
+        """What Go asks of a head, and aiohttp does not. Nothing is read behind a request that ends the connection."""
+        self._last = message.should_close and not message.upgrade
+        host = message.headers.get("Host", "")
+        if host != self._host:
+            if _HOST.fullmatch(host) is None:
+                return self._reject(MALFORMED_HOST)
+            self._host = host
+        if self._in_body:
+            self._body_length = int(message.headers.get("Content-Length", 0))
+            if self._body_length > LONGEST_BODY:
+                self._reject("bad Content-Length")
+        return None
+
+    def _reject(self, why: str) -> None:
+        """The last request is answered as if it could not be parsed."""
+        self._last = True
+        error = BadHttpMessage(why)
+        self._body = EMPTY_PAYLOAD
+        self._messages[-1] = web_protocol._ErrInfo(error.code, error, error.message), EMPTY_PAYLOAD
+
+    def _malformed(self, exc: BaseException, body: StreamReader | None) -> None:
         """The error holds no frames, which name it and all that was sent. A body that is malformed in the middle would leave its reader
         waiting for the rest for ever."""
+        self._rest = b""
+        self._last = True
         exc.__traceback__ = exc.__context__ = None
-        request = self._current_request
-        if request is not None and not request.content.is_eof():
-            request.content.set_exception(web.RequestPayloadError("malformed in its transfer encoding"))
+        if body is not None and not body.is_eof():
+            body.set_exception(web.RequestPayloadError("malformed in its transfer encoding"))
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
         """What ends a connection unexpectedly. That the rest of a body is malformed that nobody reads any more is the client's affair."""
@@ -309,15 +341,18 @@ def parser_words(error: HttpProcessingError) -> str:
         return TOO_LARGE
     if "'Host'" in message and "issing" in message:
         return "400 Bad Request: missing required Host header"
+    if message == MALFORMED_HOST:
+        return f"400 Bad Request: {message}"
     if message.startswith(_OTHER_ENCODINGS):
         return UNSUPPORTED_ENCODING
     return "400 Bad Request"
 
 
-def _head_length(piece: bytes) -> int:
-    """Of what begins with a head, or with the rest of one: up to its end, as far as it is there."""
-    end = piece.find(_END)
-    return len(piece) if end < 0 else end + len(_END)
+def _begun_end(data: bytes) -> bytes:
+    """The beginning of the end of a head with which a piece ends."""
+    if data[-1:] not in (b"\r", b"\n") or data.endswith(HEAD_END):
+        return b""
+    return next((HEAD_END[:length] for length in (3, 2, 1) if data.endswith(HEAD_END[:length])), b"")
 
 
 class Connections(web.Server):

@@ -21,8 +21,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 class RequestLine:
-    """How far the first line of a head has come, whatever the pieces in which it arrives. One that begins in the piece in which another
-    head ends is not followed: whoever sends requests ahead sends such bytes escaped."""
+    """How far the first line of a head has come, whatever the pieces in which it arrives. No piece holds the beginning of a second one."""
 
     __slots__ = ("_begun", "_in_target", "_over", "method")
 

@@ -97,12 +97,22 @@ async def test_no_word_within_a_request_is_taken_for_a_method(size: int) -> None
 
 
 @pytest.mark.parametrize("method", ["FOO", "get"])
-async def test_a_method_that_nobody_knows_behind_another_request_is_not_allowed(method: str) -> None:
-    """The parser has seen it before anybody else."""
-    _, said = await reply(f"GET /x HTTP/1.1\r\n{HOST}\r\n{method} /y HTTP/1.1\r\n{HOST}\r\n".encode())
-    last = said.rpartition(b"HTTP/1.1 ")[2]
-    assert last.startswith(b"405 Method Not Allowed\r\n")
-    body = json.loads(last.partition(b"\r\n\r\n")[2])
+async def test_unknown_method_behind_another_request_reaches_the_handler(method: str) -> None:
+    connection = connect(named)
+    connection.feed(f"GET /x HTTP/1.1\r\n{HOST}\r\n{method} /y HTTP/1.1\r\n{HOST}\r\n".encode())
+    assert [(await connection.answer()).json for _ in range(2)] == [["GET", "/x", 0], [method, "/y", 0]]
+
+
+@pytest.mark.parametrize("method", ["FOO", "get"])
+async def test_unknown_method_in_pieces_is_not_allowed(method: str) -> None:
+    """The parser has seen its beginning before anybody else."""
+    connection = connect(ok)
+    connection.feed(method[:1].encode())
+    connection.feed(f"{method[1:]} /y HTTP/1.1\r\n{HOST}\r\n".encode())
+    await connection.end()
+    said = bytes(connection.transport.sent)
+    assert said.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    body = json.loads(said.partition(b"\r\n\r\n")[2])
     assert (body["reason"], body["code"]) == ("MethodNotAllowed", 405)
     assert body["message"] == "the server does not allow this method on the requested resource"
 
@@ -501,7 +511,7 @@ async def test_elsewhere_in_a_request_line_only_ascii_will_do(line: str) -> None
 async def test_a_body_in_chunks_goes_on_at_once_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = posted("/x", bytes(60_000), chunked=True)
     for seconds, at_once in ((60.0, True), (0.0, False)):
-        monkeypatch.setattr(connections, "CHUNKS_SECONDS", seconds)
+        monkeypatch.setattr(connections, "PIECES_SECONDS", seconds)
         connection = connect(echo_all)
         connection.feed(sent)
         assert connection.transport.reading.is_set() is at_once
@@ -568,3 +578,190 @@ async def test_a_body_that_is_malformed_in_the_middle_ends_the_connection_withou
     await connection.end()
     assert connection.transport.sent.startswith(b"HTTP/1.1 400 ")
     assert not caplog.records
+
+
+# ------------------------------------------------------------------------------------------------ what follows a request
+
+GET = f"GET /x HTTP/1.1\r\n{HOST}\r\n".encode()
+REQUESTS = {
+    "GET": GET,
+    "two": GET * 2,
+    "POST": posted("/x", b"hello", chunked=False),
+    "chunks": posted("/x", b"hello", chunked=True),
+    "no body": posted("/x", b"", chunked=False),
+}
+CLOSING = {
+    "GET": f"GET /x HTTP/1.1\r\n{HOST}Connection: close\r\n\r\n".encode(),
+    "version 1.0": f"GET /x HTTP/1.0\r\n{HOST}\r\n".encode(),
+    "POST": f"POST /x HTTP/1.1\r\n{HOST}Connection: close\r\nContent-Length: 5\r\n\r\nhello".encode(),
+    "chunks": f"POST /x HTTP/1.1\r\n{HOST}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n".encode(),
+}
+MALFORMED = {
+    "binary": b"\x00\x01\x02\r\n\r\n",
+    "not ASCII": b"\xff\xfe" * 50 + b"\r\n\r\n",
+    "header": f"GET / HTTP/1.1\r\n{HOST}Bad Header\r\n\r\n".encode(),
+    "length": f"GET / HTTP/1.1\r\n{HOST}Content-Length: x\r\n\r\n".encode(),
+    "host": b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "method": f"F@O / HTTP/1.1\r\n{HOST}\r\n".encode(),
+}
+
+
+async def statuses(raw: bytes, *, size: int = 0) -> list[int]:
+    """Of the answers until the server closes the connection, to what arrives at once or in pieces."""
+    connection = connect(echo_all)
+    for start in range(0, len(raw), size or len(raw)):
+        connection.feed(raw[start : start + (size or len(raw))])
+    await connection.end()
+    lines = bytes(connection.transport.sent).split(b"HTTP/1.")[1:]
+    return [int(line.split(b" ")[1]) for line in lines]
+
+
+@pytest.mark.parametrize("wrong", MALFORMED)
+@pytest.mark.parametrize("right", REQUESTS)
+async def test_requests_before_malformed_bytes_are_answered(right: str, wrong: str) -> None:
+    count = 2 if right == "two" else 1
+    raw = REQUESTS[right] + MALFORMED[wrong]
+    assert await statuses(raw) == [200] * count + [400]
+    for size in (1, 2, 3, 7, len(raw) - 1):
+        assert await statuses(raw, size=size) == [200] * count + [400], size
+
+
+@pytest.mark.parametrize("cut", range(1, 5))
+async def test_head_that_ends_in_another_segment_is_answered_before_malformed_bytes(cut: int) -> None:
+    for right in REQUESTS.values():
+        connection = connect(echo_all)
+        connection.feed(right[:-cut])
+        connection.feed(right[-cut:] + MALFORMED["binary"])
+        await connection.end()
+        said = bytes(connection.transport.sent)
+        assert (said.count(b" 200 OK"), said.count(b" 400 Bad")) == (right.count(b"HTTP/1.1"), 1)
+
+
+@pytest.mark.parametrize("behind", [*MALFORMED.values(), GET, b"\x16\x03\x01", b"GET /", b"\r\n" * 100_000], ids=len)
+@pytest.mark.parametrize("last", CLOSING)
+async def test_nothing_is_read_behind_a_request_that_ends_the_connection(last: str, behind: bytes) -> None:
+    raw = CLOSING[last] + behind
+    assert await statuses(raw) == [200]
+    assert await statuses(GET + raw, size=max(len(raw) // 3, 1)) == [200, 200]
+
+
+async def test_request_is_answered_whose_chunks_are_malformed_if_it_does_not_read_them() -> None:
+    async def early(_request: Request) -> web.StreamResponse:
+        return web.Response(text="early")
+
+    connection = connect(early)
+    connection.feed(f"POST /x HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\nno size\r\n".encode())
+    await connection.end()
+    assert bytes(connection.transport.sent).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_handler_that_reads_malformed_chunks_of_the_same_segment_is_told() -> None:
+    async def reading(request: Request) -> web.StreamResponse:
+        with pytest.raises(web.RequestPayloadError):
+            await request.read()
+        return web.Response(status=400)
+
+    connection = Connection(reading)
+    connection.feed(f"POST /x HTTP/1.1\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nno size\r\n".encode())
+    await connection.end()
+    assert bytes(connection.transport.sent).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_chunks_that_look_like_ends_of_heads_are_parsed_in_steps() -> None:
+    body = b"\r\n\r\n" * 60_000
+    connection = connect(echo_all)
+    with Spent() as spent:
+        connection.feed(posted("/x", body, chunked=True))
+    assert spent.below(0.015)
+    assert (await connection.answer()).text == answered("/x", body)
+
+
+# ------------------------------------------------------------------------------------------------ lengths and hosts
+
+
+@pytest.mark.parametrize("length", [1 << 63, (1 << 63) + 1, 1 << 64, (1 << 64) + 5, 10**400])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_length_that_no_body_has_is_400_at_once(method: str, length: int) -> None:
+    raw = f"{method} /x HTTP/1.1\r\n{HOST}Content-Length: {length}\r\n\r\nhello".encode()
+    _, said = await reply(raw)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.endswith(b"\r\n\r\n400 Bad Request")
+
+
+@pytest.mark.parametrize(
+    "length", ["+5", "-5", "1_0", "0x5", "5.0", "1e1", "5 5", "5,5", "5, 6", "\u0665", '"5"', "5;q=1"]
+)
+async def test_length_that_is_no_number_is_400(length: str) -> None:
+    _, said = await reply(f"POST /x HTTP/1.1\r\n{HOST}Content-Length: {length}\r\n\r\nhello".encode())
+    assert said.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("length", ["5", " 5 ", "\t5", "05", "0000000000000000000000000005"])
+async def test_length_may_have_blanks_and_zeros_around_it(length: str) -> None:
+    connection = connect(echo_all)
+    connection.feed(f"POST /x HTTP/1.1\r\n{HOST}Content-Length:{length}\r\n\r\nhello".encode())
+    assert (await connection.answer()).text == answered("/x", b"hello")
+
+
+async def test_longest_length_is_waited_for() -> None:
+    connection = connect(ok)
+    connection.feed(f"POST /x HTTP/1.1\r\n{HOST}Content-Length: {(1 << 63) - 1}\r\n\r\n".encode())
+    assert (await connection.answer()).status == 200
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "a b",
+        "a\tb",
+        "a/b",
+        "u@h",
+        "u:p@h",
+        "<a>",
+        '"a"',
+        "a\\b",
+        "a?b",
+        "a#b",
+        "é",
+        "{a}",
+        "a|b",
+        "a^b",
+        "a`b",
+        "http://a",
+        "@",
+    ],
+)
+async def test_malformed_host_is_400(host: str, version: str) -> None:
+    _, said = await reply(f"GET /x HTTP/{version}\r\nHost: {host}\r\n\r\n".encode())
+    assert said.startswith(f"HTTP/{version}"[:7].encode())
+    assert said.endswith(b"\r\n\r\n400 Bad Request: malformed Host header")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "  ",
+        "h:80",
+        "h:abc",
+        "a:b:c",
+        "[::1]:80",
+        "[::1",
+        "[]",
+        "a%20b",
+        "a%zz",
+        "a,b",
+        "*",
+        "~!$&'()*+,;=:",
+        "a_b",
+        ".",
+        ":80",
+    ],
+)
+async def test_host_of_characters_that_hosts_have_is_taken(host: str) -> None:
+    connection = connect(ok)
+    for _ in range(2):
+        connection.feed(f"GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert (await connection.answer()).status == 200
