@@ -27,6 +27,7 @@ from apiserver.filters.request_info import UNSUPPORTED_ENCODING
 from apiserver.filters.state import Handler, Peer, Request
 from apiserver.serving.sessions import ServerSession
 from apiserver.serving.targets import HEAD_END, RequestLine
+from apiserver.serving.unfinished import Unfinished
 
 logger = logging.getLogger(__name__)
 
@@ -77,12 +78,21 @@ class Protocol(web.RequestHandler):
         "_rest",
         "_split",
         "_turn",
+        "_unfinished",
         "peer",
     )
 
-    def __init__(self, manager: web.Server, *, read_peer: ReadPeer, **settings: Any) -> None:
+    def __init__(
+        self,
+        manager: web.Server,
+        *,
+        read_peer: ReadPeer,
+        unfinished: Callable[[Peer | None], Unfinished],
+        **settings: Any,
+    ) -> None:
         super().__init__(manager, **settings)
         self._read_peer = read_peer
+        self._unfinished = unfinished
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._body: StreamReader | None = None
@@ -223,6 +233,7 @@ class Protocol(web.RequestHandler):
             if plain:
                 self._line.escaped(data)  # has nothing to escape, and may end the line
             self._header_bytes += len(data)
+            self._unfinished(self.peer).grow(self, data)
             if self._header_timer is None:
                 self._await_headers()
             if self._header_bytes > config.MAX_HEADER_BYTES:
@@ -286,10 +297,25 @@ class Protocol(web.RequestHandler):
         if self._busy:  # the client sent the beginning of its next request early, and this one is still being answered
             self._await_headers()
         else:
-            self.force_close()
+            self._give_up_head()
+
+    def give_up(self) -> None:
+        """Its unfinished head takes memory that others need. The client is not told: an answer would take longer than that may."""
+        logger.debug("a connection with unfinished headers was closed", extra={"bytes": self._header_bytes})
+        if self.transport is not None:
+            self.transport.abort()
+        self._give_up_head()
+
+    def _give_up_head(self) -> None:
+        """Ends the connection. While its transport still waits for the client, the head takes no memory any more."""
+        self.force_close()
+        self._parser = None
+        self._headers_complete()
 
     def _headers_complete(self) -> None:
-        self._header_bytes = 0
+        if self._header_bytes:
+            self._header_bytes = 0
+            self._unfinished(self.peer).drop(self)
         if self._header_timer is not None:
             self._header_timer.cancel()
             self._header_timer = None
@@ -299,7 +325,7 @@ class Protocol(web.RequestHandler):
         if self.transport is not None and not self._busy:
             head = f"HTTP/1.1 {text}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{text}"
             self.transport.write(head.encode("ascii"))
-        self.force_close()
+        self._give_up_head()
 
     def handle_error(
         self,
@@ -361,6 +387,11 @@ class Connections(web.Server):
     def __init__(self, handler: Handler, *, read_peer: ReadPeer) -> None:
         super().__init__(_named(handler), request_factory=self._request, handler_cancellation=True)  # type: ignore[arg-type]
         self._read_peer = read_peer
+        self._of_strangers, self._of_peers = Unfinished(), Unfinished()
+
+    def unfinished(self, peer: Peer | None) -> Unfinished:
+        """The budget of heads of such a connection. What a certificate is worth is known only when a head is complete."""
+        return self._of_strangers if peer is None else self._of_peers
 
     def _request(  # noqa: PLR0917 - aiohttp's signature
         self,
@@ -395,6 +426,7 @@ class Connections(web.Server):
         return Protocol(
             self,
             read_peer=self._read_peer,
+            unfinished=self.unfinished,
             loop=self._loop,
             keepalive_timeout=config.KEEP_ALIVE_SECONDS,
             access_log=None,

@@ -12,7 +12,7 @@ from aiohttp import web
 from apiserver import config
 from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Peer, Request
-from apiserver.serving import connections
+from apiserver.serving import connections, unfinished
 from tests.fixtures.connection import Connection
 from tests.fixtures.cpu import Spent
 from tests.unit.filters.chain import V1, connect, ids, ok
@@ -103,12 +103,11 @@ async def test_unknown_method_behind_another_request_reaches_the_handler(method:
     assert [(await connection.answer()).json for _ in range(2)] == [["GET", "/x", 0], [method, "/y", 0]]
 
 
-@pytest.mark.parametrize("method", ["FOO", "get"])
-async def test_unknown_method_in_pieces_is_not_allowed(method: str) -> None:
+async def test_unknown_method_in_pieces_is_not_allowed() -> None:
     """The parser has seen its beginning before anybody else."""
     connection = connect(ok)
-    connection.feed(method[:1].encode())
-    connection.feed(f"{method[1:]} /y HTTP/1.1\r\n{HOST}\r\n".encode())
+    connection.feed(b"F")
+    connection.feed(f"OO /y HTTP/1.1\r\n{HOST}\r\n".encode())
     await connection.end()
     said = bytes(connection.transport.sent)
     assert said.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
@@ -675,6 +674,94 @@ async def test_chunks_that_look_like_ends_of_heads_are_parsed_in_steps() -> None
         connection.feed(posted("/x", body, chunked=True))
     assert spent.below(0.015)
     assert (await connection.answer()).text == answered("/x", body)
+
+
+# ------------------------------------------------------------------------------------------------ unfinished heads
+
+BEGUN = f"GET /x HTTP/1.1\r\n{HOST}".encode()
+FILLING = b"X-A: " + b"a" * 993 + b"\r\n"
+
+
+class Crowd:
+    """Connections to one server whose heads may take little memory together."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, most: int) -> None:
+        monkeypatch.setattr(unfinished.Unfinished.__init__, "__defaults__", (most,))
+        self.peer = Peer.of(b"leaf", ())
+        self._manager = connections.Connections(ok, read_peer=lambda _connection: self.peer)
+
+    def join(self, *, with_peer: bool = False) -> Connection:
+        return Connection.to(self._manager, with_peer=with_peer)
+
+    def held(self, *, with_peer: bool = False) -> int:
+        return self._manager.unfinished(self.peer if with_peer else None).size
+
+
+async def test_oldest_unfinished_head_goes_when_all_take_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch, most=100_000)
+    crowded = [crowd.join() for _ in range(60)]
+    for connection in crowded:
+        connection.feed(BEGUN)
+        connection.feed(FILLING * 2)
+    closed = [connection.closed for connection in crowded]
+    assert closed == sorted(closed, reverse=True)
+    assert 15 < closed.count(False) < 40
+    assert all(connection.transport.aborted for connection in crowded if connection.closed)
+    assert crowd.held() <= 100_000
+    last = crowded[-1]
+    last.feed(b"\r\n")
+    assert (await last.answer()).status == 200
+
+
+async def test_complete_heads_and_lost_connections_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch, most=100_000)
+    for _ in range(100):
+        connection = crowd.join()
+        for _ in range(2):
+            connection.feed(BEGUN + FILLING * 10)
+            assert crowd.held() > 0
+            connection.feed(b"\r\n")
+            assert crowd.held() == 0
+            assert (await connection.answer()).status == 200
+        connection.feed(BEGUN)
+        connection.transport.close()
+        await asyncio.sleep(0)
+        assert crowd.held() == 0
+
+
+async def test_heads_of_peers_have_a_budget_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch, most=100_000)
+    known = crowd.join(with_peer=True)
+    known.feed(BEGUN)
+    strangers = [crowd.join() for _ in range(20)]
+    for stranger in strangers:
+        stranger.feed(BEGUN + FILLING * 10)
+    assert not known.closed
+    assert strangers[0].closed
+    others = [crowd.join(with_peer=True) for _ in range(20)]
+    for other in others:
+        other.feed(BEGUN + FILLING * 10)
+    assert known.transport.aborted
+    assert crowd.held(with_peer=True) <= 100_000
+
+
+async def test_short_header_lines_count_as_the_memory_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch, most=1 << 20)
+    crowded = [crowd.join() for _ in range(4)]
+    for connection in crowded:
+        connection.feed(BEGUN)
+        connection.feed(b"a:\r\n" * 1000)
+    assert [connection.closed for connection in crowded] == [True, True, False, False]
+
+
+async def test_refused_head_takes_no_memory_while_its_client_lingers() -> None:
+    connection = connect(ok)
+    connection.feed(BEGUN)
+    for _ in range(80):
+        connection.feed(b"X-A: " + b"a" * 16_000 + b"\r\n")
+    assert bytes(connection.transport.sent).startswith(b"HTTP/1.1 431 ")
+    assert connection.protocol._parser is None
+    assert connection.manager.unfinished(None).size == 0
 
 
 # ------------------------------------------------------------------------------------------------ lengths and hosts
