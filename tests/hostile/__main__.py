@@ -2,7 +2,8 @@
 
 It says how it goes every 500 requests, and each breach at once, with the arguments that send just that request again. Ctrl-C ends it with
 what was found so far. `--heads --lanes 8` sends only what anybody may send, and much of it in a second: the server must not have grown in
-the end. With `--cluster` the server stands behind a kube-apiserver (`make binaries`), which it asks about every sender.
+the end. Last come connections that never finish their headers. With `--cluster` the server stands behind a kube-apiserver
+(`make binaries`), which it asks about every sender.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.fixtures.server import DevServer, dev_server
 from tests.hostile.behind import behind
 from tests.hostile.campaign import FLAGS, WARM, WARM_HEADS, Campaign, Report
 from tests.hostile.generator import BODY, FAMILIES, Generator, Hostile
+from tests.hostile.heads import every_flood
 from tests.hostile.rules import as_files
 
 LANES, EACH = 8, 8
@@ -84,8 +86,11 @@ def main() -> int:
             again=generator.again,
         )
         report = asyncio.run(play(campaign, drawn(generator, chosen), warm + chosen.requests, chosen.seconds))
+        floods = [] if chosen.only is not None or chosen.family else asyncio.run(every_flood(server))
+    for wrong in floods:
+        say(wrong)
     say(f"{report}\nseed {chosen.seed}, {time.monotonic() - began:.0f} s in all")
-    return 1 if report.breaches else 0
+    return 1 if report.breaches or floods else 0
 
 
 if __name__ == "__main__":
