@@ -248,17 +248,11 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: GroupResource, name: str, why: str) -> StatusError:
+    """A path has neither group nor resource. One with an empty segment may have a group alone. Upstream: NewForbidden in
+    kubernetes/apimachinery `pkg/api/errors/errors.go`."""
     quoted = f"{go_quote(name)} " if name else ""
-    return StatusError(
-        403,
-        "Forbidden",
-        f"{resource} {quoted}is forbidden: {why}",
-        details=_details(name, resource.group, resource.resource),
-    )
-
-
-def forbidden_path(why: str) -> StatusError:
-    return StatusError(403, "Forbidden", f"forbidden: {why}", details={})
+    what = f"{resource} {quoted}is forbidden" if resource.group or resource.resource else "forbidden"
+    return StatusError(403, "Forbidden", f"{what}: {why}", details=_details(name, resource.group, resource.resource))
 
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:

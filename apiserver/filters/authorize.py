@@ -106,7 +106,7 @@ def forbidden(user: User, info: RequestInfo, reason: str = "") -> StatusError:
 def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
     """403 in upstream's words."""
     why = escape(_cannot(user, info)) + (f": {reason}" if reason else "")
-    return errors.forbidden(info.group_resource, info.name, why) if info.resource else errors.forbidden_path(why)
+    return errors.forbidden(info.group_resource, info.name, why)
 
 
 def _cannot(user: User, info: RequestInfo) -> str:

@@ -95,7 +95,7 @@ def test_absent_details_reason_and_message_are_left_out() -> None:
             f"{SLICES} is forbidden: no",
             {"group": "resource.k8s.io", "kind": "resourceslices"},
         ),
-        (errors.forbidden_path("no"), 403, "Forbidden", "forbidden: no", {}),
+        (errors.forbidden(GroupResource("", ""), "", "no"), 403, "Forbidden", "forbidden: no", {}),
         (
             errors.not_acceptable(["a", "b"]),
             406,

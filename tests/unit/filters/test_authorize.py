@@ -121,6 +121,31 @@ def test_a_refused_path_has_empty_details() -> None:
     assert error.details == {}
 
 
+@pytest.mark.parametrize(
+    ("path", "what", "where", "details"),
+    [
+        (f"{V1}//nodes", f'.{G} "nodes" is forbidden', "at the cluster scope", {"name": "nodes", "group": G}),
+        (f"{V1}/watch//nodes", f'.{G} "nodes" is forbidden', "at the cluster scope", {"name": "nodes", "group": G}),
+        (
+            f"{V1}/namespaces/n//nodes",
+            f'.{G} "nodes" is forbidden',
+            'in the namespace "n"',
+            {"name": "nodes", "group": G},
+        ),
+        ("/api/v1//pods", "forbidden", "at the cluster scope", {"name": "pods"}),
+        ("/api/v1/namespaces/n//pods", "forbidden", 'in the namespace "n"', {"name": "pods"}),
+    ],
+)
+def test_refused_path_with_an_empty_segment_has_upstreams_words(
+    path: str, what: str, where: str, details: dict[str, str]
+) -> None:
+    error = forbidden(User("u"), parse("GET", path))
+    verb = "watch" if "/watch/" in path else "get"
+    group = G if G in what else ""
+    assert error.message == f'{what}: User "u" cannot {verb} resource "" in API group "{group}" {where}'
+    assert error.details == details
+
+
 def test_an_odd_user_is_quoted_and_escaped() -> None:
     error = forbidden(User('a<b>&c"d'), parse("GET", f"{V1}/nodes"))
     assert error.message.startswith(f'nodes.{G} is forbidden: User "a&lt;b&gt;&amp;c\\"d" cannot list')
