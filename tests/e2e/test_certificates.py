@@ -10,7 +10,7 @@ import random
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from cryptography.hazmat.primitives import serialization
 
@@ -28,6 +28,8 @@ MUTATED = 3_000
 """Certificates with wrong bytes in them."""
 AT_LEAST = 160
 """Cases that a TLS client can present."""
+UNREADABLE = frozenset({"UTCTime without seconds"})
+"""OpenSSL breaks off the handshake (docs/differences.md)."""
 
 PROXIES = "--requestheader-allowed-names=" + ",".join(f"case-{number}" for number in range(len(TABLE)))
 """Every leaf of the table is called so, and may be a front proxy."""
@@ -143,14 +145,16 @@ def bundle() -> bytes:
     return pem(*(root.der for case in certificate_table.cases() for root in case.roots))
 
 
-def check(client: Client) -> None:
-    """Each case as a client's certificate and as a front proxy's."""
+def check(client: Client, *, unreadable: Set[str] = frozenset()) -> None:
+    """Each case as a client's certificate and as a front proxy's. Those that are `unreadable` get no connection."""
     for as_front_proxy in (False, True):
         judged = dict[str, bool]()
         for case in presentable():
             with contextlib.suppress(_CannotBePresented):
                 judged[case.title] = client.is_believed(case, as_front_proxy=as_front_proxy)
-        assert judged == {case.title: case.accepted for case in presentable() if case.title in judged}
+        assert judged == {
+            case.title: case.accepted and case.title not in unreadable for case in presentable() if case.title in judged
+        }
         assert len(judged) >= AT_LEAST
 
 
@@ -176,4 +180,4 @@ def test_sluice_judges_as_kube_apiserver(tmp_path: pathlib.Path) -> None:
     for name in ("users.crt", "proxies.crt"):
         (authorities.folder / name).write_bytes(bundle())
     with empty_store(tmp_path) as store, Serve(authorities, store, PROXIES) as server:
-        check(Client(server.port, tmp_path))
+        check(Client(server.port, tmp_path), unreadable=UNREADABLE)
