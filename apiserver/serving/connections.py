@@ -154,7 +154,8 @@ class Protocol(web.RequestHandler):
                 return
             else:
                 self._feed(self._next_piece())
-                if len(self._rest) - self._fed > self._body_left and perf_counter() > until:
+                late = self._upgraded or perf_counter() > until
+                if late and len(self._rest) - self._fed > self._body_left:
                     self._pause_transport_reading()
                     self._await_turn()
                     return
