@@ -95,7 +95,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
         "responseKind": _kind(resource.kind),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": list(served.VERBS),
+        "verbs": list(resource.verbs),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -107,5 +107,4 @@ def _resource(resource: Resource) -> dict[str, Any]:
 
 
 def _subresource(resource: Resource, sub: Subresource) -> dict[str, Any]:
-    verbs = list(served.SUBRESOURCE_VERBS)
-    return {"subresource": sub.name, "responseKind": _kind(resource.kind), "verbs": verbs}
+    return {"subresource": sub.name, "responseKind": _kind(resource.kind), "verbs": list(sub.verbs)}

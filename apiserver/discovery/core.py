@@ -1,15 +1,18 @@
-"""The core group where no kube-apiserver serves it: one version, without kinds. kubectl sends what is in a `List` only to a server that has
-the version of that kind, which is `v1`; every other kind of the group is as unknown as without it.
+"""The core group where no kube-apiserver serves it: one version, with the few kinds that stand-alone servers have. kubectl sends what is in
+a `List` only to a server that has the version of that kind, which is `v1`.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/discovery/legacy.go`.
 """
 
 from __future__ import annotations
 
-from apiserver.discovery import answers
+from collections.abc import Sequence
+
+from apiserver.discovery import answers, served
 from apiserver.discovery.aggregated import Aggregated
 from apiserver.discovery.answers import Answer, Document, Question
 from apiserver.schema import machinery
+from apiserver.schema.resource import Resource
 
 ROOT, VERSION = "/api", "v1"
 
@@ -17,13 +20,18 @@ ROOT, VERSION = "/api", "v1"
 class Core:
     """Every answer below `/api`. The documents have no apiVersion, as upstream's."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: Sequence[Resource] = ()) -> None:
         versions = {"kind": "APIVersions", "apiVersion": "", "versions": [VERSION], "serverAddressByClientCIDRs": []}
-        resources = {"kind": "APIResourceList", "apiVersion": "", "groupVersion": VERSION, "resources": []}
-        self._aggregated = Aggregated({"": {VERSION: ()}})
+        listed = {
+            "kind": "APIResourceList",
+            "apiVersion": "",
+            "groupVersion": VERSION,
+            "resources": served.entries(resources),
+        }
+        self._aggregated = Aggregated({served.CORE: {VERSION: resources}})
         self.documents = {
             ROOT: Document.of(versions, machinery.API_VERSIONS),
-            f"{ROOT}/{VERSION}": Document.of(resources, machinery.API_RESOURCE_LIST),
+            f"{ROOT}/{VERSION}": Document.of(listed, machinery.API_RESOURCE_LIST),
         }
 
     def answer(self, question: Question) -> Answer | None:

@@ -6,8 +6,6 @@ Knows no kind. Upstream: kubernetes/apiserver `pkg/endpoints/discovery/{root,gro
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +40,7 @@ class Discovery:
     def __init__(
         self, kinds: Kinds, *, version: Mapping[str, str], paths: Iterable[str] = (), core: Core | None = None
     ) -> None:
-        groups = kinds.groups
+        groups = {name: versions for name, versions in kinds.groups.items() if name != served.CORE}
         self._root = Document.of(group_list(groups), machinery.API_GROUP_LIST)
         self._aggregated = Aggregated(groups)
         self._core = core
@@ -118,39 +116,12 @@ def group(name: str, versions: Iterable[str], *, top: bool) -> dict[str, Any]:
 
 
 def resource_list(group: str, version: str, members: Sequence[Resource]) -> dict[str, Any]:
-    entries = [entry for resource in members for entry in _entries(resource)]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}", "resources": entries}
-
-
-def _entries(resource: Resource) -> list[dict[str, Any]]:
-    """The resource and its subresources."""
-    entry = _entry(resource, resource.plural, resource.singular, served.VERBS)
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
-    entry["storageVersionHash"] = storage_version_hash(resource)
-    subs = [
-        _entry(resource, f"{resource.plural}/{sub.name}", "", served.SUBRESOURCE_VERBS)
-        for sub in served.subresources(resource)
-    ]
-    return [entry, *subs]
-
-
-def _entry(resource: Resource, name: str, singular: str, verbs: Sequence[str]) -> dict[str, Any]:
     return {
-        "name": name,
-        "singularName": singular,
-        "namespaced": resource.namespaced,
-        "kind": resource.kind,
-        "verbs": list(verbs),
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}",
+        "resources": served.entries(members),
     }
-
-
-def storage_version_hash(resource: Resource) -> str:
-    """Equal on all servers that store the same kind in the same version, whatever the version in which it is served."""
-    text = f"{resource.group}/{resource.stored.version}/{resource.kind}"
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
 def version(*, software: str, python: str, platform: str) -> dict[str, str]:

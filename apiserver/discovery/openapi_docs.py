@@ -18,7 +18,7 @@ from aiohttp import web
 
 from apiserver import workers
 from apiserver.apimachinery.request import Query
-from apiserver.discovery import openapi_paths, openapi_protobuf
+from apiserver.discovery import openapi_paths, openapi_protobuf, served
 from apiserver.discovery.content import Content, Reply
 from apiserver.discovery.openapi_paths import Operation, Parameter, Path
 from apiserver.schema.kinds import Kinds
@@ -132,7 +132,8 @@ class OpenAPI:
 
     def document_v3(self, key: str) -> dict[str, Any]:
         """The document of a key, as it is before it is written."""
-        _, group, *version = key.split("/")
+        _, *found_at = key.split("/")
+        group, *version = found_at if key.startswith("apis/") else (served.CORE, *found_at)
         definitions = Definitions(Dialect.V3)
         if not version:
             found: Iterable[Path] = [openapi_paths.group(group)]
@@ -176,7 +177,8 @@ class OpenAPI:
 
 
 def _keys(group: str, versions: Iterable[str]) -> list[str]:
-    return [f"apis/{group}", *(f"apis/{group}/{version}" for version in versions)]
+    root = served.root(group).removeprefix("/")
+    return [root, *(f"{root}/{version}" for version in versions)]
 
 
 def _paths(group: str, version: str, members: Sequence[Resource], kinds: Sequence[Kind]) -> list[Path]:
@@ -188,10 +190,9 @@ def _paths(group: str, version: str, members: Sequence[Resource], kinds: Sequenc
 
 def _names(groups: Mapping[str, Iterable[str]]) -> list[Kind]:
     """Under which groups and versions the shared messages are known: the core one, and each that is served."""
-    return [
-        ("", "v1", ""),
-        *((group, version, "") for group, versions in groups.items() for version in sorted(versions)),
-    ]
+    found = [("", "v1", "")]
+    found += ((group, version, "") for group, versions in groups.items() for version in sorted(versions))
+    return list(dict.fromkeys(found))
 
 
 class _Writer:

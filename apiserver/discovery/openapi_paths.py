@@ -7,9 +7,10 @@ Operation ids, parameters and answers are upstream's. Upstream: kubernetes/apise
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from apiserver.discovery import served
 from apiserver.schema import machinery
 from apiserver.schema.openapi import Definitions, Kind, Schema
 from apiserver.schema.resource import Resource, Subresource
@@ -177,18 +178,19 @@ DEPRECATED_WATCH = "Deprecated: use the parameter watch of the list instead{}."
 
 
 def group(name: str) -> Path:
-    """The document of a group."""
-    tag = valid_id(name.removesuffix(".k8s.io"))
-    reference: Reference = lambda d: d.message(machinery.API_GROUP, [("", "v1", "APIGroup")])  # noqa: E731
+    """The document of a group; of the core group, which has no APIGroup, that of its versions."""
+    tag = _tag(name)
+    shape, kind = (machinery.API_GROUP, "APIGroup") if name else (machinery.API_VERSIONS, "APIVersions")
+    reference: Reference = lambda d: d.message(shape, [("", "v1", kind)])  # noqa: E731
     operation = Operation(
-        method="get", id=f"get{_capital(tag)}APIGroup", doc="The versions of the group.", answers={200: reference}
+        method="get", id=f"get{_capital(tag)}{kind}", doc="The versions of the group.", answers={200: reference}
     )
-    return Path(path=f"/apis/{name}/", tag=tag, operations=[operation])
+    return Path(path=f"{served.root(name)}/", tag=tag, operations=[operation])
 
 
 def group_version(name: str, version: str) -> Path:
     """The list of resources of a group and version."""
-    tag = valid_id(name.removesuffix(".k8s.io"))
+    tag = _tag(name)
     reference: Reference = lambda d: d.message(machinery.API_RESOURCE_LIST, [("", "v1", "APIResourceList")])  # noqa: E731
     operation = Operation(
         method="get",
@@ -196,7 +198,7 @@ def group_version(name: str, version: str) -> Path:
         doc="The resources that are served.",
         answers={200: reference},
     )
-    return Path(path=f"/apis/{name}/{version}/", tag=f"{tag}_{version}", operations=[operation])
+    return Path(path=f"{served.root(name)}/{version}/", tag=f"{tag}_{version}", operations=[operation])
 
 
 def resource(resource: Resource, kinds: Sequence[Kind]) -> Iterator[Path]:
@@ -208,9 +210,9 @@ class _Paths:
     def __init__(self, resource: Resource, kinds: Sequence[Kind]) -> None:
         self._resource = resource
         self._kinds = kinds
-        self._base = f"/apis/{resource.group}/{resource.version}"
+        self._base = f"{served.root(resource.group)}/{resource.version}"
         self._scope = "/namespaces/{namespace}" if resource.namespaced else ""
-        group = valid_id(resource.group.removesuffix(".k8s.io"))
+        group = _tag(resource.group)
         self._tag = f"{group}_{resource.version}"
         self._group = _capital(group) + _capital(resource.version)
         self._kind = ("Namespaced" if resource.namespaced else "") + resource.kind
@@ -222,11 +224,23 @@ class _Paths:
         outer = (NAMESPACE, PRETTY) if self._scope else (PRETTY,)
         inner = (self._name, *outer)
         collection, item = f"{self._scope}/{plural}", f"{self._scope}/{plural}/{{name}}"
-        yield self._path(collection, [self._list(), self._create(), self._delete_all()], outer)
+        if self._resource.virtual:
+            yield self._alone(collection, self._create(), outer)
+            return
+        every = [
+            self._list(),
+            self._create(),
+            *([self._delete_all()] if "deletecollection" in self._resource.verbs else []),
+        ]
+        yield self._path(collection, every, outer)
         yield self._path(item, [self._read(), self._replace(), self._delete(), self._patch()], inner)
         for sub in self._resource.subresources:
             operations = [self._read(sub), self._replace(sub), self._patch(sub)]
-            yield self._path(f"{item}/{sub.name}", operations, inner)
+            chosen = [op for op, verb in zip(operations, ("get", "update", "patch"), strict=True) if verb in sub.verbs]
+            if len(chosen) == 1:
+                yield self._alone(f"{item}/{sub.name}", chosen[0], inner)
+            else:
+                yield self._path(f"{item}/{sub.name}", chosen, inner)
         yield self._path(f"/watch{collection}", [self._watch_list()], (*outer, *_LIST, *_WATCH))
         yield self._path(f"/watch{item}", [self._watch()], (*inner, *_LIST, *_WATCH))
         if self._scope:
@@ -238,6 +252,10 @@ class _Paths:
         return Path(
             path=self._base + path, tag=self._tag, operations=operations, parameters=_sorted(parameters), kind=kind
         )
+
+    def _alone(self, path: str, operation: Operation, parameters: Sequence[Parameter]) -> Path:
+        """A path with one operation, whose parameters are the path's."""
+        return self._path(path, [replace(operation, parameters=())], (*parameters, *operation.parameters))
 
     def _id(self, verb: str, rest: str = "", *, kind: str = "", before: str = "") -> str:
         return f"{verb}{self._group}{before}{kind or self._kind}{rest}"
@@ -355,6 +373,10 @@ class _Paths:
 
 def _status(definitions: Definitions) -> Schema:
     return definitions.message(machinery.STATUS, [("", "v1", "Status")])
+
+
+def _tag(group: str) -> str:
+    return valid_id(group.removesuffix(".k8s.io")) if group else "core"
 
 
 def _suffix(sub: Subresource | None) -> str:

@@ -1,12 +1,56 @@
-"""Which verbs and subresources documents list, and in which order."""
+"""What documents say of the resources of a version, in which order, and below which path a group is served."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
 from apiserver.schema.resource import Resource, Subresource
 
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-SUBRESOURCE_VERBS = ("get", "patch", "update")
+CORE = ""
+"""The group whose paths begin with `/api` instead of `/apis/<group>`."""
 
 
 def subresources(resource: Resource) -> list[Subresource]:
     return sorted(resource.subresources, key=lambda sub: sub.name)
+
+
+def root(group: str) -> str:
+    """The path below which the versions of a group are served."""
+    return f"/apis/{group}" if group else "/api"
+
+
+def entries(members: Sequence[Resource]) -> list[dict[str, Any]]:
+    """What a version's document says of its resources."""
+    return [entry for resource in members for entry in _entries(resource)]
+
+
+def _entries(resource: Resource) -> list[dict[str, Any]]:
+    """The resource and its subresources."""
+    entry = _entry(resource, resource.plural, resource.singular, resource.verbs)
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if not resource.virtual:
+        entry["storageVersionHash"] = storage_version_hash(resource)
+    subs = [_entry(resource, f"{resource.plural}/{sub.name}", "", sub.verbs) for sub in subresources(resource)]
+    return [entry, *subs]
+
+
+def _entry(resource: Resource, name: str, singular: str, verbs: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "singularName": singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(verbs),
+    }
+
+
+def storage_version_hash(resource: Resource) -> str:
+    """Equal on all servers that store the same kind in the same version, whatever the version in which it is served."""
+    text = f"{resource.group}/{resource.stored.version}/{resource.kind}"
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()

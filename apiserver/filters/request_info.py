@@ -346,6 +346,8 @@ class Router:
 
 def claimed(path: str, groups: Container[str]) -> bool:
     """Whether upstream's router for one of these groups claims the path, and thereby answers it with a Status."""
+    if path.startswith("/api/"):
+        return "" in groups
     if not path.startswith("/apis/"):
         return False
     _, _, group, *_ = path.split("/", 3)
@@ -358,7 +360,7 @@ def find(info: RequestInfo, kinds: Kinds) -> Endpoint:
     if resource is None or not info.is_resource:
         raise errors.no_such_path()
     action = _actions(info, resource).get(info.method)
-    if action is None:
+    if action is None or not _has(resource, info, action):
         raise errors.method_not_allowed()
     if action == "list" and info.verb == "watch":
         action = "watch"
@@ -367,6 +369,11 @@ def find(info: RequestInfo, kinds: Kinds) -> Endpoint:
         raise errors.no_such_path()  # what was authorized is not what the path reaches
     subresource = resource.subresource(info.subresource) if info.subresource else None
     return Endpoint(resource, action, subresource, nameless)
+
+
+def _has(resource: Resource, info: RequestInfo, action: Action) -> bool:
+    sub = resource.subresource(info.parts[2]) if len(info.parts) > 2 else None
+    return action in (resource.verbs if sub is None else sub.verbs)
 
 
 def _actions(info: RequestInfo, resource: Resource) -> Mapping[str, Action]:
@@ -384,16 +391,18 @@ def _actions(info: RequestInfo, resource: Resource) -> Mapping[str, Action]:
         return _EVERYWHERE if elsewhere else _COLLECTION
     if elsewhere or depth > 3:
         raise errors.no_such_path()
-    if depth == 2:
+    if depth == 2 and "get" in resource.verbs:
         return _ITEM
-    if resource.subresource(info.parts[2]) is None:
+    if depth == 2 or resource.subresource(info.parts[2]) is None:
         raise errors.no_such_path()
     return _PART
 
 
 def _names_namespace(info: RequestInfo) -> bool:
-    """Whether the path goes through `namespaces/{namespace}/`, whose namespace may be empty."""
-    if info.namespace:
+    """Whether the path goes through `namespaces/{namespace}/`, whose namespace may be empty. A namespace itself is in none, although its
+    name is the namespace of the request."""
+    if info.namespace and info.parts[0] != "namespaces":
         return True
-    prefix = f"/{info.prefix}/{info.group}/{info.version}/{'watch/' if info.forced_watch else ''}namespaces//"
-    return info.path.startswith(prefix)
+    group = f"{info.group}/" if info.group else ""
+    start = f"/{info.prefix}/{group}{info.version}/{'watch/' if info.forced_watch else ''}namespaces/{info.namespace}/"
+    return info.path.startswith(start if not info.namespace else f"{start}namespaces")

@@ -36,18 +36,30 @@ class Kinds:
     """
 
     def __init__(
-        self, declared: Iterable[Resource], *, group: str = "", runtime_config: enablement.Asked = _NOTHING_ASKED
+        self,
+        declared: Iterable[Resource],
+        *,
+        group: str = "",
+        runtime_config: enablement.Asked = _NOTHING_ASKED,
+        builtin: Iterable[Resource] = (),
     ) -> None:
-        """`group` is that of kinds which name none. Raises InvalidKinds for two kinds of one group that share a name."""
-        stored = [kind if kind.group else replace(kind, group=group) for kind in declared]
+        """`group` is that of kinds which name none. `builtin` are kinds of Kubernetes' own groups, served whatever `runtime_config` says;
+        there an empty group is the core group. Raises InvalidKinds for two kinds of one group that share a name."""
+        always = tuple(builtin)
+        stored = [*(kind if kind.group else replace(kind, group=group) for kind in declared), *always]
         if mistakes := list(_clashes(stored)):
             raise InvalidKinds(mistakes)
         known = [resource for kind in stored for resource in _versions(kind)]
         known.sort(key=lambda r: (r.group, rank(r.version), r.plural))
-        served = [resource for resource in known if enablement.enabled(runtime_config, resource)]
+        self.configurable: Sequence[Resource] = tuple(r for r in known if not any(r.stored is kind for kind in always))
+        """What `runtime_config` may be about."""
+        off = {id(r) for r in self.configurable if not enablement.enabled(runtime_config, r)}
+        served = [resource for resource in known if id(resource) not in off]
         self.known: Sequence[Resource] = tuple(known)
-        self.stored: Sequence[Resource] = tuple(sorted(stored, key=lambda r: r.storage_name))
-        """The stored form of each kind."""
+        self.stored: Sequence[Resource] = tuple(
+            sorted((kind for kind in stored if not kind.virtual), key=lambda r: r.storage_name)
+        )
+        """The stored form of each kind that has one."""
         self._served = tuple(served)
         self._by_path = {(r.group, r.version, r.plural): r for r in served}
         self._by_kind = {(r.group, r.version, r.kind): r for r in known}

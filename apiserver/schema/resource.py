@@ -63,6 +63,18 @@ def _no_texts(obj: Object) -> Iterable[str]:
     return ()
 
 
+def _never(obj: Object) -> bool:
+    return False
+
+
+def _as_it_is(obj: Object) -> None:
+    return None
+
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+"""What can be done with most kinds, in the order of discovery documents."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What somebody whose work this kind is for may do with it, or with `subresource` of it, which need not be an endpoint. `role` says
@@ -138,7 +150,8 @@ class Subresource:
     """A part of the object with its own endpoint. Writing it takes the members named in `owns` from the request and keeps the rest.
 
     `prepare` and `validate` work as the kind's own hooks do; there is always a stored object. What `requires` tells is judged, and
-    listed, before anything that is wrong with the object.
+    listed, before anything that is wrong with the object. `verbs` are those of the endpoint. `initial`: what it owns may be given with a
+    new object.
     """
 
     name: str
@@ -146,6 +159,8 @@ class Subresource:
     prepare: Prepare = _nothing
     requires: Require = _no_requirements
     validate: Validate = _no_errors
+    verbs: Sequence[str] = ("get", "patch", "update")
+    initial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +241,10 @@ class Resource:
     own. `tracks_generation`: generation is 1 on create and rises with every change of spec; with `counts_dropped` (slices) also when
     `prepare` takes back what would have changed. `grants` is what roles need beyond those of a namespace, which follow from the rest.
     `consumption` is what quotas count besides the objects.
+
+    `verbs` are those that the kind has. `virtual`: its objects are questions, which the answer to a create completes; none is stored.
+    A deleted object that `lingers` stays until an update leaves one that does not, as if it had a finalizer; `ending` changes an object
+    whose deletion begins.
     """
 
     kind: str
@@ -255,6 +274,10 @@ class Resource:
     validate: Validate = _no_errors
     warnings: Warn = _no_warnings
     expressions: Texts = _no_texts
+    verbs: Sequence[str] = VERBS
+    virtual: bool = False
+    lingers: Callable[[Object], bool] = _never
+    ending: Callable[[Object], None] = _as_it_is
     versions: Sequence[Version] = ()
     deprecation: Deprecation | None = None
     home: str = ""

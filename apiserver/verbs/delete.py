@@ -184,7 +184,7 @@ async def _attempt(
         )
         await step.delete()
     admitted()
-    if finalizers and live.readable:
+    if live.readable and (finalizers or call.resource.stored.lingers(old)):
         return await _mark(services, call, wanted, live, old=old, finalizers=finalizers), False
     write = Write(live.key, None, live.revision, old["metadata"]["uid"])
     return await call.store.commit(write, dry_run=wanted.dry_run), True
@@ -227,7 +227,10 @@ async def _mark(
 ) -> Entry:
     """The first phase: the object stays, marked as deleting, until its finalizers are gone."""
     metadata = {**old["metadata"], "finalizers": finalizers}
+    if not finalizers:
+        del metadata["finalizers"]
     new = {**old, "metadata": metadata}
+    call.resource.stored.ending(new)
     now = meta.rfc3339(services.now())
     if metadata.get("deletionTimestamp", "") == "":
         if metadata.get("generation", 0) > 0:

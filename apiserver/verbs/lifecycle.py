@@ -255,7 +255,7 @@ def _own_errors(
 def prepare_create(context: Context, resource: Resource, obj: Object) -> None:
     """System fields of a new object, then the kind's own hook."""
     for sub in resource.subresources:
-        for name in sub.owns:
+        for name in () if sub.initial else sub.owns:
             obj.pop(name, None)
     if resource.has_status:
         obj.pop("status", None)

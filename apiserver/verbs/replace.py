@@ -92,7 +92,7 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
     large = await lifecycle.check(services, call, new, old, size=size, sub=order.sub, judged=live.judged)
     await ownership.keep_times(resource, new, old, size=size)
     await step.validate(new)
-    if _finished(new, old):
+    if _finished(new, old) and not resource.lingers(new):
         return await _remove(call, order, live, await lifecycle.encoded(resource, new, large=large))
     if not order.options.dry_run:
         lifecycle.drop_unstored(new)

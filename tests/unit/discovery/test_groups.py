@@ -10,7 +10,7 @@ import yaml
 from apiserver import resources
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import Query, RequestInfo
-from apiserver.discovery import groups
+from apiserver.discovery import groups, served
 from apiserver.discovery.groups import Discovery
 from apiserver.resources import deviceclass, resourceclaim, resourceclaimtemplate, resourceslice
 from apiserver.schema.kinds import Kinds
@@ -55,7 +55,7 @@ def test_resources_are_sorted_with_their_subresources_and_members_in_gos_order()
         "namespaced": False,
         "kind": "Pier",
         "verbs": VERBS,
-        "storageVersionHash": groups.storage_version_hash(PIER),
+        "storageVersionHash": served.storage_version_hash(PIER),
     }
     assert list(boats) == [
         "name", "singularName", "namespaced", "kind", "verbs", "shortNames", "categories", "storageVersionHash",
@@ -83,7 +83,7 @@ def test_resources_are_sorted_with_their_subresources_and_members_in_gos_order()
 )
 def test_storage_version_hashes_are_those_of_a_real_server(plural: str, digest: str) -> None:
     resource = next(r for r in resources.RESOURCES if r.plural == plural)
-    assert groups.storage_version_hash(dataclasses.replace(resource, group="resource.k8s.io")) == digest
+    assert served.storage_version_hash(dataclasses.replace(resource, group="resource.k8s.io")) == digest
 
 
 def test_a_real_servers_resource_list_is_reproduced_to_the_byte() -> None:
