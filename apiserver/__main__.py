@@ -61,7 +61,7 @@ def _understood(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Config
     """Raises ConfigError with all that is wrong with flags, environment, and what they name."""
     reading = config.read(argv, environ, gates=app.described_gates())
     settings = reading.config
-    kinds, mistakes = app.judged(settings.serving, reading.wrong)
+    kinds, mistakes = app.judged(settings.serving, reading.wrong, alone=settings.alone)
     mistakes = [*reading.mistakes, *mistakes, *_named(settings, environ)]
     if kinds is None or mistakes:
         raise ConfigError(mistakes)

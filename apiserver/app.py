@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
+from typing import cast
 
 from aiohttp import HttpVersion11, web
 
@@ -58,7 +59,9 @@ from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import health
 from apiserver.serving.health import Check
-from apiserver.storage.store import Stores
+from apiserver.standalone import answers, control
+from apiserver.standalone.control import Control
+from apiserver.storage.store import Store, Stores
 from apiserver.turnstile import Turnstile
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
@@ -97,6 +100,8 @@ class App:
     drain: draining.Drain
     stores: Stores
     admission: Chain = field(default_factory=Chain)
+    control: Control | None = None
+    """What stand-alone servers do beside their requests."""
     stopping: bool = False
 
     def filling(self) -> bool:
@@ -120,12 +125,13 @@ class App:
         await self.drain.idle()
 
 
-def kinds(serving: Serving) -> Kinds:
-    """What is served: the kinds of this house, and those of the packages that the operator names, in the versions that are enabled.
+def kinds(serving: Serving, *, alone: bool = False) -> Kinds:
+    """What is served: the kinds of this house, and those of the packages that the operator names, in the versions that are enabled; `alone`
+    those that a server without a cluster needs as well.
 
     Raises ConfigError, for feature gates that cannot stand like that as well.
     """
-    served, mistakes = judged(serving)
+    served, mistakes = judged(serving, alone=alone)
     if served is None or mistakes:
         raise ConfigError(mistakes)
     return served
@@ -133,31 +139,34 @@ def kinds(serving: Serving) -> Kinds:
 
 def packaged(served: Kinds) -> list[Resource]:
     """Those of them that packages declare, in every version that is served."""
-    own = {kind.shape for kind in RESOURCES}
+    own = {kind.shape for kind in (*RESOURCES, *control.RESOURCES)}
     return [kind for kind in served if kind.stored.shape not in own]
 
 
-def judged(serving: Serving, wrong: Set[str] = frozenset()) -> tuple[Kinds | None, list[str]]:
-    """What is served, and everything that is wrong with what flags say about it. Flags in `wrong` have mistakes that are told already: what
-    depends on them is not judged, nor what depends on a package that cannot be served."""
+def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False) -> tuple[Kinds | None, list[str]]:
+    """What is served, as by `kinds`, and everything that is wrong with what flags say about it. Flags in `wrong` have mistakes that are
+    told already: what depends on them is not judged, nor what depends on a package that cannot be served."""
     found = [*RESOURCES, *chain.from_iterable(map(declared.load, serving.kinds))]
     loaded = [kind for kind in found if isinstance(kind, Resource)]
     unusable = [text for text in found if isinstance(text, str)]
     complete = not unusable and KINDS not in wrong
-    served, mistakes = (None, []) if GROUP in wrong else _served(serving, loaded)
+    served, mistakes = (None, []) if GROUP in wrong else _served(serving, loaded, alone=alone)
     clashes = _gate_mistakes(loaded, {})
     told = [f"--{KINDS}: {text}" for text in (*unusable, *mistakes, *clashes)]
     if complete and served is not None:
-        told += (f"--runtime-config: {text}" for text in enablement.mistakes(serving.runtime_config, served.known))
+        told += (
+            f"--runtime-config: {text}" for text in enablement.mistakes(serving.runtime_config, served.configurable)
+        )
     if complete and not clashes:
         switched = _gate_mistakes(loaded, serving.feature_gates, partly=FEATURE_GATES in wrong)
         told += (f"--{FEATURE_GATES}: {text}" for text in switched)
     return served, told
 
 
-def _served(serving: Serving, loaded: Iterable[Resource]) -> tuple[Kinds | None, list[str]]:
+def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tuple[Kinds | None, list[str]]:
+    builtin = control.RESOURCES if alone else ()
     try:
-        served = Kinds(loaded, group=serving.group, runtime_config=serving.runtime_config)
+        served = Kinds(loaded, group=serving.group, runtime_config=serving.runtime_config, builtin=builtin)
     except InvalidKinds as e:
         return None, e.mistakes
     return served, list(declared.collisions(served))
@@ -207,10 +216,16 @@ def build(
         canonical.prepare(kind.stored.shape)
         verdict.test(kind.stored.shape)
         protobuf.prepare(kind.shape)
+    if control.serves_namespaces(served):
+        app.control = Control(served, stores)
+        delegates = replace(delegates, namespaces=app.control.namespaces)
     namespaces, asked = delegates.namespaces or EveryNamespace(), config.admission.asks
     if asked(NodeRestriction.__name__):
         delegates = replace(delegates, authorizer=NodeAuthorizer(delegates.authorizer, served, stores))
-    plugins = admission(delegates, served, stores, gates=switched)
+    plugins = [
+        *([app.control.provision] if app.control is not None else []),
+        *admission(delegates, served, stores, gates=switched),
+    ]
     app.admission = Chain([plugin for plugin in plugins if asked(type(plugin).__name__)])
     metrics.ENCODING_BYTES.only.set_function(lambda: encodings.size)
     for use in Use:
@@ -237,9 +252,11 @@ def build(
         gates=switched,
         cel=DeviceSelectors(switched),
     )
+    if app.control is not None:
+        app.control.start(services)
     documents = _documents(app, served, delegates=delegates)
     # In a cluster it is kube-apiserver's.
-    core = Core() if config.delegation.standalone else None
+    core = Core(served.groups.get("", {}).get("v1", ())) if config.delegation.standalone else None
     handler = _dispatch(services, documents=documents, others=_others(served, documents, core=core))
     outermost_first = filters(
         config, app, served, trust=trust, delegates=delegates, auditor=auditor, workers=workers, gates=switched
@@ -394,6 +411,11 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         resource = endpoint.resource
         if resource.deprecation is not None:
             deprecation.note(exchange, info, resource)
+        if resource.virtual:
+            nothing = cast("Store", None)  # no review is stored
+            call = Call(info=info, user=request.user, resource=resource, store=nothing, exchange=exchange)
+            answered: web.StreamResponse = await answers.create(services, call)
+            return answered
         store = services.stores[resource.storage_name]
         if store.filling:
             await store.settle(seconds=SETTLE_SECONDS)

@@ -326,7 +326,7 @@ class Delegation:
     """
 
     standalone: bool = flag("standalone", (SERVE,), _boolean, "false",
-        text="ask no cluster: users come from certificates alone, only system:masters may change anything, every namespace exists",
+        text="ask no cluster: users come from certificates alone, only system:masters may change anything, the store keeps namespaces",
         switch=True)
     authentication_kubeconfig: str = flag("authentication-kubeconfig", (SERVE,), _file, "",
         text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)",
@@ -445,6 +445,11 @@ class Config:
     limits: Limits
     shutdown: Shutdown
     logging: Logging
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are the kinds that otherwise a cluster has. A new store has a place for them, since it may serve either."""
+        return self.delegation.standalone if self.command in SERVERS else self.action == "init"
 
 
 FLAGS = tuple(flags.declared(Config))

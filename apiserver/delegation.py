@@ -29,7 +29,7 @@ from apiserver.cluster.client import Client
 from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.mapper import Mapper
-from apiserver.cluster.namespaces import Namespaces
+from apiserver.cluster.namespaces import EveryNamespace, Namespaces
 from apiserver.cluster.params import Params
 from apiserver.cluster.quotas import Quotas
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
@@ -59,7 +59,7 @@ class Delegates:
 
     authorizer: Authorizer
     tokens: TokenReviewer | None = None
-    namespaces: Namespaces | None = None
+    namespaces: Namespaces | EveryNamespace | None = None
     sources: Sources | None = None
     callers: Callers | None = None
     quotas: Quotas | None = None

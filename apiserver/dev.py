@@ -92,7 +92,7 @@ async def _serve(
 
     async def ready(port: int, stores: Stores) -> None:
         _write_kubeconfig(config, kit, port)
-        if config.dev.samples and _is_empty(stores):
+        if config.dev.samples and _is_empty(kinds, stores):
             await _SAMPLES.run(_create_samples, config, kinds, kit, port)
         _announce(config)
 
@@ -273,8 +273,9 @@ def _base64(data: bytes) -> str:
 # ---------------------------------------------------------------------------------------------------------------- samples
 
 
-def _is_empty(stores: Stores) -> bool:
-    return not any(store.view().count("") for store in stores.values())
+def _is_empty(kinds: Kinds, stores: Stores) -> bool:
+    """Whether there is nothing but namespaces, which are there from the start."""
+    return not any(stores[kind.storage_name].view().count("") for kind in kinds.stored if kind.group)
 
 
 def samples(group: str) -> Iterator[dict[str, Any]]:

@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from apiserver import allocator, config, tasks
 from apiserver import app as composition
@@ -178,8 +179,11 @@ async def serve(
             settings, kinds, stores=stores, trust=lambda: certificates.trust, delegates=delegates, auditor=auditor
         )
         server = Server(app, certificates, sock, shared=shared)
-        complete = asyncio.ensure_future(_complete(stores, delegates))
-        preparing = asyncio.ensure_future(tasks.supervised(app.admission.prepare, name="admission"))
+        complete = asyncio.ensure_future(_complete(app, stores, delegates))
+        beside = [asyncio.ensure_future(tasks.supervised(app.admission.prepare, name="admission"))]
+        if app.control is not None:
+            controlling = partial(app.control.run, stores.ready)
+            beside.append(asyncio.ensure_future(tasks.supervised(controlling, name="controllers")))
         try:
             await stop.or_done(_announce(server, complete, patience=HAND_OVER_SECONDS if shared else 0.0))
             if not stop.wanted.is_set():
@@ -189,9 +193,9 @@ async def serve(
             stop.hurry.set()  # a server that never worked keeps nobody waiting
             raise
         finally:
-            complete.cancel()
-            preparing.cancel()
-            await asyncio.gather(complete, preparing, return_exceptions=True)
+            for task in (complete, *beside):
+                task.cancel()
+            await asyncio.gather(complete, *beside, return_exceptions=True)
             await server.stop(stop, settings.shutdown, request_seconds=settings.limits.request_seconds)
     finally:
         await stores.close()
@@ -205,10 +209,12 @@ def listen(settings: config.Config, environ: Mapping[str, str]) -> socket.socket
     return listening_socket(address, port, environ=environ, pid=os.getpid())
 
 
-async def _complete(stores: Stores, delegates: Delegates) -> None:
+async def _complete(app: App, stores: Stores, delegates: Delegates) -> None:
     """Returns when everything is known that has to be known to serve."""
     await delegates.ready()
     await stores.ready()
+    if app.control is not None:
+        await app.control.prepare()
 
 
 async def _announce(server: Server, complete: asyncio.Future[None], *, patience: float) -> None:

@@ -1,8 +1,7 @@
 """NamespaceLifecycle: nothing is created in a namespace that is missing or being deleted, nothing is changed in one that is missing.
 
 kube-apiserver does not run its admission for requests that it passes on, so this stands here. It does not know how
-namespaces are followed. Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`; what upstream does there
-for Namespaces themselves and for access reviews concerns no kind of ours.
+namespaces are followed. Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from apiserver.cluster.errors import ClusterError
 from apiserver.schema.resource import Object
 
 NAMESPACES = GroupResource("", "namespaces")
+IMMORTAL = ("default", "kube-system", "kube-public")
 MISSING_SECONDS = 0.05
 """How long a create waits for its namespace: whoever makes a namespace and then something in it must not be faster than our watch."""
 
@@ -44,9 +44,14 @@ class NamespaceLifecycle:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def admit(self, attributes: Attributes) -> Object | None:
-        """Raises 404 for the namespace, 403 for what would be new in one that is being deleted. Deletions always pass."""
+        """Raises 404 for the namespace, 403 for what would be new in one that is being deleted. Deletions pass, but for those of the
+        namespaces that must stay."""
         name = attributes.namespace
-        if not name or attributes.operation == "DELETE":
+        if attributes.operation == "DELETE":
+            if attributes.resource.group_resource == NAMESPACES and attributes.name in IMMORTAL:
+                raise forbidden(attributes, "this namespace may not be deleted")
+            return None
+        if not name:
             return None
         creating = attributes.operation == "CREATE"
         namespace = await self._find(attributes, name, creating=creating)

@@ -89,6 +89,15 @@ class Decision:
 
 ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 MASTERS = "system:masters"
+COLLECTOR, EMPTIER = (
+    f"system:serviceaccount:kube-system:{name}" for name in ("generic-garbage-collector", "namespace-controller")
+)
+CONTROLLERS: Mapping[str, tuple[str, ...]] = {
+    COLLECTOR: ("get", "list", "watch", "patch", "update", "delete"),
+    EMPTIER: ("get", "list", "watch", "update", "delete", "deletecollection"),
+}
+"""The users as which the controllers of a stand-alone server write, and the verbs that they may use (kubernetes/kubernetes
+`plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`)."""
 NODES = "system:nodes"
 NODE_NAME = "authentication.kubernetes.io/node-name"
 """The extra attribute of a service account that says on which node its token is used."""

@@ -28,6 +28,7 @@ class EveryNamespace:
     def __init__(self) -> None:
         self.ready = asyncio.Event()
         self.ready.set()
+        self.problem = ""
 
     def lookup(self, name: str) -> Namespace | None:
         metadata = {"name": name, "labels": {NAME_LABEL: name}}

@@ -9,8 +9,8 @@ kubernetes/kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
@@ -18,7 +18,7 @@ from apiserver import collectors, metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.apimachinery.request import MASTERS, Decision, Level, RequestInfo, User
+from apiserver.apimachinery.request import CONTROLLERS, MASTERS, Decision, Level, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED
 from apiserver.filters.request_info import escape, internal_error
@@ -149,14 +149,23 @@ class Delegated:
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
 _DISCOVERY = frozenset({"/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version", "/version/"})
 _DISCOVERY_BELOW = ("/api/", "/apis/", "/openapi/")
+_REVIEWS: Mapping[str, Sequence[str]] = {
+    "authorization.k8s.io": ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+    "authentication.k8s.io": ("selfsubjectreviews",),
+}
+"""What the role system:basic-user lets create, by group."""
 
 
 class Local:
-    """Decides without asking anybody: everybody may see what the roles system:discovery and system:public-info-viewer show, and nobody
-    may do anything else."""
+    """Decides without asking anybody: everybody may see what the roles system:discovery and system:public-info-viewer show, and ask about
+    themselves as system:basic-user; the controllers of a stand-alone server may do their work; nobody may do anything else."""
 
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
-        if info.is_resource or info.verb != "get":
+        if info.is_resource:
+            asks = info.verb == "create" and info.resource in _REVIEWS.get(info.group, ()) and not info.subresource
+            allowed = (asks and AUTHENTICATED in user.groups) or info.verb in CONTROLLERS.get(user.name, ())
+            return _ALLOWED if allowed else _NO_OPINION
+        if info.verb != "get":
             return _NO_OPINION
         path = info.path
         authenticated = AUTHENTICATED in user.groups
@@ -165,3 +174,32 @@ class Local:
         if authenticated and (path in _DISCOVERY or path.startswith(_DISCOVERY_BELOW)):
             return _ALLOWED
         return _NO_OPINION
+
+
+class Rules(NamedTuple):
+    """What a user may do: verbs with groups and resources, and verbs with paths."""
+
+    resources: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]]
+    paths: Sequence[tuple[Sequence[str], Sequence[str]]]
+
+
+def rules(user: User) -> Rules:
+    """What `Local` and `Delegated` let a user do, in upstream's order (kubernetes/kubernetes
+    `plugin/pkg/auth/authorizer/rbac/rbac.go` RulesFor)."""
+    master, authenticated = MASTERS in user.groups, AUTHENTICATED in user.groups
+    resources: list[tuple[Sequence[str], Sequence[str], Sequence[str]]] = []
+    paths: list[tuple[Sequence[str], Sequence[str]]] = []
+    if master:
+        resources.append((_ANY, _ANY, _ANY))
+        paths.append((_ANY, _ANY))
+    if verbs := CONTROLLERS.get(user.name):
+        resources.append((verbs, _ANY, _ANY))
+    if authenticated:
+        resources += ((("create",), (group,), names) for group, names in _REVIEWS.items())
+        paths.append((("get",), sorted((*_DISCOVERY, *(f"{path}*" for path in _DISCOVERY_BELOW)))))
+    if authenticated or UNAUTHENTICATED in user.groups:
+        paths.append((("get",), sorted(_PUBLIC)))
+    return Rules(resources, paths)
+
+
+_ANY = ("*",)

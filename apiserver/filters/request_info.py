@@ -384,11 +384,15 @@ def _actions(info: RequestInfo, resource: Resource) -> Mapping[str, Action]:
         raise errors.no_such_path()
     elsewhere = resource.namespaced and not inside
     if info.forced_watch:
-        if depth > 2 or (depth > 1 and elsewhere):
+        if depth > 2 or (depth > 1 and elsewhere) or "watch" not in resource.verbs:
             raise errors.no_such_path()
         return _WATCH
+    if depth == 1 and elsewhere:
+        if "list" not in resource.verbs:
+            raise errors.no_such_path()
+        return _EVERYWHERE
     if depth == 1:
-        return _EVERYWHERE if elsewhere else _COLLECTION
+        return _COLLECTION
     if elsewhere or depth > 3:
         raise errors.no_such_path()
     if depth == 2 and "get" in resource.verbs:

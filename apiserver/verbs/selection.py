@@ -122,9 +122,9 @@ def _hash_of_name(namespace: str) -> int:
 def _check_label(resource: Resource, label: str) -> None:
     if resource.own_field_labels:
         if label != NAME and label not in resource.selectable:
-            raise errors.bad_request(
-                f"field label not supported for {resource.api_version}, Kind={resource.kind}: {label}"
-            )
+            # Kinds of the core group do not name themselves (kubernetes/kubernetes `pkg/apis/core/v1/conversion.go`).
+            kind = f" for {resource.api_version}, Kind={resource.kind}" if resource.group else ""
+            raise errors.bad_request(f"field label not supported{kind}: {label}")
     elif label not in (NAME, NAMESPACE) and label not in resource.selectable:
         raise errors.bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 

@@ -10,14 +10,14 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
-from apiserver.apimachinery.request import Annotations, Query, Recording, Waits, Warnings, query_of
+from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Recording, Waits, Warnings, query_of
 from apiserver.wire import frames, gzip, negotiation, segments, websocket
 from apiserver.wire.frames import Framing
 from apiserver.wire.segments import LONG, Beginning, Segment
@@ -231,6 +231,34 @@ class Exchange:
         stream = WebSocketStream(response, outlet, framing)
         self.request.protocol.set_parser(stream.receiver)  # type: ignore[arg-type]
         return stream
+
+
+class Internal(Exchange):
+    """The exchange of a write that this process makes itself: there is nothing to read, and nobody is answered."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(cast("web.Request", None))
+
+    @property
+    def query(self) -> Query:
+        return NO_QUERY
+
+    @property
+    def accept(self) -> str:
+        return ""
+
+    @property
+    def content_type(self) -> str:
+        return ""
+
+    @property
+    def user_agent(self) -> str:
+        return ""
+
+    async def body(self, limit: int = BODY_LIMIT) -> bytes:
+        return b""
 
 
 class _UntilClosed(web.StreamResponse):

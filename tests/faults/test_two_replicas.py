@@ -22,7 +22,7 @@ from tests.faults.writing import APPLY, Writer, check_writes
 from tests.fixtures.valkey import Server, install
 
 PLURALS = ("resourceslices", "deviceclasses", "resourceclaims", "resourceclaimtemplates")
-KINDS = [f"{GROUP}/{plural}" for plural in PLURALS]
+KINDS = [*(f"{GROUP}/{plural}" for plural in PLURALS), "/namespaces"]
 SEED = 1
 SECONDS = 120.0
 """How long something may take on a loaded machine."""

@@ -242,6 +242,10 @@ def test_alone_and_with_a_cluster_is_a_contradiction(tmp_path: Path) -> None:
 def test_dev_and_store_ask_no_cluster(tmp_path: Path) -> None:
     assert config.parse(["dev"], POD).delegation.standalone
     assert config.parse(["store", "info", "--redis-url", "redis://h"], POD).delegation.standalone
+    assert config.parse(["dev"], POD).alone
+    assert config.parse(["store", "init", "--redis-url", "redis://h"], POD).alone
+    assert not config.parse(["store", "check", "--redis-url", "redis://h"], POD).alone
+    assert not config.parse(["roles"], POD).alone
     assert config.parse(["dev"], {}).delegation.always_allowed == ("/healthz", "/readyz", "/livez")
 
 

@@ -1,0 +1,187 @@
+"""Who owns whom: the part of all objects that decides about the collection of garbage. Pure.
+
+Objects are told in any order. Each change says which objects have to be looked at because of it; what is to be done is found out then, from
+their newest state. Only objects with owners, or whose deletion waits for the collector, take memory here.
+Upstream: kubernetes/kubernetes `pkg/controller/garbagecollector/{graph,graph_builder}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from apiserver.watchcache.entry import Entry, Key
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+"""The finalizers that stand for what is to become of dependents."""
+
+
+class Id(NamedTuple):
+    """Where an object is stored."""
+
+    resource: str
+    key: Key
+
+
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
+    """An entry of `metadata.ownerReferences`."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    block_owner_deletion: bool | None = None
+
+
+class Facts(NamedTuple):
+    """What of an object counts here. `orphaning` and `foreground` are about its finalizers, whether it is being deleted or not."""
+
+    uid: str
+    owners: tuple[Owner, ...] = ()
+    deleting: bool = False
+    orphaning: bool = False
+    foreground: bool = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it stays until its dependents are deleted."""
+        return self.deleting and self.foreground and not self.orphaning
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    owner_references: list[Owner] | None = None
+    deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+_SIGNS = (b'"ownerReferences":[', b'"deletionTimestamp":"')
+"""What stands in every stored object of which more than the uid counts."""
+
+
+def facts(entry: Entry) -> Facts:
+    """Those of a stored object."""
+    if not any(sign in entry.body for sign in _SIGNS):
+        return Facts(entry.uid.decode())
+    metadata = _decode(entry.body).metadata
+    finalizers = metadata.finalizers or ()
+    return Facts(
+        metadata.uid,
+        tuple(metadata.owner_references or ()),
+        deleting=bool(metadata.deletion_timestamp),
+        orphaning=ORPHAN in finalizers,
+        foreground=FOREGROUND in finalizers,
+    )
+
+
+class Graph:
+    """The edges from owners, by uid, to dependents."""
+
+    def __init__(self) -> None:
+        self._known: dict[Id, Facts] = {}
+        self._dependents: dict[str, dict[Id, None]] = {}
+        self._blocking: dict[str, dict[Id, None]] = {}
+        """Those dependents that their owner must wait for."""
+        self._waiting: dict[str, Id] = {}
+        """Objects that wait for their dependents, by uid."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Id]:
+        """Every object that takes memory here."""
+        return iter(self._known)
+
+    def dependents(self, uid: str) -> Collection[Id]:
+        """Of the object with this uid."""
+        return self._dependents.get(uid, {}).keys()
+
+    def blocked(self, uid: str) -> bool:
+        """Whether a dependent must go before its owner does."""
+        return uid in self._blocking
+
+    def waits(self, at: Id) -> bool:
+        """Whether that object waits for its dependents."""
+        known = self._known.get(at)
+        return known is not None and known.waiting
+
+    def uid(self, at: Id) -> str:
+        """Of an object that takes memory here, "" of any other."""
+        known = self._known.get(at)
+        return known.uid if known is not None else ""
+
+    def known(self, resource: str) -> list[Id]:
+        """Those of a resource that take memory here."""
+        return [at for at in self._known if at.resource == resource]
+
+    def put(self, at: Id, now: Facts) -> Iterator[Id]:
+        """The object is there, or has changed. What has to be looked at."""
+        before = self._known.get(at)
+        if before is not None and before.uid != now.uid:
+            yield from self.remove(at, before.uid)
+            before = None
+        was = before or Facts(now.uid)
+        if now.owners != was.owners:
+            yield from self._moved(at, was.owners, now.owners)
+            if now.owners:
+                yield at
+        if now.owners or now.deleting:
+            self._known[at] = now
+        elif before is not None:
+            del self._known[at]
+        if now.waiting and now.uid not in self._waiting:
+            self._waiting[now.uid] = at
+            yield from tuple(self.dependents(now.uid))
+            yield at
+        elif not now.waiting:
+            self._waiting.pop(now.uid, None)
+        if now.deleting and now.orphaning and not (was.deleting and was.orphaning):
+            yield at
+
+    def remove(self, at: Id, uid: str) -> Iterator[Id]:
+        """The object with this uid is gone. What has to be looked at."""
+        before = self._known.pop(at, None)
+        self._waiting.pop(uid, None)
+        yield from tuple(self.dependents(uid))
+        if before is not None:
+            yield from self._moved(at, before.owners, ())
+
+    def _moved(self, at: Id, before: tuple[Owner, ...], now: tuple[Owner, ...]) -> Iterator[Id]:
+        """Owners that wait, and for which this dependent may have been the last."""
+        old, new = _edges(before), _edges(now)
+        for uid, blocks in old.items():
+            if uid not in new:
+                _discard(self._dependents, uid, at)
+            if blocks and not new.get(uid):
+                _discard(self._blocking, uid, at)
+                if uid in self._waiting:
+                    yield self._waiting[uid]
+            elif uid not in new and uid in self._waiting:
+                yield self._waiting[uid]
+        for uid, blocks in new.items():
+            self._dependents.setdefault(uid, {})[at] = None
+            if blocks:
+                self._blocking.setdefault(uid, {})[at] = None
+
+
+def _edges(owners: tuple[Owner, ...]) -> dict[str, bool]:
+    """The uids of owners, and whether they must wait for the dependent."""
+    found: dict[str, bool] = {}
+    for owner in owners:
+        found[owner.uid] = found.get(owner.uid, False) or bool(owner.block_owner_deletion)
+    return found
+
+
+def _discard(edges: dict[str, dict[Id, None]], uid: str, at: Id) -> None:
+    found = edges.get(uid)
+    if found is not None:
+        found.pop(at, None)
+        if not found:
+            del edges[uid]

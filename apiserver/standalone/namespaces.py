@@ -1,0 +1,193 @@
+"""The namespaces of a stand-alone server: objects of the kind Namespace, which whoever creates something in a namespace makes by that.
+
+Upstream: kubernetes/kubernetes `plugin/pkg/admission/namespace/autoprovision/admission.go`,
+`pkg/controlplane/controller/systemnamespaces/system_namespaces_controller.go`, `pkg/controller/namespace/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from apiserver.admission.attributes import Attributes
+from apiserver.apimachinery import names
+from apiserver.apimachinery.errors import StatusError
+from apiserver.apimachinery.options import BACKGROUND, DeleteOptions
+from apiserver.cluster.namespaces import NAME_LABEL, EveryNamespace, Namespace
+from apiserver.schema.kinds import Kinds
+from apiserver.schema.resource import Object, Resource
+from apiserver.standalone.namespace import FINALIZER, TERMINATING, finalizers
+from apiserver.standalone.queue import Queue
+from apiserver.standalone.writes import Writes
+from apiserver.storage.errors import KeyExists
+from apiserver.storage.store import Store
+from apiserver.watchcache.entry import Entry
+from apiserver.watchcache.errors import StorageError
+
+SYSTEM = ("default", "kube-system")
+"""The namespaces that there are from the start."""
+AT_ONCE = 64
+"""Deletions in flight together while a namespace is emptied."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class Namespaces(EveryNamespace):
+    """Every namespace exists: as it is stored, else as it would be made."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+
+    def stored(self, name: str) -> bool:
+        """Whether there is an object of that name. Raises StorageError."""
+        return self._store.view().get(name) is not None
+
+    def lookup(self, name: str) -> Namespace | None:
+        try:
+            entry = self._store.view().get(name)
+        except StorageError:
+            entry = None
+        if entry is None or not entry.readable:
+            return super().lookup(name)
+        return {"kind": "Namespace", "apiVersion": "v1", **_decode(entry.body)}
+
+    def labels(self, name: str) -> Mapping[str, str] | None:
+        return ((self.lookup(name) or {}).get("metadata") or {}).get("labels") or {}
+
+
+class NamespaceAutoProvision:
+    """The admission plugin that makes the namespace of a new object, if there is none. A dry run makes nothing."""
+
+    operations = ("CREATE",)
+
+    def __init__(self, namespaces: Namespaces, create: Callable[[str], Awaitable[None]]) -> None:
+        self._namespaces = namespaces
+        self._create = create
+
+    async def admit(self, attributes: Attributes) -> Object | None:
+        """Raises StatusError when the namespace cannot be stored."""
+        name = attributes.namespace
+        if name and not attributes.dry_run and attributes.operation == "CREATE" and not self._namespaces.stored(name):
+            await self._create(name)
+        return None
+
+
+class Provisioner:
+    """Makes namespaces. A listener of all stores: objects may have been stored before there were namespaces, or by another program."""
+
+    def __init__(self, kinds: Kinds, resource: Resource, namespaces: Namespaces, writes: Writes) -> None:
+        self._namespaced = {kind.storage_name for kind in kinds.stored if kind.namespaced}
+        self._resource = resource
+        self._namespaces = namespaces
+        self._writes = writes
+        self._seen: set[str] = set()
+        self._queue: Queue[str] = Queue(self.create, name="namespaces", workers=1)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        for name in SYSTEM:
+            self._queue.add(name)
+        await self._queue.run()
+
+    async def create(self, name: str) -> None:
+        """Returns when there is a namespace of this name. A name that none can have is let go. Raises StatusError, StorageError."""
+        if names.dns_label(name) or self._namespaces.stored(name):
+            return
+        try:
+            labels = {NAME_LABEL: name}
+            await self._writes.create(self._resource, {"metadata": {"name": name, "labels": labels}})
+        except KeyExists:
+            return
+
+    def begun(self, resource: str) -> None:
+        return None
+
+    def told(self, resource: str) -> None:
+        return None
+
+    def seen(self, resource: str, entry: Entry) -> None:
+        if resource in self._namespaced and entry.namespace not in self._seen:
+            self._seen.add(entry.namespace)
+            self._queue.add(entry.namespace)
+
+    def removed(self, resource: str, entry: Entry) -> None:
+        if resource == self._resource.storage_name:
+            self._seen.discard(entry.name)
+
+
+class Emptier:
+    """Deletes what is in a namespace that is being deleted, and lets the namespace go when it is empty. A listener of all stores."""
+
+    def __init__(self, kinds: Kinds, resource: Resource, stores: Mapping[str, Store], writes: Writes) -> None:
+        self._inside = [kind for kind in kinds.stored if kind.namespaced]
+        self._resource = resource
+        self._stores = stores
+        self._writes = writes
+        self._terminating: set[str] = set()
+        self._queue: Queue[str] = Queue(self._empty, name="namespace controller", workers=2)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        await self._queue.run()
+
+    def begun(self, resource: str) -> None:
+        return None
+
+    def told(self, resource: str) -> None:
+        for name in self._terminating:
+            self._queue.add(name)
+
+    def seen(self, resource: str, entry: Entry) -> None:
+        if resource == self._resource.storage_name and entry.fields[0] == TERMINATING:
+            self._terminating.add(entry.name)
+            self._queue.add(entry.name)
+
+    def removed(self, resource: str, entry: Entry) -> None:
+        if resource == self._resource.storage_name:
+            self._terminating.discard(entry.name)
+        elif entry.namespace in self._terminating:
+            self._queue.add(entry.namespace)
+
+    async def _empty(self, name: str) -> None:
+        """What has finalizers stays, and the namespace with it: it is looked at again when something in it is gone."""
+        entry = self._stores[self._resource.storage_name].view().get(name)
+        if entry is None or not entry.readable or FINALIZER not in finalizers(_decode(entry.body)):
+            return
+        left = 0
+        for kind in self._inside:
+            left += await self._delete_all(kind, name)
+        if left:
+            return
+
+        def change(obj: Object) -> None:
+            obj["spec"] = {"finalizers": [found for found in finalizers(obj) if found != FINALIZER]}
+
+        await self._writes.change(self._resource, "", name, change, subresource="finalize")
+
+    async def _delete_all(self, kind: Resource, namespace: str) -> int:
+        """Deletes the objects of a kind; how many are left."""
+        store = self._stores[kind.storage_name]
+        await store.barrier()
+        entries: Iterator[Entry] = store.view().scan(f"{namespace}/")
+        while some := list(islice(entries, AT_ONCE)):
+            done = await asyncio.gather(
+                *(self._delete(kind, namespace, entry) for entry in some), return_exceptions=True
+            )
+            for failure in done:
+                if isinstance(failure, BaseException):
+                    raise failure
+        return store.view().count(f"{namespace}/")
+
+    async def _delete(self, kind: Resource, namespace: str, entry: Entry) -> None:
+        if b'"deletionTimestamp":"' in entry.body:
+            return
+        try:
+            await self._writes.delete(kind, namespace, entry.name, DeleteOptions(propagation_policy=BACKGROUND))
+        except StatusError as e:
+            if e.code != 404:
+                raise

@@ -1,0 +1,118 @@
+"""Which objects the collector looks at, for which change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apiserver.standalone.graph import Facts, Graph, Id, Owner, facts
+from apiserver.watchcache.entry import Entry, Key, Revision
+
+A, B, C, D = (Id("things", Key(f"ns/{name}")) for name in "abcd")
+
+
+def owned(uid: str, *owners: str, blocks: bool = False, **more: bool) -> Facts:
+    references = tuple(Owner("v1", "Thing", owner, owner, block_owner_deletion=blocks or None) for owner in owners)
+    return Facts(uid, references, **more)
+
+
+@pytest.fixture
+def graph() -> Graph:
+    """`b` and `c` belong to `a`, which must wait for `b`; `c` belongs to `b` too."""
+    graph = Graph()
+    list(graph.put(A, Facts("a")))
+    list(graph.put(B, owned("b", "a", blocks=True)))
+    list(graph.put(C, owned("c", "a", "b")))
+    return graph
+
+
+def entry(**metadata: Any) -> Entry:
+    body = json.dumps({"metadata": {"name": "x", "uid": "u", **metadata}}, separators=(",", ":")).encode()
+    return Entry(Key("ns/x"), Revision(1), body, {}, ())
+
+
+def test_facts_are_the_metadata_that_decide_about_collection() -> None:
+    owner = {"apiVersion": "v1", "kind": "Thing", "name": "a", "uid": "a", "blockOwnerDeletion": True}
+    found = facts(entry(ownerReferences=[owner], finalizers=["x.y/z", "foregroundDeletion"], deletionTimestamp="2026"))
+
+    assert found == Facts(
+        "u", (Owner("v1", "Thing", "a", "a", block_owner_deletion=True),), deleting=True, foreground=True
+    )
+    assert found.waiting
+
+
+def test_facts_of_an_object_without_owners_are_its_uid() -> None:
+    assert facts(entry(finalizers=["orphan"])) == Facts("u")
+
+
+def test_object_is_looked_at_when_it_gets_owners(graph: Graph) -> None:
+    assert list(graph.put(D, owned("d", "nobody"))) == [D]
+    assert list(graph.put(D, owned("d", "nobody"))) == []
+    assert list(graph.put(D, owned("d", "nobody", "a"))) == [D]
+    assert list(graph.put(D, Facts("d"))) == []
+
+
+def test_dependents_are_looked_at_when_their_owner_is_removed(graph: Graph) -> None:
+    assert list(graph.remove(A, "a")) == [B, C]
+    assert list(graph.remove(B, "b")) == [C]
+
+
+def test_dependents_and_owner_are_looked_at_once_when_the_owner_begins_to_wait(graph: Graph) -> None:
+    waiting = Facts("a", deleting=True, foreground=True)
+
+    assert list(graph.put(A, waiting)) == [B, C, A]
+    assert list(graph.put(A, waiting)) == []
+    assert graph.waits(A)
+
+
+def test_orphaning_wins_over_foreground_deletion(graph: Graph) -> None:
+    both = Facts("a", deleting=True, foreground=True, orphaning=True)
+
+    assert list(graph.put(A, both)) == [A]
+    assert not graph.waits(A)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [owned("b", "a"), owned("b", "other", blocks=True), Facts("b"), None],
+    ids=["unblocked", "moved", "freed", "gone"],
+)
+def test_waiting_owner_is_looked_at_when_a_dependent_blocks_it_no_longer(graph: Graph, change: Facts | None) -> None:
+    list(graph.put(A, Facts("a", deleting=True, foreground=True)))
+    assert graph.blocked("a")
+
+    found = list(graph.remove(B, "b") if change is None else graph.put(B, change))
+
+    assert A in found
+    assert not graph.blocked("a")
+
+
+def test_object_of_the_same_name_and_another_uid_is_another_object(graph: Graph) -> None:
+    found = list(graph.put(B, owned("b2", "a")))
+
+    assert C in found, "its owner is gone"
+    assert set(graph.dependents("a")) == {B, C}
+    assert set(graph.dependents("b2")) == set()
+
+
+def test_owner_named_twice_is_one_owner(graph: Graph) -> None:
+    blocking = Owner("v1", "Thing", "a", "a", block_owner_deletion=True)
+    other = Owner("v1", "Thing", "renamed", "a")
+
+    list(graph.put(D, Facts("d", (blocking, other))))
+
+    assert set(graph.dependents("a")) == {B, C, D}
+    list(graph.put(D, Facts("d", (other,))))
+    list(graph.remove(B, "b"))
+    assert not graph.blocked("a")
+
+
+def test_graph_without_owners_is_empty(graph: Graph) -> None:
+    for at, uid in ((A, "a"), (B, "b"), (C, "c")):
+        list(graph.remove(at, uid))
+
+    assert len(graph) == 0
+    assert not graph.dependents("a")
+    assert not graph.blocked("a")
