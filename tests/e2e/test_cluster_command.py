@@ -41,7 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 @pytest.fixture
 def command(our_own: None, folder: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
     words, environ = [sys.executable, "-m", "tests.e2e.controlplane"], {**os.environ, "TMPDIR": str(folder)}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environ) as process:
+    told = (folder / "told").open("w")
+    with told, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=told, text=True, env=environ) as process:
         yield process
         process.kill()
 
@@ -64,6 +65,10 @@ def test_the_printed_line_gives_a_cluster_and_its_end_leaves_no_process(
         until(lambda: len(running(made)) >= 5, "all of the cluster runs")
         shown = kubectl.run("api-resources", f"--api-group={objects.GROUP}", kubeconfig=kubeconfig, home=tmp_path)
         assert "resourceslices" in shown.stdout
+        # Both have claims, and the short name is that of kube-apiserver's.
+        assert f"kubectl get resourceclaims.{objects.GROUP} asks Sluice" in (folder / "told").read_text()
+        url = kubectl.run("get", "resourceclaims", "-v=6", kubeconfig=kubeconfig, home=tmp_path).stderr
+        assert "/apis/resource.k8s.io/v1/" in url
     finally:
         command.send_signal(end)
         code = command.wait(60)

@@ -12,6 +12,7 @@ import yaml
 
 from tests.e2e.conftest import Kubectl
 from tests.e2e.controlplane import kubectl as real_kubectl
+from tests.e2e.controlplane.plane import until
 
 GROUP = "resource.sluice.dev"
 
@@ -70,11 +71,6 @@ def kubectl(kubeconfig: pathlib.Path, tmp_path: pathlib.Path) -> Kubectl:
     return run
 
 
-def make_namespace(kubectl: Kubectl, name: str) -> None:
-    """`sluice dev` has no such kind and takes any name."""
-    kubectl("create", "namespace", name, check=False)
-
-
 @pytest.fixture
 def created(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
     """The name of a slice that exists for this test."""
@@ -108,19 +104,98 @@ def test_create_and_delete_take_the_list_that_get_prints_of_several_objects(kube
     assert "drivr" in kubectl("create", "-f", "-", stdin=wrong, check=False).stderr
 
 
-def test_alone_the_core_group_has_no_kinds(kubectl: Kubectl, request: pytest.FixtureRequest) -> None:
+def test_dev_serves_of_the_kinds_of_kubernetes_namespaces_and_reviews(
+    kubectl: Kubectl, request: pytest.FixtureRequest
+) -> None:
     if request.node.callspec.params["kubeconfig"] == "cluster":
-        pytest.skip("kube-apiserver has some")
+        pytest.skip("kube-apiserver has more")
     assert "the server doesn't have a resource type" in kubectl("get", "pods", check=False).stderr
     assert "the server doesn't have a resource type" in kubectl("get", "all", check=False).stderr
     assert "could not find the requested resource" in kubectl("create", "configmap", "x", check=False).stderr
-    assert kubectl("api-versions").stdout.split() == [f"{GROUP}/v1", "v1"]
+    groups = ["authentication.k8s.io/v1", "authorization.k8s.io/v1", f"{GROUP}/v1", "v1"]
+    assert kubectl("api-versions").stdout.split() == groups
     assert {row.split()[-1] for row in kubectl("api-resources", "--no-headers").stdout.splitlines()} == {
         "DeviceClass",
+        "LocalSubjectAccessReview",
+        "Namespace",
         "ResourceClaim",
         "ResourceClaimTemplate",
         "ResourceSlice",
+        "SelfSubjectAccessReview",
+        "SelfSubjectReview",
+        "SelfSubjectRulesReview",
+        "SubjectAccessReview",
     }
+
+
+def test_namespaces_are_created_shown_labelled_and_deleted(kubectl: Kubectl) -> None:
+    assert kubectl("create", "namespace", "made").stdout == "namespace/made created\n"
+    again = kubectl("create", "namespace", "made", check=False).stderr
+    assert again == 'Error from server (AlreadyExists): namespaces "made" already exists\n'
+    header, row = kubectl("get", "namespace", "made").stdout.splitlines()
+    assert (header.split(), row.split()[:2]) == (["NAME", "STATUS", "AGE"], ["made", "Active"])
+    kubectl("label", "namespace", "made", "team=a")
+    assert kubectl("get", "ns", "-l", "team=a", "-o", "name").stdout == "namespace/made\n"
+    kubectl("create", "-n", "made", "-f", "-", stdin=claim("inside"))
+
+    assert kubectl("delete", "namespace", "made", "--timeout=120s").stdout == 'namespace "made" deleted\n'
+
+    assert kubectl("get", f"resourceclaims.{GROUP}", "-n", "made", "-o", "name").stdout == ""
+    kept = kubectl("delete", "namespace", "default", check=False).stderr
+    assert (
+        kept == 'Error from server (Forbidden): namespaces "default" is forbidden: this namespace may not be deleted\n'
+    )
+    assert "FIELDS:\n  finalizers" in kubectl("explain", "namespace.spec").stdout
+
+
+def test_get_in_a_missing_namespace_says_that_the_namespace_is_missing(kubectl: Kubectl) -> None:
+    missing = kubectl("get", f"resourceclaim.{GROUP}", "nope", "-n", "nowhere", check=False).stderr
+    assert missing == 'Error from server (NotFound): namespaces "nowhere" not found\n'
+
+    known = kubectl("get", f"resourceclaim.{GROUP}", "nope", "-n", "kube-system", check=False).stderr
+    assert known == f'Error from server (NotFound): resourceclaims.{GROUP} "nope" not found\n'
+
+
+def test_auth_says_who_one_is_and_what_one_may_do(kubectl: Kubectl) -> None:
+    assert "system:masters" in kubectl("auth", "whoami").stdout
+    assert kubectl("auth", "can-i", "create", f"resourceslices.{GROUP}").stdout == "yes\n"
+    jane = ("--as", "jane", "--as-group", "system:authenticated")
+    assert kubectl("auth", "can-i", "create", f"resourceslices.{GROUP}", *jane, check=False).stdout == "no\n"
+    assert kubectl("auth", "can-i", "get", "/version", *jane).stdout == "yes\n"
+    rows = [row.split() for row in kubectl("auth", "can-i", "--list").stdout.splitlines()]
+    assert ["*.*", "[]", "[]", "[*]"] in rows
+    assert ["selfsubjectreviews.authentication.k8s.io", "[]", "[]", "[create]"] in rows
+
+
+@pytest.mark.parametrize(("cascade", "left"), [("orphan", ["dependent"]), ("foreground", []), ("background", [])])
+def test_delete_with_each_cascade_ends_and_does_to_dependents_what_it_says(
+    kubectl: Kubectl, cascade: str, left: list[str]
+) -> None:
+    namespace = f"cascade-{cascade}"
+    kubectl("create", "namespace", namespace)
+    kubectl("create", "-n", namespace, "-f", "-", stdin=claim("owner"))
+    uid = kubectl("get", f"resourceclaim.{GROUP}", "owner", "-n", namespace, "-o", "jsonpath={.metadata.uid}").stdout
+    dependent = yaml.safe_load(claim("dependent"))
+    owner = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "ResourceClaim",
+        "name": "owner",
+        "uid": uid,
+        "blockOwnerDeletion": True,
+    }
+    dependent["metadata"]["ownerReferences"] = [owner]
+    kubectl("create", "-n", namespace, "-f", "-", stdin=dump(dependent))
+
+    kubectl("delete", f"resourceclaim.{GROUP}", "owner", "-n", namespace, f"--cascade={cascade}", "--timeout=120s")
+
+    def names() -> list[str]:
+        shown = kubectl("get", f"resourceclaims.{GROUP}", "-n", namespace, "-o", "jsonpath={.items[*].metadata.name}")
+        return shown.stdout.split()
+
+    until(lambda: names() == left, "the dependents are as the deletion left them")
+    if left:
+        orphan = json.loads(kubectl("get", f"resourceclaim.{GROUP}", *left, "-n", namespace, "-o", "json").stdout)
+        assert "ownerReferences" not in orphan["metadata"]
 
 
 def test_create_of_an_unknown_field_is_refused_with_its_path(kubectl: Kubectl) -> None:
@@ -302,7 +377,7 @@ def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl, created: str) -
 
 def test_delete_all_of_a_namespace_leaves_other_namespaces_alone(kubectl: Kubectl) -> None:
     for namespace in ("red", "blue"):
-        make_namespace(kubectl, namespace)
+        kubectl("create", "namespace", namespace)
         kubectl("create", "-n", namespace, "-f", "-", stdin=claim("one"))
 
     kubectl("delete", f"resourceclaims.{GROUP}", "--all", "-n", "red")
