@@ -253,7 +253,7 @@ def build(
         cel=DeviceSelectors(switched),
     )
     if app.control is not None:
-        app.control.start(services)
+        app.control.start(services, auditor)
     documents = _documents(app, served, delegates=delegates)
     # In a cluster it is kube-apiserver's.
     core = Core(served.groups.get("", {}).get("v1", ())) if config.delegation.standalone else None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from apiserver.apimachinery.request import COLLECTOR, EMPTIER, MASTERS, User
+from apiserver.audit.record import Auditor
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.standalone import namespace, reviews
@@ -37,11 +38,14 @@ class Control:
         self._listeners: tuple[Listener, ...] = ()
         self._followers = [Follower(stores[kind.storage_name], self) for kind in kinds.stored]
 
-    def start(self, services: Services) -> None:
+    def start(self, services: Services, auditor: Auditor | None) -> None:
         kinds, stores, kind = self._kinds, self._stores, self._namespace
-        self._provisioner = Provisioner(kinds, kind, self.namespaces, Writes(services, SERVER, manager=MANAGER))
+        self._provisioner = Provisioner(
+            kinds, kind, self.namespaces, Writes(services, SERVER, manager=MANAGER, auditor=auditor)
+        )
         collecting, emptying = (
-            Writes(services, service_account(name), manager=CONTROLLERS_MANAGER) for name in (COLLECTOR, EMPTIER)
+            Writes(services, service_account(name), manager=CONTROLLERS_MANAGER, auditor=auditor)
+            for name in (COLLECTOR, EMPTIER)
         )
         self.collector = Collector(kinds, stores, collecting, caught_up=self.caught_up)
         self._emptier = Emptier(kinds, kind, stores, emptying)

@@ -1,16 +1,25 @@
-"""Writes that a controller of this process makes: by the verbs that clients use, so that admission and managedFields see them."""
+"""Writes that a controller of this process makes: by the verbs that clients use, so that admission and managedFields see them, and recorded
+as requests are, but for their objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
+from apiserver.apimachinery import errors
+from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
 from apiserver.apimachinery.request import RequestInfo, User
+from apiserver.audit.record import Auditor, Origin
 from apiserver.schema.resource import Object, Resource
+from apiserver.storage.errors import KeyExists
 from apiserver.verbs import create, delete, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.response import Internal
+
+LOOPBACK = "::1"
+"""The address of a writer in the same process, as that of kube-apiserver's own client."""
 
 
 def service_account(name: str) -> User:
@@ -20,22 +29,25 @@ def service_account(name: str) -> User:
 
 
 class Writes:
-    """The writes of one controller. `manager` is its field manager. All raise StatusError."""
+    """The writes of one controller. `manager` is its field manager. Without an auditor nothing is recorded. All raise StatusError."""
 
-    def __init__(self, services: Services, user: User, *, manager: str) -> None:
+    def __init__(self, services: Services, user: User, *, manager: str, auditor: Auditor | None = None) -> None:
         self._services = services
         self._user = user
         self._manager = manager
+        self._auditor = auditor
 
     async def create(self, resource: Resource, obj: Object) -> None:
         """Creates an object of a kind without namespaces. Raises KeyExists when there is one of that name."""
         call = self._call(resource, "create", "", "")
         options = CreateOptions(field_manager=self._manager)
-        await create.insert(self._services, call, obj, options, size=0)
+        async with self._recorded(call, 201):
+            await create.insert(self._services, call, obj, options, size=0)
 
     async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> None:
         call = self._call(resource, "delete", namespace, name)
-        await delete.delete_one(self._services, call, name, options, admitted_as=name)
+        async with self._recorded(call, 200):
+            await delete.delete_one(self._services, call, name, options, admitted_as=name)
 
     async def change(
         self,
@@ -64,15 +76,52 @@ class Writes:
             whole=False,
             size=0,
         )
-        await replace.replace(self._services, call, order)
+        async with self._recorded(call, 200):
+            await replace.replace(self._services, call, order)
+
+    @asynccontextmanager
+    async def _recorded(self, call: Call, code: int) -> AsyncIterator[None]:
+        auditor, exchange = self._auditor, call.exchange
+        record = None
+        if auditor is not None:
+            origin = Origin(
+                audit_id=self._services.new_uid(),
+                uri=call.info.path,
+                source_ips=[LOOPBACK],
+                user_agent=self._manager,
+                received=auditor.now(),
+            )
+            record = auditor.record(call.info, call.user, lambda: origin, exchange.annotations)
+        if auditor is None or record is None:
+            yield
+            return
+        if not await record.received():
+            auditor.reject()
+            raise errors.internal("failed to store audit event")
+        try:
+            yield
+        except StatusError as e:
+            await auditor.finish(record.failed(e, shown=True))
+            raise
+        except KeyExists:
+            await auditor.finish(record.succeeded(409))
+            raise
+        except BaseException:
+            auditor.finish(record.left())
+            raise
+        await auditor.finish(record.succeeded(code))
 
     def _call(self, resource: Resource, verb: str, namespace: str, name: str, *, subresource: str = "") -> Call:
+        prefix = f"apis/{resource.group}" if resource.group else "api"
+        inside = ("namespaces", namespace) if namespace else ()
+        parts = [part for part in (resource.plural, name, subresource) if part]
         info = RequestInfo(
-            "",
+            "/".join(("", prefix, resource.version, *inside, *parts)),
             verb,
             verb.upper(),
             is_resource=True,
             prefix="apis" if resource.group else "api",
+            parts=tuple(parts),
             group=resource.group,
             version=resource.version,
             namespace=namespace,

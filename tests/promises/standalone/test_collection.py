@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +11,9 @@ import pytest
 
 from apiserver import app
 from apiserver.admission.attributes import Attributes
+from apiserver.audit.event import Event
+from apiserver.audit.policy import Policy
+from apiserver.audit.record import Auditor
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server, eventually
 
@@ -289,3 +294,41 @@ async def test_collection_goes_on_where_the_process_before_ended(shared_server: 
 
         assert {name: owners(metadata) for name, metadata in left.items()} == {"owner": [], "orphan": []}
         assert left["owner"]["finalizers"] == ["x.y/z"]
+
+
+class Kept:
+    """A backend that keeps events as they are written."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    async def process(self, events: Sequence[Event]) -> bool:
+        self.events += [json.loads(b"".join(event.line())) for event in events]
+        return True
+
+    def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+
+async def test_writes_of_the_collector_are_recorded(shared_server: Server) -> None:
+    kept, clock = Kept(), itertools.count(1_700_000_000_000_000)
+    auditor = Auditor(Policy({"rules": [{"level": "Metadata"}]}), kept, now=lambda: next(clock))
+    async with composed(shared_server, alone=True, auditor=auditor) as server:
+        claims = Claims(server, "gc-audit")
+        owner = await claims.create("owner")
+        await claims.create("dependent", owner)
+
+        await claims.delete("owner", "Background")
+
+        assert await claims.all() == {}
+    collector = "system:serviceaccount:kube-system:generic-garbage-collector"
+    recorded = [event for event in kept.events if event["user"]["username"] == collector]
+    assert [(event["stage"], event["verb"], event["objectRef"]["name"]) for event in recorded] == [
+        ("RequestReceived", "delete", "dependent"),
+        ("ResponseComplete", "delete", "dependent"),
+    ]
+    assert recorded[-1]["requestURI"] == f"{claims.path}/dependent"
+    assert recorded[-1]["responseStatus"]["code"] == 200
