@@ -1,7 +1,7 @@
 """Follows the memory of the stores: every object that is there, then every change, in order and without loss.
 
-A follower is a watcher of the hub that takes nothing when it is offered (`Position.event` is False), so it is always BEHIND: it pulls from
-the ring at its own pace, and holds nothing itself. When the ring has gone on without it, it begins again with every object.
+A follower is a watcher of the hub. What the pump offers goes to the listener at once; before that it pulls from the ring at its own pace.
+It holds nothing itself. When the ring has gone on without it, it begins again with every object.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Follower:
     async def _follow(self) -> None:
         name, listener = self._store.resource, self._listener
         view = self._store.view()
-        watcher = self._store.watch(after=view.revision, scope=Scope(), sink=_Unwilling())
+        watcher = self._store.watch(after=view.revision, scope=Scope(), sink=_Telling(listener, name))
         try:
             self._told = Revision(-1)
             listener.begun(name)
@@ -102,11 +102,16 @@ class Follower:
             watcher.close()
 
 
-class _Unwilling:
-    """The sink of a watcher that pulls everything itself."""
+class _Telling:
+    """The sink of a watcher whose client is a listener."""
+
+    def __init__(self, listener: Listener, resource: str) -> None:
+        self._listener = listener
+        self._resource = resource
 
     def event(self, event: Event) -> bool:
-        return False
+        _tell(self._listener, self._resource, event)
+        return True
 
     def bookmark(self, revision: Revision) -> bool:
         return True

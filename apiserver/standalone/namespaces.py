@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -54,10 +55,16 @@ class Namespaces(EveryNamespace):
             entry = None
         if entry is None or not entry.readable:
             return super().lookup(name)
-        return {"kind": "Namespace", "apiVersion": "v1", **_decode(entry.body)}
+        return _shown(entry)
 
     def labels(self, name: str) -> Mapping[str, str] | None:
         return ((self.lookup(name) or {}).get("metadata") or {}).get("labels") or {}
+
+
+@lru_cache(256)
+def _shown(entry: Entry) -> Namespace:
+    """Each write into a namespace asks for it, and it hardly changes."""
+    return {"kind": "Namespace", "apiVersion": "v1", **_decode(entry.body)}
 
 
 class NamespaceAutoProvision:

@@ -165,13 +165,22 @@ def test_a_live_object_that_loses_its_finalizers_lives_on(api: Client, mine: str
 def test_a_propagation_policy_becomes_a_finalizer(
     api: Client, mine: str, query: dict[str, Any], expected: list[str]
 ) -> None:
+    """A garbage collector may remove it at once."""
     api.create(api.claims(mine), claim("one"))
 
     marked = api.delete(f"{api.claims(mine)}/one", **query)
 
     assert marked["metadata"]["finalizers"] == expected
+
+
+@pytest.mark.only("aggregated", "upstream", reason="the garbage collector of dev removes the finalizer at once")
+def test_last_state_lists_the_finalizer_that_a_new_policy_removes(api: Client, mine: str) -> None:
+    api.create(api.claims(mine), claim("one"))
+    api.delete(f"{api.claims(mine)}/one", propagationPolicy="Orphan")
+
     gone = api.delete(f"{api.claims(mine)}/one", propagationPolicy="Background")
-    assert gone["metadata"]["finalizers"] == expected, "the last stored state still lists it"
+
+    assert gone["metadata"]["finalizers"] == ["orphan"]
     assert api.refusal("GET", f"{api.claims(mine)}/one").code == 404
 
 

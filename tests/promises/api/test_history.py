@@ -103,6 +103,8 @@ def test_any_sequence_of_operations_does_what_the_model_says_and_every_version_c
     path, model = api.claims(api.namespace(f"history-{next(_NAMESPACES)}")), Model()
     start = version(api.get(path))
     for operation, name, labels, finalizers, dry in operations:
+        if operation == "orphan" and not api.target.namespaces:
+            continue  # dev has a garbage collector, which removes the finalizer at some moment
         acting = Model() if dry else model
         acting.objects = dict(model.objects) if dry else model.objects
         before, known = api.get(path), dict(model.objects)
