@@ -14,6 +14,7 @@ from tests.e2e.objects import GROUP
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+
 def interrupt(*_: object) -> None:
     """The first signal stops everything, in order; further ones would leave something running."""
     for number in SIGNALS:
