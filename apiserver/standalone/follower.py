@@ -14,7 +14,7 @@ from apiserver.storage.errors import Initializing
 from apiserver.storage.store import Store
 from apiserver.watchcache.entry import Entry, Event, EventType, Revision
 from apiserver.watchcache.errors import Compacted
-from apiserver.watchcache.hub import Dropped, Wake, Watcher
+from apiserver.watchcache.hub import Bookmark, Dropped, Wake, Watcher
 from apiserver.watchcache.scope import Scope
 
 SLICE_SECONDS = 0.002
@@ -113,7 +113,7 @@ class _Telling:
         _tell(self._listener, self._resource, event)
         return True
 
-    def bookmark(self, revision: Revision) -> bool:
+    def bookmark(self, bookmark: Bookmark) -> bool:
         return True
 
 
