@@ -278,17 +278,22 @@ def test_a_connection_that_is_neither_is_closed_and_counted(serving: Serve) -> N
     assert float(line.split()[1]) >= 1
 
 
-def test_only_http_one_is_offered_and_sessions_are_not_resumed(serving: Serve) -> None:
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_server_offers_only_http_one_and_resumes_no_session(serving: Serve, newest: ssl.TLSVersion) -> None:
     context = serving.authorities.context(None)
     context.set_alpn_protocols(["h2", "http/1.1"])
-    with (
-        socket.create_connection(("127.0.0.1", serving.port), timeout=SECONDS) as plain,
-        context.wrap_socket(plain) as connection,
-    ):
-        assert connection.selected_alpn_protocol() == "http/1.1"
-        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-        assert connection.session is None or not connection.session.has_ticket
+    context.maximum_version = newest
+    session: ssl.SSLSession | None = None
+    for _ in range(2):
+        with (
+            socket.create_connection(("127.0.0.1", serving.port), timeout=SECONDS) as plain,
+            context.wrap_socket(plain, session=session) as connection,
+        ):
+            assert connection.selected_alpn_protocol() == "http/1.1"
+            assert not connection.session_reused
+            connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            session = connection.session
 
 
 def test_a_stop_is_announced_then_served_then_ends_watches_cleanly(authorities: Authorities, store: str) -> None:
