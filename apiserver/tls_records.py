@@ -105,6 +105,11 @@ class Records:
             self._hello += data[at:end]
         return end
 
+    @property
+    def single(self) -> bool:
+        """The last batch completed one record, and holds nothing of the next one."""
+        return self._ended == 1 and not self._left and not self._header
+
     def judge(self, *, data: bool) -> None:
         """Count the records of the last batch, from which OpenSSL made application data or did not. Raises Flood and Renegotiation."""
         if self.shaken:

@@ -53,6 +53,9 @@ class Session(Protocol):
     def read(self) -> bytes:
         """Return application data, b"" at the peer's close_notify. Raise SSLWantReadError when there is none."""
 
+    def trim(self) -> None:
+        """Give memory back, when `read` has raised SSLWantReadError: then nothing of what was fed is left."""
+
     def encrypt(self, data: bytes | bytearray | memoryview) -> memoryview | bytes:
         """Return what to send for up to PIECE bytes, with everything else that waits. Valid until the next call of any session."""
 
@@ -132,11 +135,13 @@ class ServerSession:
         failure = self._failure(size)
         if isinstance(failure, ssl.SSLZeroReturnError):
             return b""
-        if self._grown and isinstance(failure, ssl.SSLWantReadError):  # so nothing is left in it
+        raise failure
+
+    def trim(self) -> None:
+        if self._grown:
             self._grown = False
             self._incoming = _lib.BIO_new(_lib.BIO_s_mem())
             _lib.SSL_set_bio(self._ssl, self._incoming, self._outgoing)
-        raise failure
 
     def encrypt(self, data: bytes | bytearray | memoryview) -> memoryview | bytes:
         size = len(data)
@@ -205,6 +210,9 @@ class ClientSession:
 
     def read(self) -> bytes:
         return self._tls.read(RECORD)
+
+    def trim(self) -> None:
+        pass
 
     def encrypt(self, data: bytes | bytearray | memoryview) -> bytes:
         self._tls.write(data)

@@ -276,6 +276,8 @@ class Transport(asyncio.Transport):
             self._answer()
         except OSError as e:
             broken = broken or e
+        if broken is None and not ended:
+            self._session.trim()
         if parts:
             self._hand_on(parts[0] if len(parts) == 1 else b"".join(parts))
         if broken is not None:
@@ -295,9 +297,13 @@ class Transport(asyncio.Transport):
             try:
                 while part := session.read():
                     parts.append(part)
-                return True
+                    if records.single:  # so there is no more to be read
+                        break
+                else:
+                    return True
             except ssl.SSLWantReadError:
-                records.judge(data=len(parts) > before)
+                pass
+            records.judge(data=len(parts) > before)
         return False
 
     def _answer(self) -> None:
