@@ -35,6 +35,8 @@ ADMIN, JANE = issue("admin", USERS, groups=("system:masters",)), issue("jane", U
 class NoStore:
     """A resource whose memory was never filled, and that nobody fills."""
 
+    object_limit = 1 << 20
+
     filling = False
 
     async def barrier(self) -> None:
