@@ -3,6 +3,8 @@
 import json
 import random
 import re
+import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -67,9 +69,42 @@ def test_bytes_that_are_no_utf8_are_each_replaced_as_by_go() -> None:
     draw = random.Random(31)
     for _ in range(5000):
         raw = bytes(
-            draw.choices(b"a\xff\xe2\x82\xac\xf0\x9f\x98\x80\xed\xa0\xc3\xa9\xf4\x90\xc0\xbf\xe0", k=draw.randint(0, 9))
+            draw.choices(
+                b"a?\0q\xff\xe2\x82\xac\xf0\x9f\x98\x80\xed\xa0\xc3\xa9\xf4\x90\xc0\xbf\xe0", k=draw.randint(0, 9)
+            )
         )
-        assert utf8.decoded(raw) == utf8.whole(raw.decode("utf-8", "surrogateescape")), raw
+        meant = re.sub("[\ud800-\udfff]", "\ufffd", raw.decode("utf-8", "surrogateescape"))
+        assert utf8.decoded(raw) == meant, raw
+
+
+def test_halves_of_characters_are_each_replaced() -> None:
+    draw = random.Random(31)
+    for _ in range(5000):
+        text = "".join(draw.choices("a?\0nqé\ud800\udbff\udc00\udfff😀\ufffd", k=draw.randint(0, 9)))
+        assert utf8.whole(text) == re.sub("[\ud800-\udfff]", "\ufffd", text), ascii(text)
+
+
+@pytest.mark.parametrize("piece", [b"\xff", b"\xe2\x82", b"\xf0\x9f\x98", b"\xffa", b"?\0\xff", b"\xed\xa0\x80"])
+def test_number_of_invalid_bytes_does_not_change_the_calls_that_replace_them(piece: bytes) -> None:
+    calls = {count: _calls(lambda count=count: utf8.decoded(piece * count)) for count in (1, 10_000)}
+    assert calls[10_000] <= calls[1]
+
+
+def _calls(work: Callable[[], object]) -> int:
+    """Return the number of functions that `work` calls, those written in C included."""
+    found = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal found
+        found += event.endswith("call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return found
 
 
 @pytest.mark.parametrize(
