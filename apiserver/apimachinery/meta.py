@@ -259,6 +259,23 @@ def _namespace_errors(value: str, *, namespaced: bool) -> Iterator[FieldError]:
             yield fieldpath.invalid(path, value, text)
 
 
+TEXTS = ("labels", "annotations", "finalizers")
+"""The members of metadata that hold any number of texts and nothing else."""
+
+
+def text_bytes(metadata: Mapping[str, Any]) -> int:
+    """Return how many bytes of JSON these take at least. This is quick to find out, however many they are."""
+    return sum(_text_bytes(metadata.get(name) or ()) for name in TEXTS)
+
+
+def _text_bytes(texts: Mapping[str, str | None] | Sequence[str]) -> int:
+    # Each text has two quotation marks, and a comma or colon behind it. No character takes less than a byte.
+    found = sum(map(len, texts)) + 3 * len(texts) - 1
+    if isinstance(texts, Mapping):
+        found += sum(map(len, filter(None, texts.values()))) + 3 * len(texts)
+    return found
+
+
 def label_errors(labels: Mapping[str, str] | None, path: fieldpath.Path | str) -> Iterator[FieldError]:
     """Keys and values of labels; all errors stand on the map's own path."""
     if not labels or (next(names.doubtful_keys(labels), None) is None and names.are_label_values(labels.values())):
@@ -274,7 +291,7 @@ def _annotation_errors(annotations: Mapping[str, str] | None) -> Iterator[FieldE
     if not annotations:
         return
     path = "metadata.annotations"
-    if next(names.doubtful_keys(map(names.lower, annotations)), None) is not None:
+    if not names.are_annotation_keys(annotations):
         for key in annotations:
             for text in names.label_key(names.lower(key)):
                 yield fieldpath.invalid(path, key, text)

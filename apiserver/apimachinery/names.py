@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+import re2
+
 LABEL_BYTES, SUBDOMAIN_BYTES, LABEL_KEY_BYTES, LABEL_VALUE_BYTES = 63, 253, 63, 63
 GENERATED_BASE_BYTES, GENERATED_SUFFIX = 58, 5
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -121,30 +123,56 @@ def dns_subdomain(text: str, *, unit: str = "characters") -> list[str]:
     return errors
 
 
-_CHUNK = 500
-"""Texts that one match of a pattern looks at."""
-_PART = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_SHORT = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_are_keys = re.compile(rf"(?:(?:(?=[-a-z0-9.]{{1,253}}/){_PART}(?:\.{_PART})*/)?{_SHORT}\n)*").fullmatch
-_are_values = re.compile(rf"(?:(?:{_SHORT})?\n)*").fullmatch
+_FEW, _CHUNK = 16, 500
+"""Texts that are sooner looked at one by one, and texts that one match of a pattern looks at."""
+_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SHORT = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_BYTES = re2.Options()
+_BYTES.encoding = re2.Options.Encoding.LATIN1
+_BYTES.never_capture = True
+_are_keys = re2.compile(rf"(?:(?:{_PART}(?:\.{_PART})*/)?{_SHORT}\n)*".encode(), _BYTES).fullmatch
+_are_values = re2.compile(rf"(?:(?:{_SHORT})?\n)*".encode(), _BYTES).fullmatch
 
 
 def doubtful_keys(texts: Iterable[str]) -> Iterator[str]:
     """Yield those of the texts that may be wrong as keys of labels, in their order. Far faster than `label_key`."""
-    return _doubtful(texts, _are_keys)
+    return _doubtful(texts, _are_keys, _fits)
+
+
+def are_annotation_keys(texts: Iterable[str]) -> bool:
+    """Return whether all texts are certain to be right as keys of annotations, which may have capitals anywhere."""
+    return next(_doubtful(texts, lambda lines: _are_keys(lines.lower()), _fits), None) is None
 
 
 def are_label_values(texts: Iterable[str]) -> bool:
-    """Return whether all texts are right as values of labels."""
-    return next(_doubtful(texts, _are_values), None) is None
+    """Return whether all texts are certain to be right as values of labels."""
+    return next(_doubtful(texts, _are_values, lambda _: False), None) is None
 
 
-def _doubtful(texts: Iterable[str], right: Callable[[str], object]) -> Iterator[str]:
+def _fits(key: str) -> bool:
+    """Whether a key of ASCII is short enough, prefix and name."""
+    slash = key.rfind("/")
+    return slash <= SUBDOMAIN_BYTES and len(key) - slash - 1 <= LABEL_KEY_BYTES
+
+
+def _doubtful(texts: Iterable[str], right: Callable[[bytes], object], fits: Callable[[str], bool]) -> Iterator[str]:
+    """`right` looks at a line for each text, `fits` at the texts that are longer than a label may be."""
     left = iter(texts)
-    while chunk := list(islice(left, _CHUNK)):
+    chunk = list(islice(left, _CHUNK))
+    if len(chunk) <= _FEW:
+        yield from chunk
+        return
+    while chunk:
         lines = "\n".join([*chunk, ""])
-        if lines.count("\n") != len(chunk) or not right(lines):
+        if (
+            lines.count("\n") != len(chunk)
+            or not right(lines.encode("ascii", "replace"))
+            or (
+                max(map(len, chunk)) > LABEL_BYTES and not all(len(text) <= LABEL_BYTES or fits(text) for text in chunk)
+            )
+        ):
             yield from chunk
+        chunk = list(islice(left, _CHUNK))
 
 
 def label_key(text: str) -> list[str]:

@@ -6,8 +6,8 @@ Upstream: evanphx/json-patch v4 `patch.go` (lazyNode).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _dump = msgspec.json.Encoder().encode
 _NULL = msgspec.Raw(b"null")
+_OPENING = (b"{", b"[")
+_Place = TypeVar("_Place")
 
 
 def node(text: bytes | str) -> Any:
@@ -38,8 +40,18 @@ def document(text: bytes) -> Any:
 
 def _opened(text: bytes, otherwise: Any) -> Any:
     if text[:1] == b"{":
-        return {name: _or_none(x) for name, x in _members(text).items()}
-    return list(map(_or_none, _elements(text))) if text[:1] == b"[" else otherwise
+        members = _members(text)
+        return {name: _or_none(x) for name, x in members.items()} if b"null" in text else members
+    if text[:1] == b"[":
+        elements = _elements(text)
+        return list(map(_or_none, elements)) if b"null" in text else elements
+    return otherwise
+
+
+def containers(nodes: Iterable[tuple[_Place, Any]]) -> Iterator[tuple[_Place, Any]]:
+    """Yield, opened, the lists and objects among nodes that nobody has opened. There may be very many others: each costs little."""
+    found = [(place, x) for place, x in nodes if x is not None and bytes(x)[:1] in _OPENING]
+    return ((place, opened(x)) for place, x in found)
 
 
 def _or_none(value: msgspec.Raw) -> Any:
@@ -75,11 +87,16 @@ def _sorted(value: Any) -> Any:
     left: list[Any] = [out]
     while left:
         here = left.pop()
+        if _OPEN.isdisjoint(map(type, here.values() if isinstance(here, dict) else here)):
+            continue
         for place, x in _inside(here):
             if isinstance(x, dict | list):
                 here[place] = by_name(x) if isinstance(x, dict) else x.copy()
                 left.append(here[place])
     return out[0]
+
+
+_OPEN = frozenset((dict, list))
 
 
 def _inside(holder: Any) -> Iterable[tuple[Any, Any]]:

@@ -57,10 +57,7 @@ def _merged(patch: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
 
 def _below(out: dict[str, Any], patch: dict[str, Any], document: dict[str, Any]) -> Iterator[_Step]:
     """A list that takes the place of an object stays as it is, with its nulls; nulls in every other new value go."""
-    for name, text in patch.items():
-        value = lazy.opened(text)
-        if not isinstance(value, dict | list):
-            continue
+    for name, value in lazy.containers(patch.items()):
         present = lazy.opened(document.get(name))
         if not isinstance(present, dict):
             yield out, name, value, None
@@ -69,7 +66,5 @@ def _below(out: dict[str, Any], patch: dict[str, Any], document: dict[str, Any])
 
 
 def _inside(out: list[Any], patch: list[Any]) -> Iterator[_Step]:
-    for i, text in enumerate(patch):
-        value = lazy.opened(text)
-        if isinstance(value, dict | list):
-            yield out, i, value, None
+    for i, value in lazy.containers(enumerate(patch)):
+        yield out, i, value, None

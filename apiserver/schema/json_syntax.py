@@ -84,7 +84,7 @@ LIGHT = 128 << 10
 MOST_WEIGHT = 24 << 20
 """Bytes of memory that a decoded document may take, roughly: some sixty thousand lists or objects, a hundred thousand members, or twice as
 many elements. Admission has three or four of it at a time."""
-_WEIGHTS = ((b"{", 320), (b"[", 240), (b",", 128), (b":", 130))
+_WEIGHTS = {b"{": 320, b"[": 240, b",": 128, b":": 130}
 _WEIGHED = 64 << 10
 """Bytes that are weighed in one go: other threads wait for each."""
 
@@ -102,9 +102,13 @@ MOST_DIGITS = 512 << 10
 """Digits in long numbers: reading one takes time with the square of its length."""
 
 
-def weigh(raw: bytes) -> None:
-    """Raise 413 for a document of very many small values, before anybody decodes it. Text that is not JSON is weighed as well."""
-    if len(raw) > LIGHT and weight(raw) > MOST_WEIGHT:
+def weigh(raw: bytes, *, size: int = 0, members: int = 0, elements: int = 0) -> None:
+    """Raise 413 for a document of very many small values, before anybody decodes it. Text that is not JSON is weighed as well.
+
+    `members` and `elements` are how many the document has beside the text, in `size` bytes.
+    """
+    beside = members * (_WEIGHTS[b","] + _WEIGHTS[b":"]) + elements * _WEIGHTS[b","]
+    if len(raw) + size > LIGHT and weight(raw) + beside > MOST_WEIGHT:
         raise too_heavy()
 
 
@@ -153,7 +157,7 @@ def _digits(raw: bytes) -> int:
 
 
 def _weight(raw: bytes) -> int:
-    return sum(raw.count(mark) * each for mark, each in _WEIGHTS)
+    return sum(raw.count(mark) * each for mark, each in _WEIGHTS.items())
 
 
 def mended(raw: bytes) -> str:

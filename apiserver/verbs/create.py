@@ -145,7 +145,7 @@ async def _commit(
         if allowed is None and _is_version(stated):
             raise errors.raw("resourceVersion should not be set on objects to be created")
         lifecycle.drop_unstored(obj)
-    value = await lifecycle.encoded(call.resource.stored, obj, large=large)
+    value = await lifecycle.to_store(call, obj, large=large)
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)
     entry.judged = True

@@ -19,6 +19,7 @@ from apiserver.schema import canonical, rawjson, validate
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Permission, Resource, Subresource
 from apiserver.schema.types import UPDATE, Struct
+from apiserver.storage.errors import TooBig
 from apiserver.verbs import entitlements
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.entitlements import NONE_REFUSED, NamespaceLabels, Refused
@@ -181,8 +182,18 @@ async def exceeds(call: Call, obj: Object, *, size: int) -> bool:
     limit = call.store.object_limit
     if size <= limit:
         return False
+    if meta.text_bytes(obj["metadata"]) > limit:
+        return True
     bare = {**obj, "metadata": {name: x for name, x in obj["metadata"].items() if name != "managedFields"}}
     return len(await encoded(call.resource.stored, bare, large=True)) > limit
+
+
+async def to_store(call: Call, obj: Object, *, large: bool) -> bytes:
+    """Encode the object as it is stored. Raises TooBig at once where its texts alone are too large."""
+    least, limit = meta.text_bytes(obj["metadata"]), call.store.object_limit
+    if least > limit:
+        raise TooBig(f"{least} bytes or more are more than {limit}")
+    return await encoded(call.resource.stored, obj, large=large)
 
 
 async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:

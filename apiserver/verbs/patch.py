@@ -150,10 +150,15 @@ def patched(kind: PatchType, raw: bytes, live: Entry | None, *, writer: Writer, 
 
 def _weigh(resource: Resource, new: Object) -> None:
     """A patch makes nothing that could not have been sent: what it leaves out, and every element has, is written out by now. Raises 413."""
-    metadata = {
-        name: x for name, x in new["metadata"].items() if name != "managedFields"
-    }  # text, which nobody takes apart
-    json_syntax.weigh(canonical.encode(resource.shape, {**new, "metadata": metadata}))
+    metadata = new["metadata"]
+    # Texts are counted. Nobody takes the text of managedFields apart.
+    left = {name: x for name, x in metadata.items() if name not in meta.TEXTS and name != "managedFields"}
+    json_syntax.weigh(
+        canonical.encode(resource.shape, {**new, "metadata": left}),
+        size=meta.text_bytes(metadata),
+        members=sum(len(metadata.get(name) or ()) for name in ("labels", "annotations")),
+        elements=len(metadata.get("finalizers") or ()),
+    )
 
 
 def _check_nobodys(call: Call, new: Object) -> None:

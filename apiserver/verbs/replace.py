@@ -98,9 +98,9 @@ async def _round(services: Services, call: Call, order: Order, live: Entry | Non
         lifecycle.drop_unstored(new)
     if await _unchanged(new, old, size=live.size):
         return Outcome((await call.store.confirm(live)).value)
-    value = await lifecycle.encoded(resource, new, large=large)
-    write = Write(live.key, value, live.revision, old["metadata"]["uid"])
     try:
+        value = await lifecycle.to_store(call, new, large=large)
+        write = Write(live.key, value, live.revision, old["metadata"]["uid"])
         entry = await call.store.commit(write, dry_run=order.options.dry_run)
     except TooBig:
         if order.owned or not tracked:
