@@ -13,7 +13,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Warnings
-from apiserver.fieldmanager import cap, conflicts, entries, lastapplied, typedefs, typedform
+from apiserver.fieldmanager import cap, conflicts, entries, excess, lastapplied, typedefs, typedform
 from apiserver.fieldmanager.entries import NOBODY, EntriesError, Identity, Managed
 from apiserver.fieldmanager.fieldsets import FieldSets
 from apiserver.fieldmanager.versions import VersionError, Versions
@@ -139,22 +139,26 @@ class FieldManagers:
         """What an apply makes of `live`, with its managers in metadata.managedFields; it is neither decoded nor defaulted.
 
         Patch and live object are of the writer's version, with kind and apiVersion; a live object that is not there has nothing else.
-        The result shares parts with both. Raises StatusError: 400 for a patch of another kind, or one that names managers; 409 for fields
-        that others manage; 500, as upstream, for one that is not of the kind's type.
+        The result shares parts with both. Where it is too large for the store, its managers do not own all of it. Raises StatusError: 400
+        for a patch of another kind, or one that names managers; 409 for fields that others manage; 500, as upstream, for one that is not
+        of the kind's type.
         """
         try:
             managed = entries.decode((live.get("metadata") or {}).get("managedFields"), self._sets)
         except EntriesError as e:
             raise errors.raw(f"failed to decode managed fields: {e}") from None
         patch = _checked(writer.resource, patch)
+        sets_ = [owned.set for owned in managed.managers.values()]
+        lighter, left_out = excess.taken(patch, live, sets_, most=writer.most)
         try:
-            value, managed = self._merged(patch, live, managed, writer)
+            value, managed = self._merged(lighter, live, managed, writer)
         except VersionError as e:
             raise errors.raw(str(e)) from None
         except ValueError as e:
             raise errors.raw(f"failed to create typed live object ({_shown(writer.resource, live)}): {e}") from None
         result: Object = {**value, "metadata": {**(value.get("metadata") or {})}}
         result["metadata"].pop("managedFields", None)
+        excess.put_back(left_out, result["metadata"])
         if writer.manager == lastapplied.KUBECTL:
             result = lastapplied.keep_up(result, patch)
         if managed.managers:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from apiserver.apimachinery.errors import MESSAGE_ROOM
 from apiserver.apimachinery.fieldpath import SHOWN_CHARACTERS, go_quote
+from apiserver.apimachinery.sorting import members
 from apiserver.structuredmerge.items import UnknownItem, namer
 from apiserver.structuredmerge.paths import FIELD, INDEX, Element, item, text
 from apiserver.structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Scalar, Type, choose
@@ -119,6 +120,8 @@ class _Validating:
                         return
                     before = len(self.errors)
             return
+        if not list_.keys and self._are_texts(items, list_.item):
+            return
         name = namer(list_)
         seen: set[Element] = set()
         for i, part in enumerate(items):
@@ -136,6 +139,15 @@ class _Validating:
                 self._at(before, element)
             if self._room < 0:
                 return
+
+    def _are_texts(self, items: list[Any], type_: Type) -> bool:
+        """Whether the items of a set are texts of their type, each there once: very many are judged quickly."""
+        if type_.scalar is None or str not in type_.scalar.classes or not _TEXT.issuperset(map(type, items)):
+            return False
+        return self._tolerant or len(members(items)) == len(items)
+
+
+_TEXT: Final = frozenset((str,))
 
 
 def _expected_numeric(value: Any) -> str:

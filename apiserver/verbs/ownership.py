@@ -31,6 +31,7 @@ def writer(services: Services, call: Call, manager: str, *, force: bool = False)
         subresource=call.info.subresource,
         now=meta.rfc3339(services.now()),
         force=force,
+        most=call.store.object_limit,
     )
 
 

@@ -1,0 +1,65 @@
+"""Applied configurations that no object of the store has room for: most of their texts need no merging to find that out.
+
+An apply must still say what others own, and what is invalid, before the store refuses the object. Conflicts are found where somebody owns
+something already, and a text that is new to everybody is in the result whatever else is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from apiserver.apimachinery import meta, sorting
+from apiserver.schema.resource import Object
+from apiserver.structuredmerge import paths
+from apiserver.structuredmerge.sets import EMPTY, Set
+from apiserver.structuredmerge.values import STRING
+
+Excess = dict[str, Any]
+"""What was taken out of a configuration: for each member of metadata the labels, annotations or finalizers."""
+
+
+def taken(patch: Object, live: Object, owned: Iterable[Set], *, most: int) -> tuple[Object, Excess]:
+    """Return a valid configuration without what is new in its texts, and what that is; all of it if the texts have up to `most` bytes.
+
+    `owned` is what the managers own. One new text stays in each member, so that the object changes.
+    """
+    metadata = patch.get("metadata") or {}
+    if meta.text_bytes(metadata) <= most:
+        return patch, {}
+    before, sets = live.get("metadata") or {}, list(owned)
+    left, excess = dict(metadata), {}
+    for name in meta.TEXTS:
+        if texts := metadata.get(name):
+            known = _known(name, before.get(name) or (), sets)
+            left[name], excess[name] = _divided(texts, known)
+    return {**patch, "metadata": left}, excess
+
+
+def put_back(excess: Excess, metadata: Object) -> None:
+    """Add what was taken out to the metadata of the result."""
+    for name, texts in excess.items():
+        before = metadata.get(name)
+        metadata[name] = {**(before or {}), **texts} if isinstance(texts, dict) else [*(before or ()), *texts]
+
+
+def _divided(texts: Any, known: set[str]) -> tuple[Any, Any]:
+    new = [text for text in texts if text not in known][1:]
+    if isinstance(texts, list):
+        drop = sorting.members(new)
+        return [text for text in texts if text not in drop], new
+    drop = {text: texts[text] for text in new}
+    return {text: value for text, value in texts.items() if text not in drop}, drop
+
+
+def _known(name: str, before: Iterable[str], owned: Iterable[Set]) -> set[str]:
+    """The texts of a member that the live object has, or that somebody owns."""
+    known = set(before)
+    for set_ in owned:
+        below = set_.children.get(paths.field("metadata"), EMPTY).children.get(paths.field(name), EMPTY)
+        for kind, value in (*below.members, *below.children):
+            if kind == paths.FIELD:
+                known.add(value)
+            elif kind == paths.VALUE and value[0] == STRING:
+                known.add(value[1])
+    return known
