@@ -48,8 +48,8 @@ def _divided(texts: Any, known: set[str]) -> tuple[Any, Any]:
     if isinstance(texts, list):
         drop = sorting.members(new)
         return [text for text in texts if text not in drop], new
-    drop = {text: texts[text] for text in new}
-    return {text: value for text, value in texts.items() if text not in drop}, drop
+    added = {text: texts[text] for text in new}
+    return {text: value for text, value in texts.items() if text not in added}, added
 
 
 def _known(name: str, before: Iterable[str], owned: Iterable[Set]) -> set[str]:
