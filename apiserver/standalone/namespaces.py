@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from apiserver.admission.attributes import Attributes
-from apiserver.apimachinery import names
+from apiserver.apimachinery import errors, names
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import BACKGROUND, DeleteOptions
 from apiserver.cluster.namespaces import NAME_LABEL, EveryNamespace, Namespace
@@ -26,11 +26,14 @@ from apiserver.standalone.queue import Queue
 from apiserver.standalone.writes import Writes
 from apiserver.storage.errors import KeyExists
 from apiserver.storage.store import Store
+from apiserver.verbs.failures import UNAVAILABLE
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.errors import StorageError
 
 SYSTEM = ("default", "kube-system")
 """The namespaces that there are from the start."""
+SETTLE_SECONDS = 10.0
+"""How long a create waits for the namespaces to be known."""
 AT_ONCE = 64
 """Deletions in flight together while a namespace is emptied."""
 
@@ -47,6 +50,11 @@ class Namespaces(EveryNamespace):
     def stored(self, name: str) -> bool:
         """Whether there is an object of that name. Raises StorageError."""
         return self._store.view().get(name) is not None
+
+    async def filled(self) -> None:
+        """Wait for memory that is being filled, as requests wait for that of their own kind."""
+        if self._store.filling:
+            await self._store.settle(seconds=SETTLE_SECONDS)
 
     def lookup(self, name: str) -> Namespace | None:
         try:
@@ -77,10 +85,16 @@ class NamespaceAutoProvision:
         self._create = create
 
     async def admit(self, attributes: Attributes) -> Object | None:
-        """Raises StatusError when the namespace cannot be stored."""
+        """Raises StatusError when the namespace cannot be looked up or stored."""
         name = attributes.namespace
-        if name and not attributes.dry_run and attributes.operation == "CREATE" and not self._namespaces.stored(name):
-            await self._create(name)
+        if not name or attributes.dry_run or attributes.operation != "CREATE":
+            return None
+        await self._namespaces.filled()
+        try:
+            if not self._namespaces.stored(name):
+                await self._create(name)
+        except StorageError as e:
+            raise errors.service_unavailable(UNAVAILABLE) from e
         return None
 
 

@@ -71,7 +71,7 @@ async def test_an_entry_of_the_table_is_routed_documented_and_named(server: Comp
     assert named.endswith(f", {FILL}")
     document = (await server.ask("GET", f"/openapi/v3{server.v1}")).json
     consumed = document["paths"][f"{server.classes}/{{name}}"]["patch"]["requestBody"]["content"]
-    assert list(consumed) == [kind.media for kind in app.PATCH_TYPES] + ["application/apply-patch+yaml"]
+    assert list(consumed) == sorted([*(kind.media for kind in app.PATCH_TYPES), "application/apply-patch+yaml"])
 
 
 async def test_a_patch_that_creates_does_so_where_nothing_is(server: Composed, admitted: Watching) -> None:
