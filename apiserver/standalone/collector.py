@@ -98,6 +98,7 @@ class Collector:
         entry = self._stores[at.resource].view().get(at.key)
         if entry is None or not entry.readable:
             return
+        await graph.prepare(entry)
         facts = graph.facts(entry)
         if facts.deleting and facts.orphaning:
             await self._orphan(at, facts)

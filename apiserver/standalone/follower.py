@@ -10,6 +10,7 @@ import asyncio
 from time import perf_counter
 from typing import Protocol
 
+from apiserver.standalone import graph
 from apiserver.storage.errors import Initializing
 from apiserver.storage.store import Store
 from apiserver.watchcache.entry import Entry, Event, EventType, Revision
@@ -81,6 +82,7 @@ class Follower:
             listener.begun(name)
             began = perf_counter()
             for entry in view.scan(""):
+                await graph.prepare(entry)
                 listener.seen(name, entry)
                 began = await _yielded(began)
             listener.told(name)
@@ -88,6 +90,7 @@ class Follower:
                 self._watcher, self._told = None, watcher.position
                 while events := watcher.pull():
                     for event in events:
+                        await graph.prepare(event.entry)
                         _tell(listener, name, event)
                         began = await _yielded(began)
                     self._told = watcher.position
@@ -110,6 +113,8 @@ class _Telling:
         self._resource = resource
 
     def event(self, event: Event) -> bool:
+        if len(event.entry.body) > graph.LARGE:
+            return False  # pulled in a step of its own: the one that brought it has looked through it already
         _tell(self._listener, self._resource, event)
         return True
 

@@ -7,6 +7,7 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/fieldmanager.go`, kube
 from __future__ import annotations
 
 import functools
+import sys
 import time
 
 from apiserver import metrics
@@ -31,7 +32,8 @@ def writer(services: Services, call: Call, manager: str, *, force: bool = False)
         subresource=call.info.subresource,
         now=meta.rfc3339(services.now()),
         force=force,
-        most=call.store.object_limit,
+        # A virtual kind has no store.
+        most=sys.maxsize if call.resource.virtual else call.store.object_limit,
     )
 
 

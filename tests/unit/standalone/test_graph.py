@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
+from apiserver.standalone import graph as reading
 from apiserver.standalone.graph import Facts, Graph, Id, Owner, facts
 from apiserver.watchcache.entry import Entry, Key, Revision
 
@@ -45,6 +47,21 @@ def test_facts_are_the_metadata_that_decide_about_collection() -> None:
 
 def test_facts_of_an_object_without_owners_are_its_uid() -> None:
     assert facts(entry(finalizers=["orphan"])) == Facts("u")
+
+
+async def test_large_object_is_read_in_a_thread_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = [{"apiVersion": "v1", "kind": "Thing", "name": "n", "uid": f"u{at}"} for at in range(2_000)]
+    large, threads = entry(ownerReferences=owners), list[str]()
+    read = reading._read
+
+    def noting(found: Entry) -> Facts:
+        threads.append(threading.current_thread().name)
+        return read(found)
+
+    monkeypatch.setattr(reading, "_read", noting)
+    await reading.prepare(large)
+    assert len(facts(large).owners) == len(owners)
+    assert [name.split("_")[0] for name in threads] == ["owners"]
 
 
 def test_object_is_looked_at_when_it_gets_owners(graph: Graph) -> None:
