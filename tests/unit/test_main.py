@@ -180,7 +180,7 @@ def test_without_its_store_dev_says_in_one_line_what_to_install(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert program.run(["dev", "--data-dir", str(tmp_path / "data")], {}) == 1
+    assert program.run(["dev", "--data-dir", str(tmp_path / "data"), "--secure-port", "0"], {}) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "sluice: `sluice dev` needs its own store: pip install 'sluice-apiserver[dev]'"
     )

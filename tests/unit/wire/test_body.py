@@ -378,7 +378,9 @@ def test_a_very_deep_result_is_kept_whole_or_refused() -> None:
     config = {"config": [{"opaque": {"driver": "d", "parameters": deep}}]}
     found = outcome(lambda: patched({**OBJECT, "spec": {"devices": config}}))
     if isinstance(found, StatusError):
-        assert found.message == ' "" is invalid: patch: Invalid value: "": exceeded max depth'
+        # Where it is found to be too deep, and so whether it can be shown, depends on the Python.
+        assert found.message.startswith(' "" is invalid: patch: Invalid value: "')
+        assert found.message.endswith('": exceeded max depth')
     else:
         [kept] = found["spec"]["devices"]["config"]
         assert levels(kept["opaque"]["parameters"]) == 3001
