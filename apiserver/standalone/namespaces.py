@@ -34,6 +34,8 @@ SYSTEM = ("default", "kube-system")
 """The namespaces that there are from the start."""
 SETTLE_SECONDS = 10.0
 """How long a create waits for the namespaces to be known."""
+REMEMBERED_BYTES = 16 << 10
+"""A longer namespace is decoded each time: what is remembered must stay small."""
 AT_ONCE = 64
 """Deletions in flight together while a namespace is emptied."""
 
@@ -63,7 +65,7 @@ class Namespaces(EveryNamespace):
             entry = None
         if entry is None or not entry.readable:
             return super().lookup(name)
-        return _shown(entry)
+        return _shown(entry) if len(entry.body) <= REMEMBERED_BYTES else _decoded(entry)
 
     def labels(self, name: str) -> Mapping[str, str] | None:
         return ((self.lookup(name) or {}).get("metadata") or {}).get("labels") or {}
@@ -71,7 +73,11 @@ class Namespaces(EveryNamespace):
 
 @lru_cache(256)
 def _shown(entry: Entry) -> Namespace:
-    """Each write into a namespace asks for it, and it hardly changes."""
+    """Decode a namespace once: each write into it asks for it, and it hardly changes."""
+    return _decoded(entry)
+
+
+def _decoded(entry: Entry) -> Namespace:
     return {"kind": "Namespace", "apiVersion": "v1", **_decode(entry.body)}
 
 
