@@ -101,7 +101,7 @@ class App:
     stores: Stores
     admission: Chain = field(default_factory=Chain)
     control: Control | None = None
-    """What stand-alone servers do beside their requests."""
+    """The controllers of a stand-alone server; None behind a cluster."""
     stopping: bool = False
 
     def filling(self) -> bool:

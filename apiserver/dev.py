@@ -50,7 +50,7 @@ DISK_SECONDS = 20.0
 is noticed at once."""
 _FOLDERS = ("store", "certs")
 _OURS = (*_FOLDERS, "kubeconfig")
-"""What is read as trusted in the data folder."""
+"""The parts of the data folder that `dev` trusts when it reads them."""
 _SAMPLES = workers.Workers("samples", threads=1, waiting=0)
 
 

@@ -207,7 +207,7 @@ _TURNS = 500
 """Terms or values that one match of a pattern takes: other threads wait for each match, and it remembers every repetition."""
 _BLANK = r"[ \t\r\n]{0,100}"
 _GAP = rf"\x00?{_BLANK}"
-"""What may follow a token. More blanks are for the parser: a pattern would try them one by one."""
+"""Matches the text that may follow a token. The parser skips more blanks: a pattern would try them one by one."""
 _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _KEY = rf"(?:(?=[-a-z0-9.]{{1,253}}/){_PART}(?:\.{_PART})*/)?{_NAME}"

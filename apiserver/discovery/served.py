@@ -1,4 +1,4 @@
-"""What documents say of the resources of a version, in which order, and below which path a group is served."""
+"""The resources of a version as discovery lists them, their order, and the path of a group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def root(group: str) -> str:
 
 
 def entries(members: Sequence[Resource]) -> list[dict[str, Any]]:
-    """What a version's document says of its resources."""
+    """List the resources of a version for its discovery document."""
     return [entry for resource in members for entry in _entries(resource)]
 
 

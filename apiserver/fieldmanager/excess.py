@@ -16,7 +16,7 @@ from apiserver.structuredmerge.sets import EMPTY, Set
 from apiserver.structuredmerge.values import STRING
 
 Excess = dict[str, Any]
-"""What was taken out of a configuration: for each member of metadata the labels, annotations or finalizers."""
+"""The texts taken out of a configuration, by member of metadata: labels, annotations or finalizers."""
 
 
 def taken(patch: Object, live: Object, owned: Iterable[Set], *, most: int) -> tuple[Object, Excess]:

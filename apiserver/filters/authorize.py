@@ -153,7 +153,7 @@ _REVIEWS: Mapping[str, Sequence[str]] = {
     "authorization.k8s.io": ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
     "authentication.k8s.io": ("selfsubjectreviews",),
 }
-"""What the role system:basic-user lets create, by group."""
+"""The reviews that the role system:basic-user may create, by group."""
 
 
 class Local:
