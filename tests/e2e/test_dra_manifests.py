@@ -126,7 +126,7 @@ def test_a_manifest_applies_unchanged_and_then_writes_nothing(
 def test_the_commands_of_the_readme_work_as_they_stand(kubectl: Kubectl) -> None:
     text = (ROOT / "README.md").read_text()
     assert '$ make run ARGS="--group resource.k8s.io"' in text
-    commands = re.findall(r"^\$ kubectl (.*)$", text.partition("## What it is for")[0], re.MULTILINE)
+    commands = re.findall(r"^\$ kubectl (.*)$", text.partition("## In a cluster")[0], re.MULTILINE)
     assert commands[0] == f"apply -f {EXAMPLE.relative_to(ROOT)}"
     for command in commands:
         shown = kubectl(*(str(EXAMPLE) if word.endswith(".yaml") else word for word in shlex.split(command)))

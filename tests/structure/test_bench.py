@@ -3,7 +3,8 @@ import re
 
 from bench import picture, results, tables
 
-README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+FIGURES = results.read(results.PUBLISHED).workloads
 
 
 def test_the_tables_of_the_benchmarks_are_those_of_the_published_results() -> None:
@@ -18,17 +19,20 @@ def test_the_picture_of_the_benchmarks_is_that_of_the_published_results() -> Non
     assert f"({picture.PICTURE.name})" in tables.README.read_text()
 
 
-TOLD = [
-    *((f"LIST {name} c1", "cpu_ms") for name in ("identity", "protobuf", "Table")),
-    *((name, "cpu_ms") for name in ("GET c16", "GET c16 RV=0")),
-    *((f"{name} c16", "cpu_ms") for name in ("CREATE", "PUT", "MERGE PATCH", "APPLY")),
-    *((f"memory {name}", "memory_mb") for name in ("empty", "with 10000 slices", "after all")),
-]
-"""What the README says, in its order: what kube-apiserver takes of it, divided by what Sluice does."""
+def ratio(workload: str) -> str:
+    """The CPU or memory of kube-apiserver and etcd, divided by that of Sluice and its store."""
+    unit = "memory_mb" if workload.startswith("memory") else "cpu_ms"
+    return f"{FIGURES[workload]['kube-apiserver'][unit] / FIGURES[workload]['sluice'][unit]:.1f}"
 
 
-def test_how_the_readme_compares_us_with_kube_apiserver_is_what_was_measured() -> None:
-    figures = results.read(results.PUBLISHED).workloads
-    measured = [f"{figures[name]['kube-apiserver'][unit] / figures[name]['sluice'][unit]:.1f}" for name, unit in TOLD]
-    told = README.read_text().partition("kube-apiserver and etcd take ")[2].partition("([bench/]")[0]
-    assert re.findall(r"\d+\.\d", told) == measured
+def test_the_ratios_of_the_performance_page_are_the_published_results() -> None:
+    page = (PROJECT / "docs" / "performance.md").read_text()
+    rows = re.findall(r"^\| .+ \| `(.+)` \| (\d+\.\d) \|$", page, re.MULTILINE)
+    assert len(rows) == 12
+    assert rows == [(workload, ratio(workload)) for workload, _ in rows]
+
+
+def test_the_ratios_of_the_readme_are_the_published_results() -> None:
+    page = " ".join((PROJECT / "README.md").read_text().split())
+    assert f"cost kube-apiserver and etcd {ratio('LIST identity c1')} times the CPU" in page
+    assert f"and {ratio('memory with 10000 slices')} times the memory" in page
