@@ -226,7 +226,7 @@ def test_selectable_fields_are_texts_of_the_shape(resource: Resource) -> None:
 
 
 CELLS = {"string": str, "date": str, "integer": int, "number": int | float, "boolean": bool}
-"""What a cell of each type of column is, if it is not null."""
+"""Types of cells that are not null, by the type of their column."""
 
 
 @KINDS
