@@ -1,4 +1,4 @@
-"""Pages name what the code declares: every filter, every metric."""
+"""Pages name every filter and metric of the code, link to what exists, and keep to their lengths."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from functools import partial
 from typing import Any, cast
 
+import pytest
 from prometheus_client import PlatformCollector, ProcessCollector
 
 from apiserver import app, collectors, config, delegation, metrics
@@ -84,3 +85,44 @@ def test_all_metrics_are_declared_in_one_module() -> None:
         if any(declaring.search(line) for line in file.read_text().splitlines() if "apiserver.collectors" in line)
     }
     assert modules == {"apiserver/metrics.py"}
+
+
+PAGES = sorted(
+    page
+    for page in PROJECT.rglob("*.md")
+    if not any(part.startswith(".") for part in page.relative_to(PROJECT).parts) and "cases" not in page.parts
+)
+
+
+def anchors(page: pathlib.Path) -> set[str]:
+    """The fragments of a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_a_page_links_to_files_and_headings_that_exist(page: pathlib.Path) -> None:
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        path, _, fragment = link.partition("#")
+        target = page.parent / path if path else page
+        if "://" not in link and not (target.exists() and (not fragment or fragment in anchors(target))):
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_readme_has_at_most_900_words() -> None:
+    assert len((PROJECT / "README.md").read_text().split()) <= 900
+
+
+@pytest.mark.parametrize(
+    "record", sorted((PROJECT / "docs" / "decisions").glob("0*.md")), ids=lambda record: record.stem
+)
+def test_a_decision_is_short_complete_and_in_the_index(record: pathlib.Path) -> None:
+    text = record.read_text()
+    title = re.match(r"# \d+\. (.+)\n\nDate: \d{4}-\d\d-\d\d\. Status: (?:accepted|superseded by \d+)\.\n", text)
+    assert title is not None
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+    assert len(text.split()) <= 300
+    assert f"({record.name}) | {title[1]} |" in (record.parent / "README.md").read_text()
