@@ -39,12 +39,12 @@ START = "¶ "
 ARGUMENT = frozenset("(,[={+%")
 """Behind one of these, a string at the start of a line is an argument and no docstring."""
 SHOWN = re.compile(
-    r"""(?:\blogger\.\w+\(|\b(?:text|help|description|epilog)=|\b(?:Counter|Gauge|Histogram|Summary)\(\s*"\w+",)\s*"""
+    r"""(?:logger\.\w+\(|(?:text|help|description|epilog)=|(?:Counter|Gauge|Histogram|Summary)\(\s*"\w+",)\s*"""
     r"""((?:f?"[^"\\\n]*(?:\\.[^"\\\n]*)*"\s*)+)"""
 )
 """Log messages, help texts of flags, help texts of metrics."""
 JOINT = re.compile(r'"\s*f?"')
-TEST = re.compile(r"^ *(?:async )?def test_(\w+)", re.MULTILINE)
+TEST = re.compile(r"def test_(\w+)")
 FENCE = re.compile(r"^( *)```.*?^\1```|^#[^\n]*", re.MULTILINE | re.DOTALL)
 """Blocks of code and headings of a page."""
 PARAGRAPH = re.compile(r"(?:\A|\n)\s*(?:[*-] |\d+\. )?(.+?)(?=\n\s*\n|\n\s*(?:[*|-]|\d+\.) ?|\s*\Z)", re.DOTALL)
