@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import msgspec
 
 from apiserver.apimachinery import meta, strconv
-from apiserver.schema import canonical, conversion, defaults, rawjson, strict, typed
+from apiserver.schema import canonical, conversion, defaults, rawjson, strict, surrogates, typed
 from apiserver.schema.resource import Object, Resource
 from apiserver.workers import BODIES
 
@@ -144,7 +144,7 @@ def decoded(resource: Resource, data: bytes | Mapping[str, Any], *, unknown: lis
     return found.object
 
 
-_decode = msgspec.json.Decoder(float_hook=strconv.parse_float).decode
+_decode = surrogates.replaced(msgspec.json.Decoder(float_hook=strconv.parse_float).decode)
 
 
 def _read(resource: Resource, raw: bytes) -> Any:

@@ -5,12 +5,28 @@ Upstream: golang/go `src/unicode/utf8/utf8.go`: a byte that starts no character 
 
 from __future__ import annotations
 
+import re
+
+LONE = r"[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB]..\\u....))"
+"""A pattern for the digits of a lone surrogate behind `\\u`, in JSON text without escaped backslashes. Both kinds begin alike, so that `re`
+skips to `\\u`."""
+
+_LONE = re.compile(r"\\u" + LONE)
 _PART = 64 << 10
 
 
 def decoded(data: bytes) -> str:
     """UTF-8, with U+FFFD for every single byte that is none."""
     return whole(data.decode("utf-8", "surrogateescape"))
+
+
+def paired(text: str) -> str:
+    """JSON text with U+FFFD for every escape of a lone surrogate, as Go reads it. The result is as long as the text."""
+    if "\\u" not in text:
+        return text
+    # JSON holds no NUL: it stands for an escaped backslash meanwhile, and nothing behind one is JSON.
+    text, nul, rest = text.partition("\0")
+    return _LONE.sub(r"\\ufffd", text.replace("\\\\", "\0")).replace("\0", "\\\\") + nul + rest
 
 
 def whole(text: str) -> str:

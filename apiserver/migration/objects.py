@@ -16,7 +16,7 @@ import msgspec
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import canonical
+from apiserver.schema import canonical, surrogates
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.kinds import Kinds
@@ -107,7 +107,7 @@ class _Outline(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-_read_outline = msgspec.json.Decoder(_Outline).decode
+_read_outline = surrogates.replaced(msgspec.json.Decoder(_Outline).decode)
 
 
 def _outline(raw: bytes) -> Mapping[str, Any]:

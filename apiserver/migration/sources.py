@@ -11,6 +11,7 @@ import msgspec
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
 from apiserver.migration.objects import Item, MigrationError
+from apiserver.schema import surrogates
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 
@@ -48,7 +49,7 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-_list = msgspec.json.Decoder(_List).decode
+_list = surrogates.kept(msgspec.json.Decoder(_List).decode)
 
 # ---------------------------------------------------------------------------------------------------------------- a server
 
@@ -158,9 +159,9 @@ class _Object(msgspec.Struct):
     metadata: _ObjectMeta
 
 
-_document = msgspec.json.Decoder(_Document).decode
-_meta = msgspec.json.Decoder(_Meta).decode
-_object = msgspec.json.Decoder(_Object).decode
+_document = surrogates.kept(msgspec.json.Decoder(_Document).decode)
+_meta = surrogates.replaced(msgspec.json.Decoder(_Meta).decode)
+_object = surrogates.replaced(msgspec.json.Decoder(_Object).decode)
 
 
 class Files:
@@ -219,12 +220,12 @@ def _objects(file: Path) -> Iterator[tuple[bytes, bool]]:
     try:
         document = _document(raw)
         if document.items is None:
-            yield msgspec.json.format(raw, indent=-1), True
+            yield surrogates.formatted(raw), True
             return
         printed = document.kind == LIST
         for item in document.items:
             whole = bytes(item) if printed or _meta(item).kind else _named(item, document)
-            yield msgspec.json.format(whole, indent=-1), printed
+            yield surrogates.formatted(whole), printed
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MigrationError(f"{file}: no object or list in JSON: {error}") from None
 

@@ -19,7 +19,7 @@ import msgspec
 from apiserver.apimachinery import errors, strconv
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.patching import lazy
-from apiserver.schema import type_meta
+from apiserver.schema import surrogates, type_meta
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20
@@ -62,7 +62,7 @@ _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 _Members = TypedDict("_Members", {"op": Any, "path": Any, "from": Any, "value": msgspec.Raw}, total=False)
-_read = msgspec.json.Decoder(list[_Members | None] | None, float_hook=strconv.parse_float).decode
+_read = surrogates.kept(msgspec.json.Decoder(list[_Members | None] | None, float_hook=strconv.parse_float).decode)
 
 
 @dataclass(frozen=True, slots=True)

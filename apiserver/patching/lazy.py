@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from apiserver.apimachinery.sorting import by_name
-from apiserver.schema import rawjson
+from apiserver.schema import rawjson, surrogates
 
-_whole = msgspec.json.Decoder(msgspec.Raw).decode
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_whole = surrogates.kept(msgspec.json.Decoder(msgspec.Raw).decode)
+_members = surrogates.kept(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+_elements = surrogates.kept(msgspec.json.Decoder(list[msgspec.Raw]).decode)
 _dump = msgspec.json.Encoder().encode
 _NULL = msgspec.Raw(b"null")
 _OPENING = (b"{", b"[")
@@ -65,7 +65,7 @@ def size(value: Any) -> int:
 
 def text(value: Any) -> bytes:
     """As Go marshals it: members of what was opened sorted, what was not opened compact, both with Go's escapes."""
-    return rawjson.escaped(msgspec.json.format(_dump(_sorted(value)), indent=-1))
+    return rawjson.escaped(surrogates.formatted(_dump(_sorted(value))))
 
 
 def through(value: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from apiserver.apimachinery import utf8
 from apiserver.schema import json_strings, types
 from apiserver.schema.types import ListOf, MapOf, RawJSON, Struct, Type
 
@@ -61,12 +62,12 @@ def _object(written: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read(shape: Struct, text: str) -> Any:
-    """The value of a document of that shape. `text` is valid JSON without half characters.
+    """The value of a document of that shape. `text` is valid JSON.
 
-    Numbers that are long or no integers are `Literal`, and raw JSON is `msgspec.Raw`. A list or an object that the shape does not have
-    there is an empty one.
+    Numbers that are long or no integers are `Literal`, and raw JSON is `msgspec.Raw`, as it was sent. A list or an object that the shape
+    does not have there is an empty one.
     """
-    return _value(shape, text, _after(text, 0))[0]
+    return _value(shape, utf8.paired(text), _after(text, 0), sent=text)[0]
 
 
 _SPACES = r"[ \t\r\n]*"
@@ -81,17 +82,17 @@ _LONG = 20
 """No integer of 64 bits has more digits."""
 
 
-def _value(type_: Type | None, text: str, at: int) -> tuple[Any, int]:
-    """The value at that place, and the place behind it."""
+def _value(type_: Type | None, text: str, at: int, *, sent: str) -> tuple[Any, int]:
+    """The value at that place, and the place behind it. `sent` is the text with its lone surrogates, at the same places."""
     first = text[at]
     if isinstance(type_, RawJSON) and first != "n":
         end = _behind(text, at)
-        return msgspec.Raw(text[at:end].encode()), end
+        return msgspec.Raw(sent[at:end].encode()), end
     if first == "{":
         known = _known(type_)
-        return ({}, _behind(text, at)) if known is None else _members(known, text, at + 1)
+        return ({}, _behind(text, at)) if known is None else _members(known, text, at + 1, sent=sent)
     if first == "[":
-        return _elements(type_.item, text, at + 1) if isinstance(type_, ListOf) else ([], _behind(text, at))
+        return _elements(type_.item, text, at + 1, sent=sent) if isinstance(type_, ListOf) else ([], _behind(text, at))
     if first == '"':
         end = json_strings.end(text, at)
         return _string(text, at, end), end
@@ -99,23 +100,23 @@ def _value(type_: Type | None, text: str, at: int) -> tuple[Any, int]:
     return _WORDS[first] if first in _WORDS else _number(text[at:end]), end
 
 
-def _members(known: Callable[[str], Type | None], text: str, at: int) -> tuple[dict[str, Any], int]:
+def _members(known: Callable[[str], Type | None], text: str, at: int, *, sent: str) -> tuple[dict[str, Any], int]:
     """Of the object that has begun before that place."""
     written = []
     while found := _BEFORE_NAME.match(text, at):
         end = json_strings.end(text, found.end())
         name = _string(text, found.end(), end)
-        value, at = _value(known(name), text, _end(_BEFORE_VALUE, text, end))
+        value, at = _value(known(name), text, _end(_BEFORE_VALUE, text, end), sent=sent)
         written.append((name, value))
     return _object(written), _after(text, at) + 1
 
 
-def _elements(type_: Type, text: str, at: int) -> tuple[list[Any], int]:
+def _elements(type_: Type, text: str, at: int, *, sent: str) -> tuple[list[Any], int]:
     """Of the list that has begun before that place."""
     found: list[Any] = []
     at = _after(text, at)
     while text[at] != "]":
-        value, at = _value(type_, text, at)
+        value, at = _value(type_, text, at, sent=sent)
         found.append(value)
         at = _after(text, at)
         if text[at] == ",":

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import long_labels
-from apiserver.schema import types
+from apiserver.schema import surrogates, types
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Boolean, Field, Integer, Struct
 
@@ -31,7 +31,7 @@ def reader(resource: Resource) -> Reader:
     raise msgspec.DecodeError."""
     paths = [tuple(path.split(".")) for path in resource.selectable.values()]
     decode, decode_long = (
-        msgspec.json.Decoder(_partial(resource.shape, [_LABELS, *paths], labels=labels)).decode
+        surrogates.skipped(msgspec.json.Decoder(_partial(resource.shape, [_LABELS, *paths], labels=labels)).decode)
         for labels in (dict[str, str] | None, msgspec.Raw)
     )
     labels_of = operator.attrgetter(_attribute(_LABELS))

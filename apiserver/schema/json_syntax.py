@@ -67,8 +67,6 @@ _COLON = re.compile(_SPACES + rb":")
 _SPACE = re.compile(_SPACES)
 _BRACKET = re.compile(json_strings.STRING + rb"|([\[{])|[\]}]")
 
-_HALF = re.compile(r"\\u[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|[c-fC-F]..(?<!\\u[dD][89abAB]..\\u....))")
-"""Escapes that are half a character, in valid JSON without escaped backslashes. Both kinds begin alike, so that `re` skips to `\\u`."""
 _WORD_OF = {ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}
 _HEX = b"0123456789abcdefABCDEF"
 
@@ -162,11 +160,7 @@ def _weight(raw: bytes) -> int:
 
 def mended(raw: bytes) -> str:
     """Valid JSON as text, with U+FFFD for every byte that is no UTF-8 and every escape that is half a character, as Go reads them."""
-    text = utf8.decoded(raw)
-    if "\\u" in text:
-        # Valid JSON holds no NUL, which stands for an escaped backslash meanwhile.
-        text = _HALF.sub(r"\\ufffd", text.replace("\\\\", "\0")).replace("\0", "\\\\")
-    return text
+    return utf8.paired(utf8.decoded(raw))
 
 
 def too_big(raw: bytes) -> SyntaxProblem | None:

@@ -131,7 +131,7 @@ def decode(shape: Struct, data: bytes, *, parse: Callable[[bytes], Any] = rawjso
     if settle is not None:
         settle(made, lambda value: _settled(value, parse))
     compacted = typed.raw_mapper(shape, verbatim=False)
-    return made if compacted is None else compacted(made, rawjson.compact)
+    return made if compacted is None else compacted(made, rawjson.plain)
 
 
 def go_name(field: Field) -> str:

@@ -20,7 +20,7 @@ import orjson
 
 from apiserver.apimachinery import strconv, utf8
 from apiserver.apimachinery.sorting import LONG, by_name
-from apiserver.schema import json_strings
+from apiserver.schema import json_strings, surrogates
 
 LEVELS = 750
 """Levels of nesting in one text. Readers and writers of whole objects take a frame for each level, and Python has a thousand."""
@@ -28,7 +28,7 @@ LEVELS = 750
 WRITTEN_LEVELS = 255
 """Values with more levels take many times as long as others of their size."""
 
-_decode = msgspec.json.Decoder(float_hook=strconv.parse_float).decode
+_decode = surrogates.replaced(msgspec.json.Decoder(float_hook=strconv.parse_float).decode)
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _NUMBER = re.compile(json_strings.STRING + rb"|(-?[0-9][0-9.eE+-]*)")
 _NULL = msgspec.Raw(b"null")
@@ -53,7 +53,7 @@ def of(text: bytes) -> Any:
     if not text.isascii():
         text = _whole(text)
     try:
-        without_blanks = msgspec.json.format(text, indent=-1)
+        without_blanks = surrogates.formatted(text)
     except RecursionError:
         raise TooDeep from None
     if without_blanks == b"null":
@@ -69,7 +69,7 @@ def compact(value: Any) -> Any:
     if not isinstance(value, msgspec.Raw):
         return value
     source = bytes(value)
-    found = escaped(msgspec.json.format(source, indent=-1))
+    found = escaped(surrogates.formatted(source))
     return value if found == source else msgspec.Raw(found)
 
 
@@ -96,7 +96,14 @@ def settled(value: Any) -> Any:
 
 def settled_compact(value: Any) -> Any:
     """The same of a member that is not kept verbatim."""
-    return compact(settled(value))
+    return plain(settled(value))
+
+
+def plain(value: Any) -> Any:
+    """The value of such a member: compact, without lone surrogates."""
+    found = compact(value)
+    source = bytes(found) if isinstance(found, msgspec.Raw) else b""
+    return msgspec.Raw(utf8.paired(source.decode()).encode()) if b"\\u" in source else found
 
 
 def unless_null(value: Any) -> Any:

@@ -19,7 +19,7 @@ import msgspec
 
 from apiserver.apimachinery import quantity
 from apiserver.apimachinery.strconv import json_float
-from apiserver.schema import as_written, json_strings, rawjson, times, typed, types
+from apiserver.schema import as_written, json_strings, rawjson, surrogates, times, typed, types
 from apiserver.schema.as_written import Literal
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Quantity, RawJSON, String, Struct, Time, Type
@@ -136,7 +136,7 @@ def _spelled(shape: Struct, value: Any, raw: bytes) -> Any:
     return {name: x for name, x in again.items() if name in value}
 
 
-_anything_literally = msgspec.json.Decoder(float_hook=Literal).decode
+_anything_literally = surrogates.replaced(msgspec.json.Decoder(float_hook=Literal).decode)
 
 
 def _literally(shape: Struct, raw: bytes) -> Any:

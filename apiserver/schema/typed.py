@@ -15,7 +15,7 @@ import msgspec
 
 from apiserver.apimachinery import utf8
 from apiserver.apimachinery.sorting import LONG, in_order
-from apiserver.schema import times, types
+from apiserver.schema import surrogates, times, types
 from apiserver.schema.types import (
     Boolean,
     Field,
@@ -51,7 +51,9 @@ def parser(shape: Struct, float_hook: Callable[[str], Any] | None = None) -> Cal
     Where the shape holds raw JSON, members that it does not have are left out. Raises msgspec.ValidationError for another structure, and
     what msgspec's decoder raises.
     """
-    return msgspec.json.Decoder(_parsing(shape, holds_raw, extra=TYPE_META), float_hook=float_hook).decode
+    return surrogates.kept(
+        msgspec.json.Decoder(_parsing(shape, holds_raw, extra=TYPE_META), float_hook=float_hook).decode
+    )
 
 
 @functools.cache
@@ -68,7 +70,7 @@ def splitter(shape: Struct, kept: Callable[[Type], bool]) -> Callable[[bytes], A
                 return kept(type_) or holds(type_.value)
         return kept(type_) or holds_raw(type_)
 
-    return msgspec.json.Decoder(_parsing(shape, holds, kept, extra=TYPE_META)).decode
+    return surrogates.kept(msgspec.json.Decoder(_parsing(shape, holds, kept, extra=TYPE_META)).decode)
 
 
 def _nothing(_: Type) -> bool:
@@ -111,7 +113,7 @@ def has_no_others(shape: Struct, document: bytes) -> bool:
 
 @functools.cache
 def _knowing(shape: Struct) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(_known(shape, TYPE_META)).decode
+    return surrogates.replaced(msgspec.json.Decoder(_known(shape, TYPE_META)).decode)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from apiserver.schema import surrogates
 from apiserver.watchcache.entry import Entry, Key
 from apiserver.workers import Workers
 
@@ -63,7 +64,7 @@ class _Object(msgspec.Struct):
     metadata: _Metadata
 
 
-_decode = msgspec.json.Decoder(_Object).decode
+_decode = surrogates.skipped(msgspec.json.Decoder(_Object).decode)
 _SIGNS = (b'"ownerReferences":[', b'"deletionTimestamp":"')
 """What stands in every stored object of which more than the uid counts."""
 

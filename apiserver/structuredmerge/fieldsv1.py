@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from apiserver.apimachinery import utf8
 from apiserver.apimachinery.sorting import in_order
-from apiserver.structuredmerge.paths import FIELD, Element, PathError, paired, quoted, read, report, wire
+from apiserver.structuredmerge.paths import FIELD, Element, PathError, quoted, read, report, wire
 from apiserver.structuredmerge.sets import EMPTY, Set
 
 __all__ = ["FieldsError", "decode", "encode"]
@@ -59,7 +60,7 @@ def decode(text: bytes) -> Set:
     also for a text deeper than MAX_DEPTH.
     """
     try:
-        root = _DECODER.decode(paired(text.decode()))
+        root = _DECODER.decode(utf8.paired(text.decode()))
     except (ValueError, RecursionError) as error:
         raise FieldsError(str(error)) from None
     try:
@@ -127,7 +128,7 @@ def _walk(text: bytes, flat: str, at: int) -> int:
     while flat[at] != "}":
         at = _token(flat, at + 1 if flat[at] == "," else at)
         _, end = _VALUE.raw_decode(flat, at)
-        key = json.loads(paired(text[at:end].decode()))
+        key = json.loads(utf8.paired(text[at:end].decode()))
         at = _token(flat, end) + 1
         try:
             understood = key != "." and read(key) is not None

@@ -21,6 +21,7 @@ from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, Final
 
+from apiserver.apimachinery import utf8
 from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.strconv import parse_int
 from apiserver.structuredmerge import values
@@ -217,25 +218,11 @@ _DECODER = json.JSONDecoder(
 def _parsed(text: str, start: int) -> Any:
     """The JSON value of a text from a place on: what follows it is ignored, as upstream does."""
     try:
-        return _DECODER.raw_decode(paired(text), start)[0]
+        return _DECODER.raw_decode(utf8.paired(text), start)[0]
     except PathError:
         raise
     except (ValueError, RecursionError) as error:
         raise PathError(report("Read", str(error), text.encode(errors="replace"), start)) from None
-
-
-def paired(text: str) -> str:
-    """A JSON text in which each escape that is half a character says U+FFFD, which is what Go reads it as."""
-    return _SURROGATE.sub(_whole, text) if "\\u" in text else text
-
-
-_SURROGATE = re.compile(
-    r"(\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-
-
-def _whole(match: re.Match[str]) -> str:
-    return match[1] or r"\ufffd"
 
 
 def _read_value(text: str) -> values.Key:

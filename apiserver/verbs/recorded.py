@@ -14,7 +14,7 @@ import msgspec
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Deferred, Recording
-from apiserver.schema import canonical, conversion, rawjson
+from apiserver.schema import canonical, conversion, rawjson, surrogates
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call
 from apiserver.watchcache.entry import Entry, split
@@ -65,7 +65,7 @@ async def _made(make: Callable[..., bytes], *args: Any, size: int) -> bytes:
 
 def _compact(raw: bytes, applies: bool) -> bytes:  # noqa: FBT001 - passed through a pool
     try:
-        compact = msgspec.json.format(raw.decode("utf-8", "replace").encode(), indent=-1)
+        compact = surrogates.formatted(raw.decode("utf-8", "replace").encode())
     except (msgspec.DecodeError, RecursionError):
         return _applied(raw) if applies else b""
     return rawjson.escaped(compact)
@@ -89,7 +89,7 @@ def delete_options(recording: Recording | None, members: Mapping[str, Any]) -> N
 
 MANAGED_FIELDS = "managedFields"
 _TOLD = b'"managedFields":'
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_members = surrogates.kept(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 
 
 def bare(value: bytes) -> bytes:
@@ -97,8 +97,8 @@ def bare(value: bytes) -> bytes:
     if _TOLD not in value:
         return value
     body, behind = split(value)
-    members = _MEMBERS.decode(body)
-    metadata = _MEMBERS.decode(members["metadata"])
+    members = _members(body)
+    metadata = _members(members["metadata"])
     metadata.pop(MANAGED_FIELDS, None)
     members["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
     return msgspec.json.encode(members) + behind

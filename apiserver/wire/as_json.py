@@ -15,7 +15,7 @@ import msgspec
 import orjson
 
 from apiserver.apimachinery import strconv, utf8
-from apiserver.schema import as_written, json_syntax, rawjson, typed
+from apiserver.schema import as_written, json_syntax, rawjson, surrogates, typed
 from apiserver.schema.json_syntax import SyntaxProblem
 from apiserver.schema.types import Struct
 
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _DECODER = msgspec.json.Decoder(float_hook=strconv.parse_float)
+_decode = surrogates.replaced(_DECODER.decode)
 
 
 class Reading(NamedTuple):
@@ -75,18 +76,18 @@ def loads(raw: bytes, shape: Struct | None = None) -> Any:
     With the shape of the document raw JSON is `msgspec.Raw`, which may have bytes that are no UTF-8, and members that are unknown to it may
     be missing. Raises SyntaxProblem with Go's text, and TooDeep.
     """
-    decode = _parser(shape)
+    decode = _decode if shape is None else _parser(shape)
     try:
         return decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
         json_syntax.check(raw)
-    text = json_syntax.mended(raw)
+    text = utf8.decoded(raw)
     try:
         return _of_any_structure(decode, text)
     except (msgspec.DecodeError, ValueError) as e:
         raise json_syntax.too_big(raw) or e from None
     except RecursionError:
-        return _deep(raw, text)
+        return _deep(raw, utf8.paired(text))
 
 
 def written(raw: bytes, shape: Struct) -> Any:
@@ -95,14 +96,15 @@ def written(raw: bytes, shape: Struct) -> Any:
         _DECODER.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
         json_syntax.check(raw)
-    return as_written.read(shape, json_syntax.mended(raw))
+    return as_written.read(shape, utf8.decoded(raw))
 
 
 @functools.lru_cache(maxsize=256)
 def excerpt(paths: frozenset[str]) -> Callable[[bytes], Any]:
     """Reads of documents the members at these paths, `spec.pool.name`, in the objects around them, and skips the others; of one that is
     not made as the paths say, everything. Raises what `loads` raises."""
-    decode = msgspec.json.Decoder(_excerpt([path.split(".") for path in paths]), float_hook=strconv.parse_float).decode
+    type_ = _excerpt([path.split(".") for path in paths])
+    decode = surrogates.replaced(msgspec.json.Decoder(type_, float_hook=strconv.parse_float).decode)
 
     def read(raw: bytes) -> Any:
         try:
@@ -131,7 +133,7 @@ def _of_any_structure(decode: Callable[[bytes | str], Any], text: str) -> Any:
     try:
         return decode(text)
     except msgspec.ValidationError:
-        return _DECODER.decode(text)
+        return _decode(text)
 
 
 def _deep(raw: bytes, text: str) -> Any:
@@ -195,4 +197,4 @@ def _dump(value: Any) -> bytes:
 
 def indent(compact: bytes) -> bytes:
     """Compact JSON, indented as Go's `json.Indent` does. Raises RecursionError."""
-    return msgspec.json.format(compact, indent=2)
+    return surrogates.formatted(compact, indent=2)

@@ -170,7 +170,7 @@ def _raw_json(text: bytes) -> Any:
         raise
     except ValueError:
         json_syntax.check(text)
-        return rawjson.of(json_syntax.mended(text).encode())
+        raise
 
 
 @dataclass(slots=True)

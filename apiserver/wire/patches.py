@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.apimachinery import errors
+from apiserver.apimachinery import errors, utf8
 from apiserver.schema import as_yaml, json_strings, json_syntax, rawjson, type_meta, yaml_scalars
 from apiserver.wire import as_json, complaints
 
@@ -196,8 +196,8 @@ def _read(raw: bytes) -> tuple[as_json.Reading, str]:
 
 
 def _text(raw: bytes, found: as_json.Reading) -> bytes:
-    """The patch with characters in place of what is none."""
-    return json_syntax.mended(raw).encode() if found.suspicious else raw
+    """The patch with characters in place of bytes that are no UTF-8."""
+    return utf8.decoded(raw).encode() if found.suspicious else raw
 
 
 def _not_operations(value: Any, *, lenient: bool) -> str:

@@ -19,7 +19,7 @@ from apiserver.cel.mutation import ObjectValue, PatchValue, misplaced
 from apiserver.cel.values import Value, is_list
 from apiserver.fieldmanager import typedefs
 from apiserver.patching import json_patch
-from apiserver.schema import strict, type_meta, unstructured
+from apiserver.schema import strict, surrogates, type_meta, unstructured
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.strict import DecodeError
 from apiserver.structuredmerge import paths, validation
@@ -114,7 +114,7 @@ def json_patched(live: bytes, value: Value) -> bytes | None:
 
 def other_kind(resource: Resource, patched: bytes) -> str:
     """What upstream's decoder says of JSON that is no object of that version by its kind and apiVersion; empty when it is, or has none."""
-    value = msgspec.json.decode(patched, type=_Head) if patched.startswith(b"{") else msgspec.json.decode(patched)
+    value = _head(patched) if patched.startswith(b"{") else _decode(patched)
     stated = {"kind": value.kind, "apiVersion": value.api_version} if isinstance(value, _Head) else value
     try:
         type_meta.read(stated)
@@ -131,9 +131,13 @@ class _Head(msgspec.Struct):
     api_version: Any = msgspec.field(name="apiVersion", default=None)
 
 
+_head = surrogates.replaced(msgspec.json.Decoder(_Head).decode)
+_decode = surrogates.replaced(msgspec.json.Decoder().decode)
+
+
 def strict_error(resource: Resource, patched: bytes) -> str:
     """What upstream's strict decoder says of the JSON of an object of that version; empty when it is nothing."""
-    members: dict[str, Any] = msgspec.json.decode(patched)
+    members: dict[str, Any] = _decode(patched)
     for name in unstructured.TYPE_META:
         members.pop(name, None)
     unknown = strict.decode(resource.shape, members).unknown

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import orjson
 
+from apiserver.schema import surrogates
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object
 
@@ -18,6 +19,9 @@ BATCH = 200
 """Objects that are looked at before others have a turn on the event loop."""
 SETTLE_SECONDS = 10.0
 """How long a change waits for memory that is being filled."""
+
+
+_loads = surrogates.replaced(orjson.loads)
 
 
 class Held(Protocol):
@@ -72,7 +76,7 @@ class Surroundings:
             if at % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
             if held.readable and wanted in held.body:
-                found.append(orjson.loads(held.body))
+                found.append(_loads(held.body))
         return found
 
 
@@ -91,6 +95,6 @@ class _Facts:
                 name = held.name
                 known = before.get(name)
                 fresh = known is None or known[0] is not held
-                seen[name] = (held, read(orjson.loads(held.body))) if fresh or known is None else known
+                seen[name] = (held, read(_loads(held.body))) if fresh or known is None else known
         self._seen, self.at = seen, at
         self.facts = {name: text for name, (_, text) in seen.items()}

@@ -22,7 +22,7 @@ from apiserver.admission.webhook.review import Response
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.patching import json_patch
-from apiserver.schema import canonical, conversion, rawjson, strict, type_meta
+from apiserver.schema import canonical, conversion, rawjson, strict, surrogates, type_meta
 from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.workers import BODIES
@@ -121,8 +121,8 @@ def _head(text: bytes) -> Any:
     return {name: msgspec.json.decode(x) for name, x in members.items() if name.lower() in ("kind", "apiversion")}
 
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_operations = msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None]).decode
+_members = surrogates.kept(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
+_operations = surrogates.kept(msgspec.json.Decoder(list[dict[str, msgspec.Raw] | None]).decode)
 
 
 def _note_of_patch(webhook: Webhook, patch: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import errors
-from apiserver.schema import machinery, type_meta
+from apiserver.schema import machinery, surrogates, type_meta
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame, extent_of
@@ -23,7 +23,7 @@ class _Metadata(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-_DECODER = msgspec.json.Decoder(_Metadata)
+_decode = surrogates.skipped(msgspec.json.Decoder(_Metadata).decode)
 
 
 _FIRST, _NEXT = b'{"metadata":', b',"spec":'
@@ -36,10 +36,10 @@ def metadata_of(body: bytes) -> bytes:
     at = body.find(_NEXT) if body.startswith(_FIRST) else -1
     if at > 0:
         try:
-            return bytes(_DECODER.decode(body[:at] + b"}").metadata)
+            return bytes(_decode(body[:at] + b"}").metadata)
         except msgspec.DecodeError:
             pass
-    return bytes(_DECODER.decode(body).metadata)
+    return bytes(_decode(body).metadata)
 
 
 def partial(api_version: str, body: bytes) -> bytes:

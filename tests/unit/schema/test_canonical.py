@@ -220,11 +220,21 @@ def test_what_is_the_same_for_certain_is_known_without_encoding(a: Object, b: Ob
         assert canonical.encode(GADGET, a) == canonical.encode(GADGET, b)
 
 
-@pytest.mark.parametrize("raw", [b"1e400", b"[1.0,-0,1e3]", b"1" + b"0" * 5000, b'{"a":1,"a":2}', b'"\\u0041\\/"'])
+@pytest.mark.parametrize(
+    "raw",
+    [b"1e400", b"[1.0,-0,1e3]", b"1" + b"0" * 5000, b'{"a":1,"a":2}', b'"\\u0041\\/"', rb'{"\udc00":"\ud800\\\u0000"}'],
+)
 def test_raw_json_survives_decoding_and_encoding_as_it_is_spelled(raw: bytes) -> None:
     found = canonical.decode(GADGET, b'{"metadata":{"name":"a"},"spec":{"raw":%b}}' % raw)
     assert rawjson.text(found["spec"]["raw"]) == raw
     assert b'"raw":%b' % raw in canonical.encode(GADGET, found)
+
+
+def test_texts_of_raw_json_keep_lone_surrogates() -> None:
+    sent = rawjson.of(rb'{ "a" : "\uD800<" }')
+    stored = canonical.encode(GADGET, {"metadata": {"name": "a"}, "spec": {"raw": sent}})
+    assert rb'"raw":{"a":"\uD800\u003c"}' in stored.partition(b"\n")[0]
+    assert canonical.decode(GADGET, stored)["spec"]["raw"] == sent
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b'{"metadata":"\xff"}'])
