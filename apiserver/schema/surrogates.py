@@ -12,7 +12,6 @@ Upstream: golang/go `src/encoding/json/{decode,indent}.go`, kubernetes/apimachin
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -28,7 +27,6 @@ Decode = Callable[[bytes | memoryview | str], T]
 def kept(decode: Decode[T]) -> Decode[T]:
     """Make a decoder of msgspec read lone surrogates: as they were sent in `msgspec.Raw`, as U+FFFD in strings and names."""
 
-    @functools.wraps(decode)
     def read(text: bytes | memoryview | str) -> T:
         try:
             return decode(text)
@@ -47,7 +45,6 @@ def kept(decode: Decode[T]) -> Decode[T]:
 def replaced(decode: Decode[T]) -> Decode[T]:
     """Make a decoder, of msgspec or orjson, read lone surrogates as U+FFFD, in `msgspec.Raw` too."""
 
-    @functools.wraps(decode)
     def read(text: bytes | memoryview | str) -> T:
         try:
             return decode(text)
@@ -66,7 +63,6 @@ def replaced(decode: Decode[T]) -> Decode[T]:
 def skipped(decode: Decode[T]) -> Decode[T]:
     """Make a decoder read stored text for somebody who wants nothing of its raw JSON. There is no such escape elsewhere in stored text."""
 
-    @functools.wraps(decode)
     def read(text: bytes | memoryview | str) -> T:
         try:
             return decode(text)

@@ -23,7 +23,7 @@ class _Metadata(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-_decode = surrogates.skipped(msgspec.json.Decoder(_Metadata).decode)
+_decode = surrogates.kept(msgspec.json.Decoder(_Metadata).decode)
 
 
 _FIRST, _NEXT = b'{"metadata":', b',"spec":'

@@ -145,6 +145,18 @@ def test_what_was_shown_comes_back_as_it_was(version: str, as_text: bool) -> Non
     assert (back["kind"], back["apiVersion"]) == ("ResourceClaim", f"{GROUP}/v1")
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])
+def test_lone_surrogates_come_back_from_text_and_are_replaced_in_values(version: str) -> None:
+    attributes = change(new=canonical.decode(resource("v1").shape, CLAIM.replace(b'"b":1.0', rb'"b\udc00":"\ud800"')))
+    obj = attributes.object
+    assert obj is not None
+    text = attributes.views.text(obj, resource(version))
+    assert rb'"parameters":{"b\udc00":"\ud800","a"' in text
+    assert canonical.equal(resource("v1").shape, taken_back(resource(version), text, attributes), obj)
+    [config] = attributes.views.plain(obj, resource(version))["spec"]["devices"]["config"]
+    assert config["opaque"]["parameters"] == {"b\ufffd": "\ufffd", "a": [1, 123456789012345678901.0]}
+
+
 def test_what_comes_back_is_defaulted_and_without_what_the_version_does_not_know() -> None:
     data = {
         "metadata": {"name": "c", "x": 1},

@@ -128,6 +128,18 @@ async def test_an_object_keeps_what_its_server_said_of_it(place: Place) -> None:
     assert b"12345678901234567890123" in value
 
 
+@pytest.mark.parametrize("alone", [True, False])
+async def test_lone_surrogates_in_raw_json_are_imported(place: Place, *, alone: bool) -> None:
+    said = json.dumps(CLAIM).replace("1.5", r'"\ud800"')
+    place.put(said if alone else f'{{"kind":"List","apiVersion":"v1","items":[{said}]}}')
+
+    lines, complete = await place.run()
+
+    assert complete, lines
+    [value] = (await place.stored("resourceclaims")).values()
+    assert rb'"parameters":{"a":"\ud800","big":12345678901234567890123}' in value
+
+
 async def test_a_dry_run_writes_nothing_and_says_what_would_be_written(place: Place) -> None:
     place.put(json.dumps(CLAIM))
 

@@ -29,6 +29,14 @@ def test_labels_and_fields_come_in_declared_order() -> None:
     assert read(canonical.encode(GADGET, FULL)) == ({"t": "1", "<": "ü"}, ("n1", "o<x>"))
 
 
+@pytest.mark.parametrize("sent", [r"\ud800", r"\uDFFF\\", r"\\\udc00"])
+def test_lone_surrogates_in_raw_json_are_skipped(sent: str) -> None:
+    spec = {"owner": "\\ud800", "node": "n1", "raw": msgspec.Raw(b'"%b"' % sent.encode())}
+    stored = canonical.encode(GADGET, {"metadata": FULL["metadata"], "spec": spec})
+    assert sent.encode() in stored
+    assert indexed.reader(RESOURCE)(stored) == ({"t": "1", "<": "ü"}, ("n1", "\\ud800"))
+
+
 def test_absent_values_are_empty_and_absent_labels_are_shared() -> None:
     read = indexed.reader(RESOURCE)
     labels, fields = read(canonical.encode(GADGET, {}))

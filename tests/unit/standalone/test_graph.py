@@ -45,6 +45,13 @@ def test_facts_are_the_metadata_that_decide_about_collection() -> None:
     assert found.waiting
 
 
+def test_lone_surrogates_in_raw_json_do_not_hide_owners() -> None:
+    body = rb'{"metadata":{"uid":"u","ownerReferences":[{"name":"a","uid":"a"}]},"spec":{"raw":"\ud800"}}'
+    found = facts(Entry(Key("ns/x"), Revision(1), body, {}, ()))
+
+    assert found == Facts("u", (Owner(name="a", uid="a"),))
+
+
 def test_facts_of_an_object_without_owners_are_its_uid() -> None:
     assert facts(entry(finalizers=["orphan"])) == Facts("u")
 

@@ -211,6 +211,12 @@ def test_metadata_ends_where_it_ends(before: bytes, metadata: bytes, behind: byt
     assert partial.metadata_of(b'{%b"metadata":%b%b}' % (before, metadata, behind)) == metadata
 
 
+@pytest.mark.parametrize("metadata", [b'{"name":"a"}', rb'{"annotations":{"a":",\"spec\":"},"f":"\ud83d\ude00\u0000"}'])
+def test_metadata_ends_where_it_ends_before_lone_surrogates(metadata: bytes) -> None:
+    for behind in (rb',"spec":"\ud800"', rb',"data":["\uDFFF","\\ud800"]'):
+        assert partial.metadata_of(b'{"metadata":%b%b}' % (metadata, behind)) == metadata
+
+
 def test_a_form_for_lists_does_not_fit_an_object_nor_the_other_way_round() -> None:
     with pytest.raises(StatusError) as refused:
         single(PARTIALS, stored("a"), SLICES)

@@ -10,9 +10,24 @@ import pytest
 from apiserver import metrics
 from apiserver.admission.quota import controller
 from apiserver.admission.quota.limited import Limited
+from apiserver.admission.quota.surroundings import Surroundings
 from apiserver.apimachinery.errors import GroupResource, StatusError
 from apiserver.cluster.errors import ClusterError
-from tests.unit.admission.quota.plane import CONFLICT, COUNT, DRA, OWN, Plane, Rig, claim, forbidden, quota, refused
+from tests.unit.admission.quota.plane import (
+    CONFLICT,
+    COUNT,
+    DRA,
+    OWN,
+    Held,
+    Memory,
+    Plane,
+    Rig,
+    claim,
+    forbidden,
+    gates,
+    quota,
+    refused,
+)
 
 TEMPLATES = f"count/resourceclaimtemplates.{DRA}"
 
@@ -262,3 +277,11 @@ async def test_what_waits_and_what_is_worked_on_is_measured_under_upstreams_name
 
     assert (depth.value, unfinished.value, longest.value) == (0, 0, 0)
     assert (adds.value, waited.count, worked.count) == tuple(count + 2 for count in before)
+
+
+async def test_objects_with_lone_surrogates_are_read_like_others() -> None:
+    memory = Memory({"ns/a": Held("a", rb'{"name":"a","raw":"\ud800"}'), "ns/b": Held("b", b'{"name":"b"}')})
+    around = Surroundings({"things": memory}, gates())
+
+    assert await around.facts("things", lambda obj: str(obj.get("raw", obj["name"]))) == {"a": "\ufffd", "b": "b"}
+    assert await around.mentioning("things", "ns", "raw") == [{"name": "a", "raw": "\ufffd"}]
