@@ -48,7 +48,7 @@ def request_info(handler: Handler) -> Handler:
             request._version = HttpVersion11  # what the answer is written in
             raise bare("505 HTTP Version Not Supported: unsupported protocol version")
         upgrade = "Upgrade" in request.headers
-        if method == "CONNECT" or (upgrade and not _asks_for_websocket(request)):
+        if upgrade and not _asks_for_websocket(request):
             raise bare(NO_UPGRADE)
         if "Transfer-Encoding" in request.headers and not _only_chunked(request):
             raise TextError(501, UNSUPPORTED_ENCODING, headers={"Connection": "close"}, nosniff=False)

@@ -11,16 +11,14 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
 
-import orjson
 import yarl
 from aiohttp import HttpVersion11, http_parser, web, web_protocol
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_exceptions import BadHttpMessage, BadHttpMethod, HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from apiserver import config
-from apiserver.apimachinery import errors
 from apiserver.filters.drain import LeftToSuccessor
 from apiserver.filters.recover import PANIC
 from apiserver.filters.request_info import UNSUPPORTED_ENCODING
@@ -31,8 +29,6 @@ from apiserver.serving.unfinished import Unfinished
 
 logger = logging.getLogger(__name__)
 
-_OTHER_METHOD = re.compile(r"b'[\w!#$%&*+.^`|~-]+ \S+ HTTP/1\.[01]'", re.ASCII)
-"""In aiohttp's words about a request line with a method that it does not know. To Go every token is a method."""
 _OTHER_ENCODINGS = "Request has invalid `Transfer-Encoding`", "Invalid `Transfer-Encoding` header value"
 MALFORMED_HOST = "malformed Host header"
 TOO_LARGE = "431 Request Header Fields Too Large"
@@ -213,10 +209,9 @@ class Protocol(web.RequestHandler):
                 self._pause_reading_for_buffer()
             return
         before, in_body, body = self._request_count, self._in_body, self._body
-        if not in_body and not self._header_bytes:
-            data = self._line.parsable(data)
-        plain = in_body or data.isascii()
-        super().data_received(data if plain else self._line.escaped(data))
+        shown = data if in_body or self._line.named else self._line.parsable(data)
+        plain = in_body or shown.isascii()
+        super().data_received(shown if plain else self._line.escaped(shown))
         self._split = _begun_end(self._split + data if self._split else data)
         if self._request_count != before:
             self._headers_complete()
@@ -232,7 +227,7 @@ class Protocol(web.RequestHandler):
                     self._malformed(message.exc, body)
         elif data and not in_body:
             if plain:
-                self._line.escaped(data)  # has nothing to escape, and may end the line
+                self._line.escaped(shown)  # has nothing to escape, and may end the line
             self._header_bytes += len(data)
             self._unfinished(self.peer).grow(self, data)
             if self._header_timer is None:
@@ -338,8 +333,6 @@ class Protocol(web.RequestHandler):
         """What aiohttp could not parse, or what even `filters.recover` could not answer."""
         if request.writer.output_size > 0 or isinstance(exc, LeftToSuccessor):
             raise ConnectionResetError("the connection ends without an answer, or in the middle of one")
-        if isinstance(exc, BadHttpMethod) and _OTHER_METHOD.search(exc.message):
-            return _last(request, 405, orjson.dumps(errors.method_not_allowed().status()) + b"\n", "application/json")
         if isinstance(exc, HttpProcessingError):
             text = parser_words(exc)
             if text == UNSUPPORTED_ENCODING:

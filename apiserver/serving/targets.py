@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import re
 
-PARSED = frozenset({b"GET", b"PUT", b"POST", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS", b"CONNECT"})
-"""Methods that are left to the parser. CONNECT has to be refused, which the parser sees as a change of the protocol."""
+PARSED = frozenset({b"GET", b"PUT", b"POST", b"PATCH", b"DELETE", b"HEAD", b"OPTIONS"})
+"""Methods that are left to the parser."""
+CONNECT = b"CONNECT"
+"""To the parser a change of the protocol; a server that is no proxy serves it like any other. Go reads its target as a host and a path,
+unless it begins with a slash."""
 STAND_IN = b"PURGE"
 """A method that the parser knows and treats like any other."""
 _TOKEN = re.compile(rb"[\w!#$%&'*+.^`|~-]{1,256}", re.ASCII)
+"""A method. To Go it may have any length."""
 _ESCAPES = {byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
 
 
@@ -23,36 +27,47 @@ HEAD_END = b"\r\n\r\n"
 class RequestLine:
     """How far the first line of a head has come, whatever the pieces in which it arrives. No piece holds the beginning of a second one."""
 
-    __slots__ = ("_begun", "_in_target", "_over", "method")
+    __slots__ = ("_held", "_in_target", "_over", "method", "named")
 
     def __init__(self) -> None:
         self.again()
 
     def again(self) -> None:
         """What comes next is the beginning of a head."""
-        self._begun = self._in_target = self._over = False
+        self._in_target = self._over = self.named = False
+        self._held = b""
         self.method = ""
         """What the parser is not shown; "" for nothing."""
 
     def parsable(self, data: bytes) -> bytes:
-        """The next piece, with which a head begins, with a method that the parser knows if all of the method stands in this piece."""
+        """Return what to show the parser of a piece with which a head begins, or goes on while it is not `named`: nothing before the method
+        is complete, and then a method that the parser knows. Empty lines before it are left out."""
         end = data.find(b" ")
-        if data[:end] in PARSED:
+        if end > 0 and not self._held and data[:end] in PARSED:
+            self.named = True
             return data
-        start = len(data) - len(data.lstrip(b"\r\n"))
-        method = data[start:end] if end >= 0 else b""
-        if method in PARSED or not _TOKEN.fullmatch(method):
+        data = self._held + data if self._held else data.lstrip(b"\r\n")
+        method, space, target = data.partition(b" ")
+        unfinished = not target if method == CONNECT else not space
+        if unfinished and (not method or _TOKEN.fullmatch(method)):
+            self._held = data
+            return b""
+        self._held, self.named = b"", True
+        if method in PARSED or not space or not _TOKEN.fullmatch(method):
             return data
-        self.method = method.decode("ascii")
-        return data[:start] + STAND_IN + data[end:]
+        if method != CONNECT:
+            self.method = method.decode("ascii")
+            return b"%b %b" % (STAND_IN, target)
+        # In upper case, aiohttp would leave out the body of a 2xx, with which a proxy opens a tunnel. Both cases have the same rights.
+        self.method = "connect"
+        return b"%b %b%b" % (STAND_IN, b"" if target[:1] == b"/" else b"http://", target)
 
     def escaped(self, data: bytes) -> bytes:
-        """The next piece of the head. Empty lines may stand before it, and a method has no escapes."""
+        """The next piece of the head, as the parser may see it. A method has no escapes."""
         if self._over:
             return data
-        start = 0 if self._begun else len(data) - len(data.lstrip(b"\r\n"))
-        self._begun = start < len(data)
-        end = data.find(b"\n", start)
+        start = 0
+        end = data.find(b"\n")
         self._over = end >= 0
         if not self._over:
             end = len(data)

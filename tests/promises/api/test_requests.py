@@ -47,7 +47,7 @@ def test_an_object_is_not_posted_to_and_a_claim_of_all_namespaces_is_only_read(a
     assert api.refusal("GET", f"{api.v1}/resourceclaims/one") == NOT_FOUND
 
 
-@pytest.mark.parametrize("method", ["INVENT", "get", "PROPFIND", "TRACE", "A-b.c!#$%&*+^_`|~1"])
+@pytest.mark.parametrize("method", ["INVENT", "get", "PROPFIND", "TRACE", "CONNECT", "A-b.c!#$%&*+^_`|~1"])
 def test_a_method_that_nobody_knows_is_judged_by_the_path(api: Client, mine: str, method: str) -> None:
     for path in (api.v1, api.classes, f"{api.classes}/x", api.claims(mine), f"{api.claims(mine)}/x/status"):
         assert api.refusal(method, path, b"{}") == NOT_ALLOWED
