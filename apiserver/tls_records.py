@@ -76,7 +76,7 @@ class Records:
         self._ended = 0
         while at < size and self._ended < most:
             at = self._body(data, at) if self._left else self._next_header(data, at)
-            if not self._left and not self._header:
+            if self.whole:
                 self._ended += 1
         if not self.open:
             self._received += at - start
@@ -106,9 +106,14 @@ class Records:
         return end
 
     @property
+    def whole(self) -> bool:
+        """What came ends with a record. A peer that ends in the middle of one was cut off."""
+        return not self._left and not self._header
+
+    @property
     def single(self) -> bool:
         """The last batch completed one record, and holds nothing of the next one."""
-        return self._ended == 1 and not self._left and not self._header
+        return self._ended == 1 and self.whole
 
     def judge(self, *, data: bool) -> None:
         """Count the records of the last batch, from which OpenSSL made application data or did not. Raises Flood and Renegotiation."""

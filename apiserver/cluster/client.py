@@ -395,6 +395,9 @@ def _target(path: str, query: Mapping[str, str] | None) -> str:
 
 
 async def _body(response: aiohttp.ClientResponse, what: str, most: int | None = None) -> bytes:
+    if not _ends_by_itself(response):
+        response.close()
+        raise ClusterError(f"{what}: the answer does not say where it ends")
     with _translated(what):
         if most is None:
             return await response.read()
@@ -405,6 +408,13 @@ async def _body(response: aiohttp.ClientResponse, what: str, most: int | None = 
                 response.close()
                 raise TooLong(f"{what}: the answer is longer than {most} bytes")
         return bytes(found)
+
+
+def _ends_by_itself(response: aiohttp.ClientResponse) -> bool:
+    """Whether a whole answer can be told from one that was cut off. aiohttp takes the end of a connection for the end of any other."""
+    headers = response.headers
+    chunked = headers.get("Transfer-Encoding", "").lower().endswith("chunked")
+    return chunked or "Content-Length" in headers or response.status in (204, 304)
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

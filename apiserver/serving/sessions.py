@@ -9,6 +9,7 @@ twice as much. For that, three attributes of its `Connection` are used: `_ssl`, 
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import threading
@@ -52,6 +53,9 @@ class Session(Protocol):
 
     def read(self) -> bytes:
         """Return application data, b"" at the peer's close_notify. Raise SSLWantReadError when there is none."""
+
+    def eof(self) -> None:
+        """The peer closed its socket without a close_notify. Raise ConnectionResetError where that may have cut something off."""
 
     def trim(self) -> None:
         """Give memory back, when `read` has raised SSLWantReadError: then nothing of what was fed is left."""
@@ -137,6 +141,9 @@ class ServerSession:
             return b""
         raise failure
 
+    def eof(self) -> None:
+        pass  # a request says where it ends, and many clients close this way
+
     def trim(self) -> None:
         if self._grown:
             self._grown = False
@@ -210,6 +217,10 @@ class ClientSession:
 
     def read(self) -> bytes:
         return self._tls.read(RECORD)
+
+    def eof(self) -> None:
+        # ConnectionResetError: clients ask again after it, as after any other connection that broke.
+        raise ConnectionResetError(errno.ECONNRESET, "unexpected EOF")
 
     def trim(self) -> None:
         pass

@@ -258,6 +258,7 @@ class Transport(asyncio.Transport):
                 received, self._rest = self._rest or self._sock.recv(RECEIVED), b""
                 if not received:
                     ended = True
+                    self._session.eof()
                     break
                 before = len(parts)
                 ended = self._decrypt(received, parts)

@@ -76,10 +76,10 @@ def of_dial(error: OSError, host: str, port: int) -> str:
     return f"dial tcp {_address(host, port)}: connect: {_system(error)}"
 
 
-def of_socket(lost: Exception | None, local: Any, peer: Any) -> Broken:
-    """A connection that ended too early."""
+def of_socket(lost: Exception | None, local: Any, peer: Any, *, cut: bool = False) -> Broken:
+    """A connection that ended too early; `cut`: in the middle of a TLS record."""
     if not isinstance(lost, OSError):
-        return Broken("EOF")
+        return Broken("unexpected EOF" if cut else "EOF")
     return Broken(f"read tcp {_address(*local[:2])}->{_address(*peer[:2])}: read: {_system(lost)}")
 
 

@@ -236,13 +236,17 @@ class Connection(asyncio.Protocol):
         """The peer has said all that it had to say."""
         if self.closed:
             return
+        cut = self._tls is not None and not self._records.whole
         if not self._opened.done():
-            raise causes.of_socket(self._lost, *self._ends_of_it)
+            raise causes.of_socket(self._lost, *self._ends_of_it, cut=cut)
         if self._answered is not None and not self._answered.done():
             if self._lost is not None or not self._answer.begun:
-                raise causes.of_socket(self._lost, *self._ends_of_it)
-            self._answer.end()
+                raise causes.of_socket(self._lost, *self._ends_of_it, cut=cut)
+            # Without a close_notify, Go takes the end of a record for the end of the answer; then it is no whole JSON.
+            self._answer.end(cut=cut)
             self._answered.set_result(None)
+        elif cut:
+            raise Broken("unexpected EOF")
         self.close()
 
     def _fail(self, error: Exception) -> None:

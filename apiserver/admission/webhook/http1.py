@@ -74,15 +74,15 @@ class Answer:
         if self._reads is not None:
             self._reads(self)
 
-    def end(self) -> None:
-        """The connection is over. Raises Malformed, BodyBroken where the answer is not."""
+    def end(self, *, cut: bool = False) -> None:
+        """The connection is over; `cut`: in the middle of a TLS record. Raises Malformed, BodyBroken where the answer is not."""
         if not self.headed:
             if self._heads == 0 and b"\n" not in self._buffer:
                 self._status_line(bytes(self._buffer))
             raise Malformed(_BROKEN + "unexpected EOF")
         if self.complete:
             return
-        if self._reads is not Answer._until_the_end:
+        if cut or self._reads is not Answer._until_the_end:
             raise BodyBroken("unexpected EOF")
         self._complete()
 

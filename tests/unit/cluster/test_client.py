@@ -16,7 +16,9 @@ from apiserver.cluster import pace
 from apiserver.cluster.client import Client, ClusterError, Refused
 from apiserver.cluster.credentials import Kubeconfig
 from apiserver.cluster.pace import WEBHOOK
-from tests.unit.cluster.plane import Clock, Feed, Plane, answer, encoded, hang, reset, status, until
+from apiserver.serving import pki
+from tests.fixtures.tls_servers import cutting, server_side, serving
+from tests.unit.cluster.plane import NOW, Clock, Feed, Plane, answer, encoded, hang, reset, status, until
 
 HERE = "/api/v1/things"
 
@@ -156,6 +158,36 @@ async def test_a_server_of_another_authority_is_told_in_plain_words(plane: Plane
         await client.ask("GET", HERE)
     assert "object at 0x" not in str(raised.value)
     await client.close()
+
+
+CUT = {
+    "nothing": b"",
+    "a part of the head": b"HTTP/1.1 200 OK\r\nContent-",
+    "a part of the body": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+    "some chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+    "a body without a length": b"HTTP/1.1 200 OK\r\n\r\n{}",
+    "a refusal without a length": b"HTTP/1.1 403 Forbidden\r\n\r\nno",
+}
+
+
+@pytest.mark.parametrize("said", CUT)
+@pytest.mark.parametrize("within_record", [False, True])
+async def test_answer_that_is_cut_off_is_an_error(plane: Plane, clock: Clock, said: str, within_record: bool) -> None:
+    pair = pki.make_serving(plane.ca, "kube-apiserver", hosts=plane.hosts, now=NOW)
+    path = plane.folder / "cut.pem"
+    path.write_bytes(pair.cert_pem + pair.key_pem)
+
+    def cut(sock: socket.socket) -> None:
+        cutting(server_side(path, path), sock, CUT[said], within_record=within_record)
+
+    with serving(cut) as port:
+        client = await plane.client(clock, server=f"https://127.0.0.1:{port}")
+        with pytest.raises(ClusterError) as raised:
+            await client.ask("POST", HERE, body={})  # a GET would be asked again
+        assert not isinstance(raised.value, Refused)
+        assert raised.value.transient == ("without a length" not in said)
+        await client.close()
+        await asyncio.to_thread(lambda: None)
 
 
 async def test_what_fits_no_json_is_not_sent(plane: Plane, client: Client) -> None:

@@ -17,7 +17,7 @@ from apiserver.serving.lookups import Lookups
 from apiserver.serving.secured import Secured
 from apiserver.tls_records import BadGroup, Flood
 from tests.fixtures import hellos
-from tests.fixtures.tls_servers import Serve, flooding, server_side, serving
+from tests.fixtures.tls_servers import Serve, cutting, flooding, server_side, serving
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": steps.Loop,
@@ -78,6 +78,25 @@ def test_what_is_sent_arrives_in_both_directions(
         await writer.wait_closed()
 
     run(loop, echo, main)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("within_record", [False, True])
+def test_end_without_close_notify_is_an_unexpected_eof(
+    kit: pki.Kit, loop: Callable[[], asyncio.AbstractEventLoop], version: ssl.TLSVersion, within_record: bool
+) -> None:
+    def cut(sock: socket.socket) -> None:
+        context = server_side(kit.files.cert, kit.files.key, version)
+        cutting(context, sock, b"whole", within_record=within_record)
+
+    async def main(port: int) -> None:
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=client_side(kit))
+        assert await reader.readexactly(5) == b"whole"
+        with pytest.raises(ConnectionResetError, match="unexpected EOF"):
+            await reader.read()
+        writer.close()
+
+    run(loop, cut, main)
 
 
 @pytest.mark.parametrize("answer", [True, False])

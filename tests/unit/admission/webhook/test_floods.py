@@ -13,10 +13,10 @@ from OpenSSL import SSL
 from apiserver.admission.webhook import certificates
 from apiserver.admission.webhook.causes import Broken
 from apiserver.admission.webhook.connections import Connection
-from apiserver.admission.webhook.http1 import Answer
+from apiserver.admission.webhook.http1 import Answer, BodyBroken, Malformed
 from apiserver.serving import pki
 from tests.fixtures import hellos
-from tests.fixtures.tls_servers import Serve, flooding, serving
+from tests.fixtures.tls_servers import Serve, cutting, flooding, server_side, serving
 
 REVIEW = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n", b"{}"
 
@@ -32,7 +32,7 @@ async def failure(kit: pki.Kit, serve: Serve) -> str:
     context, loop = certificates.context(kit.ca_pem), asyncio.get_running_loop()
     with serving(serve) as port:
         _, connection = await loop.create_connection(lambda: Connection(context, "localhost"), "127.0.0.1", port)
-        with pytest.raises(Broken) as broken:
+        with pytest.raises((Broken, Malformed, BodyBroken)) as broken:
             await called(connection)
         connection.close()
         await asyncio.sleep(0)
@@ -43,6 +43,46 @@ async def failure(kit: pki.Kit, serve: Serve) -> str:
 async def called(connection: Connection) -> None:
     await connection.open()
     await connection.ask(REVIEW, Answer())
+
+
+HEADS = {
+    "nothing": b"",
+    "a part of the head": b"HTTP/1.1 200 OK\r\nContent-",
+    "a part of the body": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
+    "some chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+    "a body without a length": b"HTTP/1.1 200 OK\r\n\r\n{}",
+}
+TRANSPORT = "net/http: HTTP/1.x transport connection broken: "
+
+
+@pytest.mark.parametrize(
+    ("said", "within_record", "words"),
+    [
+        ("nothing", False, "EOF"),
+        ("nothing", True, "unexpected EOF"),
+        ("a part of the head", False, f"{TRANSPORT}unexpected EOF"),
+        ("a part of the head", True, f"{TRANSPORT}unexpected EOF"),
+        ("a part of the body", False, "unexpected EOF"),
+        ("a part of the body", True, "unexpected EOF"),
+        ("some chunks", False, "unexpected EOF"),
+        ("some chunks", True, "unexpected EOF"),
+        ("a body without a length", True, "unexpected EOF"),
+        ("a body without a length", False, None),
+    ],
+)
+async def test_webhook_that_is_cut_off_fails_in_gos_words(
+    kit: pki.Kit, said: str, within_record: bool, words: str | None
+) -> None:
+    """As Go's client, which takes an end between two records for an end."""
+
+    def cut(sock: socket.socket) -> None:
+        cutting(server_side(kit.files.cert, kit.files.key), sock, HEADS[said], within_record=within_record)
+
+    if words is None:
+        with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+            await failure(kit, cut)
+    else:
+        assert await failure(kit, cut) == words
 
 
 @pytest.mark.parametrize("answer", [True, False])
