@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver.apimachinery import errors, fieldpath, meta, options
+from apiserver.apimachinery import errors, fieldpath, meta
 from apiserver.apimachinery.errors import GroupKind
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.request import Decision, RequestInfo, User
@@ -21,9 +21,9 @@ from apiserver.filters import authorize
 from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.standalone import reviews
-from apiserver.verbs import lifecycle, ownership, recorded, rendering
+from apiserver.verbs import lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
-from apiserver.wire import body
+from apiserver.verbs.create import sent
 from apiserver.workers import BODIES
 
 _NEITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -34,23 +34,9 @@ _ELSEWHERE = "must match metadata.namespace"
 
 async def create(services: Services, call: Call) -> Any:
     """POST of a review: 201 with its answer."""
-    exchange, resource = call.exchange, call.resource
+    resource = call.resource
     answer = rendering.negotiate(services, call)
-    body.check_content_type(exchange.content_type)
-    raw = await exchange.body()
-    wanted = options.parse_create(exchange.query)
-    review = await body.decode_object(
-        resource,
-        exchange.content_type,
-        raw,
-        kinds=services.kinds,
-        now=meta.rfc3339(services.now()),
-        validation=wanted.validation,
-        warnings=exchange.warnings,
-    )
-    size = body.heft(raw, exchange.content_type)
-    await recorded.sent(call, review, size=size)
-    lifecycle.settle_namespace(call, review)
+    review, wanted, size = await sent(services, call)
     if resource.plural == reviews.SELF.plural:
         made = {
             "metadata": {"creationTimestamp": meta.rfc3339(services.now())},

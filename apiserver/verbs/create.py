@@ -25,14 +25,16 @@ NAME_ATTEMPTS = 8
 async def create(services: Services, call: Call) -> Any:
     """One new object; 201 with it as stored."""
     answer = rendering.negotiate(services, call)
-    body.check_content_type(call.exchange.content_type)
     stored = await _stored(services, call)
     services.workers.free(call.exchange.let_go())
     return await answer.single(stored, code=201)
 
 
-async def _stored(services: Services, call: Call) -> bytes:
+async def sent(services: Services, call: Call) -> tuple[Object, CreateOptions, int]:
+    """Read the object that a POST sends, in its namespace, with the request's options and about how many bytes it has. Raises
+    StatusError."""
     exchange = call.exchange
+    body.check_content_type(exchange.content_type)
     raw = await exchange.body()
     wanted = options.parse_create(exchange.query)
     obj = await body.decode_object(
@@ -47,8 +49,13 @@ async def _stored(services: Services, call: Call) -> bytes:
     size = body.heft(raw, exchange.content_type)
     await recorded.sent(call, obj, size=size)
     lifecycle.settle_namespace(call, obj)
+    return obj, wanted, size
+
+
+async def _stored(services: Services, call: Call) -> bytes:
+    obj, wanted, size = await sent(services, call)
     lifecycle.wipe_system_metadata(obj)
-    await lifecycle.dedup_owners(obj, exchange.warnings, after_admission=False)
+    await lifecycle.dedup_owners(obj, call.exchange.warnings, after_admission=False)
     try:
         return await insert(services, call, obj, wanted, size=size)
     except KeyExists as clash:
