@@ -107,7 +107,7 @@ class Records:
 
     @property
     def whole(self) -> bool:
-        """What came ends with a record. A peer that ends in the middle of one was cut off."""
+        """Whether the bytes so far end with a record. A peer that ends within one was cut off."""
         return not self._left and not self._header
 
     @property

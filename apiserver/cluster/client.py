@@ -411,7 +411,7 @@ async def _body(response: aiohttp.ClientResponse, what: str, most: int | None = 
 
 
 def _ends_by_itself(response: aiohttp.ClientResponse) -> bool:
-    """Whether a whole answer can be told from one that was cut off. aiohttp takes the end of a connection for the end of any other."""
+    """Whether a whole answer differs from one that was cut off. aiohttp takes the end of a connection for the end of any other."""
     headers = response.headers
     chunked = headers.get("Transfer-Encoding", "").lower().endswith("chunked")
     return chunked or "Content-Length" in headers or response.status in (204, 304)

@@ -484,7 +484,7 @@ def until_it_ends(watch: Watch, last: int) -> list[Event]:
             events.append(watch.next())
     except TimeoutError:  # it did not end
         raise
-    except (OSError, http.client.HTTPException, AssertionError):  # of them the last for a clean end
+    except (OSError, http.client.HTTPException, AssertionError):  # AssertionError: a clean end
         pass
     return events
 

@@ -73,7 +73,7 @@ async def test_a_method_that_nobody_knows_reaches_the_handler(method: str, befor
 
 
 def shown(method: str) -> str:
-    """What the handler sees: of CONNECT, aiohttp would leave out the body of the answer."""
+    """Return the method that the handler sees. aiohttp would leave out the body of an answer to CONNECT."""
     return method.replace("CONNECT", "connect")
 
 
@@ -131,7 +131,7 @@ async def test_connect_names_a_host_and_a_path(target: str) -> None:
         assert (await connection.answer()).json == ["connect", f"http://{target}".replace("\xfc", "%FC"), 0]
 
 
-async def test_what_follows_connect_is_the_next_request() -> None:
+async def test_bytes_behind_connect_are_the_next_request() -> None:
     connection = connect(named)
     connection.feed(f"CONNECT /a HTTP/1.1\r\n{HOST}Content-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\n{HOST}\r\n".encode())
     assert [(await connection.answer()).json for _ in range(2)] == [["connect", "/a", 3], ["GET", "/b", 0]]
