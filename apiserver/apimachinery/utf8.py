@@ -13,6 +13,8 @@ skips to `\\u`."""
 
 _LONE = re.compile(r"\\u" + LONE)
 _PART = 64 << 10
+_SHORT = 64
+"""Characters up to which replacing halves takes no longer than looking whether there are any."""
 
 
 def decoded(data: bytes) -> str:
@@ -31,7 +33,11 @@ def paired(text: str) -> str:
 
 def whole(text: str) -> str:
     """The text with U+FFFD for every half of a character."""
-    if text.isascii() or not _has_halves(text):
+    if text.isascii():
+        return text
+    if len(text) <= _SHORT:
+        return _whole(text)
+    if not _has_halves(text):
         return text
     # In parts, because other threads have to wait for each.
     return "".join(_whole(text[at : at + _PART]) for at in range(0, len(text), _PART))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from apiserver.apimachinery import quantity, utf8
 from apiserver.apimachinery.sorting import in_order
 from apiserver.schema import canonical, protowire, rawjson, times, typed, types
-from apiserver.schema.protowire import BYTES, VARINT, DecodeError
+from apiserver.schema.protowire import BYTES, MOST_VALUES, VARINT, DecodeError, Room, TooManyValues
 from apiserver.schema.resource import Object
 from apiserver.schema.stencils import Stencils
 from apiserver.schema.types import (
@@ -47,17 +47,6 @@ __all__ = [
     "of_stored",
     "prepare",
 ]
-
-MOST_VALUES = 40_000
-"""Messages, elements of lists and maps, and fields that are skipped, in one object: in Python each may take half a kilobyte, in protobuf
-two bytes."""
-
-
-class TooManyValues(DecodeError):
-    """There is more in a message than memory for one request has room for, small as its bytes may be."""
-
-    def __init__(self) -> None:
-        super().__init__(f"the message holds more than {MOST_VALUES} values")
 
 
 def encode(shape: Struct, obj: Object) -> bytes:
@@ -122,7 +111,7 @@ def decode(shape: Struct, data: bytes, *, parse: Callable[[bytes], Any] = rawjso
     Raises DecodeError, of it TooManyValues for a message of very many small values.
     """
     try:
-        made: Object = _struct_reader(shape)(data, None, itertools.repeat(None, MOST_VALUES))
+        made: Object = _struct_reader(shape)(data, None, protowire.room())
     except IndexError:
         raise DecodeError(protowire.EOF) from None
     except StopIteration:
@@ -449,10 +438,9 @@ def _raw_body(value: Any) -> bytes:
 # Reading. Every message, every element and what is skipped takes a turn of `room`, which ends. Where the bytes end too early, an index is
 # out of range.
 
-_Room = Iterator[None]
-_Body = Callable[[bytes, Any, _Room], Any]
+_Body = Callable[[bytes, Any, Room], Any]
 """Reads a whole message into the value that an earlier one of the same field has left, None if there was none; returns the value."""
-_Row = Callable[[bytes, int, Object, _Room], int]
+_Row = Callable[[bytes, int, Object, Room], int]
 """Reads a field behind its key at a place of the message into the object; returns the place behind."""
 _Rows = Mapping[int, _Row]
 
@@ -470,7 +458,7 @@ def _struct_reader(struct: Struct) -> _Body:
     ]
     inlined = [_struct_reader(f.type) for f in struct.fields if _is_inline(f) and isinstance(f.type, Struct)]
 
-    def read(data: bytes, value: Any, room: _Room) -> Any:
+    def read(data: bytes, value: Any, room: Room) -> Any:
         made = inner(data, value, room)
         for name, zero in owed:
             if name not in made:
@@ -486,7 +474,7 @@ def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> _Bod
     """Reads fields until the message is over, in the words of the Go type `message`."""
     short = {key: row for key, row in rows.items() if key < _ONE_BYTE}
 
-    def read(data: bytes, value: Any, room: _Room) -> Any:
+    def read(data: bytes, value: Any, room: Room) -> Any:
         next(room)
         made: Object = {} if value is None else value
         at, size = 0, len(data)
@@ -495,7 +483,7 @@ def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> _Bod
             at = strange(data, at, made, room) if row is None else row(data, at + 1, made, room)
         return made
 
-    def strange(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def strange(data: bytes, at: int, made: Object, room: Room) -> int:
         key, behind = protowire.read_key(data, at, message)
         row = rows.get(key)
         if row is not None:
@@ -503,8 +491,7 @@ def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> _Bod
         name = names.get(key >> 3)
         if name is not None:
             raise protowire.wrong_type(key & 7, name)
-        next(room)
-        return protowire.skip(data, at, len(data))
+        return protowire.skip(data, at, len(data), room)
 
     return read
 
@@ -557,7 +544,7 @@ def _wrapped(type_: ListOf | MapOf, message: str, empty: Callable[[], Any]) -> _
     rows = _list_rows(items, _ITEMS, type_) if isinstance(type_, ListOf) else _rows(items, _ITEMS, type_)
     inner = _message_reader(message, rows, {_ITEMS: "Items"})
 
-    def read(data: bytes, value: Any, room: _Room) -> Any:
+    def read(data: bytes, value: Any, room: Room) -> Any:
         return inner(data, {items: empty() if value is None else value}, room)[items]
 
     return read
@@ -571,7 +558,7 @@ def _span(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _text_row(name: str, dropped: tuple[Any, ...]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         size, start = data[at], at + 1
         stop = start + size
         if size >= _ONE_BYTE or stop > len(data):
@@ -581,8 +568,11 @@ def _text_row(name: str, dropped: tuple[Any, ...]) -> _Row:
         except UnicodeDecodeError:
             value = utf8.decoded(data[start:stop])
         if value or not dropped:
+            if name in made:
+                next(room)
             made[name] = value
         else:
+            next(room)
             made.pop(name, None)
         return stop
 
@@ -594,18 +584,23 @@ def _narrowed(type_: Integer | Boolean) -> Callable[[int], int]:
 
 
 def _number_row(name: str, narrowed: Callable[[int], int], dropped: tuple[Any, ...]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         value, at = protowire.read_varint(data, at)
-        made[name] = narrowed(value)
-        if made[name] in dropped:
-            del made[name]
+        number = narrowed(value)
+        if number in dropped:
+            next(room)
+            made.pop(name, None)
+        else:
+            if name in made:
+                next(room)
+            made[name] = number
         return at
 
     return read
 
 
 def _body_row(name: str, body: _Body, dropped: tuple[Any, ...]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         start, stop = _span(data, at)
         made[name] = value = body(data[start:stop], made.get(name), room)
         if value is None or (dropped and isinstance(value, str) and value in dropped):
@@ -616,7 +611,7 @@ def _body_row(name: str, body: _Body, dropped: tuple[Any, ...]) -> _Row:
 
 
 def _inline_row(body: _Body) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         start, stop = _span(data, at)
         body(data[start:stop], made, room)
         return stop
@@ -646,7 +641,7 @@ def _items(made: Object, name: str) -> list[Any]:
 
 
 def _texts_row(name: str) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         next(room)
         start, stop = _span(data, at)
         _items(made, name).append(utf8.decoded(data[start:stop]))
@@ -656,7 +651,7 @@ def _texts_row(name: str) -> _Row:
 
 
 def _numbers_row(name: str, narrowed: Callable[[int], int]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         next(room)
         value, at = protowire.read_varint(data, at)
         _items(made, name).append(narrowed(value))
@@ -668,7 +663,7 @@ def _numbers_row(name: str, narrowed: Callable[[int], int]) -> _Row:
 def _packed_row(name: str, narrowed: Callable[[int], int]) -> _Row:
     """Numbers of which the last may end behind the length that was said, as Go reads them."""
 
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         at, stop = protowire.read_span(data, at)
         while at < stop:
             next(room)
@@ -680,7 +675,7 @@ def _packed_row(name: str, narrowed: Callable[[int], int]) -> _Row:
 
 
 def _bodies_row(name: str, body: _Body) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         next(room)
         start, stop = _span(data, at)
         _items(made, name).append(body(data[start:stop], None, room))
@@ -691,10 +686,14 @@ def _bodies_row(name: str, body: _Body) -> _Row:
 
 def _map_row(name: str, type_: MapOf) -> _Row:
     value_of, zero = _value_reader(type_.value)
+    of_texts = isinstance(type_.value, String)
 
-    def read_entry(data: bytes, at: int, stop: int, room: _Room) -> tuple[str, Any]:
-        key, value, found = "", None, False
+    def read_entry(data: bytes, at: int, stop: int, room: Room) -> tuple[str, Any]:
+        key, value, found, spare = "", None, False, 2
         while at < stop:
+            spare -= 1
+            if spare < 0:
+                next(room)
             wire, behind = protowire.read_varint(data, at)
             number = protowire.signed(wire >> 3, 32)
             if number == _KEY:
@@ -704,8 +703,7 @@ def _map_row(name: str, type_: MapOf) -> _Row:
                 value, at = value_of(data, behind, room)
                 found = True
             else:
-                next(room)
-                at = protowire.skip(data, at, stop)
+                at = protowire.skip(data, at, stop, room)
         return key, value if found else zero(room)
 
     @functools.lru_cache(maxsize=_REMEMBERED)
@@ -719,7 +717,7 @@ def _map_row(name: str, type_: MapOf) -> _Row:
         below = value.values() if isinstance(value, dict) else (value,)
         return key, None if any(isinstance(x, dict | list) for x in below) else value
 
-    def read(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def read(data: bytes, at: int, made: Object, room: Room) -> int:
         next(room)
         size, start = data[at], at + 1
         stop = start + size
@@ -728,6 +726,9 @@ def _map_row(name: str, type_: MapOf) -> _Row:
         entries = made.get(name)
         if entries is None:
             made[name] = entries = {}
+        if of_texts and (texts := _two_texts(data, start, stop)) is not None:
+            key, entries[key] = texts
+            return stop
         if size <= _REMEMBERED_BYTES:
             key, value = remembered(data[start:stop])
             if value is not None:
@@ -740,12 +741,26 @@ def _map_row(name: str, type_: MapOf) -> _Row:
     return read
 
 
-def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, _Room], tuple[Any, int]], Callable[[_Room], Any]]:
+def _two_texts(data: bytes, start: int, stop: int) -> tuple[str, str] | None:
+    """Read an entry that has one short key and one short text behind it, which is how they are written; None for any other."""
+    if stop - start < len(_KEY_TAG + _VALUE_TAG) + 2 or data[start] != _KEY_TAG[0]:
+        return None
+    size = data[start + 1]
+    at = start + 2 + size
+    if size >= _ONE_BYTE or at + 2 > stop or data[at] != _VALUE_TAG[0]:
+        return None
+    size = data[at + 1]
+    if size >= _ONE_BYTE or at + 2 + size != stop:
+        return None
+    return utf8.decoded(data[start + 2 : at]), utf8.decoded(data[at + 2 : stop])
+
+
+def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, Room], tuple[Any, int]], Callable[[Room], Any]]:
     """Reads the value of an entry, whatever its wire type is said to be; and what an entry without a value has."""
     match type_:
         case String():
 
-            def read_text(data: bytes, at: int, room: _Room) -> tuple[Any, int]:
+            def read_text(data: bytes, at: int, room: Room) -> tuple[Any, int]:
                 start, stop = _span(data, at)
                 return utf8.decoded(data[start:stop]), stop
 
@@ -753,21 +768,22 @@ def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, _Room], tuple[Any,
         case Integer() | Boolean():
             narrowed = _narrowed(type_)
 
-            def read_number(data: bytes, at: int, room: _Room) -> tuple[Any, int]:
+            def read_number(data: bytes, at: int, room: Room) -> tuple[Any, int]:
                 value, at = protowire.read_varint(data, at)
                 return narrowed(value), at
 
             return read_number, lambda room: narrowed(0)
     body = _body_reader(type_)
 
-    def read_body(data: bytes, at: int, room: _Room) -> tuple[Any, int]:
+    def read_body(data: bytes, at: int, room: Room) -> tuple[Any, int]:
         start, stop = _span(data, at)
         return body(data[start:stop], None, room), stop
 
     return read_body, lambda room: body(b"", None, room)
 
 
-def _quantity_row(data: bytes, at: int, made: Object, room: _Room) -> int:
+def _quantity_row(data: bytes, at: int, made: Object, room: Room) -> int:
+    next(room)
     start, stop = _span(data, at)
     text = utf8.decoded(data[start:stop])
     try:
@@ -783,7 +799,7 @@ def _quantity_row(data: bytes, at: int, made: Object, room: _Room) -> int:
 _quantity_message = _message_reader("Quantity", {protowire.key(_CONTENT, BYTES): _quantity_row}, {_CONTENT: "String_"})
 
 
-def _read_quantity(data: bytes, value: Any, room: _Room) -> str:
+def _read_quantity(data: bytes, value: Any, room: Room) -> str:
     text: str = _quantity_message(data, {"": "0" if value is None else value}, room)[""]
     return text
 
@@ -796,7 +812,7 @@ _timestamp_message = _message_reader(
 )
 
 
-def _read_time(data: bytes, value: Any, room: _Room, *, micro: bool) -> str:
+def _read_time(data: bytes, value: Any, room: Room, *, micro: bool) -> str:
     if not data:
         return times.ZERO_MICRO if micro else times.ZERO
     made = _timestamp_message(data, None, room)
@@ -807,14 +823,15 @@ def _read_time(data: bytes, value: Any, room: _Room, *, micro: bool) -> str:
 def _raw_reader(message: str) -> _Body:
     """The bytes of raw JSON, which are read when the whole message is known to be in order."""
 
-    def row(data: bytes, at: int, made: Object, room: _Room) -> int:
+    def row(data: bytes, at: int, made: Object, room: Room) -> int:
+        next(room)
         start, stop = _span(data, at)
         made[""] = data[start:stop]
         return stop
 
     inner = _message_reader(message, {protowire.key(_CONTENT, BYTES): row}, {_CONTENT: "Raw"})
 
-    def read(data: bytes, value: Any, room: _Room) -> bytes | None:
+    def read(data: bytes, value: Any, room: Room) -> bytes | None:
         raw: bytes | None = inner(data, {"": value}, room)[""]
         return raw
 

@@ -5,6 +5,7 @@ Knows no shapes. Upstream: gogo/protobuf's output, for example kubernetes/api `r
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
@@ -20,8 +21,28 @@ NEGATIVE_LENGTH = "proto: negative length found during unmarshaling"
 END_OF_NOTHING = "proto: unexpected end of group"
 
 
+MOST_VALUES = 40_000
+"""Messages, elements of lists and maps, fields that are skipped, and values that later ones replace, in one object: in Python each may take
+half a kilobyte, in protobuf two bytes."""
+
+Room = Iterator[None]
+"""Has a turn for each of these that may still come."""
+
+
+def room() -> Room:
+    """Return the turns of one message."""
+    return itertools.repeat(None, MOST_VALUES)
+
+
 class DecodeError(Exception):
     """The bytes are no message of the shape; the text is Go's."""
+
+
+class TooManyValues(DecodeError):
+    """There is more in a message than memory for one request has room for, small as its bytes may be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the message holds more than {MOST_VALUES} values")
 
 
 def key(number: int, wire_type: int) -> int:
@@ -76,18 +97,26 @@ def read_span(data: bytes, at: int) -> tuple[int, int]:
     return start, start + length
 
 
-def skip(data: bytes, at: int, end: int) -> int:
-    """Behind the unknown field whose key stands at `at`, which must be over at `end`; a group as a whole, however deep."""
+def skip(data: bytes, at: int, end: int, turns: Room) -> int:
+    """Behind the unknown field whose key stands at `at`, which must be over at `end`; a group as a whole, however deep.
+
+    Each field takes a turn, those inside of groups too. Raises StopIteration when there is none left.
+    """
     depth, start, size = 0, at, len(data)
     while at < size:
-        wire, at = read_varint(data, at)
+        next(turns)
+        wire, at = data[at], at + 1
+        if wire >= _SHORT:
+            at = _behind_varint(data, at - 1)
         match wire & 7:
             case 0:
                 at = _behind_varint(data, at)
             case 1:
                 at += 8
             case 2:
-                length, at = read_varint(data, at)
+                length, at = data[at], at + 1
+                if length >= _SHORT:
+                    length, at = read_varint(data, at - 1)
                 if at - start + length > _MOST:
                     raise DecodeError(NEGATIVE_LENGTH)
                 at += length
@@ -133,19 +162,22 @@ def wrong_type(wire_type: int, field: str) -> DecodeError:
 def spans(data: bytes, message: str, names: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
     """The fields of a message that has only texts and messages, by their numbers, of which `names` has the Go names.
 
-    Each is read when it is asked for. Raises DecodeError.
+    Each is read when it is asked for. Raises DecodeError, of it TooManyValues.
     """
-    at = 0
+    at, turns = 0, room()
     while at < len(data):
         try:
+            next(turns)
             wire, behind = read_key(data, at, message)
             number, wire_type = wire >> 3, wire & 7
             if number not in names:
-                at = skip(data, at, len(data))
+                at = skip(data, at, len(data), turns)
                 continue
             if wire_type != BYTES:
                 raise wrong_type(wire_type, names[number])
             start, at = read_span(data, behind)
         except IndexError:
             raise DecodeError(EOF) from None
+        except StopIteration:
+            raise TooManyValues from None
         yield number, data[start:at]

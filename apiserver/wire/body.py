@@ -258,6 +258,8 @@ def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None =
         return _Document(converted.value, raw, repeats=converted.repeats)
     except as_json.SyntaxProblem as e:
         raise Unreadable(f"{_SYNTAX}{e}") from e
+    except protobuf.TooManyValues:
+        raise json_syntax.too_heavy() from None
     except (as_yaml.YAMLProblem, protobuf.DecodeError) as e:
         raise Unreadable(str(e)) from e
 

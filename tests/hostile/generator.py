@@ -1076,7 +1076,7 @@ class Generator:
             return self.request(family, path=path, anonymous=anonymous)
         kind, length = self.kind(), self.size(self._most, least=self._most // 8)
         count = max(length // 12, 1)
-        match self.pick(("json", "merge", "yaml", "block")):
+        match self.pick(("json", "merge", "yaml", "block", "protobuf")):
             case "json":
                 value = self.pick(('"k@":"v"', '"\\"@":1', '"@":{}')).replace("{}", "[]")
                 many = ",".join(value.replace("@", str(at)) for at in range(count))
@@ -1087,8 +1087,20 @@ class Generator:
                 return self._patched(family, kind, PATCHES[1], '{"metadata":{"labels":{' + many + "}}}")
             case "yaml":
                 return self._send(family, kind, YAML, "x: [" + "a," * (length // 2) + "a]")
+            case "protobuf":
+                return self._message_of_many(family, kind, length)
             case _:
                 return self._send(family, kind, YAML, "".join(f"k{at}: v\n" for at in range(count)))
+
+    def _message_of_many(self, family: str, kind: str, length: int) -> Hostile:
+        """A message of very many fields: unknown ones, groups, entries, values that later ones replace."""
+        field = protobuf.field
+        unknown = self._random.choice((b"\xa0\x06\x01", field(99, b""), b"\x53", b"\x53\x54"))
+        entry = field(11, field(1, b"example.com/key") + field(2, b"value"))
+        member = self._random.choice((entry, field(14, b"\xff"), field(1, b"zz"), field(6, b"")))
+        metadata = field(1, field(1, b"zz") + member * (length // len(member)))
+        message = self._random.choice((metadata, unknown * (length // len(unknown))))
+        return self._send(family, kind, PROTOBUF, protobuf.document(f"{GROUP}/v1", kind, message))
 
     def websocket(self, family: str) -> Hostile:
         """Watches over WebSockets: broken handshakes, and frames in such numbers and lengths as no client sends."""

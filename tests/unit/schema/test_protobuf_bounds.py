@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tracemalloc
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ import pytest
 from apiserver import resources
 from apiserver.schema import protobuf, protowire
 from apiserver.schema.protowire import BYTES, VARINT
+from apiserver.wire import as_protobuf
 from tests.fixtures import steps
 from tests.fixtures.calls import Longest
 from tests.fixtures.cpu import Spent
@@ -136,3 +138,55 @@ def test_no_call_takes_longer_than_others_can_wait(case: str) -> None:
         run()
     assert longest.where
     assert longest.seconds <= CALL_SECONDS * TIMES * steps.slowness(), longest.where
+
+
+COUNTED = {
+    "unknown fields": filled(UNKNOWN + b"\x01"),
+    "fields in a group": b"\x1b" + filled(UNKNOWN + b"\x01") + b"\x1c",
+    "groups in a group": filled(b"\x1b", MOST // 2) + filled(b"\x1c", MOST // 2),
+    "a group without end": filled(b"\x1b"),
+    "a text that others replace": metadata(filled(field(1, b"a"))),
+    "an empty text": metadata(filled(field(6, b""))),
+    "a number that others replace": metadata(filled(b"\x38\x01")),
+    "the number 0": metadata(filled(b"\x38\x00")),
+    "an amount that others replace": device(field(3, field(1, b"c") + field(2, field(1, filled(field(1, b"1")))))),
+    "a key that others replace": metadata(field(11, filled(field(1, b"k")))),
+    "a value that others replace": metadata(field(11, filled(field(2, b"v")))),
+}
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_reader_of_many_fields_stops_at_the_bound(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = itertools.count()
+    monkeypatch.setattr(protowire, "room", lambda: (None for _ in itertools.islice(turns, protobuf.MOST_VALUES)))
+    with pytest.raises(protobuf.TooManyValues):
+        protobuf.decode(KINDS["ResourceSlice"], COUNTED[case])
+    assert next(turns) <= protobuf.MOST_VALUES + 1
+
+
+def test_envelope_of_many_unknown_fields_is_too_large() -> None:
+    with pytest.raises(protobuf.TooManyValues):
+        as_protobuf.opened(as_protobuf.MAGIC + filled(field(9, b"")))
+
+
+ODD_ENTRIES = (
+    field(1, b"k") + field(2, b"v"),
+    field(2, b"v") + field(1, b"k"),
+    field(1, b"k" * 127) + field(2, b"v" * 127),
+    field(1, b"k" * 128) + field(2, b"v"),
+    field(1, b"k") + field(2, b"v" * 128),
+    field(1, b"\xff") + field(2, b"\xe2\x82"),
+    field(1, b"k") + field(1, b"l") + field(2, b"v"),
+    field(1, b"k") + field(2, b"v") + b"\x18\x01",
+    field(1, b"k"),
+    field(2, b"v"),
+    b"",
+)
+
+
+@pytest.mark.parametrize("entry", ODD_ENTRIES)
+def test_entry_that_is_read_at_once_is_read_as_field_by_field(entry: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = metadata(field(11, entry))
+    at_once = protobuf.decode(KINDS["ResourceSlice"], data)
+    monkeypatch.setattr(protobuf, "_two_texts", lambda *_: None)
+    assert protobuf.decode(KINDS["ResourceSlice"], data) == at_once
