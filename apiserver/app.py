@@ -341,7 +341,6 @@ def filters(
         ),
         partial(request_info.naming_selectors, workers=SELECTORS),
         partial(authorize.authorize, authorizer=authorizer, clock=clock),
-        partial(request_info.large_selectors, workers=SELECTORS),
     ]
 
 
@@ -401,10 +400,21 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
     """One router: the value that authorization judged decides what is called."""
     router = request_info.Router(services.kinds, patches=list(services.patch_types))
 
-    async def dispatching(request: Request) -> web.StreamResponse:
+    def route(request: Request) -> request_info.Endpoint | None:
         info, exchange = request.info, request.exchange
         content_type = exchange.content_type if info.method == "PATCH" else ""
-        endpoint = router.route(info, accept=exchange.accept, content_type=content_type) if info.is_resource else None
+        return router.route(info, accept=exchange.accept, content_type=content_type) if info.is_resource else None
+
+    def selects(request: Request) -> bool:
+        endpoint, exchange = route(request), request.exchange
+        if endpoint is None or endpoint.action not in ("list", "watch", "deletecollection"):
+            return False
+        negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent)
+        return True
+
+    async def dispatching(request: Request) -> web.StreamResponse:
+        info, exchange = request.info, request.exchange
+        endpoint = route(request)
         if endpoint is None:
             return await _document(info.path, documents, others)(request)
         await _invite_body(request)
@@ -422,7 +432,7 @@ def _dispatch(services: Services, *, documents: Mapping[str, Document], others: 
         call = Call(info=info, user=request.user, resource=resource, store=store, exchange=exchange)
         return await VERBS[endpoint.action](services, call)
 
-    return dispatching
+    return request_info.large_selectors(dispatching, workers=SELECTORS, selects=selects)
 
 
 def _document(path: str, documents: Mapping[str, Document], others: Document) -> Document:

@@ -93,19 +93,24 @@ def naming_selectors(handler: Handler, *, workers: Workers) -> Handler:
 
     Selectors that authorization does not go by are not read here: a request that is refused must be cheap.
     """
-    return _with_selectors(handler, workers, lambda given: given.told and NAME in given.field_text)
+    return _with_selectors(handler, workers, lambda _, given: given.told and NAME in given.field_text)
 
 
-def large_selectors(handler: Handler, *, workers: Workers) -> Handler:
-    """Reads the other selectors that take long, of requests that are allowed."""
-    return _with_selectors(handler, workers, lambda given: True)
+def large_selectors(handler: Handler, *, workers: Workers, selects: Callable[[Request], bool]) -> Handler:
+    """Read the other selectors that take long, of requests that are allowed.
+
+    `selects` returns whether the endpoint of a request goes by selectors, and raises StatusError for one that is refused whatever they say.
+    """
+    return _with_selectors(handler, workers, lambda request, _: selects(request))
 
 
-def _with_selectors(handler: Handler, workers: Workers, concerns: Callable[[selectors.Given], bool]) -> Handler:
+def _with_selectors(
+    handler: Handler, workers: Workers, concerns: Callable[[Request, selectors.Given], bool]
+) -> Handler:
     def looking(request: Request) -> Awaitable[web.StreamResponse]:
         if len(request.raw_path) > selectors.AT_ONCE:
             given = request.exchange.query.selectors
-            if given.large and not given.known and concerns(given):
+            if given.large and not given.known and concerns(request, given):
                 return reading(request, given)
         return handler(request)
 

@@ -1070,10 +1070,16 @@ class Generator:
                 " ", "+"
             )
             text = self._many(self.size(length, least=length // 8), term)[: length - 100].rpartition(",")[0]
-            anonymous = self.often(0.5)
-            wrong = "" if anonymous else self.pick((",=", ",-x", ",a=-", ",a+in+(b"))
-            path = f"{self.collection()}?labelSelector={text}{wrong}"
-            return self.request(family, path=path, anonymous=anonymous)
+            reason = self.pick(("anonymous", "selector", "path", "method", "accept"))
+            wrong = self.pick((",=", ",-x", ",a=-", ",a+in+(b")) if reason == "selector" else ""
+            place = "/nothing" if reason == "path" else ""
+            return self.request(
+                family,
+                method=self.pick(("PUT", "INVENT")) if reason == "method" else "GET",
+                path=f"{self.collection()}{place}?labelSelector={text}{wrong}",
+                headers=[("Accept", self.pick(("text/html", "application/json;as=X;v=v1;g=x")))] * (reason == "accept"),
+                anonymous=reason == "anonymous",
+            )
         kind, length = self.kind(), self.size(self._most, least=self._most // 8)
         count = max(length // 12, 1)
         match self.pick(("json", "merge", "yaml", "block", "protobuf")):

@@ -12,7 +12,7 @@ import pytest
 
 from apiserver import app, config, delegation
 from apiserver.admission.attributes import Attributes
-from apiserver.apimachinery import errors
+from apiserver.apimachinery import errors, selectors
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters import authorize
@@ -387,3 +387,30 @@ def test_uuids_are_random_and_well_formed() -> None:
     made = [make() for _ in range(3 * app.Uuids.BATCH)]
     assert len(set(made)) == len(made)
     assert all(uuid.UUID(text).version == 4 and str(uuid.UUID(text)) == text for text in made)
+
+
+LONG_SELECTOR = "labelSelector=" + ",".join(f"k{n}=v" for n in range(2000))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "accept", "status"),
+    [
+        ("GET", f"{V1}/nonsense", "*/*", 404),
+        ("GET", f"/apis/{GROUP}/v9/deviceclasses", "*/*", 404),
+        ("GET", f"{V1}/namespaces/a/deviceclasses", "*/*", 404),
+        ("INVENT", f"{V1}/deviceclasses", "*/*", 405),
+        ("PUT", f"{V1}/deviceclasses", "*/*", 405),
+        ("GET", f"{V1}/deviceclasses", "text/html", 406),
+        ("GET", f"{V1}/deviceclasses", "application/json;as=Nothing;v=v1;g=meta.k8s.io", 406),
+        ("DELETE", f"{V1}/deviceclasses", "text/html", 406),
+        ("POST", f"{V1}/deviceclasses", "*/*", 400),
+    ],
+)
+async def test_long_selector_of_a_refused_request_is_not_read(
+    method: str, path: str, accept: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    for name in ("parse_labels", "check_labels"):
+        monkeypatch.setattr(selectors, name, read.append)
+    answer = await Rig().ask(f"{path}?{LONG_SELECTOR}", method=method, Accept=accept)
+    assert (answer.status, read) == (status, [])

@@ -428,7 +428,8 @@ async def test_what_was_made_of_a_long_selector_is_freed_where_it_was_made(selec
 
     pool = Elsewhere()
     reading = cast("Workers", pool)
-    handler = naming_selectors(large_selectors(list_, workers=reading), workers=reading)
+    selecting = large_selectors(list_, workers=reading, selects=lambda _: True)
+    handler = naming_selectors(selecting, workers=reading)
     answer = await connect(handler).ask("GET", f"{V1}/nodes?{selector}")
     assert answer.status == (400 if fails else 200)
     assert pool.read == 1
