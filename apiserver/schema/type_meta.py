@@ -58,14 +58,15 @@ class TypeMeta(NamedTuple):
         return self._replace(kind=kind)
 
 
+_LENGTHS = frozenset(map(len, ("kind", "apiVersion")))
+
+
 def read(value: Any) -> TypeMeta:
     """Raises Unreadable. Names are matched without regard to case here, as upstream's first look at a document does."""
     if value is not None and not isinstance(value, dict):
         raise _mismatch(value, f"value of type {_GO_STRUCT}")
     found = {"kind": "", "apiversion": ""}
-    for name, x in as_written.members(value or {}):
-        if len(name) not in (4, 10):
-            continue
+    for name, x in [member for member in as_written.members(value or {}) if len(member[0]) in _LENGTHS]:
         folded = name.casefold()
         if folded in found and x is not None:
             if not isinstance(x, str):

@@ -23,6 +23,7 @@ __all__ = [
     "Reading",
     "SyntaxProblem",
     "TooDeep",
+    "checked",
     "deeper_than",
     "dumps",
     "excerpt",
@@ -39,10 +40,14 @@ _decode = surrogates.replaced(_DECODER.decode)
 
 
 class Reading(NamedTuple):
-    """A decoded document. `suspicious`: some object may name a member twice; False is certain."""
+    """A decoded document. `suspicious`: some object may name a member twice; False is certain.
+
+    `text` is that of a suspicious document, with U+FFFD in place of bytes that are no UTF-8. Decoding takes as long.
+    """
 
     value: Any
     suspicious: bool = False
+    text: str = ""
 
 
 class TooDeep(SyntaxProblem):
@@ -67,7 +72,11 @@ def plain(raw: bytes, shape: Struct | None = None) -> Reading | None:
 
 def read(raw: bytes, shape: Struct | None = None) -> Reading:
     """The value and whether members may have been dropped."""
-    return plain(raw, shape) or Reading(loads(raw, shape), suspicious=True)
+    found = plain(raw, shape)
+    if found is not None:
+        return found
+    value, text = _loads(raw, shape)
+    return Reading(value, suspicious=True, text=text or utf8.decoded(raw))
 
 
 def loads(raw: bytes, shape: Struct | None = None) -> Any:
@@ -76,27 +85,37 @@ def loads(raw: bytes, shape: Struct | None = None) -> Any:
     With the shape of the document raw JSON is `msgspec.Raw`, which may have bytes that are no UTF-8, and members that are unknown to it may
     be missing. Raises SyntaxProblem with Go's text, and TooDeep.
     """
+    return _loads(raw, shape)[0]
+
+
+def _loads(raw: bytes, shape: Struct | None) -> tuple[Any, str]:
+    """The same, and the text with U+FFFD in place of bytes that are no UTF-8, if that had to be made."""
     decode = _decode if shape is None else _parser(shape)
     try:
-        return decode(raw)
+        return decode(raw), ""
     except (msgspec.DecodeError, ValueError, RecursionError):
         json_syntax.check(raw)
     text = utf8.decoded(raw)
     try:
-        return _of_any_structure(decode, text)
+        return _of_any_structure(decode, text), text
     except (msgspec.DecodeError, ValueError) as e:
         raise json_syntax.too_big(raw) or e from None
     except RecursionError:
-        return _deep(raw, utf8.paired(text))
+        return _deep(raw, utf8.paired(text)), text
 
 
 def written(raw: bytes, shape: Struct) -> Any:
     """The value with what is repeated in it, as `as_written.read` has it. Raises SyntaxProblem with Go's text."""
+    return as_written.read(shape, checked(raw))
+
+
+def checked(raw: bytes) -> str:
+    """The text for `as_written.read`, with U+FFFD in place of bytes that are no UTF-8. Raises SyntaxProblem with Go's text."""
     try:
         _DECODER.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
         json_syntax.check(raw)
-    return as_written.read(shape, utf8.decoded(raw))
+    return utf8.decoded(raw)
 
 
 @functools.lru_cache(maxsize=256)

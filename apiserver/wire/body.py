@@ -101,15 +101,17 @@ def _media_type(content_type: str) -> str:
 
 
 class _Document(NamedTuple):
-    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found. `written`: the
-    value has all members that are repeated, as `as_written` reads them."""
+    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found.
+
+    `written` is the text by which the value has all members that are repeated, as `as_written` reads them; empty if that was not needed.
+    """
 
     value: Any
     source: bytes
     text: bytes = b""
     shape: Struct | None = None
     suspicious: bool = False
-    written: bool = False
+    written: str = ""
     repeats: str = ""
 
     def type_meta(self, resource: Resource) -> TypeMeta:
@@ -118,9 +120,13 @@ class _Document(NamedTuple):
 
     def decoded(self, resource: Resource) -> strict.Decoded:
         """As an object of that kind, without defaults. Raises strict.DecodeError."""
-        value, read = self.value, as_json.written if self.written else as_json.loads
+        value = self.value
         if self.text and self.shape is not resource.shape:
-            value = read(self.text, resource.shape)
+            value = (
+                as_written.read(resource.shape, self.written)
+                if self.written
+                else as_json.loads(self.text, resource.shape)
+            )
         members = as_written.without(value or {}, type_meta.MEMBERS)
         if self.written:
             return strict.decode_written(resource.shape, members)
@@ -131,7 +137,11 @@ class _Document(NamedTuple):
         found = [self.repeats] if self.repeats else []
         in_order: list[str] = []
         if self.suspicious:
-            in_order = complaints.find(self.text, complaints.shaped(resource.shape, extra=type_meta.MEMBERS))
+            rule = complaints.shaped(resource.shape, extra=type_meta.MEMBERS)
+            # Where nothing is repeated, the text need not be read once more.
+            in_order = (
+                complaints.find_in_text(self.written, rule) if self.written else complaints.find_in(self.value, rule)
+            )
         return found + (in_order or [f"unknown field {fieldpath.go_quote(path)}" for path in unknown])
 
 
@@ -273,7 +283,8 @@ def _read_json(raw: bytes, shape: Struct, quick: as_json.Reading | None = None) 
     if whole is not None:
         # Nothing is repeated: there is something that the shape does not know.
         return _Document(whole.value, raw, raw, suspicious=True)
-    return _Document(as_json.written(raw, shape), raw, raw, shape, suspicious=True, written=True)
+    text = as_json.checked(raw)
+    return _Document(as_written.read(shape, text), raw, raw, shape, suspicious=True, written=text)
 
 
 def _unrecognized(resource: Resource, raw: bytes, why: Exception) -> StatusError:

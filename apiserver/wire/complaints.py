@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from apiserver.apimachinery import fieldpath
+from apiserver.apimachinery import fieldpath, utf8
 from apiserver.apimachinery.fieldpath import Path
 from apiserver.schema import json_syntax
 from apiserver.schema.types import ListOf, MapOf, Struct, Type
@@ -71,6 +71,9 @@ def _members_of(shape: Struct, extra: tuple[str, ...]) -> Rule:
     return member
 
 
+_CONTAINERS = (dict, list)
+
+
 class _Members(list[tuple[str, Any]]):
     """A JSON object with every member that was written, repeated ones too."""
 
@@ -84,13 +87,24 @@ def find(raw: bytes, rule: Rule) -> list[str]:
 
     Of a document nested too deep for the interpreter not everything is searched: hardly anything of the rest is kept anyway.
     """
+    return find_in_text(utf8.decoded(raw), rule)
+
+
+def find_in_text(text: str, rule: Rule) -> list[str]:
+    """The same of a text. Names with lone surrogates count as Go reads them."""
+    text = utf8.paired(text)
     try:
-        value = _pairs(raw)
+        value = _pairs(text)
     except RecursionError:
         try:
-            value = _pairs(json_syntax.cut(raw, LEVELS))
+            value = _pairs(json_syntax.cut(text.encode(), LEVELS).decode())
         except RecursionError:
             return []
+    return find_in(value, rule)
+
+
+def find_in(value: Any, rule: Rule) -> list[str]:
+    """The same of a decoded document, for example one in which no member is repeated."""
     found: dict[str, None] = {}
     open_ = [_steps((value, rule, fieldpath.ROOT), found)]
     while open_ and len(found) < MOST:
@@ -102,17 +116,19 @@ def find(raw: bytes, rule: Rule) -> list[str]:
     return list(found)[:MOST]
 
 
-def _pairs(raw: bytes) -> Any:
+def _pairs(text: str) -> Any:
     """The document with every member of its objects, numbers as text. Raises RecursionError."""
-    return json.loads(json_syntax.mended(raw), object_pairs_hook=_Members, parse_int=str, parse_float=str)
+    return json.loads(text, object_pairs_hook=_Members, parse_int=str, parse_float=str)
 
 
 def _steps(step: _Step, found: dict[str, None]) -> Iterator[_Step]:
     """Judges the members of an object in their order, and yields each list and object below where it stands."""
     value, rule, path = step
+    if isinstance(value, dict):
+        value = _Members(value.items())
     if not isinstance(value, _Members):
         for i, x in enumerate(value if isinstance(value, list) else ()):
-            if isinstance(x, list):
+            if isinstance(x, _CONTAINERS):
                 yield x, rule("") or anything, path.index(i)
         return
     seen: set[str] = set()
@@ -126,5 +142,5 @@ def _steps(step: _Step, found: dict[str, None]) -> Iterator[_Step]:
             found.setdefault(f"{wrong} field {fieldpath.go_quote(str(path.child(name)))}")
             if len(found) >= MOST:
                 return
-        if isinstance(x, list) and below is not None and below is not opaque:
+        if isinstance(x, _CONTAINERS) and below is not None and below is not opaque:
             yield x, below, path.child(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.apimachinery import errors, utf8
+from apiserver.apimachinery import errors
 from apiserver.schema import as_yaml, json_strings, json_syntax, rawjson, type_meta, yaml_scalars
 from apiserver.wire import as_json, complaints
 
@@ -60,7 +60,7 @@ def read_json_patch(raw: bytes, validation: str) -> Document:
     text = _text(raw, found)
     if lenient or not (found.suspicious or any(not _MEMBERS.issuperset(o or ()) for o in found.value or ())):
         return Document(text)
-    return Document(text, [f"json patch {text}" for text in complaints.find(raw, _OPERATION)])
+    return Document(text, [f"json patch {said}" for said in complaints.find_in_text(text.decode(), _OPERATION)])
 
 
 def read_merge_patch(raw: bytes, validation: str) -> Document:
@@ -75,8 +75,8 @@ def read_merge_patch(raw: bytes, validation: str) -> Document:
         raise errors.bad_request(f"error decoding patch: {wrong}")
     if wrong or found.value is None:
         raise errors.bad_request("Invalid JSON Patch")
-    wrong_members = complaints.find(raw, complaints.anything) if found.suspicious and not lenient else ()
-    return Document(_text(raw, found), wrong_members)
+    judged = found.suspicious and not lenient
+    return Document(_text(raw, found), complaints.find_in_text(found.text, complaints.anything) if judged else ())
 
 
 def read_strategic_patch(raw: bytes, validation: str) -> Document:
@@ -94,7 +94,7 @@ def read_strategic_patch(raw: bytes, validation: str) -> Document:
         number = f"number {rawjson.beyond_floats(raw)}"
         raise errors.bad_request(f"json: cannot unmarshal {number} into Go value of type float64") from None
     judged = found.suspicious and validation != "Ignore"
-    return Document(value or {}, complaints.find(raw, complaints.anything) if judged else ())
+    return Document(value or {}, complaints.find_in_text(found.text, complaints.anything) if judged else ())
 
 
 _LONG = re.compile(rb"[0-9]{19}")
@@ -196,8 +196,8 @@ def _read(raw: bytes) -> tuple[as_json.Reading, str]:
 
 
 def _text(raw: bytes, found: as_json.Reading) -> bytes:
-    """The patch with characters in place of bytes that are no UTF-8."""
-    return utf8.decoded(raw).encode() if found.suspicious else raw
+    """The patch with U+FFFD in place of bytes that are no UTF-8."""
+    return found.text.encode() if found.suspicious else raw
 
 
 def _not_operations(value: Any, *, lenient: bool) -> str:

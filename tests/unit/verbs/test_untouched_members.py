@@ -126,3 +126,21 @@ def test_what_is_not_touched_is_not_written_down() -> None:
     assert seen == [{"metadata"}]
     outcome(watched, {"metadata": {"labels": {"a": 1}}}, stored(resource, whole), resource, "Strict")
     assert seen[1:] == [{"metadata"}, {"metadata", "spec"}], "an error shows all of it"
+
+
+@pytest.mark.parametrize(("size", "times"), [(10, 2), (100_000, 1)])
+def test_refused_patch_that_is_larger_than_the_object_is_applied_once(size: int, times: int) -> None:
+    kind, whole = next(iter(WHOLE))
+    resource = KINDS.named("resource.k8s.io", "v1", kind)
+    assert resource is not None
+    applied: list[bytes] = []
+
+    def apply(sent: bytes, live: dict[str, Any], writer: Writer) -> Any:
+        applied.append(sent)
+        return patch.MERGE_PATCH.apply(sent, live, writer)
+
+    counted = dataclasses.replace(patch.MERGE_PATCH, apply=apply)
+    sent = {"metadata": {"labels": {"a": 1}}, "unknown": "x" * size}
+    found = outcome(counted, sent, stored(resource.stored, whole), resource, "Strict")
+    assert found[0]["code"] == 422
+    assert len(applied) == times

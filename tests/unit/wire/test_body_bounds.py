@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -178,3 +179,30 @@ def test_numbers_near_the_ends_of_all_floats_are_read_as_quickly_as_others(numbe
         meant = rawjson.parsed(rawjson.of(raw))
     assert found == meant == [float(number)] * 150_000
     assert spent.below(0.7)
+
+
+@pytest.mark.parametrize("odd", [b"\\ud800", b"\xff", b'","a":"'], ids=["half a character", "no UTF-8", "repeated"])
+@pytest.mark.parametrize("form", ["object", "json patch", "merge patch", "strategic merge patch"])
+def test_half_characters_are_replaced_once_in_each_body(form: str, odd: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced: list[bytes] = []
+    mended = json_syntax.mended
+
+    def counted(raw: bytes) -> str:
+        replaced.append(raw)
+        return mended(raw)
+
+    monkeypatch.setattr(json_syntax, "mended", counted)
+    value = b'{"a":"%b"}' % odd
+    if form == "object":
+        raw = b'{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"n"},"x":%b}' % value
+        reading = body.decode_object(
+            SLICES, "application/json", raw, kinds=KINDS, now="", validation="Strict", warnings=Warnings()
+        )
+        with pytest.raises(StatusError, match="strict decoding error"):
+            asyncio.run(reading)
+    elif form == "json patch":
+        assert patches.read_json_patch(b'[{"op":"test","path":"/a","value":%b}]' % value, "Strict").value
+    else:
+        reader = patches.read_merge_patch if form == "merge patch" else patches.read_strategic_patch
+        assert reader(value, "Strict").value
+    assert len(replaced) == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -70,3 +71,17 @@ def test_a_hundred_complaints_below_a_huge_name_cost_no_more_than_their_text() -
     devices = b",".join(b'{"x":1}' for _ in range(20_000))
     found = of_shape(b'{"spec":{"devices":[{"attributes":{"%b":{"a":1,"b":2}}},%b]}}' % (name, devices), SLICES)
     assert len(found) == 100
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"x": 1, "spec": {"y": [{"z": 1}], "devices": {"requests": [{"w": {}}, [{"v": 1}]]}}},
+        {f"k{n}": {} for n in range(300)},
+        {"metadata": {"labels": {"a": "b"}, "no": {"deep": [[[1]]]}}},
+    ],
+)
+def test_value_in_which_nothing_is_repeated_has_the_complaints_of_its_text(document: object) -> None:
+    rule = complaints.shaped(CLASSES.shape, extra=("kind", "apiVersion"))
+    assert complaints.find_in(document, rule) == complaints.find(json.dumps(document).encode(), rule)
+    assert complaints.find_in(document, rule)
