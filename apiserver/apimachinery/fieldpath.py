@@ -89,8 +89,8 @@ class FieldError:
 
 ERRORS_ROOM = 256 << 10
 """Bytes (see `excerpt`) of the errors of one object that are told."""
-MOST_COUNTED = 10_000
-"""Errors that are counted; nobody looks for more of them."""
+MOST_COUNTED = 4_000
+"""Errors that are counted; nobody looks for more of them. No more have room in an answer, and to word each takes some microseconds."""
 _CAUSE_BYTES = 64
 """What a cause costs besides its texts."""
 

@@ -51,10 +51,10 @@ def read(raw: bytes) -> Reading:
     """The first document; of repeated keys the last, members sorted by name as upstream's conversion leaves them."""
     if raw.count(b"\n%") > MOST_DIRECTIVES:
         raise json_syntax.too_heavy()
-    _weigh(raw)
     builder = _Builder()
     slashes = _EscapedSlashes(raw)
     try:
+        _weigh(raw)
         for event in _first_document(raw):
             if isinstance(event, yaml.ScalarEvent):
                 slashes.refuse(event)
@@ -71,9 +71,10 @@ def read(raw: bytes) -> Reading:
 def _weigh(raw: bytes) -> None:
     """Raise 413 for a document of too many values before any value is made, which takes four times as long as counting them.
 
-    Documents that may be wrong before that many are left to the builder.
+    Raises what libyaml raises for one that ends wrong: the builder would meet the same error. What only the builder finds wrong is left
+    to it.
     """
-    if b"\\/" in raw or sum(map(raw.count, _BETWEEN)) <= MOST_NODES:
+    if b"\\/" in raw or sum(map(raw.count, _BETWEEN)) <= FEW_NODES:
         return
     loader = yaml.CBaseLoader(raw)
     depth = 0
@@ -87,12 +88,12 @@ def _weigh(raw: bytes) -> None:
             if type(event) is yaml.DocumentStartEvent and event.version not in (None, VERSION):
                 return
         raise json_syntax.too_heavy()
-    except (yaml.YAMLError, yaml.reader.ReaderError):
-        return  # the builder meets the same error
     finally:
         loader.dispose()
 
 
+FEW_NODES = 10_000
+"""Values that are made without counting them first."""
 _BETWEEN = (b",", b"\n", b":", b"-", b"[", b"{", b"?", b"&")
 """What stands between values, or before one: of so many values there are as many of these."""
 COUNTED_DEPTH = 1_000
@@ -124,7 +125,6 @@ def _first_document(raw: bytes) -> Iterator[Any]:
         loader.dispose()
 
 
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 
@@ -139,12 +139,13 @@ class _EscapedSlashes:
         if not self._text or scalar.style != '"':
             return
         start, written = scalar.start_mark, self._text[scalar.start_mark.index : scalar.end_mark.index]
-        for escape in _ESCAPE.finditer(written):
-            if escape[1] == "/":
-                line = start.line + len(_LINE_END.findall(written, 0, escape.start()))
-                mark = yaml.Mark("", 0, line, 0, "", 0)
-                problem = "found unknown escape character"
-                raise yaml.scanner.ScannerError("while parsing a quoted scalar", start, problem, mark)
+        # What stands behind an escaped backslash is not escaped by it.
+        at = written.replace("\\\\", "--").find("\\/")
+        if at >= 0:
+            line = start.line + len(_LINE_END.findall(written, 0, at))
+            mark = yaml.Mark("", 0, line, 0, "", 0)
+            problem = "found unknown escape character"
+            raise yaml.scanner.ScannerError("while parsing a quoted scalar", start, problem, mark)
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
@@ -224,10 +225,8 @@ class _Builder:
                 raise YAMLProblem(str(found[0]))
 
     def take(self, event: Any) -> None:
-        self._nodes += 1
         self._steps += len(self._holders)
-        if self._nodes > MOST_NODES or self._steps > MOST_STEPS:
-            raise json_syntax.too_heavy()
+        self._count(1)
         if isinstance(event, yaml.ScalarEvent):
             self._scalar(event)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -236,6 +235,11 @@ class _Builder:
             self._close()
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event)
+
+    def _count(self, values: int) -> None:
+        self._nodes += values
+        if self._nodes > MOST_NODES or self._steps > MOST_STEPS:
+            raise json_syntax.too_heavy()
 
     def _fail(self, text: str) -> None:
         self._failed = self._failed or f"yaml: {text}"
@@ -317,8 +321,9 @@ class _Builder:
 
     def _check_key(self, node: _Node) -> None:
         if isinstance(node.value, dict | list | _Unfit):
-            key = {node.value.key: node.value.of} if isinstance(node.value, _Unfit) else node.value
-            self._fail(f"invalid map key: {yaml_scalars.go_syntax(key)}")
+            if not self._failed:
+                key = {node.value.key: node.value.of} if isinstance(node.value, _Unfit) else node.value
+                self._fail(f"invalid map key: {yaml_scalars.go_syntax(key)}")
             node.value = ""
 
     def _set(self, holder: _Holder, key: Any, value: Any, *, line: int) -> None:
@@ -343,6 +348,7 @@ class _Builder:
             if not isinstance(source, dict):
                 self._fail("map merge requires map or sequence of maps as the value")
                 return
+            self._count(len(source))
             for name, value in source.items():
                 self._set(holder, name, value, line=node.line)
 

@@ -1082,7 +1082,7 @@ class Generator:
             )
         kind, length = self.kind(), self.size(self._most, least=self._most // 8)
         count = max(length // 12, 1)
-        match self.pick(("json", "merge", "yaml", "block", "protobuf")):
+        match self.pick(("json", "merge", "yaml", "block", "wrong yaml", "protobuf")):
             case "json":
                 value = self.pick(('"k@":"v"', '"\\"@":1', '"@":{}')).replace("{}", "[]")
                 many = ",".join(value.replace("@", str(at)) for at in range(count))
@@ -1093,6 +1093,10 @@ class Generator:
                 return self._patched(family, kind, PATCHES[1], '{"metadata":{"labels":{' + many + "}}}")
             case "yaml":
                 return self._send(family, kind, YAML, "x: [" + "a," * (length // 2) + "a]")
+            case "wrong yaml":
+                word = "a" * 70
+                wrong = self.pick(("}", "", '"', "*nothing]"))
+                return self._send(family, kind, YAML, "x: [" + f"{word}," * (length // len(word)) + wrong)
             case "protobuf":
                 return self._message_of_many(family, kind, length)
             case _:

@@ -11,7 +11,7 @@ import pytest
 
 from apiserver.apimachinery import names, utf8
 from apiserver.apimachinery.errors import StatusError
-from apiserver.schema import as_yaml, json_syntax
+from apiserver.schema import as_yaml, json_syntax, yaml_scalars
 
 MANY = 70_000
 
@@ -47,6 +47,53 @@ def test_yaml_of_too_many_values_is_refused_before_a_value_is_made(text: str, mo
 def test_yaml_that_is_wrong_before_it_has_too_many_values_is_told_so(text: str, told: str) -> None:
     with pytest.raises(as_yaml.YAMLProblem, match=re.escape(told)):
         as_yaml.read(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x: [" + "a, " * 20_000 + "}", "k: [" + "a, " * 20_000, "- a\n" * 20_000 + "`", "- a\n" * 20_000 + "  b: c: d"],
+)
+def test_yaml_that_ends_wrong_is_refused_before_a_value_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(as_yaml, "_weigh", lambda _: None)
+        with pytest.raises(as_yaml.YAMLProblem) as told:
+            as_yaml.read(text.encode())
+    made: list[object] = []
+    monkeypatch.setattr(as_yaml._Builder, "take", lambda _, event: made.append(event))
+    with pytest.raises(as_yaml.YAMLProblem, match=re.escape(str(told.value))):
+        as_yaml.read(text.encode())
+    assert not made
+
+
+def test_members_that_yaml_merges_count_as_values() -> None:
+    members = "\n".join(f"  k{n}: v" for n in range(1000))
+    few, many = (f"base: &b\n{members}\nx:\n" + "- {<<: *b}\n" * count for count in (10, 100))
+    assert len(as_yaml.read(few.encode()).value["x"]) == 10
+    with pytest.raises(StatusError) as refused:
+        as_yaml.read(many.encode())
+    assert refused.value.code == 413
+
+
+def test_only_the_first_wrong_key_of_yaml_is_worded(monkeypatch: pytest.MonkeyPatch) -> None:
+    worded: list[object] = []
+
+    def go_syntax(value: object) -> str:
+        worded.append(value)
+        return "X"
+
+    monkeypatch.setattr(yaml_scalars, "go_syntax", go_syntax)
+    with pytest.raises(as_yaml.YAMLProblem, match="invalid map key: X"):
+        as_yaml.read(b"? [a, b]\n: 1\n" * 100)
+    assert worded.count(["a", "b"]) == 1
+
+
+def test_number_of_escapes_does_not_change_the_calls_that_find_an_escaped_slash() -> None:
+    def read(escapes: int) -> None:
+        with pytest.raises(as_yaml.YAMLProblem, match="line 3: found unknown escape character"):
+            as_yaml.read(b'x: "a\n\n' + b"\\t\\\\" * escapes + b'\\/"')
+
+    read(1)
+    assert _calls(functools.partial(read, 10_000)) <= _calls(functools.partial(read, 100))
 
 
 def test_values_in_strings_weigh_nothing_wherever_a_text_is_divided() -> None:
