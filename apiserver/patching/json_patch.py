@@ -138,10 +138,7 @@ def _pointer(path: Any) -> Pointer | None:
         return None
     if "~" not in path:
         return tuple(path.split("/")[1:])
-    return tuple(_ESCAPE.sub(lambda m: "/" if m.group() == "~1" else "~", step) for step in path.split("/")[1:])
-
-
-_ESCAPE = re.compile("~[01]")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])
 
 
 def apply(patch: Patch, document: bytes) -> bytes:

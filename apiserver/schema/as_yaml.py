@@ -71,16 +71,21 @@ def read(raw: bytes) -> Reading:
 def _weigh(raw: bytes) -> None:
     """Raise 413 for a document of too many values before any value is made, which takes four times as long as counting them.
 
-    Raises what libyaml raises for one that ends wrong: the builder would meet the same error. What only the builder finds wrong is left
-    to it.
+    Raises YAMLProblem for an unknown anchor, and what libyaml raises for a document that ends wrong: the builder would meet the same.
+    What only the builder finds wrong is left to it.
     """
     if b"\\/" in raw or sum(map(raw.count, _BETWEEN)) <= FEW_NODES:
         return
     loader = yaml.CBaseLoader(raw)
     depth = 0
+    anchors: set[str] = set()
     try:
         for _ in range(MOST_NODES + 1):
             event = loader.get_event()
+            if anchor := getattr(event, "anchor", None):
+                if type(event) is yaml.AliasEvent and anchor not in anchors:
+                    raise _unknown_anchor(anchor)
+                anchors.add(anchor)
             step = _STEPS.get(type(event), 0)
             depth += step or 0
             if step is None or depth > COUNTED_DEPTH:
@@ -108,6 +113,10 @@ _STEPS: dict[type[Any], int | None] = {
     yaml.StreamEndEvent: None,
 }
 """By how many levels an event changes the depth. None: counting ends there."""
+
+
+def _unknown_anchor(name: str) -> YAMLProblem:
+    return YAMLProblem(f"yaml: unknown anchor '{name}' referenced")
 
 
 def _first_document(raw: bytes) -> Iterator[Any]:
@@ -281,7 +290,7 @@ class _Builder:
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise YAMLProblem(f"yaml: unknown anchor '{event.anchor}' referenced")
+            raise _unknown_anchor(event.anchor)
         node = self._anchors[event.anchor]
         if node is None:
             self._fail(f"anchor '{event.anchor}' value contains itself")

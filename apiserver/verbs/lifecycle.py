@@ -368,8 +368,13 @@ def update_errors(
     sub: Subresource | None,
     refused: Refused = NONE_REFUSED,
 ) -> FieldErrors:
-    """Every check of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`."""
+    """Every check of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`.
+
+    Nobody asks further if no further error would be counted.
+    """
     found = _generic_errors(resource, new)
+    if found.full:
+        return found
     found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
     if sub is not None:
         found += entitlements.told(sub.requires(context, new, old), refused)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -324,3 +325,20 @@ def test_why_a_pointer_cannot_be_read_is_told(operation: dict[str, Any], said: s
     with pytest.raises(json_patch.Inapplicable) as refused:
         json_patch.applied(json_patch.parse(text([operation])), b'{"a":1}')
     assert str(refused.value) == f"{operation['op']} operation failed to decode {said} into Go value of type string"
+
+
+def test_pointer_is_unescaped_without_a_call_for_each_escape() -> None:
+    called: list[str] = []
+
+    def count(_frame: object, event: str, argument: Any) -> None:
+        if event.endswith("call"):
+            called.append(event)
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        found = json_patch._pointer("/a" + "~1~0" * 10_000 + "/~01")
+    finally:
+        sys.setprofile(before)
+    assert found == ("a" + "/~" * 10_000, "~1")
+    assert len(called) < 100

@@ -51,7 +51,13 @@ def test_yaml_that_is_wrong_before_it_has_too_many_values_is_told_so(text: str, 
 
 @pytest.mark.parametrize(
     "text",
-    ["x: [" + "a, " * 20_000 + "}", "k: [" + "a, " * 20_000, "- a\n" * 20_000 + "`", "- a\n" * 20_000 + "  b: c: d"],
+    [
+        "x: [" + "a, " * 20_000 + "}",
+        "k: [" + "a, " * 20_000,
+        "- a\n" * 20_000 + "`",
+        "- a\n" * 20_000 + "- *b",
+        "- a\n" * 20_000 + "  b: c: d",
+    ],
 )
 def test_yaml_that_ends_wrong_is_refused_before_a_value_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from apiserver.apimachinery import meta
+from apiserver.apimachinery.fieldpath import MOST_COUNTED
+from apiserver.resources import RESOURCES
 from apiserver.schema import rawjson
 from apiserver.verbs import lifecycle
 from tests.fixtures.cpu import Spent
+from tests.unit.resources.samples import context_of
 
 
 def configured(*parameters: bytes) -> dict[str, Any]:
@@ -45,3 +49,20 @@ def test_raw_json_of_many_brackets_is_not_looked_through_to_tell_that_it_is_larg
     with Spent() as spent:
         assert all(lifecycle.is_large(obj) for _ in range(10))
     assert spent.below(0.3)
+
+
+def test_update_with_many_wrong_labels_words_no_more_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = next(r for r in RESOURCES if r.kind == "ResourceClaim")
+    worded: list[str] = []
+    label_key = meta.names.label_key
+
+    def counted(text: str) -> list[str]:
+        worded.append(text)
+        return label_key(text)
+
+    monkeypatch.setattr(meta.names, "label_key", counted)
+    known = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}
+    new = {"metadata": {**known, "labels": {f"-{at}": "" for at in range(3 * MOST_COUNTED)}}, "spec": {}}
+    refused = lifecycle.refusal(context_of(resource), resource, new, {"metadata": known, "spec": {}}, sub=None)
+    assert "more than" in refused.message
+    assert len(worded) == MOST_COUNTED
