@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apimachinery import meta
+from apiserver.apimachinery import names
 from apiserver.apimachinery.fieldpath import MOST_COUNTED
 from apiserver.resources import RESOURCES
 from apiserver.schema import rawjson
@@ -54,13 +54,13 @@ def test_raw_json_of_many_brackets_is_not_looked_through_to_tell_that_it_is_larg
 def test_update_with_many_wrong_labels_words_no_more_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = next(r for r in RESOURCES if r.kind == "ResourceClaim")
     worded: list[str] = []
-    label_key = meta.names.label_key
+    label_key = names.label_key
 
     def counted(text: str) -> list[str]:
         worded.append(text)
         return label_key(text)
 
-    monkeypatch.setattr(meta.names, "label_key", counted)
+    monkeypatch.setattr(names, "label_key", counted)
     known = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}
     new = {"metadata": {**known, "labels": {f"-{at}": "" for at in range(3 * MOST_COUNTED)}}, "spec": {}}
     refused = lifecycle.refusal(context_of(resource), resource, new, {"metadata": known, "spec": {}}, sub=None)
