@@ -1094,7 +1094,7 @@ class Generator:
             case "yaml":
                 return self._send(family, kind, YAML, "x: [" + "a," * (length // 2) + "a]")
             case "wrong yaml":
-                word = "a" * 70
+                word = "a" * 140
                 wrong = self.pick(("}", "", '"', "*nothing]"))
                 return self._send(family, kind, YAML, "x: [" + f"{word}," * (length // len(word)) + wrong)
             case "protobuf":
