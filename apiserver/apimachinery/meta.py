@@ -265,13 +265,17 @@ TEXTS = ("labels", "annotations", "finalizers")
 
 def text_bytes(metadata: Mapping[str, Any]) -> int:
     """Return how many bytes of JSON these take at least. This is quick to find out, however many they are."""
-    return sum(_text_bytes(metadata.get(name) or ()) for name in TEXTS)
+    found = 0
+    for name in TEXTS:
+        if texts := metadata.get(name):
+            found += _text_bytes(texts)
+    return found
 
 
 def _text_bytes(texts: Mapping[str, str | None] | Sequence[str]) -> int:
     # Each text has two quotation marks, and a comma or colon behind it. No character takes less than a byte.
     found = sum(map(len, texts)) + 3 * len(texts) - 1
-    if isinstance(texts, Mapping):
+    if isinstance(texts, dict) or isinstance(texts, Mapping):  # noqa: SIM101 - the first is far quicker, and nearly always so
         found += sum(map(len, filter(None, texts.values()))) + 3 * len(texts)
     return found
 

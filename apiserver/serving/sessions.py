@@ -152,14 +152,35 @@ class ServerSession:
 
     def encrypt(self, data: bytes | bytearray | memoryview) -> memoryview | bytes:
         size = len(data)
+        if size > RECORD:
+            return self._encrypt_records(data, size)
         result = _lib.SSL_write(self._ssl, data if type(data) is bytes else _ffi.from_buffer(data), size)
         if result != size:
             raise self._failure(result)
         sealed = self.output()
         if size > SMALL:
-            self._outgoing = _lib.BIO_new(_lib.BIO_s_mem())
-            _lib.SSL_set_bio(self._ssl, self._incoming, self._outgoing)
+            self._shrink()
         return sealed
+
+    def _encrypt_records(self, data: bytes | bytearray | memoryview, size: int) -> memoryview | bytes:
+        """Encrypt one record at a time. OpenSSL's buffer would copy what it holds each time that it grows."""
+        plain, sealed = _ffi.from_buffer(data), self._buffers.sealed
+        pointer, end, room = self._buffers.sealed_pointer, 0, len(sealed)
+        for at in range(0, size, RECORD):
+            length = min(RECORD, size - at)
+            result = _lib.SSL_write(self._ssl, plain + at, length)
+            if result != length:
+                raise self._failure(result)
+            if end < room:
+                end += max(0, _lib.BIO_read(self._outgoing, pointer + end, room - end))
+        # Many short records, as a client may ask for (RFC 6066 section 4).
+        whole = sealed[:end] if end < room else bytes(sealed) + self.output()
+        self._shrink()
+        return whole
+
+    def _shrink(self) -> None:
+        self._outgoing = _lib.BIO_new(_lib.BIO_s_mem())
+        _lib.SSL_set_bio(self._ssl, self._incoming, self._outgoing)
 
     def output(self) -> memoryview | bytes:
         sealed = self._buffers.sealed

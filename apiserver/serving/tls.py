@@ -15,6 +15,7 @@ Upstream of the interface: python/cpython `Lib/asyncio/transports.py`, `sslproto
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import deque
@@ -164,8 +165,8 @@ class Transport(asyncio.Transport):
     """
 
     __slots__ = (
-        "_closing", "_ended", "_lingers", "_loop", "_over", "_paused", "_protocol", "_reading", "_rest", "_said_end", "_sealed", "_session",
-        "_sock", "_stalled", "_timer", "_unsent", "_unsent_size", "_waiting",
+        "_asked", "_closing", "_ended", "_lingers", "_loop", "_over", "_paused", "_protocol", "_reading", "_rest", "_said_end", "_sealed",
+        "_session", "_sock", "_stalled", "_timer", "_unsent", "_unsent_size", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -179,7 +180,7 @@ class Transport(asyncio.Transport):
         self.set_protocol(protocol)
         self._rest = b""
         """What came with the end of the handshake and was not decrypted yet."""
-        self._unsent = deque[bytes | bytearray | memoryview]()
+        self._unsent: deque[bytes | bytearray | memoryview] = deque()
         self._unsent_size = 0
         self._sealed = _NOTHING
         """Encrypted and not taken by the socket yet. While there is some, nothing else is encrypted."""
@@ -188,6 +189,8 @@ class Transport(asyncio.Transport):
         self._reading = self._waiting = self._closing = self._over = self._said_end = False
         self._stalled = False
         """The peer has not taken what answers its records, and nothing is read before it does."""
+        self._asked = False
+        """OpenSSL may have something to say to what was read. It has nothing to say to a record of data."""
         self._ended = False
         """The peer has sent its last byte."""
         self._timer: asyncio.TimerHandle | None = None
@@ -247,12 +250,12 @@ class Transport(asyncio.Transport):
     def _readable(self) -> None:
         """Hand on together what came in some records.
 
-        The socket is read until it has no more, or another step is asked for: libuv tells of a reset only once, perhaps with data before.
+        What is left of more makes the socket readable again. A reset does not: libuv tells of it once, perhaps with data before it.
         """
         if not self._reading or self._stalled:
             return
-        parts, ended, broken = list[bytes](), False, None
-        more = False
+        parts: list[bytes] = []
+        ended, broken, more = False, None, False
         try:
             for _ in range(RECEIPTS):
                 received, self._rest = self._rest or self._sock.recv(RECEIVED), b""
@@ -264,6 +267,9 @@ class Transport(asyncio.Transport):
                 ended = self._decrypt(received, parts)
                 if ended:
                     break
+                if len(received) < RECEIVED:
+                    self._check_reset()
+                    break
                 if 4 * sum(map(len, parts[before:])) < len(received):
                     more = True
                     break
@@ -274,13 +280,13 @@ class Transport(asyncio.Transport):
         except OSError as e:
             broken = e
         try:
-            self._answer()
+            if self._asked:
+                self._answer()
         except OSError as e:
             broken = broken or e
         if broken is None and not ended:
             self._session.trim()
-        if parts:
-            self._hand_on(parts[0] if len(parts) == 1 else b"".join(parts))
+        self._hand_on(parts[0] if len(parts) == 1 else b"".join(parts))
         if broken is not None:
             self._break(broken)
         elif ended:
@@ -288,28 +294,40 @@ class Transport(asyncio.Transport):
         elif more:
             self._loop.call_soon(self._readable)
 
+    def _check_reset(self) -> None:
+        """Raise OSError if the peer has reset the connection. This is quicker than to read once more."""
+        if error := self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(error, os.strerror(error))
+
     def _decrypt(self, received: bytes, parts: list[bytes]) -> bool:
         """Return whether the peer said that nothing follows. Raises ssl.SSLError."""
-        session, records, at = self._session, self._session.records, 0
-        while at < len(received):
-            end = records.take(received, at)
-            session.feed(received[at:end] if end - at < len(received) else received)
-            at, before = end, len(parts)
+        session, records, at, size = self._session, self._session.records, 0, len(received)
+        while at < size:
+            start, at, found = at, records.take(received, at), False
+            session.feed(received if at - start == size else received[start:at])
             try:
                 while part := session.read():
                     parts.append(part)
+                    found = True
                     if records.single:  # so there is no more to be read
                         break
                 else:
+                    self._asked = True
                     return True
+                if at - start < size:
+                    self._asked = True
             except ssl.SSLWantReadError:
-                pass
-            records.judge(data=len(parts) > before)
+                self._asked = True
+            except ssl.SSLError:
+                self._asked = True
+                raise
+            records.judge(data=found)
         return False
 
     def _answer(self) -> None:
         """Send what OpenSSL has to say to what was read: new keys, an alert. Until the peer takes it, nothing more is read: there would be
         more to say. Raises OSError."""
+        self._asked = False
         output = self._session.output()
         if not output or self._over:
             return

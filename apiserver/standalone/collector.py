@@ -81,8 +81,11 @@ class Collector:
     def seen(self, resource: str, entry: Entry) -> None:
         if entry.readable:
             at = Id(resource, entry.key)
-            self._untold.get(resource, {}).pop(at, None)
-            self._add(self._graph.put(at, graph.facts(entry)))
+            if self._untold:
+                self._untold.get(resource, {}).pop(at, None)
+            # Most objects have no owners, and never had any.
+            if at in self._graph or graph.counts(entry):
+                self._add(self._graph.put(at, graph.facts(entry)))
 
     def removed(self, resource: str, entry: Entry) -> None:
         self._add(self._graph.remove(Id(resource, entry.key), entry.uid.decode()))

@@ -65,8 +65,8 @@ class _Object(msgspec.Struct):
 
 
 _decode = surrogates.skipped(msgspec.json.Decoder(_Object).decode)
-_SIGNS = (b'"ownerReferences":[', b'"deletionTimestamp":"')
-"""What stands in every stored object of which more than the uid counts."""
+_OWNED, _DELETED = b'"ownerReferences":[', b'"deletionTimestamp":"'
+"""One of these stands in every stored object of which more than the uid counts."""
 
 
 LARGE = 64 << 10
@@ -90,8 +90,13 @@ def _of_large(entry: Entry) -> Facts:
     return _read(entry)
 
 
+def counts(entry: Entry) -> bool:
+    """Whether more of the object counts than its uid. False is certain."""
+    return _OWNED in entry.body or _DELETED in entry.body
+
+
 def _read(entry: Entry) -> Facts:
-    if not any(sign in entry.body for sign in _SIGNS):
+    if not counts(entry):
         return Facts(entry.uid.decode())
     metadata = _decode(entry.body).metadata
     finalizers = metadata.finalizers or ()
@@ -117,6 +122,9 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    def __contains__(self, at: object) -> bool:
+        return at in self._known
 
     def __iter__(self) -> Iterator[Id]:
         """Every object that takes memory here."""

@@ -190,7 +190,7 @@ async def exceeds(call: Call, obj: Object, *, size: int) -> bool:
 
 async def to_store(call: Call, obj: Object, *, large: bool) -> bytes:
     """Encode the object as it is stored. Raises TooBig at once where its texts alone are too large."""
-    least, limit = meta.text_bytes(obj["metadata"]), call.store.object_limit
+    least, limit = meta.text_bytes(obj["metadata"]) if large else 0, call.store.object_limit
     if least > limit:
         raise TooBig(f"{least} bytes or more are more than {limit}")
     return await encoded(call.resource.stored, obj, large=large)
