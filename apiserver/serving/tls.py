@@ -250,7 +250,7 @@ class Transport(asyncio.Transport):
     def _readable(self) -> None:
         """Hand on together what came in some records.
 
-        What is left of more makes the socket readable again. A reset does not: libuv tells of it once, perhaps with data before it.
+        Data that is left makes the socket readable again. A reset does not: libuv reports it once, perhaps together with data.
         """
         if not self._reading or self._stalled:
             return
