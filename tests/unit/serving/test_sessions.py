@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import secrets
 import shutil
@@ -24,6 +25,7 @@ from OpenSSL import SSL, crypto
 from apiserver.serving import chains, dynamiccertificates, pki, tls
 from apiserver.serving.dynamiccertificates import Asked
 from apiserver.serving.sessions import ServerSession
+from apiserver.serving.sessions import _Buffers as Buffers
 from apiserver.tls_records import HANDSHAKE_BYTES, MOST_IDLE, Flood, Renegotiation
 from tests.fixtures import hellos
 from tests.fixtures.authorities import NOW, SERVER, Holder, issue
@@ -482,3 +484,30 @@ async def test_handshake_is_bounded(kit: pki.Kit, kind: str) -> None:
     async with listening(kit) as (port, made):
         assert await asyncio.to_thread(send, port) in (first, b"" if first != b"\x16" else first)
         assert not made
+
+
+@pytest.mark.parametrize("version", BOTH)
+@pytest.mark.parametrize("room", [100, 16 << 10, 20_000, (64 << 10) + 512])
+@pytest.mark.parametrize("size", [1, 5000, 16 << 10, (16 << 10) + 1, 40_000, 64 << 10])
+def test_write_arrives_whole_however_little_one_read_takes(
+    kit: pki.Kit, tmp_path: Path, version: ssl.TLSVersion, room: int, size: int
+) -> None:
+    to_client, from_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client(kit, version, tmp_path).wrap_bio(to_client, from_client, server_hostname="localhost")
+    far = ServerSession(served(kit), None)
+    while not far.records.open:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            near.do_handshake()
+        far.feed(from_client.read())
+        with contextlib.suppress(ssl.SSLWantReadError):
+            far.shake()
+        to_client.write(far.output())
+    near.do_handshake()
+    far._buffers = Buffers()
+    far._buffers.sealed = far._buffers.sealed[:room]
+    for data in (secrets.token_bytes(size), secrets.token_bytes(size)):
+        to_client.write(far.encrypt(memoryview(data)))
+        came = b""
+        while len(came) < size:
+            came += near.read(size - len(came))
+        assert came == data
