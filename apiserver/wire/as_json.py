@@ -90,14 +90,14 @@ def loads(raw: bytes, shape: Struct | None = None) -> Any:
 
 def _loads(raw: bytes, shape: Struct | None) -> tuple[Any, str]:
     """The same, and the text with U+FFFD in place of bytes that are no UTF-8, if that had to be made."""
-    decode = _decode if shape is None else _parser(shape)
+    decode = _parser(shape)
     try:
         return decode(raw), ""
     except (msgspec.DecodeError, ValueError, RecursionError):
         json_syntax.check(raw)
     text = utf8.decoded(raw)
     try:
-        return _of_any_structure(decode, text), text
+        return _of_any_structure(_decode if shape is None else decode, text), text
     except (msgspec.DecodeError, ValueError) as e:
         raise json_syntax.too_big(raw) or e from None
     except RecursionError:

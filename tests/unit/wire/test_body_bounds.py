@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from apiserver.apimachinery import utf8
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
 from apiserver.schema import json_syntax, rawjson
@@ -183,15 +184,17 @@ def test_numbers_near_the_ends_of_all_floats_are_read_as_quickly_as_others(numbe
 
 @pytest.mark.parametrize("odd", [b"\\ud800", b"\xff", b'","a":"'], ids=["half a character", "no UTF-8", "repeated"])
 @pytest.mark.parametrize("form", ["object", "json patch", "merge patch", "strategic merge patch"])
-def test_half_characters_are_replaced_once_in_each_body(form: str, odd: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_are_no_utf8_are_replaced_once_in_each_body(
+    form: str, odd: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replaced: list[bytes] = []
-    mended = json_syntax.mended
+    decoded = utf8.decoded
 
     def counted(raw: bytes) -> str:
         replaced.append(raw)
-        return mended(raw)
+        return decoded(raw)
 
-    monkeypatch.setattr(json_syntax, "mended", counted)
+    monkeypatch.setattr(utf8, "decoded", counted)
     value = b'{"a":"%b"}' % odd
     if form == "object":
         raw = b'{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"n"},"x":%b}' % value
