@@ -17,6 +17,10 @@ RUN --mount=type=secret,id=ca,target=/run/secrets/ca,mode=0444 python3 -m venv /
 
 COPY pyproject.toml LICENSE README.md ./
 COPY apiserver ./apiserver
+COPY kubecel ./kubecel
+COPY kubetext ./kubetext
+COPY sluice ./sluice
+COPY structuredmerge ./structuredmerge
 RUN /opt/build/bin/python -m hatchling build --target wheel --directory dist \
     && /opt/build/bin/pip --python /opt/sluice/bin/python install --no-compile --no-deps --no-index dist/*.whl
 

@@ -8,22 +8,26 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from apiserver import allocator, app, config, delegation, dev, garbage, logs, server, workers
+from apiserver import app, delegation, dev, server
 from apiserver.audit import opening
 from apiserver.cluster import credentials
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError
-from apiserver.config import Config, ConfigError
+from apiserver.codecs.yaml import as_yaml
+from apiserver.config import config, logs
+from apiserver.config.config import Config, ConfigError
+from apiserver.kinds import roles
+from apiserver.kinds.served import Kinds
 from apiserver.migration import sources
 from apiserver.migration.exporting import Export
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
 from apiserver.migration.progress import Shown
-from apiserver.schema import as_yaml, roles
-from apiserver.schema.kinds import Kinds
+from apiserver.runtime import allocator, garbage, workers
 from apiserver.schema.resource import Resource
-from apiserver.serving import chains, dynamiccertificates, listener
+from apiserver.serving import dynamiccertificates, listener
 from apiserver.serving.steps import new_event_loop
+from apiserver.serving.x509 import chains
 from apiserver.storage import administration, loading, patience
 from apiserver.storage.embedded import EmbeddedError
 from apiserver.storage.store import StoreOptions, Stores

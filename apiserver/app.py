@@ -17,22 +17,25 @@ from typing import cast
 
 from aiohttp import HttpVersion11, web
 
-from apiserver import __version__, features, metrics
-from apiserver.admission.chain import Chain, Plugin
-from apiserver.admission.expressions import Expressions
-from apiserver.admission.matching import Matcher
-from apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-from apiserver.admission.node_restriction import NodeRestriction
-from apiserver.admission.owner_references import OwnerReferencesPermissionEnforcement
-from apiserver.admission.policy.mutating import MutatingAdmissionPolicy
-from apiserver.admission.policy.validating import ValidatingAdmissionPolicy
+from apiserver import __version__, metrics
+from apiserver.admission.core.chain import Chain, Plugin
+from apiserver.admission.core.expressions import Expressions
+from apiserver.admission.core.matching import Matcher
+from apiserver.admission.core.namespace_lifecycle import NamespaceLifecycle
+from apiserver.admission.core.node_restriction import NodeRestriction
+from apiserver.admission.core.owner_references import OwnerReferencesPermissionEnforcement
+from apiserver.admission.policies.mutating import MutatingAdmissionPolicy
+from apiserver.admission.policies.validating import ValidatingAdmissionPolicy
 from apiserver.admission.quota.plugin import ResourceQuota
-from apiserver.admission.webhook.mutating import MutatingAdmissionWebhook
-from apiserver.admission.webhook.validating import ValidatingAdmissionWebhook
+from apiserver.admission.webhooks.mutating import MutatingAdmissionWebhook
+from apiserver.admission.webhooks.validating import ValidatingAdmissionWebhook
 from apiserver.apimachinery.errors import TextError
 from apiserver.audit.record import Auditor
 from apiserver.cluster.namespaces import EveryNamespace
-from apiserver.config import FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
+from apiserver.codecs.objects import canonical
+from apiserver.codecs.protobuf import messages
+from apiserver.config import features
+from apiserver.config.config import FEATURE_GATES, GROUP, KINDS, Config, ConfigError, Serving
 from apiserver.delegation import Delegates
 from apiserver.discovery import groups, openapi_docs
 from apiserver.discovery.core import Core
@@ -52,24 +55,25 @@ from apiserver.filters import drain as draining
 from apiserver.filters.authenticate import Trust, authenticate
 from apiserver.filters.node_authorizer import NodeAuthorizer
 from apiserver.filters.state import Filter, Handler, Request
+from apiserver.kinds import enablement, packages
+from apiserver.kinds.served import InvalidKinds, Kinds
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
-from apiserver.schema import canonical, declared, enablement, protobuf, verdict
+from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
 from apiserver.schema.featuregate import Gate, Gates, InvalidGates
-from apiserver.schema.kinds import InvalidKinds, Kinds
 from apiserver.schema.resource import Resource
 from apiserver.serving import health
 from apiserver.serving.health import Check
 from apiserver.standalone import answers, control
 from apiserver.standalone.control import Control
 from apiserver.storage.store import Store, Stores
-from apiserver.turnstile import Turnstile
+from apiserver.validation import verdict
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.wire import negotiation
 from apiserver.wire.forms.choice import Forms
-from apiserver.workers import RENDERING, SELECTORS, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +150,7 @@ def packaged(served: Kinds) -> list[Resource]:
 def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = False) -> tuple[Kinds | None, list[str]]:
     """What is served, as by `kinds`, and everything that is wrong with what flags say about it. Flags in `wrong` have mistakes that are
     told already: what depends on them is not judged, nor what depends on a package that cannot be served."""
-    found = [*RESOURCES, *chain.from_iterable(map(declared.load, serving.kinds))]
+    found = [*RESOURCES, *chain.from_iterable(map(packages.load, serving.kinds))]
     loaded = [kind for kind in found if isinstance(kind, Resource)]
     unusable = [text for text in found if isinstance(text, str)]
     complete = not unusable and KINDS not in wrong
@@ -169,7 +173,7 @@ def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tup
         served = Kinds(loaded, group=serving.group, runtime_config=serving.runtime_config, builtin=builtin)
     except InvalidKinds as e:
         return None, e.mistakes
-    return served, list(declared.collisions(served))
+    return served, list(packages.collisions(served))
 
 
 def _gate_mistakes(known: Iterable[Resource], switched: Mapping[str, bool], *, partly: bool = False) -> list[str]:
@@ -215,7 +219,7 @@ def build(
     for kind in served.known:
         canonical.prepare(kind.stored.shape)
         verdict.test(kind.stored.shape)
-        protobuf.prepare(kind.shape)
+        messages.prepare(kind.shape)
     if control.serves_namespaces(served):
         app.control = Control(served, stores)
         delegates = replace(delegates, namespaces=app.control.namespaces)

@@ -14,14 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import dataclass
 from typing import Protocol
 
-from apiserver import tasks
+from apiserver.admission.core.sources import Nothing, Source, Sources, param_kinds
 from apiserver.admission.quota import limited
 from apiserver.admission.quota.limited import Limited
 from apiserver.admission.quota.plugin import ResourceQuota
-from apiserver.admission.sources import Nothing, Source, Sources, param_kinds
-from apiserver.admission.webhook import credentials
-from apiserver.admission.webhook.calls import Caller, Callers
-from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.admission.webhooks import credentials
+from apiserver.admission.webhooks.calls import Caller, Callers
 from apiserver.cluster import configurations
 from apiserver.cluster import credentials as cluster_credentials
 from apiserver.cluster.access import Access
@@ -34,9 +32,11 @@ from apiserver.cluster.params import Params
 from apiserver.cluster.quotas import Quotas
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
 from apiserver.cluster.tokens import Tokens
-from apiserver.config import Config, ConfigError, Delegation
+from apiserver.config.config import Config, ConfigError, Delegation
 from apiserver.filters.authenticate import TokenReviewer
 from apiserver.filters.authorize import Authorizer, Delegated, Local
+from apiserver.runtime import tasks
+from kubetext.quoting import go_quote
 
 logger = logging.getLogger(__name__)
 

@@ -28,12 +28,13 @@ from typing import Any
 
 import yaml
 
-from apiserver import delegation, folders, server, tasks, workers
-from apiserver.admission.files import Files
+from apiserver import delegation, server
+from apiserver.admission.core.files import Files
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.request import MASTERS
-from apiserver.config import Config, ConfigError
-from apiserver.schema.kinds import Kinds
+from apiserver.config.config import Config, ConfigError
+from apiserver.kinds.served import Kinds
+from apiserver.runtime import folders, tasks, workers
 from apiserver.schema.resource import Resource
 from apiserver.serving import dynamiccertificates, listener, pki
 from apiserver.storage import administration

@@ -16,21 +16,22 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-from apiserver import allocator, config, tasks
 from apiserver import app as composition
 from apiserver.app import App
 from apiserver.audit.opening import open_auditor
+from apiserver.codecs.objects import indexed
+from apiserver.config import config
 from apiserver.delegation import Delegates
-from apiserver.schema import indexed
-from apiserver.schema.kinds import Kinds
-from apiserver.serving import chains
-from apiserver.serving.chains import BadCertificates
+from apiserver.kinds.served import Kinds
+from apiserver.runtime import allocator, tasks
+from apiserver.runtime.fairqueue import Turnstile
 from apiserver.serving.connections import Connections, check_parser, remember_no_targets
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.listener import Listener, is_handed_over, listening_socket
 from apiserver.serving.steps import METER
+from apiserver.serving.x509 import chains
+from apiserver.serving.x509.chains import BadCertificates
 from apiserver.storage.store import StoreOptions, Stores, open_stores
-from apiserver.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 

@@ -20,18 +20,19 @@ from typing import TYPE_CHECKING, Any, cast
 import uvloop
 import yaml
 
-from apiserver import app, config, delegation, resources
-from apiserver.admission.attributes import Attributes
-from apiserver.admission.chain import Chain
-from apiserver.admission.files import Files
-from apiserver.admission.views import Views
-from apiserver.admission.webhook.calls import Caller, Callers
+from apiserver import app, delegation, resources
+from apiserver.admission.core.attributes import Attributes
+from apiserver.admission.core.chain import Chain
+from apiserver.admission.core.files import Files
+from apiserver.admission.core.views import Views
+from apiserver.admission.webhooks.calls import Caller, Callers
 from apiserver.apimachinery.options import CreateOptions
 from apiserver.apimachinery.request import Annotations, User, Warnings
+from apiserver.codecs.objects import decoding, defaults
+from apiserver.config import config
 from apiserver.filters.request_info import parse
-from apiserver.schema import defaults, strict
+from apiserver.kinds.served import Kinds
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
 from apiserver.serving import pki
 from bench.accounting import ROUNDS
@@ -106,7 +107,7 @@ def claim() -> Object:
         for name in ("a", "b")
     ]
     metadata = {"name": "c", "namespace": "default", "labels": {"app.example.com/a": "b"}}
-    obj = strict.decode(kind.shape, {"metadata": metadata, "spec": {"devices": {"requests": requests}}}).object
+    obj = decoding.decode(kind.shape, {"metadata": metadata, "spec": {"devices": {"requests": requests}}}).object
     defaults.apply(kind.shape, obj, now=NOW)
     return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
 

@@ -9,12 +9,12 @@ import json
 from collections.abc import Iterator
 
 from apiserver.apimachinery.remembered import Remembered
-from apiserver.cel import environments
-from apiserver.cel.checker import Checked
-from apiserver.cel.declarations import Shape, Variable
-from apiserver.cel.program import Program
-from apiserver.cel.types import ANY, DYN, STRING, map_of, struct
 from bench.accounting import operation_line
+from kubecel.check.checker import Checked
+from kubecel.check.declarations import Shape, Variable
+from kubecel.kubernetes import environments
+from kubecel.plan.program import Program
+from kubecel.values.types import ANY, DYN, STRING, map_of, struct
 
 SELECTOR = 'device.driver == "dra.example.com" && device.attributes["dra.example.com"].model == "x"'
 RULE = "object.spec.replicas <= 5 && object.metadata.labels.all(k, k.size() < 20)"

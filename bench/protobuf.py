@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from apiserver.codecs.objects import canonical, decoding
+from apiserver.codecs.protobuf import messages as protobuf
 from apiserver.resources.resourceslice import RESOURCE
-from apiserver.schema import canonical, protobuf, strict
 from bench.accounting import operation_line
 from bench.workloads import slice_body
 
@@ -27,7 +28,7 @@ def stored(number: int) -> bytes:
         "generation": 1,
         "creationTimestamp": "2026-06-01T12:00:00Z",
     }
-    return canonical.encode_served(RESOURCE.shape, strict.decode(RESOURCE.shape, given).object)
+    return canonical.encode_served(RESOURCE.shape, decoding.decode(RESOURCE.shape, given).object)
 
 
 def lines() -> Iterator[str]:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import uvloop
 
+from apiserver.codecs.objects import indexed
 from apiserver.resources import resourceslice
-from apiserver.schema import indexed
 from apiserver.storage import administration, functions
 from apiserver.storage.embedded import Embedded
 from apiserver.storage.functions import Commands

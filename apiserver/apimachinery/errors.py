@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import excerpt
-from apiserver.apimachinery.fieldpath import FieldError, FieldErrors, go_quote
+from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
+from kubetext.quoting import go_quote
 
 MESSAGE_ROOM, CAUSES_ROOM, WORD_ROOM, SIGN_ROOM = 320 << 10, 320 << 10, 48 << 10, 8 << 10
 """Bytes (see `excerpt`) of a Status's message, of all its causes, of a name in its details, and of its reason, its outcome and what its

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from apiserver.apimachinery import excerpt, fieldpath, names, options, sorting
+from apiserver.apimachinery import excerpt, fieldpath, options
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
+from kubetext import names, quoting, sorting
 
 ANNOTATIONS_BYTES = 256 * 1024
 SUBRESOURCE_BYTES = 256
@@ -366,7 +367,7 @@ def _unqualified_finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
 def _new_finalizer_errors(found: Sequence[str], before: Sequence[str]) -> Iterator[FieldError]:
     added = [*sorting.in_order(set(found) - set(before))]
     if added:
-        shown = excerpt.cut(", ".join(map(fieldpath.go_quote, added)), fieldpath.ERRORS_ROOM)
+        shown = excerpt.cut(", ".join(map(quoting.go_quote, added)), fieldpath.ERRORS_ROOM)
         detail = (
             f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
         )

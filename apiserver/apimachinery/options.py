@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from apiserver.apimachinery import fieldpath, names, selectors, strconv
+from apiserver.apimachinery import fieldpath, selectors
 from apiserver.apimachinery.errors import GroupKind, bad_request, invalid
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
 from apiserver.apimachinery.request import Query
 from apiserver.apimachinery.selectors import FieldSelector, LabelSelector
+from kubetext import names, strconv
 
 META_GROUP = "meta.k8s.io"
 FIELD_MANAGER_BYTES = 128

@@ -13,9 +13,9 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
-from apiserver.apimachinery import names
 from apiserver.apimachinery.errors import GroupResource
 from apiserver.apimachinery.selectors import NONE_GIVEN, Given
+from kubetext import names
 
 _NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 

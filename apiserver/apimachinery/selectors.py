@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from apiserver.apimachinery import fieldpath, names, sorting, strconv
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.errors import StatusError, bad_request
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.long_labels import LongLabels
+from kubetext import names, quoting, sorting, strconv
 
 IN, NOT_IN, EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "in", "notin", "=", "==", "!="
 GREATER, LESS, EXISTS, DOES_NOT_EXIST = "gt", "lt", "exists", "!"
@@ -296,7 +297,7 @@ def of_json(selector: Mapping[str, Any]) -> LabelSelector:
     for term in selector.get("matchExpressions") or ():
         operator = _JSON_OPERATORS.get(term.get("operator", ""))
         if operator is None:
-            raise ValueError(f"{fieldpath.go_quote(term.get('operator', ''))} is not a valid label selector operator")
+            raise ValueError(f"{quoting.go_quote(term.get('operator', ''))} is not a valid label selector operator")
         found.append(Requirement(term.get("key", ""), operator, tuple(sorted(term.get("values") or ()))))
     return LabelSelector(found) if found else EVERYTHING
 

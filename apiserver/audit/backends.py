@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from apiserver import auditing
 from apiserver.audit import rotation
 from apiserver.audit.backend import Backend
 from apiserver.audit.buffered import Buffered
@@ -20,7 +19,8 @@ from apiserver.audit.rotation import FileError, Keeping, Plain, Rotated, Stdout
 from apiserver.audit.truncate import Truncating
 from apiserver.audit.webhook import Webhook
 from apiserver.cluster import credentials
-from apiserver.config import Audit, ConfigError
+from apiserver.config import auditing
+from apiserver.config.config import Audit, ConfigError
 
 logger = logging.getLogger(__name__)
 

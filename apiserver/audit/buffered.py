@@ -11,12 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from apiserver import tasks
 from apiserver.audit import failures
 from apiserver.audit.backend import Backend
 from apiserver.audit.event import Event
 from apiserver.audit.room import weight, weights
-from apiserver.auditing import Batch
+from apiserver.config.auditing import Batch
+from apiserver.runtime import tasks
 
 PLUGIN = "buffered"
 BUFFER_BYTES = 64 << 20

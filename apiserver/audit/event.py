@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import Json, Level, User
-from apiserver.schema import canonical
+from apiserver.codecs.objects import canonical
+from kubetext.quoting import go_quote
 
 LEVELS: Mapping[Level, str] = {
     Level.NONE: "None",

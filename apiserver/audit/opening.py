@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from apiserver.audit import backends, policy
 from apiserver.audit.record import Auditor
-from apiserver.config import Audit, ConfigError
+from apiserver.config.config import Audit, ConfigError
 
 
 def open_auditor(audit: Audit, environ: Mapping[str, str]) -> Auditor | None:

@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
-from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors, Path, Typed
 from apiserver.apimachinery.request import Level, RequestInfo, User
 from apiserver.audit.event import LEVELS, Stage
-from apiserver.schema import as_written, as_yaml, shapes, strict, type_meta
+from apiserver.codecs.json import as_written
+from apiserver.codecs.objects import decoding
+from apiserver.codecs.yaml import as_yaml
+from apiserver.kinds import type_meta
+from apiserver.kinds.type_meta import TypeMeta, Unfit, Unreadable
+from apiserver.schema import shapes
 from apiserver.schema.resource import Object
-from apiserver.schema.type_meta import TypeMeta, Unfit, Unreadable
 from apiserver.schema.types import Boolean, Field, ListOf, Presence, String, Struct, Type
 from apiserver.wire import as_json, complaints
+from kubetext import names, quoting
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +55,7 @@ def load(path: str) -> Policy:
     except OSError as error:
         operation = "read" if isinstance(error, IsADirectoryError) else "open"
         why = f"{operation} {path}: {(error.strerror or '').lower()}"
-        raise InvalidPolicy(f"failed to read file path {fieldpath.go_quote(path)}: {why}") from None
+        raise InvalidPolicy(f"failed to read file path {quoting.go_quote(path)}: {why}") from None
     try:
         return Policy(read(raw))
     except InvalidPolicy as error:
@@ -63,7 +68,7 @@ def read(raw: bytes) -> Object:
         document = _parsed(raw)
         shape = _shape_of(type_meta.read(document.value), raw)
         found, against = document.decoded(shape)
-    except (Unreadable, Unfit, strict.DecodeError) as error:
+    except (Unreadable, Unfit, decoding.DecodeError) as error:
         raise InvalidPolicy(f"failed decoding: {error}") from None
     if against:
         logger.warning(
@@ -95,9 +100,9 @@ class _Document(NamedTuple):
         members = as_written.without(value or {}, type_meta.MEMBERS)
         if self.json:
             against = complaints.find(self.json, complaints.shaped(shape, extra=type_meta.MEMBERS))
-            return strict.decode_written(shape, members).object, against
-        decoded = strict.decode(shape, members)
-        unknown = [f"unknown field {fieldpath.go_quote(path)}" for path in decoded.unknown]
+            return decoding.decode_written(shape, members).object, against
+        decoded = decoding.decode(shape, members)
+        unknown = [f"unknown field {quoting.go_quote(path)}" for path in decoded.unknown]
         return decoded.object, [*filter(None, [self.repeats]), *unknown]
 
 

@@ -17,7 +17,7 @@ from apiserver.apimachinery.request import Annotations, Deferred, Level, Recordi
 from apiserver.audit.backend import Backend
 from apiserver.audit.event import LEVELS, Event, Stage
 from apiserver.audit.policy import Policy, Ruling
-from apiserver.schema import canonical
+from apiserver.codecs.objects import canonical
 
 MOST_HELD = 256 << 20
 """Bytes of events that are not where they belong yet, above which no request is let in that is to be recorded."""

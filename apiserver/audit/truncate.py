@@ -12,8 +12,8 @@ from apiserver.audit import failures
 from apiserver.audit.backend import Backend
 from apiserver.audit.event import Event
 from apiserver.audit.room import LIGHT_BYTES, size_of, texts
-from apiserver.auditing import Truncate
-from apiserver.workers import AUDIT
+from apiserver.config.auditing import Truncate
+from apiserver.runtime.workers import AUDIT
 
 PLUGIN = "truncate"
 TOO_LARGE = "event is too large even after truncating"

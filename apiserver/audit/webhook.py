@@ -17,7 +17,7 @@ from apiserver.cluster.client import Client
 from apiserver.cluster.credentials import Kubeconfig
 from apiserver.cluster.errors import ClusterError, Refused
 from apiserver.cluster.pace import Backoff
-from apiserver.workers import AUDIT
+from apiserver.runtime.workers import AUDIT
 
 PLUGIN = "webhook"
 SECONDS = 30.0

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from apiserver import metrics
-from apiserver.apimachinery import names, selectors
+from apiserver.apimachinery import selectors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.apimachinery.selectors import Given
@@ -20,6 +20,7 @@ from apiserver.cluster.answers import Answers
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError, Unreadable
 from apiserver.cluster.pace import WEBHOOK, Throttle
+from kubetext import names
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 REMEMBERED = 8192

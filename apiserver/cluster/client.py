@@ -27,7 +27,7 @@ from apiserver import __version__, metrics
 from apiserver.cluster.credentials import Identity, Kubeconfig, ServiceAccount, Source, in_pod
 from apiserver.cluster.errors import ClusterError, Refused, TooLong, Unreadable
 from apiserver.cluster.pace import ONCE, Backoff, Throttle
-from apiserver.schema import surrogates
+from apiserver.codecs.json import surrogates
 
 __all__ = ["Client", "ClusterError", "Events", "Refused", "in_pod"]
 

@@ -20,8 +20,8 @@ import yaml
 
 from apiserver.cluster import proxies
 from apiserver.cluster.errors import ClusterError
-from apiserver.tls_flags import OPENSSL_CIPHERS
-from apiserver.workers import LOOKUPS
+from apiserver.config.tls_flags import OPENSSL_CIPHERS
+from apiserver.runtime.workers import LOOKUPS
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.apimachinery import names
-from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import NoSuchKind, Refused
+from kubetext import names
+from kubetext.quoting import go_quote
 
 FRESH_SECONDS = 1.0
 """How old the kinds of a group and version may be when one is not among them. Upstream forgets all after 30 s, and looks for kinds that

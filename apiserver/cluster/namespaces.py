@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from apiserver import metrics
-from apiserver.apimachinery import names
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
 from apiserver.cluster.reflector import Reflector
+from kubetext import names
 
 COLLECTION = "/api/v1/namespaces"
 NAME_LABEL = "kubernetes.io/metadata.name"

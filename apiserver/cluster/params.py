@@ -16,12 +16,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from apiserver import tasks
 from apiserver.cluster.by_namespace import ByNamespace
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError, NoSuchKind
 from apiserver.cluster.mapper import Mapper
 from apiserver.cluster.reflector import Reflector
+from apiserver.runtime import tasks
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apiserver.apimachinery import names
 from apiserver.cluster.by_namespace import ByNamespace
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused, Unreadable
 from apiserver.cluster.reflector import Reflector
+from kubetext import names
 
 SECONDS = 10.0
 

@@ -18,7 +18,7 @@ from cryptography import x509
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import ClusterError, Refused, Unreadable
 from apiserver.cluster.reflector import Reflector
-from apiserver.config import RequestHeader
+from apiserver.config.config import RequestHeader
 
 logger = logging.getLogger(__name__)
 

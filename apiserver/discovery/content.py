@@ -13,7 +13,7 @@ from email.utils import formatdate, parsedate_to_datetime
 from functools import cached_property
 from typing import NamedTuple, Self
 
-from apiserver.apimachinery import strconv
+from kubetext import strconv
 
 Headers = list[tuple[str, str]]
 

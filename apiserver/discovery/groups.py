@@ -16,8 +16,8 @@ from apiserver.discovery import answers, served
 from apiserver.discovery.aggregated import Aggregated
 from apiserver.discovery.answers import Answer, Document, Question
 from apiserver.discovery.core import Core
+from apiserver.kinds.served import Kinds
 from apiserver.schema import machinery
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.wire import as_json, negotiation
 

@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from apiserver import workers
 from apiserver.apimachinery.request import Query
 from apiserver.discovery import openapi_paths, openapi_protobuf, served
 from apiserver.discovery.content import Content, Reply
 from apiserver.discovery.openapi_paths import Operation, Parameter, Path
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
+from apiserver.runtime import workers
 from apiserver.schema.openapi import Definitions, Dialect, Kind, Schema
 from apiserver.schema.resource import Resource
 from apiserver.wire import as_json, negotiation

@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from apiserver.schema import as_yaml, protowire
+from apiserver.codecs.protobuf import protowire
+from apiserver.codecs.yaml import as_yaml
 
 Writer = Callable[[int, Any], bytes]
 """The field of this number with this value."""

@@ -5,9 +5,9 @@ Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/capmanagers.g
 
 from __future__ import annotations
 
+from apiserver.codecs.objects.times import order
 from apiserver.fieldmanager.entries import EPOCH, Identity, Managed, updater
-from apiserver.schema.times import order
-from apiserver.structuredmerge.update import Owned
+from structuredmerge.update import Owned
 
 MAX_UPDATERS = 10
 ANCIENT = "ancient-changes"

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.fieldmanager.entries import UPDATE, Identity
-from apiserver.structuredmerge import paths
-from apiserver.structuredmerge.update import Conflict
+from kubetext.quoting import go_quote
+from structuredmerge import paths
+from structuredmerge.update import Conflict
 
 
 def refusal(conflicts: Sequence[Conflict], identities: Mapping[str, Identity]) -> StatusError:

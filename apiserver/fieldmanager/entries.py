@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical
+from apiserver.codecs.objects.times import order
 from apiserver.fieldmanager.fieldsets import FieldSet, FieldSets
-from apiserver.schema import canonical, rawjson
 from apiserver.schema.resource import Object
-from apiserver.schema.times import order
-from apiserver.structuredmerge.fieldsv1 import FieldsError
-from apiserver.structuredmerge.sets import Set
-from apiserver.structuredmerge.update import Managers, Owned
+from kubetext.quoting import go_quote
+from structuredmerge.fieldsv1 import FieldsError
+from structuredmerge.sets import Set
+from structuredmerge.update import Managers, Owned
 
 APPLY, UPDATE = "Apply", "Update"
 FIELDS_V1 = "FieldsV1"

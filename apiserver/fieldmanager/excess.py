@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from apiserver.apimachinery import meta, sorting
+from apiserver.apimachinery import meta
 from apiserver.schema.resource import Object
-from apiserver.structuredmerge import paths
-from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.values import STRING
+from kubetext import sorting
+from structuredmerge import paths
+from structuredmerge.sets import EMPTY, Set
+from structuredmerge.values import STRING
 
 Excess = dict[str, Any]
 """The texts taken out of a configuration, by member of metadata: labels, annotations or finalizers."""

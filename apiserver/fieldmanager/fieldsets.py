@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from apiserver.apimachinery.remembered import Remembered
-from apiserver.schema import rawjson
-from apiserver.structuredmerge import fieldsv1
-from apiserver.structuredmerge.sets import Set
+from apiserver.codecs.json import rawjson
+from structuredmerge import fieldsv1
+from structuredmerge.sets import Set
 
 REMEMBERED_BYTES = 16 << 20
 """Of texts and the sets that they became. A text of more than some thirty thousand characters is read each time."""

@@ -9,13 +9,13 @@ import json
 from typing import Any
 
 from apiserver.apimachinery import meta
-from apiserver.schema import rawjson
+from apiserver.codecs.json import rawjson
 from apiserver.schema.resource import Object
-from apiserver.structuredmerge.comparison import compare
-from apiserver.structuredmerge.fieldset import fields_of
-from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.types import Type
-from apiserver.structuredmerge.validation import validate
+from structuredmerge.comparison import compare
+from structuredmerge.fieldset import fields_of
+from structuredmerge.sets import EMPTY, Set
+from structuredmerge.types import Type
+from structuredmerge.validation import validate
 
 KUBECTL = "kubectl"
 """The one manager that this is for."""

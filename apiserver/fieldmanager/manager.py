@@ -13,18 +13,20 @@ from typing import Any
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Warnings
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical, conversion, decoding
 from apiserver.fieldmanager import cap, conflicts, entries, excess, lastapplied, typedefs, typedform
 from apiserver.fieldmanager.entries import NOBODY, EntriesError, Identity, Managed
 from apiserver.fieldmanager.fieldsets import FieldSets
 from apiserver.fieldmanager.versions import VersionError, Versions
 from apiserver.fieldmanager.writer import Writer
-from apiserver.schema import canonical, conversion, rawjson, shapes, strict
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
+from apiserver.schema import shapes
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
-from apiserver.structuredmerge import paths, sets, update, validation
-from apiserver.structuredmerge.sets import EMPTY
-from apiserver.structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned
+from structuredmerge import paths, sets, update, validation
+from structuredmerge.sets import EMPTY
+from structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned
 
 UNKNOWN = "unknown"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -281,8 +283,8 @@ def _names_managers(patch: Object) -> bool:
         return False
     try:
         for entry in found:
-            strict.decode(shapes.MANAGED_FIELDS_ENTRY, entry)
-    except strict.DecodeError:
+            decoding.decode(shapes.MANAGED_FIELDS_ENTRY, entry)
+    except decoding.DecodeError:
         return False
     return True
 

@@ -23,7 +23,7 @@ from apiserver.schema.types import (
     String,
     Struct,
 )
-from apiserver.structuredmerge.types import DEDUCED, UNSET, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
+from structuredmerge.types import DEDUCED, UNSET, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
 
 
 def type_of(resource: Resource) -> Type:

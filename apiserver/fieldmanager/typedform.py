@@ -12,11 +12,13 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from apiserver.apimachinery.quantity import Respelled
-from apiserver.schema import canonical, rawjson, types
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical
+from apiserver.schema import types
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Field, ListOf, ListType, MapOf, Quantity, RawJSON, Struct, Type
-from apiserver.structuredmerge import values
+from kubetext.quantity import Respelled
+from structuredmerge import values
 
 
 def form(resource: Resource, obj: Object) -> Object:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from apiserver.codecs.objects import conversion, decoding
 from apiserver.fieldmanager import typedefs, typedform
-from apiserver.schema import conversion, strict, types
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
+from apiserver.schema import types
 from apiserver.schema.resource import Object, Resource
-from apiserver.structuredmerge import paths, sets, validation
-from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.types import Type
+from structuredmerge import paths, sets, validation
+from structuredmerge.sets import EMPTY, Set
+from structuredmerge.types import Type
 
 
 class VersionError(ValueError):
@@ -70,8 +71,8 @@ def decoded(resource: Resource, value: Any) -> Object:
     """The object of a value that was merged. Raises VersionError."""
     try:
         members = {name: x for name, x in value.items() if name not in ("kind", "apiVersion")}
-        return strict.decode(resource.shape, members).object
-    except strict.DecodeError as e:
+        return decoding.decode(resource.shape, members).object
+    except decoding.DecodeError as e:
         raise VersionError(str(e)) from None
 
 

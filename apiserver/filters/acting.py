@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from apiserver import metrics
-from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.fieldpath import FieldError, go_quote
+from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.request import (
     ANONYMOUS,
     MASTERS,
@@ -31,6 +31,8 @@ from apiserver.apimachinery.request import (
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED
 from apiserver.filters.authorize import Authorizer, forbidden
+from kubetext import names
+from kubetext.quoting import go_quote
 
 STEP_SECONDS = 0.002
 """How long attributes are judged before others have their turn: there is room for thousands in headers, and who is

@@ -28,7 +28,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import ANONYMOUS, User, percent_decoded
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.tokens import BadToken
-from apiserver.config import RequestHeader
+from apiserver.config.config import RequestHeader
 from apiserver.filters.state import Handler, Peer, Request
 from apiserver.wire import websocket
 

@@ -17,12 +17,12 @@ from aiohttp import web
 from apiserver import collectors, metrics
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import CONTROLLERS, MASTERS, Decision, Level, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authenticate import AUTHENTICATED, UNAUTHENTICATED
 from apiserver.filters.request_info import escape, internal_error
 from apiserver.filters.state import Handler, Request
+from kubetext.quoting import go_quote
 
 logger = logging.getLogger(__name__)
 

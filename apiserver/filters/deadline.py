@@ -12,11 +12,12 @@ from collections.abc import Awaitable
 
 from aiohttp import web
 
-from apiserver import config
-from apiserver.apimachinery import durations, errors
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import Query, RequestInfo
+from apiserver.config import config
 from apiserver.filters.state import Handler, Request
+from kubetext import durations
 
 WRITES = frozenset({"create", "update", "patch", "delete"})
 """Verbs that write one object."""

@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Iterator
 from aiohttp import web
 from multidict import CIMultiDictProxy
 
-from apiserver.apimachinery import errors, utf8
-from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import User
 from apiserver.filters.acting import ALL, OLD, Ways
 from apiserver.filters.authenticate import unescape_key
 from apiserver.filters.authorize import Authorizer
 from apiserver.filters.state import Handler, Request
+from kubetext import utf8
+from kubetext.quoting import go_quote
 
 logger = logging.getLogger(__name__)
 

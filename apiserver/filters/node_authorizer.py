@@ -12,16 +12,16 @@ from typing import Any
 
 from apiserver.apimachinery import selectors
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import MASTERS, Decision, RequestInfo, User, node_name
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.authorize import Authorizer
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.errors import StorageError
 from apiserver.watchcache.keys import key
+from kubetext.quoting import go_quote
 
 OF_ONE, OF_MANY = ("get", "update", "patch", "delete"), ("watch", "list", "deletecollection")
 SETTLE_SECONDS = 10.0

@@ -14,10 +14,10 @@ from aiohttp import web
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.filters.state import Handler, Request
+from apiserver.runtime.workers import Busy, Workers
 from apiserver.wire import negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.response import Exchange
-from apiserver.workers import Busy, Workers
 
 logger = logging.getLogger(__name__)
 

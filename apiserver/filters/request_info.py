@@ -14,16 +14,17 @@ from typing import Generic, Literal, TypeVar
 
 from aiohttp import HttpVersion11, web
 
-from apiserver.apimachinery import errors, names, selectors, strconv
+from apiserver.apimachinery import errors, selectors
 from apiserver.apimachinery.errors import StatusError, TextError
-from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import Query, RequestInfo, percent_decoded
 from apiserver.filters.state import Handler, Request
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
+from apiserver.runtime.workers import Workers
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.wire import negotiation, websocket
 from apiserver.wire.patches import media_type
-from apiserver.workers import Workers
+from kubetext import names, strconv
+from kubetext.quoting import go_quote
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NAME = "metadata.name"

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apiserver.cluster.errors import Refused
+from apiserver.codecs.objects import canonical
 from apiserver.migration.importing import Refusals
 from apiserver.migration.objects import Item, Reader, Unfit, described
 from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Server, collection, raw_json
-from apiserver.schema import canonical
 from apiserver.schema.resource import Object, Resource
 from apiserver.storage.loading import Loading
 from apiserver.watchcache import keys

@@ -16,10 +16,11 @@ import msgspec
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import canonical, surrogates
+from apiserver.codecs.json import surrogates
+from apiserver.codecs.objects import canonical
+from apiserver.kinds.served import Kinds
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
 from apiserver.watchcache import keys

@@ -10,9 +10,9 @@ import msgspec
 
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
+from apiserver.codecs.json import surrogates
+from apiserver.kinds.served import Kinds
 from apiserver.migration.objects import Item, MigrationError
-from apiserver.schema import surrogates
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 
 PAGE = 500

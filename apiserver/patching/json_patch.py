@@ -16,10 +16,12 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from apiserver.apimachinery import errors, strconv
-from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.apimachinery import errors
+from apiserver.codecs.json import surrogates
+from apiserver.kinds import type_meta
 from apiserver.patching import lazy
-from apiserver.schema import surrogates, type_meta
+from kubetext import strconv
+from kubetext.quoting import go_quote
 
 MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from apiserver.apimachinery.sorting import by_name
-from apiserver.schema import rawjson, surrogates
+from apiserver.codecs.json import rawjson, surrogates
+from kubetext.sorting import by_name
 
 _whole = surrogates.kept(msgspec.json.Decoder(msgspec.Raw).decode)
 _members = surrogates.kept(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)

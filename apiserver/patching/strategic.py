@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final, NamedTuple
 
-from apiserver.apimachinery import errors, printing
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
-from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.codecs.json import rawjson
 from apiserver.patching import stable
-from apiserver.schema import rawjson, types
+from apiserver.schema import types
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, RawJSON, String, Struct, Type
+from kubetext import printing
+from kubetext.quoting import go_quote
 
 DIRECTIVE: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"

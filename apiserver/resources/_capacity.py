@@ -11,10 +11,10 @@ from typing import Any
 
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.apimachinery.quantity import Quantity as Amount
-from apiserver.apimachinery.quantity import as_sent, wrapped
 from apiserver.resources._formats import MODEL
 from apiserver.schema.types import Field, ListOf, Presence, Quantity, Struct
+from kubetext.quantity import Quantity as Amount
+from kubetext.quantity import as_sent, wrapped
 
 VALID_VALUES = 10
 

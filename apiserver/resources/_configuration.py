@@ -11,9 +11,9 @@ from typing import Any
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _formats
 from apiserver.resources._formats import MODEL, itself
-from apiserver.schema import verdict
 from apiserver.schema.context import Context
 from apiserver.schema.types import Field, ListOf, Presence, RawJSON, String, Struct
+from apiserver.validation import verdict
 
 SELECTORS, CONFIGS, REQUESTS = 32, 32, 32
 EXPRESSION_BYTES = 10240

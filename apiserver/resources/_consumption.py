@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from apiserver.apimachinery.quantity import Quantity
 from apiserver.resources._allocation import RESULTS
 from apiserver.resources._features import EXTENDED_RESOURCE
 from apiserver.schema.resource import Around, Consumption, Object, Owner
+from kubetext.quantity import Quantity
 
 DEVICES = ".deviceclass.resource.k8s.io/devices"
 REQUESTS = "requests."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.resources import _configuration, _features, _formats
 from apiserver.resources._features import Feature, Place
@@ -17,6 +17,7 @@ from apiserver.resources._formats import MODEL, by_name
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object
 from apiserver.schema.types import ACCESS, Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct
+from kubetext import names, quoting
 
 ALTERNATIVES, CONSTRAINTS = 8, 32
 OPERATORS = ("Equal", "Exists")
@@ -493,7 +494,7 @@ def admin_namespace(context: Context, namespace: str, path: Path) -> Iterator[Fi
     """Whether the namespace is one for administrators. Upstream: `pkg/registry/resource/authorization.go`."""
     try:
         labels = context.namespace_labels()
-        why = f"namespaces {fieldpath.go_quote(namespace)} not found" if labels is None else ""
+        why = f"namespaces {quoting.go_quote(namespace)} not found" if labels is None else ""
     except LookupError as e:
         labels, why = None, str(e)
     if labels is None:

@@ -12,17 +12,18 @@ from typing import Literal, NamedTuple
 from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.apimachinery.remembered import Remembered
-from apiserver.cel import cost, environments
-from apiserver.cel.declarations import CallEstimate, Estimator, Function, Node, Overload, Range, Shape, Variable
-from apiserver.cel.environment import Environment
-from apiserver.cel.environments import Addition, Environments
-from apiserver.cel.errors import Panic, ProgramError
-from apiserver.cel.libraries import bindings, quantity
-from apiserver.cel.program import Program
-from apiserver.cel.source import CompileError
-from apiserver.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 from apiserver.resources import _devices, _features, _formats
 from apiserver.schema.featuregate import Gates
+from kubecel.check import cost
+from kubecel.check.declarations import CallEstimate, Estimator, Function, Node, Overload, Range, Shape, Variable
+from kubecel.check.environment import Environment
+from kubecel.kubernetes import environments
+from kubecel.kubernetes.environments import Addition, Environments
+from kubecel.libraries import bindings, quantity
+from kubecel.parse.source import CompileError
+from kubecel.plan.program import Program
+from kubecel.values.errors import Panic, ProgramError
+from kubecel.values.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 
 MOST_COST = 1_000_000
 """What one evaluation may cost in the worst case."""

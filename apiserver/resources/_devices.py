@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, quantity
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _capacity, _formats, _shown
 from apiserver.resources._formats import MODEL
 from apiserver.schema import shapes
 from apiserver.schema.types import Boolean, Field, Integer, ListOf, MapOf, Presence, Quantity, String, Struct, Time
+from kubetext import quantity
 
 COUNTERS, CONSUMED_SETS = 32, 2
 ATTRIBUTES_AND_CAPACITIES, ATTRIBUTE_VALUES, ATTRIBUTE_BYTES = 32, 48, 64

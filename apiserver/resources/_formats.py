@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.schema import rawjson, times
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import times
 from apiserver.schema.types import Check, Field, ListOf, String
+from kubetext import names, quoting
 
 MODEL = "io.k8s.api.resource.v1"
 """The OpenAPI package of the kinds' own types."""
@@ -158,7 +160,7 @@ def _uuid_problem(text: str) -> str:
     if length == 45:
         prefix = text.encode(errors="surrogateescape")[:9]
         if prefix.lower() != b"urn:uuid:":
-            return f"invalid urn prefix: {fieldpath.go_quote(prefix.decode(errors='surrogateescape'))}"
+            return f"invalid urn prefix: {quoting.go_quote(prefix.decode(errors='surrogateescape'))}"
         text = text[9:]
     elif length == 38:
         if text[0] != "{" or text[-1] != "}":
@@ -238,7 +240,7 @@ def interface_address(value: str, path: Path) -> Iterator[FieldError]:
         text = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
         yield fieldpath.invalid(path, value, text)
     elif canonical != value:
-        yield fieldpath.invalid(path, value, f"must be in canonical form ({fieldpath.go_quote(canonical)})")
+        yield fieldpath.invalid(path, value, f"must be in canonical form ({quoting.go_quote(canonical)})")
 
 
 def opaque(value: Any, path: Path, *, stored: bool = False) -> Iterator[FieldError]:

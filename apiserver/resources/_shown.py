@@ -13,7 +13,9 @@ from typing import Any
 import orjson
 
 from apiserver.apimachinery.fieldpath import Shown
-from apiserver.schema import canonical, rawjson, shapes, times
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical, times
+from apiserver.schema import shapes
 from apiserver.schema.types import (
     Boolean,
     Integer,

@@ -9,11 +9,11 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from apiserver.apimachinery import names
 from apiserver.apimachinery.fieldpath import ROOT
 from apiserver.apimachinery.request import NODE_NAME, User, service_account
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Permission
+from kubetext import names
 
 VERBS = ("patch", "update")
 BINDING, DRIVER = "binding", "driver"

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
+from apiserver.codecs.objects import canonical
 from apiserver.resources import _configuration, _features, _formats, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature
 from apiserver.resources._formats import MODEL
 from apiserver.resources._roles import READ, SCHEDULER
-from apiserver.schema import canonical, columns, shapes
+from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Grant, Resource
 from apiserver.schema.types import Field, ListOf, Presence, String, Struct
+from kubetext import names
 
 _EXTENDED_PREFIX = "requests."
 _NATIVE_DOMAIN = "kubernetes.io/"

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from apiserver.apimachinery import fieldpath, meta, names
+from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
+from apiserver.codecs.objects import canonical
 from apiserver.resources import (
     _allocation,
     _consumption,
@@ -26,11 +27,12 @@ from apiserver.resources import (
 from apiserver.resources._features import Feature, Place
 from apiserver.resources._formats import MODEL, itself
 from apiserver.resources._roles import DRIVER, READ, SCHEDULER
-from apiserver.schema import canonical, columns, shapes
-from apiserver.schema import validate as declared
+from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Grant, Object, Permission, Resource, Subresource
 from apiserver.schema.types import Field, ListOf, ListType, Presence, RawJSON, String, Struct
+from apiserver.validation import report as declared
+from kubetext import names
 
 CONSUMERS, CONDITIONS, ADDRESSES = 256, 8, 16
 INTERFACE_NAME_BYTES, HARDWARE_ADDRESS_BYTES = 256, 128

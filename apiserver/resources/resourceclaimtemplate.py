@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, meta, names
+from apiserver.apimachinery import fieldpath, meta
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, Path
 from apiserver.resources import _device_requests, _features, _immutability, _v1beta1, _v1beta2
 from apiserver.resources._formats import MODEL
@@ -17,6 +17,7 @@ from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import ACCESS, UPDATE, Field, Presence, Struct, is_pointer
+from kubetext import names
 
 INHERITED = ("labels", "annotations")
 """The metadata that claims take from their template."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, names
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.resources import _devices, _features, _formats, _shown, _v1beta1, _v1beta2
 from apiserver.resources._features import Feature, Place
@@ -19,6 +19,7 @@ from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Grant, Object, Resource
 from apiserver.schema.types import IMMUTABLE, Boolean, Field, Integer, ListOf, Presence, String, Struct
+from kubetext import names, quoting
 
 DEVICES, DEVICES_WITH_EXTRAS = 128, 64
 """How many devices a slice may have, and how many when any of them has taints, consumes counters or has a list attribute."""
@@ -341,9 +342,7 @@ def _warnings(context: Context, new: Object, old: Object | None) -> list[str]:
     driver = new["spec"].get("driver", "")
     if driver == names.lower(driver):
         return []
-    return [
-        f"spec.driver: driver names should be lowercase; {fieldpath.go_quote(driver)} contains uppercase characters"
-    ]
+    return [f"spec.driver: driver names should be lowercase; {quoting.go_quote(driver)} contains uppercase characters"]
 
 
 # --- Columns and selectors -------------------------------------------------------------------------------------------

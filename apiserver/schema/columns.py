@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from apiserver.apimachinery import fieldpath, meta, printing
+from apiserver.apimachinery import meta
 from apiserver.schema.resource import Column, Object
+from kubetext import printing, quoting
 
 _NAME = (
     "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request "
@@ -89,4 +90,4 @@ def _shown(value: Any, shown_as: str) -> Any:
             return value if isinstance(value, bool) else None
     if value is None or isinstance(value, str):
         return value
-    return fieldpath.go_json(value) if isinstance(value, dict | list) else printing.plain(value)
+    return quoting.go_json(value) if isinstance(value, dict | list) else printing.plain(value)

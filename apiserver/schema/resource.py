@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 from apiserver.apimachinery.errors import GroupKind, GroupResource
 from apiserver.apimachinery.fieldpath import FieldError, Path
-from apiserver.apimachinery.quantity import Quantity
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gate, Gates
 from apiserver.schema.types import Struct
+from kubetext.quantity import Quantity
 
 Object = dict[str, Any]
 """A decoded API object. Handlers own the one they were given; a stored one is never changed in place."""

@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError, LineToo
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
-from apiserver import config
+from apiserver.config import config
 from apiserver.filters.drain import LeftToSuccessor
 from apiserver.filters.recover import PANIC
 from apiserver.filters.request_info import UNSUPPORTED_ENCODING

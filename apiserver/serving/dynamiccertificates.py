@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL, crypto
 
 from apiserver.cluster.requestheader import ClusterTrust
-from apiserver.config import Authentication, RequestHeader, Serving
+from apiserver.config.config import Authentication, RequestHeader, Serving
+from apiserver.config.tls_flags import CIPHERS, DEFAULT_CIPHERS, INSECURE, NamedPair
 from apiserver.filters.authenticate import NO_HEADERS, Trust
-from apiserver.serving.chains import BadCertificates, certificates, verifier
 from apiserver.serving.named_certificates import Named, choice, leaf
-from apiserver.tls_flags import CIPHERS, DEFAULT_CIPHERS, INSECURE, NamedPair
+from apiserver.serving.x509.chains import BadCertificates, certificates, verifier
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,12 @@ from heapq import nsmallest
 
 from aiohttp import web
 
-from apiserver import collectors, metrics, workers
+from apiserver import collectors, metrics
 from apiserver.apimachinery.errors import TextError
-from apiserver.apimachinery.fieldpath import go_quote
 from apiserver.apimachinery.request import Query
 from apiserver.filters.state import Request
+from apiserver.runtime import workers
+from kubetext.quoting import go_quote
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,10 @@ from functools import partial
 
 from OpenSSL import SSL
 
-from apiserver import config, metrics
+from apiserver import metrics
+from apiserver.config import config
+from apiserver.runtime.fairqueue import Turnstile
 from apiserver.serving import ports, tls
-from apiserver.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 
-from apiserver.apimachinery import names
-from apiserver.serving.chains import BadCertificates, certificates
+from apiserver.serving.x509.chains import BadCertificates, certificates
+from kubetext import names
 
 Choice = Callable[[SSL.Connection], None]
 """Called in each handshake; replaces the context of the connection. The connection's app data is its socket, if there is one."""

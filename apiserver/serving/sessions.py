@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL, crypto
 
-from apiserver.tls_records import Records
+from apiserver.runtime.tls_records import Records
 
 RECORD = 16 << 10
 """The most application data that one record holds, and so one call reads."""

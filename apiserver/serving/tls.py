@@ -4,7 +4,7 @@
     write  ─► Session ─► socket, in the same call; what the socket does not take waits in `_unsent` as it was given
 
 OpenSSL gets at most 16 KiB at a time, and no socket: it would read for as long as a peer sends records without data. A connection ends
-when a peer sends too many of them (`apiserver.tls_records`).
+when a peer sends too many of them (`apiserver.runtime.tls_records`).
 
 asyncio's and uvloop's transports take ciphertext through a queue to the socket, so each slow client has a copy of its own. Here slow
 clients share the plaintext that they are owed. And each step is one of the loop, which is measured (`steps`).

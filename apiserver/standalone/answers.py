@@ -17,14 +17,14 @@ from apiserver.apimachinery.errors import GroupKind
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
+from apiserver.codecs.objects import canonical
 from apiserver.filters import authorize
-from apiserver.schema import canonical
+from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object
 from apiserver.standalone import reviews
 from apiserver.verbs import lifecycle, ownership, rendering
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.create import sent
-from apiserver.workers import BODIES
 
 _NEITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _BOTH = "cannot be specified in combination with resourceAttributes"

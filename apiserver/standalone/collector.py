@@ -14,7 +14,7 @@ from enum import Enum
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.standalone import graph
 from apiserver.standalone.graph import Facts, Graph, Id, Owner

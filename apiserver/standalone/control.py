@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from apiserver.apimachinery.request import COLLECTOR, EMPTIER, MASTERS, User
 from apiserver.audit.record import Auditor
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.standalone import namespace, reviews
 from apiserver.standalone.collector import Collector

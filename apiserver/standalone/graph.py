@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from apiserver.schema import surrogates
+from apiserver.codecs.json import surrogates
+from apiserver.runtime.workers import Workers
 from apiserver.watchcache.entry import Entry, Key
-from apiserver.workers import Workers
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 """The finalizers that stand for what is to become of dependents."""

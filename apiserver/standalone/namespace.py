@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from apiserver.apimachinery import names
 from apiserver.cluster.namespaces import NAME_LABEL
 from apiserver.schema import columns, shapes
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Column, Object, Resource, Subresource
 from apiserver.schema.types import Field, ListOf, ListType, Presence, String, Struct
+from kubetext import names
 
 FINALIZER = "kubernetes"
 """Stands in `spec.finalizers` until the namespace is empty."""

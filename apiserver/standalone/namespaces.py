@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from apiserver.admission.attributes import Attributes
-from apiserver.apimachinery import errors, names
+from apiserver.admission.core.attributes import Attributes
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import BACKGROUND, DeleteOptions
 from apiserver.cluster.namespaces import NAME_LABEL, EveryNamespace, Namespace
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.standalone.namespace import FINALIZER, TERMINATING, finalizers
 from apiserver.standalone.queue import Queue
@@ -29,6 +29,7 @@ from apiserver.storage.store import Store
 from apiserver.verbs.failures import UNAVAILABLE
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.errors import StorageError
+from kubetext import names
 
 SYSTEM = ("default", "kube-system")
 """The namespaces that there are from the start."""

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from apiserver import folders, tasks
+from apiserver.runtime import folders, tasks
 from apiserver.storage import rights
 from apiserver.storage.errors import NoRoom, Unavailable
 

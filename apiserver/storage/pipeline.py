@@ -20,9 +20,9 @@ from redis.asyncio.connection import Connection as TcpConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from apiserver.config.tls_flags import OPENSSL_CIPHERS
 from apiserver.storage.errors import Unavailable
 from apiserver.storage.options import StoreOptions
-from apiserver.tls_flags import OPENSSL_CIPHERS
 from apiserver.watchcache.errors import StorageError
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,9 @@ import secrets
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from apiserver import metrics, tasks
+from apiserver import metrics
+from apiserver.runtime import tasks
+from apiserver.runtime.fairqueue import Turnstile
 from apiserver.storage import bootstrap, functions, lineage, pipeline, upkeep
 from apiserver.storage.barrier import Barrier
 from apiserver.storage.bootstrap import Broken
@@ -29,7 +31,6 @@ from apiserver.storage.options import StoreOptions
 from apiserver.storage.pipeline import Disconnected, Failed, Rejected
 from apiserver.storage.replica import Replica
 from apiserver.storage.writes import Write, Writer
-from apiserver.turnstile import Turnstile
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, IndexFunc, Revision, splice, split
 from apiserver.watchcache.errors import Future, StorageError

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from apiserver.admission.attributes import Attributes, Operation
-from apiserver.admission.views import Views
+from apiserver.admission.core.attributes import Attributes, Operation
+from apiserver.admission.core.views import Views
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
+from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object
 from apiserver.verbs import lifecycle
 from apiserver.verbs.context import Call, Services
-from apiserver.workers import BODIES
 
 
 class Step:

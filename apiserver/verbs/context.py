@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from apiserver.admission.chain import Chain
+from apiserver.admission.core.chain import Chain
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.fieldmanager.manager import FieldManagers
+from apiserver.kinds.served import Kinds
+from apiserver.runtime.fairqueue import Turnstile
+from apiserver.runtime.workers import Workers
 from apiserver.schema.context import Compiler
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
-from apiserver.turnstile import Turnstile
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire.forms.choice import Forms
 from apiserver.wire.response import Exchange
-from apiserver.workers import Workers
 
 if TYPE_CHECKING:
     from apiserver.verbs.patch_type import PatchType

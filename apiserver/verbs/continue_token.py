@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver.apimachinery import errors, strconv
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import StatusError
-from apiserver.schema import json_syntax
+from apiserver.codecs.json import json_syntax
+from kubetext import strconv
 
 VERSION = "meta.k8s.io/v1"
 READ = 1 << 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from apiserver.apimachinery import errors, fieldpath, meta, names, options
+from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.options import CreateOptions
 from apiserver.schema.resource import Object
 from apiserver.storage.errors import KeyExists, TooBig
@@ -17,6 +17,7 @@ from apiserver.verbs import admit, failures, lifecycle, ownership, recorded, ren
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Revision, stamp
 from apiserver.wire import body
+from kubetext import names, quoting
 
 NAME_ATTEMPTS = 8
 """How often a generated name may clash before the client is told."""
@@ -157,7 +158,7 @@ async def _commit(
     entry = await call.store.commit(write, dry_run=dry_run)
     entry.judged = True
     # What a client takes for the version of a new object comes back from a dry run, whatever it is.
-    return stamp(value, fieldpath.go_json(stated).encode()) if stated and dry_run else entry.value
+    return stamp(value, quoting.go_json(stated).encode()) if stated and dry_run else entry.value
 
 
 def _is_version(text: str) -> bool:

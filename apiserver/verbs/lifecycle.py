@@ -10,22 +10,25 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from apiserver import workers
-from apiserver.apimachinery import errors, meta, names
+from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.fieldpath import ROOT, FieldError, FieldErrors
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import canonical, rawjson, validate
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical
+from apiserver.runtime import workers
 from apiserver.schema.context import Context
 from apiserver.schema.resource import Object, Permission, Resource, Subresource
 from apiserver.schema.types import UPDATE, Struct
 from apiserver.storage.errors import TooBig
+from apiserver.validation import report
 from apiserver.verbs import entitlements
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.entitlements import NONE_REFUSED, NamespaceLabels, Refused
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Key
 from apiserver.wire import body, negotiation
+from kubetext import names
 
 KEPT_BY_STATUS = (
     "deletionTimestamp",
@@ -257,9 +260,9 @@ def _own_errors(
         yield from sub.validate(context, new, old)
         return
     if old is None or resource.validate_shape_on_update:
-        yield from validate.validate(context, resource.shape, new, old)
+        yield from report.validate(context, resource.shape, new, old)
     if old is not None:
-        yield from validate.validate_update(resource.shape, new, old)
+        yield from report.validate_update(resource.shape, new, old)
     yield from resource.validate(context, new, old)
 
 
@@ -348,7 +351,7 @@ def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldE
 
 def _in_order(resource: Resource, errors: FieldErrors) -> FieldErrors:
     """Of all that are told: in the order in which upstream looks."""
-    errors[:] = validate.in_order(resource.shape, errors)
+    errors[:] = report.in_order(resource.shape, errors)
     return errors
 
 

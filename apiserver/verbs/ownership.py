@@ -11,13 +11,14 @@ import sys
 import time
 
 from apiserver import metrics
-from apiserver.apimachinery import meta, utf8
+from apiserver.apimachinery import meta
 from apiserver.apimachinery.options import FIELD_MANAGER_BYTES
 from apiserver.fieldmanager import manager as fieldmanager
 from apiserver.fieldmanager.writer import Writer
+from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call, Services
-from apiserver.workers import BODIES
+from kubetext import utf8
 
 UNKNOWN = "unknown"
 LARGE = 16 << 10

@@ -11,18 +11,19 @@ from typing import Any
 from apiserver.apimachinery import errors, meta, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import PatchOptions
+from apiserver.codecs.json import json_syntax
+from apiserver.codecs.objects import canonical, conversion, defaults
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.fieldmanager.writer import Writer
+from apiserver.kinds.type_meta import MEMBERS
 from apiserver.patching import json_patch, merge_patch, strategic
-from apiserver.schema import canonical, conversion, defaults, json_syntax
+from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Resource
-from apiserver.schema.type_meta import MEMBERS
 from apiserver.verbs import lifecycle, ownership, recorded, rendering, replace
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import as_json, body, patches
-from apiserver.workers import BODIES
 
 LARGE = 16 << 10
 """Patches that have more bytes than that, together with the object that they change, are applied in a thread."""

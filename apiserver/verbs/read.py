@@ -14,6 +14,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
+from apiserver.runtime.workers import BODIES
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
@@ -22,7 +23,6 @@ from apiserver.watchcache.errors import Compacted, Corrupt
 from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.mvcc import View
 from apiserver.wire.forms.form import ListMeta
-from apiserver.workers import BODIES
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 TOKEN_TOO_OLD = (

@@ -14,14 +14,15 @@ import msgspec
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Deferred, Recording
-from apiserver.schema import canonical, conversion, rawjson, surrogates
+from apiserver.codecs.json import rawjson, surrogates
+from apiserver.codecs.objects import canonical, conversion
+from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call
 from apiserver.watchcache.entry import Entry, split
 from apiserver.watchcache.groups import PAST, Extent
 from apiserver.wire import as_json, patches, segments
 from apiserver.wire.forms.form import Form, ListMeta
-from apiserver.workers import BODIES
 
 LARGE = 64 << 10
 """Bytes of an object, or of a patch, that are written in a thread."""

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Recording
-from apiserver.schema import canonical
+from apiserver.codecs.objects import canonical
+from apiserver.runtime.workers import BODIES, Workers
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import recorded
 from apiserver.verbs.context import Call, Services
@@ -22,7 +23,6 @@ from apiserver.wire.forms.form import Form, ListMeta
 from apiserver.wire.forms.syntax import Pieces
 from apiserver.wire.representation import Representation
 from apiserver.wire.segments import Segment
-from apiserver.workers import BODIES, Workers
 
 T = TypeVar("T")
 

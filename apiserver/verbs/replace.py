@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import UpdateOptions
-from apiserver.schema import canonical
+from apiserver.codecs.objects import canonical
+from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Subresource
 from apiserver.storage.errors import Moved, TooBig
 from apiserver.storage.store import Write
@@ -21,7 +22,6 @@ from apiserver.verbs import admit, attempts, create, lifecycle, ownership, rende
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Key, splice
 from apiserver.wire import body
-from apiserver.workers import BODIES
 
 ChangeFunction = Callable[[Entry | None], Awaitable[Object]]
 """`live -> new`, pure, and called again on every round; awaited because a large one is computed in a thread. The caller owns the

@@ -9,16 +9,17 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from apiserver import features
-from apiserver.apimachinery import errors, names, selectors, shards
+from apiserver.apimachinery import errors, selectors, shards
 from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.shards import ShardSelector
+from apiserver.config import features
 from apiserver.schema.resource import Resource
 from apiserver.verbs import shard_selector
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Entry, Key
 from apiserver.watchcache.scope import Scope
+from kubetext import names
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"
 Test = Callable[[Entry], bool]

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 
-from apiserver import workers
-from apiserver.apimachinery import errors, names
-from apiserver.apimachinery.fieldpath import go_quote
+from apiserver.apimachinery import errors
 from apiserver.apimachinery.shards import FIELDS, Range, ShardSelector
-from apiserver.cel import ast, parser
-from apiserver.cel.libraries.strings import SPACE
-from apiserver.cel.macros import Macros
-from apiserver.cel.source import CompileError, Source
-from apiserver.cel.values import UInt
+from apiserver.runtime import workers
+from kubecel.libraries.strings import SPACE
+from kubecel.parse import ast, parser
+from kubecel.parse.macros import Macros
+from kubecel.parse.source import CompileError, Source
+from kubecel.values.values import UInt
+from kubetext import names
+from kubetext.quoting import go_quote
 
 AT_ONCE = 256
 """Characters that are read on the event loop: some milliseconds, whatever they say."""

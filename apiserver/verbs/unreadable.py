@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from apiserver import features
 from apiserver.apimachinery import errors, fieldpath
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.options import IGNORE_READ_ERROR
 from apiserver.cluster.errors import ClusterError
+from apiserver.config import features
 from apiserver.storage.store import Write
 from apiserver.verbs import attempts, failures, lifecycle, rendering
 from apiserver.verbs.context import Call, Services

@@ -19,9 +19,9 @@ from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
+from apiserver.runtime.fairqueue import Turnstile
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
-from apiserver.turnstile import Turnstile
 from apiserver.verbs import failures, read, rendering, selection
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, TypedDict
 import msgspec
 import orjson
 
-from apiserver.apimachinery import strconv, utf8
-from apiserver.schema import as_written, json_syntax, rawjson, surrogates, typed
-from apiserver.schema.json_syntax import SyntaxProblem
+from apiserver.codecs.json import as_written, json_syntax, rawjson, surrogates
+from apiserver.codecs.json.json_syntax import SyntaxProblem
+from apiserver.codecs.objects import typed
 from apiserver.schema.types import Struct
+from kubetext import strconv, utf8
 
 __all__ = [
     "Reading",

@@ -13,35 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from apiserver import workers
-from apiserver.apimachinery import errors, fieldpath, printing
+from apiserver.apimachinery import errors, fieldpath
 from apiserver.apimachinery.errors import GroupKind, StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import (
-    as_written,
-    as_yaml,
-    conversion,
-    defaults,
-    json_syntax,
-    machinery,
-    protobuf,
-    rawjson,
-    strict,
-    type_meta,
-    unstructured,
-)
-from apiserver.schema.kinds import Kinds
+from apiserver.codecs.json import as_written, json_syntax, rawjson
+from apiserver.codecs.objects import conversion, decoding, defaults, unstructured
+from apiserver.codecs.protobuf import envelope as as_protobuf
+from apiserver.codecs.protobuf import messages
+from apiserver.codecs.yaml import as_yaml
+from apiserver.kinds import type_meta
+from apiserver.kinds.served import Kinds
+from apiserver.kinds.type_meta import TypeMeta, Unfit, Unreadable
+from apiserver.runtime import workers
+from apiserver.schema import machinery
 from apiserver.schema.resource import Object, Resource
-from apiserver.schema.type_meta import TypeMeta, Unfit, Unreadable
 from apiserver.schema.types import Struct
-from apiserver.wire import (
-    as_json,
-    as_protobuf,
-    complaints,
-    negotiation,
-    representation,
-)
+from apiserver.wire import as_json, complaints, negotiation, representation
 from apiserver.wire.patches import Document
+from kubetext import printing, quoting
 
 LARGE = 64 << 10
 """Bodies above this many bytes are decoded in a thread."""
@@ -118,7 +107,7 @@ class _Document(NamedTuple):
         """Raises Unreadable."""
         return type_meta.read(self.value).completed(resource)
 
-    def decoded(self, resource: Resource) -> strict.Decoded:
+    def decoded(self, resource: Resource) -> decoding.Decoded:
         """As an object of that kind, without defaults. Raises strict.DecodeError."""
         value = self.value
         if self.text and self.shape is not resource.shape:
@@ -129,8 +118,8 @@ class _Document(NamedTuple):
             )
         members = as_written.without(value or {}, type_meta.MEMBERS)
         if self.written:
-            return strict.decode_written(resource.shape, members)
-        return strict.decode(resource.shape, members, raw=self.text)
+            return decoding.decode_written(resource.shape, members)
+        return decoding.decode(resource.shape, members, raw=self.text)
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
         """What strict decoding has against the document, in its order; a text about repeated YAML keys comes first, as one."""
@@ -142,7 +131,7 @@ class _Document(NamedTuple):
             in_order = (
                 complaints.find_in_text(self.written, rule) if self.written else complaints.find_in(self.value, rule)
             )
-        return found + (in_order or [f"unknown field {fieldpath.go_quote(path)}" for path in unknown])
+        return found + (in_order or [f"unknown field {quoting.go_quote(path)}" for path in unknown])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +145,9 @@ class _Message:
         kind = stated.kind or resource.kind
         return type_meta.of_message(stated.api_version, kind, group=resource.group, version=resource.version)
 
-    def decoded(self, resource: Resource) -> strict.Decoded:
+    def decoded(self, resource: Resource) -> decoding.Decoded:
         """Raises protobuf.DecodeError, and 413."""
-        return strict.Decoded(_message(resource.shape, self.envelope.raw), [])
+        return decoding.Decoded(_message(resource.shape, self.envelope.raw), [])
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
         return []
@@ -167,8 +156,8 @@ class _Message:
 def _message(shape: Struct, raw: bytes) -> Object:
     """The object of a message."""
     try:
-        return protobuf.decode(shape, raw, parse=_raw_json)
-    except protobuf.TooManyValues:
+        return messages.decode(shape, raw, parse=_raw_json)
+    except messages.TooManyValues:
         raise json_syntax.too_heavy() from None
 
 
@@ -246,8 +235,8 @@ def _object(
         decoded = _decode(resource, meta, document, kinds, now=now, judged=validation != "Ignore")
         if decoded.complaints and validation == "Strict":
             raise Unfit(_strict_text(decoded.complaints))
-    except (Unfit, strict.DecodeError, protobuf.DecodeError) as e:
-        where = f"{meta.kind} in version {fieldpath.go_quote(meta.version)} cannot be handled as a {resource.kind}"
+    except (Unfit, decoding.DecodeError, messages.DecodeError) as e:
+        where = f"{meta.kind} in version {quoting.go_quote(meta.version)} cannot be handled as a {resource.kind}"
         raise errors.bad_request(f"{where}: {e}") from e
     _warn(decoded.complaints, warnings)
     if meta.api_version != resource.api_version:
@@ -268,9 +257,9 @@ def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None =
         return _Document(converted.value, raw, repeats=converted.repeats)
     except as_json.SyntaxProblem as e:
         raise Unreadable(f"{_SYNTAX}{e}") from e
-    except protobuf.TooManyValues:
+    except messages.TooManyValues:
         raise json_syntax.too_heavy() from None
-    except (as_yaml.YAMLProblem, protobuf.DecodeError) as e:
+    except (as_yaml.YAMLProblem, messages.DecodeError) as e:
         raise Unreadable(str(e)) from e
 
 
@@ -370,14 +359,14 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
     try:
         text = result if isinstance(result, bytes) else as_json.dumps(result)
     except RecursionError:
-        raise _unfit("", strict.DecodeError(strict.TOO_DEEP)) from None
+        raise _unfit("", decoding.DecodeError(decoding.TOO_DEEP)) from None
     quick = as_json.plain(text, terms.resource.shape)
     if quick is None and terms.hurried and len(text) > STRANGE:
         raise TakesLong
     try:
         decoded = _patched(terms.resource, text, quick, terms.kinds, now=terms.now, judged=judged)
         _judge(terms, [*sent.complaints, *decoded.complaints])
-    except (Unreadable, Unfit, strict.DecodeError) as e:
+    except (Unreadable, Unfit, decoding.DecodeError) as e:
         raise _unfit(text.decode(), e) from e
     return decoded.object
 
@@ -388,7 +377,7 @@ def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
         decoded = unstructured.decode(terms.resource.shape, value)
         unknown = decoded.unknown if terms.validation != "Ignore" else ()
         _judge(terms, [*sent.complaints, *(f'unknown field "{path}"' for path in unknown)])
-    except (Unfit, strict.DecodeError) as e:
+    except (Unfit, decoding.DecodeError) as e:
         raise _unfit(printing.plain(sent.value), e) from e
     return _completed(terms, decoded.object)
 
@@ -407,7 +396,7 @@ def decode_applied(terms: Terms, value: Object, sent: Document) -> Object:
         if managers:  # which cannot be read, or the apply had been refused for naming some
             unstructured.decode(shape, {"metadata": {**value["metadata"], "managedFields": managers}}, anew=False)
         found = unstructured.decode(shape, value, anew=False).object
-    except strict.DecodeError as e:
+    except decoding.DecodeError as e:
         raise errors.raw(_not_converted(terms.resource, sent.value, str(e))) from e
     completed = _completed(terms, found)
     if sent.complaints and terms.validation == "Strict":
@@ -454,10 +443,10 @@ def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: 
     if meta.kind not in ("", resource.kind):
         raise type_meta.not_registered_internally(meta.kind, resource.group)
     shape = resource.stored.shape
-    empty = strict.decode(shape, {}).object
+    empty = decoding.decode(shape, {}).object
     defaults.apply(shape, empty, now=now)
     unknown = [name for name in value if name not in type_meta.MEMBERS] if judged else []
-    return _Decoded(empty, [f"unknown field {fieldpath.go_quote(name)}" for name in unknown])
+    return _Decoded(empty, [f"unknown field {quoting.go_quote(name)}" for name in unknown])
 
 
 # Delete options.
@@ -480,8 +469,8 @@ def _delete_options(media: str, raw: bytes) -> Object:
         if document.written or (document.text and _is_unspelled(members)):
             written = members if document.written else as_json.written(raw, machinery.DELETE_OPTIONS)
             stated = as_written.without(written, type_meta.MEMBERS)
-            return strict.decode_written(machinery.DELETE_OPTIONS, stated).object
-    except (Unreadable, Unfit, strict.DecodeError, protobuf.DecodeError) as e:
+            return decoding.decode_written(machinery.DELETE_OPTIONS, stated).object
+    except (Unreadable, Unfit, decoding.DecodeError, messages.DecodeError) as e:
         raise errors.bad_request(str(e)) from e
     return members
 

@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from apiserver.apimachinery import fieldpath, utf8
+from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import Path
-from apiserver.schema import json_syntax
+from apiserver.codecs.json import json_syntax
 from apiserver.schema.types import ListOf, MapOf, Struct, Type
+from kubetext import quoting, utf8
 
 MOST = 100
 """As many complaints as upstream collects."""
@@ -139,7 +140,7 @@ def _steps(step: _Step, found: dict[str, None]) -> Iterator[_Step]:
         seen.add(name)
         if wrong and name not in reported:
             reported.add(name)
-            found.setdefault(f"{wrong} field {fieldpath.go_quote(str(path.child(name)))}")
+            found.setdefault(f"{wrong} field {quoting.go_quote(str(path.child(name)))}")
             if len(found) >= MOST:
                 return
         if isinstance(x, _CONTAINERS) and below is not None and below is not opaque:

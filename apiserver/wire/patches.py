@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver.apimachinery import errors
-from apiserver.schema import as_yaml, json_strings, json_syntax, rawjson, type_meta, yaml_scalars
+from apiserver.codecs.json import json_strings, json_syntax, rawjson
+from apiserver.codecs.yaml import as_yaml, yaml_scalars
+from apiserver.kinds import type_meta
 from apiserver.wire import as_json, complaints
 
 UPSTREAM = (

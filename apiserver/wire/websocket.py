@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from multidict import MultiMapping
 
 from apiserver.apimachinery.errors import TextError
-from apiserver.cel.libraries.urls import request_uri
 from apiserver.wire.forms import media
 from apiserver.wire.frames import Framing
+from kubecel.libraries.urls import request_uri
 
 VERSION = "13"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import serialization
 
 from apiserver.filters.authenticate import NotAuthentic
 from apiserver.filters.state import Peer
-from apiserver.serving import chains
+from apiserver.serving.x509 import chains
 from tests.e2e.controlplane import binaries
 from tests.e2e.controlplane.plane import ControlPlane
 from tests.e2e.test_serve import Authorities, Serve, empty_store

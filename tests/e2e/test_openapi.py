@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from apiserver import app
+from apiserver.kinds.served import Kinds
 from apiserver.resources import RESOURCES
-from apiserver.schema.kinds import Kinds
 from tests.e2e.controlplane import published
 from tests.e2e.controlplane.bed import OWN_GROUP, Bed
 from tests.e2e.controlplane.plane import until

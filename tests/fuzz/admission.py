@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from apiserver.admission.expressions import Scope
-from apiserver.cel import environments
-from apiserver.cel.errors import Panic, ProgramError
-from apiserver.cel.program import Program
-from apiserver.cel.source import CompileError
-from apiserver.cel.types import BOOL, STRING
+from apiserver.admission.core.expressions import Scope
+from kubecel.kubernetes import environments
+from kubecel.parse.source import CompileError
+from kubecel.plan.program import Program
+from kubecel.values.errors import Panic, ProgramError
+from kubecel.values.types import BOOL, STRING
 from tests.fuzz.expressions import Expressions
 from tests.fuzz.selectors import Difference
 from tests.promises.admission import stage as requests

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver import resources
-from apiserver.schema import canonical, strict
+from apiserver.codecs.objects import canonical, decoding
 from apiserver.storage.store import Write
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
@@ -290,7 +290,7 @@ async def ours(server: Composed, asked: Question) -> Object:
     resource = KINDS[asked.kind]
     members = {name: value for name, value in old.items() if name not in ("kind", "apiVersion")}
     metadata = {name: value for name, value in old["metadata"].items() if name != "managedFields"}
-    decoded = strict.decode(resource.shape, {**members, "metadata": metadata}).object
+    decoded = decoding.decode(resource.shape, {**members, "metadata": metadata}).object
     key = keys.key(metadata.get("namespace", ""), metadata["name"])
     store = server.stores[f"{server.group}/{asked.plural}"]
     entry = await store.commit(

@@ -23,12 +23,16 @@ from dataclasses import dataclass, field
 import yaml
 
 from apiserver import resources
-from apiserver.apimachinery.fieldpath import go_quote
-from apiserver.schema import conversion, machinery, protobuf, rawjson, strict
-from apiserver.schema.kinds import Kinds
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import conversion, decoding
+from apiserver.codecs.protobuf import envelope as as_protobuf
+from apiserver.codecs.protobuf import messages
+from apiserver.kinds.served import Kinds
+from apiserver.schema import machinery
 from apiserver.schema.resource import Object
 from apiserver.schema.types import Struct
-from apiserver.wire import as_json, as_protobuf
+from apiserver.wire import as_json
+from kubetext.quoting import go_quote
 from tests.e2e.controlplane.bed import Bed
 from tests.e2e.controlplane.connection import Connection
 from tests.fixtures.server import Reply
@@ -123,8 +127,8 @@ class Question:
 
     def _message(self, known: Object, group: str) -> bytes:
         kind = VERSIONS[self.plural, self.version]
-        decoded = strict.decode(kind.shape, as_json.loads(self.body(known).encode(), kind.shape))
-        message = protobuf.encode(kind.shape, decoded.object)
+        decoded = decoding.decode(kind.shape, as_json.loads(self.body(known).encode(), kind.shape))
+        message = messages.encode(kind.shape, decoded.object)
         return as_protobuf.envelope(f"{group}/{self.version}", kind.kind, message)
 
     def _prefix(self) -> str:
@@ -200,10 +204,10 @@ def _shown(message: bytes) -> bytes:
     envelope = as_protobuf.opened(message)
     shapes = {(kind.kind, kind.version): kind.shape for kind in VERSIONS.values()}
     shape = shapes.get((envelope.kind, envelope.api_version.rpartition("/")[2]), machinery.STATUS)
-    obj = protobuf.decode(shape, envelope.raw, parse=bytes)
-    again = as_protobuf.envelope(envelope.api_version, envelope.kind, protobuf.encode(shape, obj))
+    obj = messages.decode(shape, envelope.raw, parse=bytes)
+    again = as_protobuf.envelope(envelope.api_version, envelope.kind, messages.encode(shape, obj))
     assert again == message, (message, again)
-    obj = protobuf.decode(shape, envelope.raw, parse=bytes.decode)
+    obj = messages.decode(shape, envelope.raw, parse=bytes.decode)
     return rawjson.dumps({"kind": envelope.kind, "apiVersion": envelope.api_version, **obj})
 
 
@@ -323,8 +327,8 @@ class Questions:
 def _fits(shape: Struct, obj: Object) -> bool:
     """Whether a message can be made of it, in which every time is one."""
     try:
-        return is_plain(obj) and "0001-01-01" not in text(obj) and not strict.decode(shape, obj).unknown
-    except strict.DecodeError:
+        return is_plain(obj) and "0001-01-01" not in text(obj) and not decoding.decode(shape, obj).unknown
+    except decoding.DecodeError:
         return False
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from apiserver.cel import environments
-from apiserver.cel.errors import CostExceeded, EvaluationError, ProgramError
-from apiserver.cel.program import Program
-from apiserver.cel.source import CompileError
-from apiserver.cel.types import BOOL, STRING, Type
+from kubecel.kubernetes import environments
+from kubecel.parse.source import CompileError
+from kubecel.plan.program import Program
+from kubecel.values.errors import CostExceeded, EvaluationError, ProgramError
+from kubecel.values.types import BOOL, STRING, Type
 from tests.fixtures.server import Reply
 from tests.fuzz.expressions import SCALARS, Expressions
 from tests.fuzz.selectors import Difference

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import yaml
 
 from apiserver import resources
-from apiserver.schema import conversion
-from apiserver.schema.kinds import Kinds
+from apiserver.codecs.objects import conversion
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Resource
 
 Object = dict[str, Any]

@@ -7,7 +7,7 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterator
 
-from apiserver.config import MAX_HEADER_BYTES
+from apiserver.config.config import MAX_HEADER_BYTES
 from apiserver.serving.unfinished import BUDGET_BYTES
 from tests.hostile.campaign import Process, Target
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from apiserver import resources
-from apiserver.schema import canonical, defaults, strict
+from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.schema.resource import Object
 from apiserver.storage.store import Write
 from apiserver.watchcache import keys
@@ -63,7 +63,9 @@ class Replay:
         return json.loads(canonical.encode(self._kind.shape, self._decoded(obj)))
 
     def _decoded(self, obj: Object) -> Object:
-        made = strict.decode(self._kind.shape, {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}).object
+        made = decoding.decode(
+            self._kind.shape, {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
+        ).object
         defaults.apply(self._kind.shape, made, now=NOW)
         return made
 

@@ -16,11 +16,12 @@ import pytest
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.cluster.namespaces import Namespaces
-from apiserver.schema import canonical, defaults, strict, verdict
+from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object, Resource, Subresource
 from apiserver.storage.store import Write
+from apiserver.validation import verdict
 from apiserver.verbs import lifecycle
 from apiserver.watchcache import keys
 from apiserver.watchcache.entry import Revision
@@ -54,7 +55,7 @@ def names() -> list[str]:
 
 def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
     value = {k: v for k, v in json.loads(json.dumps(sent)).items() if k not in ("kind", "apiVersion")}
-    found = strict.decode(resource.shape, value)
+    found = decoding.decode(resource.shape, value)
     assert found.unknown == []
     defaults.apply(resource.shape, found.object, now=NOW)
     return found.object

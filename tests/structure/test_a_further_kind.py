@@ -17,8 +17,8 @@ TESTS = (
     "tests/structure/test_kinds.py",
     "tests/unit/discovery",
     "tests/unit/resources",
-    "tests/unit/schema/test_canonical.py",
-    "tests/unit/schema/test_kinds.py",
+    "tests/unit/codecs/objects/test_canonical.py",
+    "tests/unit/kinds/test_served.py",
     "tests/unit/schema/test_openapi.py",
     "tests/unit/wire/test_body.py",
     "tests/unit/test_app.py",
@@ -34,7 +34,17 @@ SECONDS = 300
 def test_a_kind_of_two_fields_is_one_file_and_no_other_changes(tmp_path: pathlib.Path) -> None:
     tree = tmp_path / "sluice"
     tree.mkdir()
-    for folder in ("apiserver", "tests", "docs", "manifests", "certs"):
+    for folder in (
+        "apiserver",
+        "kubecel",
+        "kubetext",
+        "sluice",
+        "structuredmerge",
+        "tests",
+        "docs",
+        "manifests",
+        "certs",
+    ):
         # With what Python and pytest have made of the files: it is as good for the copies.
         shutil.copytree(example_kind.ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("results", ".*"))
     for file in ("pyproject.toml", "README.md", "Makefile"):

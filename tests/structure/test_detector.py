@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from apiserver import logs
+from apiserver.config import logs
 from tests.fixtures import steal, steps
 
 SAMPLES = [(10.0, 5), (20.0, 7), (20.5, 8)]

@@ -15,9 +15,9 @@ ROOT = pathlib.Path(apiserver.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 READERS: dict[str, set[str]] = {
-    "x-remote-": {"config.py", "filters/authenticate.py"},
+    "x-remote-": {"config/config.py", "filters/authenticate.py"},
     # In `acting` it is a verb.
-    "impersonate-": {"filters/impersonate.py", "filters/acting.py", "admission/webhook/credentials.py"},
+    "impersonate-": {"filters/impersonate.py", "filters/acting.py", "admission/webhooks/credentials.py"},
     # Recorded there, and believed by nobody.
     "x-forwarded-": {"filters/audit.py"},
 }
@@ -29,7 +29,7 @@ NAMES: dict[str, set[str]] = {
         "discovery/openapi_docs.py",
         "filters/authorize.py",
         "cluster/client.py",
-        "admission/webhook/credentials.py",
+        "admission/webhooks/credentials.py",
     },
     "cookie": set(),
     "x-real-ip": {"filters/audit.py"},

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from apiserver import resources
-from apiserver.schema import canonical, types
+from apiserver.codecs.objects import canonical
+from apiserver.kinds.served import Kinds
+from apiserver.schema import types
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import ListOf, ListType, MapOf, Struct, Type
 

@@ -21,10 +21,11 @@ import pytest
 import yaml
 from cryptography import x509
 
-from apiserver import config, resources, server
-from apiserver.admission.webhook import resolution
+from apiserver import resources, server
+from apiserver.admission.webhooks import resolution
 from apiserver.apimachinery.request import RequestInfo, User
 from apiserver.cluster import access, client, configurations, namespaces, quotas, requestheader, tokens
+from apiserver.config import config
 from apiserver.filters import request_info
 from apiserver.storage import rights
 from apiserver.storage.options import StoreOptions

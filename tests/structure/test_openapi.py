@@ -14,8 +14,8 @@ import pytest
 from apiserver import app
 from apiserver.discovery import openapi_protobuf
 from apiserver.discovery.openapi_docs import OpenAPI
+from apiserver.kinds.served import Kinds
 from apiserver.resources import RESOURCES
-from apiserver.schema.kinds import Kinds
 from tests.fixtures import openapi
 from tests.fixtures.openapi import GROUP, KINDS
 

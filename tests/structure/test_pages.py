@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 from prometheus_client import PlatformCollector, ProcessCollector
 
-from apiserver import app, collectors, config, delegation, metrics
+from apiserver import app, collectors, delegation, metrics
 from apiserver.audit.record import Auditor
+from apiserver.config import config
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.drain import Drain
+from apiserver.runtime.workers import RENDERING
 from apiserver.storage.store import Stores
-from apiserver.workers import RENDERING
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 

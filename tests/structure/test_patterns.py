@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
-FILES = sorted((PROJECT / "apiserver").rglob("*.py"))
+PACKAGES = ("apiserver", "kubecel", "kubetext", "sluice", "structuredmerge")
+FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
 WRONG = {_constants.POSSESSIVE_REPEAT, _constants.ATOMIC_GROUP}
 
 # Imports every module with the compiler of `re` watched. What ours compile, directly or through a helper, is printed.

@@ -10,17 +10,18 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver import app, config, delegation
-from apiserver.admission.attributes import Attributes
+from apiserver import app, delegation
+from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery import errors, selectors
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.cluster.errors import ClusterError
+from apiserver.config import config
 from apiserver.filters import authorize
 from apiserver.filters.authenticate import Trust
 from apiserver.filters.state import Peer
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object
-from apiserver.serving import chains
+from apiserver.serving.x509 import chains
 from apiserver.storage.errors import Initializing, Unavailable
 from apiserver.storage.store import Stores
 from tests.fixtures.authorities import issue

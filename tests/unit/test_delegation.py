@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import pytest_asyncio
 
-from apiserver import app, config, delegation, resources
+from apiserver import app, delegation, resources
 from apiserver.admission.quota.limited import Limited
 from apiserver.apimachinery.errors import GroupResource
 from apiserver.apimachinery.request import User
@@ -20,9 +20,10 @@ from apiserver.cluster import namespaces
 from apiserver.cluster.configurations import COLLECTIONS
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource
+from apiserver.config import config
 from apiserver.filters.request_info import parse
+from apiserver.kinds.served import Kinds
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 from tests.fixtures.authorities import issue
 from tests.fixtures.failing import fail_once, failures
 from tests.unit.cluster.plane import Clock, Plane, answer, hang, status, until
@@ -30,7 +31,7 @@ from tests.unit.cluster.plane import Clock, Plane, answer, hang, status, until
 if TYPE_CHECKING:
     from apiserver.storage.store import Stores
 
-VERSION = "apiserver.config.k8s.io/v1"
+VERSION = "apiserver.config.config.k8s.io/v1"
 POD = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
 JANE = User("jane", groups=("system:authenticated",))
 LIST_CLAIMS = parse("GET", "/apis/resource.sluice.dev/v1/resourceclaims")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import config, dev, resources
-from apiserver.schema.kinds import Kinds
+from apiserver import dev, resources
+from apiserver.config import config
+from apiserver.kinds.served import Kinds
 from apiserver.serving import pki
 from tests.fixtures.authorities import NOW
 

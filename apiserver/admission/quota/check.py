@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from apiserver.admission.attributes import Attributes, forbidden
+from apiserver.admission.core.attributes import Attributes, forbidden
 from apiserver.admission.quota import resources
 from apiserver.admission.quota.limited import Limited
 from apiserver.admission.quota.resources import Amounts

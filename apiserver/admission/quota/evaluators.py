@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.core.attributes import Attributes
 from apiserver.admission.quota.check import Change
 from apiserver.admission.quota.pods import Pods
 from apiserver.admission.quota.resources import ONE, Amounts
 from apiserver.admission.quota.surroundings import Surroundings
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Around, Consumption, Object, Resource
 
 NO_AMOUNTS: Amounts = {}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from apiserver.admission.attributes import Attributes, Operation
+from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.admission.quota import controller
 from apiserver.admission.quota.accessor import Accessor, Quotas
 from apiserver.admission.quota.controller import Controller
@@ -21,8 +21,8 @@ from apiserver.admission.quota.limited import Limited
 from apiserver.admission.quota.pods import Cluster, Pods
 from apiserver.admission.quota.surroundings import Memory, Surroundings
 from apiserver.cluster.errors import ClusterError
+from apiserver.kinds.served import Kinds
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 
 
 class Asked(Quotas, Cluster, Protocol):

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any, Protocol
 
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.core.attributes import Attributes
 from apiserver.admission.quota import resources
 from apiserver.admission.quota.resources import Amounts
 from apiserver.admission.quota.surroundings import Surroundings
-from apiserver.apimachinery.quantity import QuantityError
 from apiserver.schema.resource import Consumption, Object
+from kubetext.quantity import QuantityError
 
 NOTHING: Amounts = {}
 

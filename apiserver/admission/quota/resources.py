@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from apiserver.apimachinery import quantity
-from apiserver.apimachinery.quantity import Quantity
+from kubetext import quantity
+from kubetext.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import orjson
 
-from apiserver.schema import surrogates
+from apiserver.codecs.json import surrogates
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object
 

@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from apiserver.apimachinery.request import Query
-from apiserver.schema import canonical, conversion, machinery, type_meta
+from apiserver.codecs.objects import canonical, conversion
+from apiserver.kinds import type_meta
+from apiserver.schema import machinery
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache import groups

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from apiserver.apimachinery import errors
-from apiserver.schema import machinery, surrogates, type_meta
+from apiserver.codecs.json import surrogates
+from apiserver.kinds import type_meta
+from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame, extent_of

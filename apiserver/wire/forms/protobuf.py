@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from apiserver.schema import protobuf
-from apiserver.schema.protowire import sized, varint
-from apiserver.wire import as_protobuf
+from apiserver.codecs.protobuf import envelope, messages
+from apiserver.codecs.protobuf.protowire import sized, varint
 from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, joined, ready
 from apiserver.wire.segments import LONG, Beginning
 
@@ -35,7 +34,7 @@ class Protobuf(Streamed):
     verbatim = True
 
     def document(self, type_: DocumentType, members: bytes) -> bytes:
-        return as_protobuf.envelope(type_.api_version, type_.kind, _message(type_, members))
+        return envelope.envelope(type_.api_version, type_.kind, _message(type_, members))
 
     def element(self, type_: DocumentType, members: bytes) -> bytes:
         (made,) = self.elements(type_, (members,))
@@ -43,13 +42,13 @@ class Protobuf(Streamed):
 
     def elements(self, type_: DocumentType, several: Sequence[bytes]) -> list[bytes]:
         assert type_.shape is not None
-        return protobuf.fields_of_stored(type_.shape, type_.number, several)
+        return messages.fields_of_stored(type_.shape, type_.number, several)
 
     def collection(
         self, type_: DocumentType, members: bytes, name: str, sections: Sections | None, *, large: bool
     ) -> Pieces:
         own = _message(type_, members)
-        opening = as_protobuf.opening(type_.api_version, type_.kind)
+        opening = envelope.opening(type_.api_version, type_.kind)
         if large:
             yield ready(opening)
             opening = b""
@@ -69,13 +68,13 @@ class Protobuf(Streamed):
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
         yield ready(opening + varint(size + len(own)) + before)
         yield from joined(_given_away(elements), b"")
-        yield ready(behind + as_protobuf.TAIL)
+        yield ready(behind + envelope.TAIL)
 
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
         return _frame(event_type, type_, _message(type_, members))
 
     def document_of(self, type_: DocumentType, element: bytes) -> bytes:
-        return as_protobuf.envelope(type_.api_version, type_.kind, _inside(element))
+        return envelope.envelope(type_.api_version, type_.kind, _inside(element))
 
     def event_of(self, event_type: str, type_: DocumentType, element: bytes) -> bytes:
         return _frame(event_type, type_, _inside(element))
@@ -88,7 +87,7 @@ class Protobuf(Streamed):
             if found is None:  # what stands around a message depends on its length alone
                 found = around[len(element)] = _around(event_type, type_, element)
             before, at = found
-            frames += before, element[at:], as_protobuf.TAIL
+            frames += before, element[at:], envelope.TAIL
         return b"".join(frames)
 
 
@@ -96,7 +95,7 @@ def _around(event_type: str, type_: DocumentType, element: bytes) -> tuple[bytes
     """What stands before the message of an element in a frame, and where in the element the message begins."""
     message = _inside(element)
     frame = _frame(event_type, type_, message)
-    return frame[: len(frame) - len(message) - len(as_protobuf.TAIL)], len(element) - len(message)
+    return frame[: len(frame) - len(message) - len(envelope.TAIL)], len(element) - len(message)
 
 
 def _given_away(sections: list[Section]) -> Iterator[Section]:
@@ -114,7 +113,7 @@ def _come_first(type_: DocumentType, name: str) -> bool:
 
 def _message(type_: DocumentType, members: bytes) -> bytes:
     assert type_.shape is not None
-    return protobuf.of_stored(type_.shape, members)
+    return messages.of_stored(type_.shape, members)
 
 
 def _inside(element: bytes) -> bytes:
@@ -126,7 +125,7 @@ def _inside(element: bytes) -> bytes:
 
 
 def _frame(event_type: str, type_: DocumentType, message: bytes) -> bytes:
-    document = as_protobuf.envelope(type_.api_version, type_.kind, message)
+    document = envelope.envelope(type_.api_version, type_.kind, message)
     event = sized(_TYPE, event_type.encode()) + sized(_OBJECT, sized(_RAW, document))
     return len(event).to_bytes(_FRAME, "big") + event
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Generic, NamedTuple, TypeVar
 
-from apiserver.schema import json_strings
+from apiserver.codecs.json import json_strings
 from apiserver.schema.types import Struct
 from apiserver.watchcache.encodings import Elements
 from apiserver.wire import gzip

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.request import Query
-from apiserver.schema import shapes, strict
+from apiserver.codecs.objects import decoding
+from apiserver.schema import shapes
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache import groups
@@ -103,7 +104,7 @@ _text = functools.lru_cache(maxsize=1024)(as_json.dumps)
 
 def _readable(shape: Struct, body: bytes) -> Object:
     """The object, or whatever the decoder raises for bytes that no object of this shape has."""
-    return strict.decode(shape, as_json.loads(body), raw=body).object
+    return decoding.decode(shape, as_json.loads(body), raw=body).object
 
 
 class _Row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from apiserver.schema import as_yaml
+from apiserver.codecs.yaml import as_yaml
 from apiserver.wire import as_json
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Text, fits_indented
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from apiserver import resources
-from apiserver.schema import canonical, protobuf
-from apiserver.schema.kinds import Kinds
-from apiserver.wire import as_protobuf
+from apiserver.codecs.objects import canonical
+from apiserver.codecs.protobuf import envelope, messages
+from apiserver.kinds.served import Kinds
 from tests.fixtures.server import Reply
 from tests.promises.api.client import JSON_PATCH, MERGE, PARTIAL, PARTIAL_LIST, TABLE, Client, Object, content
 from tests.promises.api.target import UPSTREAM_GROUP, VERSIONS
@@ -116,16 +116,16 @@ def test_protobuf_has_the_numbers_of_its_version(api: Client, mine: str, plural:
     path = path_of(api, plural, mine)
     for number, spec in enumerate(SPECS[plural]):
         obj = {"metadata": {"name": f"{mine}-{number}"}, "spec": spec_of(version, spec)}
-        message = as_protobuf.envelope(f"{api.group}/{version}", kind.kind, protobuf.encode(kind.shape, obj))
+        message = envelope.envelope(f"{api.group}/{version}", kind.kind, messages.encode(kind.shape, obj))
         made = api.ask("POST", at(path, version), message, headers={"Content-Type": PROTOBUF, "Accept": PROTOBUF})
         assert made.status == 201, made.body
         for other in VERSIONS:
             assert api.get(f"{at(path, other)}/{mine}-{number}")["spec"] == spec_of(other, spec)
         read = api.ask("GET", f"{at(path, version)}/{mine}-{number}", headers={"Accept": PROTOBUF}).body
-        opened = as_protobuf.opened(read)
+        opened = envelope.opened(read)
         assert (opened.api_version, opened.kind) == (f"{api.group}/{version}", kind.kind)
-        found = protobuf.decode(kind.shape, opened.raw)
-        assert protobuf.encode(kind.shape, found) == opened.raw
+        found = messages.decode(kind.shape, opened.raw)
+        assert messages.encode(kind.shape, found) == opened.raw
         assert canonical.encode(kind.shape, {**found, "metadata": {}}) == canonical.encode(
             kind.shape, {**obj, "metadata": {}}
         )

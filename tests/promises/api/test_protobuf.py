@@ -12,7 +12,7 @@ import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.request import NO_QUERY
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision

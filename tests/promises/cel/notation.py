@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from apiserver.cel import types
-from apiserver.cel.times import Duration, Timestamp, parse_duration, parse_timestamp
-from apiserver.cel.values import NONE, Optional, UInt, Value, find_key, is_list, is_map, map_of
+from kubecel.values import types
+from kubecel.values.times import Duration, Timestamp, parse_duration, parse_timestamp
+from kubecel.values.values import NONE, Optional, UInt, Value, find_key, is_list, is_map, map_of
 
 
 def given(value: Any) -> Value:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import validators
-from apiserver.cel.declarations import Function, Overload, Shape, Variable
-from apiserver.cel.environment import Environment
-from apiserver.cel.libraries import bindings, comprehensions, optionals, standard, strings
-from apiserver.cel.source import CompileError
-from apiserver.cel.types import (
+from kubecel.check import validators
+from kubecel.check.declarations import Function, Overload, Shape, Variable
+from kubecel.check.environment import Environment
+from kubecel.libraries import bindings, comprehensions, optionals, standard, strings
+from kubecel.parse.source import CompileError
+from kubecel.values.types import (
     ANY,
     BOOL,
     BYTES,

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import types, values
-from apiserver.cel.declarations import Variable
-from apiserver.cel.environment import Environment
-from apiserver.cel.errors import EvaluationError, ProgramError
-from apiserver.cel.libraries import bindings, cidr, comprehensions, ip, optionals, standard, strings
-from apiserver.cel.program import Program
-from apiserver.cel.source import CompileError
-from apiserver.cel.times import Duration, Timestamp
-from apiserver.cel.types import Type
-from apiserver.cel.values import UInt, Value
+from kubecel.check.declarations import Variable
+from kubecel.check.environment import Environment
+from kubecel.libraries import bindings, cidr, comprehensions, ip, optionals, standard, strings
+from kubecel.parse.source import CompileError
+from kubecel.plan.program import Program
+from kubecel.values import types, values
+from kubecel.values.errors import EvaluationError, ProgramError
+from kubecel.values.times import Duration, Timestamp
+from kubecel.values.types import Type
+from kubecel.values.values import UInt, Value
 
 FOLDER = Path(__file__).parent / "conformance"
 DIFFERENCES = {

@@ -10,12 +10,14 @@ from functools import cache
 import pytest
 import yaml
 
-from apiserver.cel import cost, environments
-from apiserver.cel.declarations import UNLIMITED, Range, Shape, Variable
-from apiserver.cel.environment import Environment
-from apiserver.cel.environments import ALWAYS, Addition
-from apiserver.cel.libraries import authorizer, quantity
-from apiserver.cel.types import (
+from apiserver.resources import _device_selectors
+from kubecel.check import cost
+from kubecel.check.declarations import UNLIMITED, Range, Shape, Variable
+from kubecel.check.environment import Environment
+from kubecel.kubernetes import environments
+from kubecel.kubernetes.environments import ALWAYS, Addition
+from kubecel.libraries import authorizer, quantity
+from kubecel.values.types import (
     ANY,
     BOOL,
     BYTES,
@@ -32,7 +34,6 @@ from apiserver.cel.types import (
     optional_of,
     struct,
 )
-from apiserver.resources import _device_selectors
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "costs.yaml").read_text(), yaml.CSafeLoader)
 

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import cost, macros, schemas, validators
-from apiserver.cel.declarations import Shape, Variable
-from apiserver.cel.environment import Environment
-from apiserver.cel.errors import EvaluationError
-from apiserver.cel.libraries import optionals, standard
-from apiserver.cel.program import Program
+from kubecel.check import cost, validators
+from kubecel.check.declarations import Shape, Variable
+from kubecel.check.environment import Environment
+from kubecel.kubernetes import schemas
+from kubecel.libraries import optionals, standard
+from kubecel.parse import macros
+from kubecel.plan.program import Program
+from kubecel.values.errors import EvaluationError
 from tests.promises.cel.notation import text
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "documents.yaml").read_text(), yaml.CSafeLoader)

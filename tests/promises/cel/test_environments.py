@@ -7,9 +7,9 @@ import pathlib
 import pytest
 import yaml
 
-from apiserver.cel import environments
-from apiserver.cel.declarations import Overload
-from apiserver.cel.environment import Environment
+from kubecel.check.declarations import Overload
+from kubecel.check.environment import Environment
+from kubecel.kubernetes import environments
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "environments.yaml").read_text(), yaml.CSafeLoader)
 

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import macros, types, validators
-from apiserver.cel.declarations import Function, Overload, Variable
-from apiserver.cel.environment import Environment
-from apiserver.cel.errors import EvaluationError, ProgramError
-from apiserver.cel.libraries import optionals, standard
-from apiserver.cel.program import Program
-from apiserver.cel.values import Value
+from kubecel.check import validators
+from kubecel.check.declarations import Function, Overload, Variable
+from kubecel.check.environment import Environment
+from kubecel.libraries import optionals, standard
+from kubecel.parse import macros
+from kubecel.plan.program import Program
+from kubecel.values import types
+from kubecel.values.errors import EvaluationError, ProgramError
+from kubecel.values.values import Value
 from tests.promises.cel.notation import given, text
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "evaluation.yaml").read_text(), yaml.CSafeLoader)

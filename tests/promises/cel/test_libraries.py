@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import cost, types
-from apiserver.cel.declarations import Variable
-from apiserver.cel.environment import Environment
-from apiserver.cel.environments import base
-from apiserver.cel.errors import EvaluationError, ProgramError
-from apiserver.cel.libraries.authorizer import AUTHORIZER, Answer, Attributes, AuthorizerValue
-from apiserver.cel.program import Program
-from apiserver.cel.source import CompileError
-from apiserver.cel.values import Value
+from kubecel.check import cost
+from kubecel.check.declarations import Variable
+from kubecel.check.environment import Environment
+from kubecel.kubernetes.environments import base
+from kubecel.libraries.authorizer import AUTHORIZER, Answer, Attributes, AuthorizerValue
+from kubecel.parse.source import CompileError
+from kubecel.plan.program import Program
+from kubecel.values import types
+from kubecel.values.errors import EvaluationError, ProgramError
+from kubecel.values.values import Value
 from tests.promises.cel.notation import text
 
 TABLE = yaml.load((pathlib.Path(__file__).parent / "libraries.yaml").read_text(), yaml.CSafeLoader)

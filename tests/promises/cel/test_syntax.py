@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.cel import macros, parser, syntax
-from apiserver.cel.ast import Ast
-from apiserver.cel.macros import Macros
-from apiserver.cel.source import CompileError, Source
-from tests.unit.cel.trees import written
+from kubecel.parse import macros, parser, syntax
+from kubecel.parse.ast import Ast
+from kubecel.parse.macros import Macros
+from kubecel.parse.source import CompileError, Source
+from tests.unit.kubecel.trees import written
 
 ROWS = yaml.load((Path(__file__).parent / "syntax.yaml").read_text(), yaml.CSafeLoader)
 TREES = [row for row in ROWS if "tree" in row]

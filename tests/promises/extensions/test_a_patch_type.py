@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from apiserver import app
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery.options import CreateOptions, UpdateOptions
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.fieldmanager.writer import Writer

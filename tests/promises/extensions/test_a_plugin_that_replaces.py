@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from apiserver import app
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
-from apiserver.schema import rawjson
+from apiserver.codecs.json import rawjson
 from apiserver.schema.resource import Object
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server

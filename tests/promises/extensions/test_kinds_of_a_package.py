@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from apiserver import app, config
+from apiserver import app
+from apiserver.config import config
 from tests.fixtures.composed import ADMIN, MERGE_PATCH, Composed, composed
 from tests.fixtures.connection import Connection
 from tests.fixtures.valkey import Server, eventually

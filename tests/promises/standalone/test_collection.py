@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver import app
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.core.attributes import Attributes
 from apiserver.audit.event import Event
 from apiserver.audit.policy import Policy
 from apiserver.audit.record import Auditor

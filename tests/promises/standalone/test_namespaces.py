@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver import app
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.core.attributes import Attributes
 from apiserver.schema.resource import Object
 from tests.fixtures.composed import JANE, MERGE_PATCH, Composed, composed
 from tests.fixtures.valkey import Server, eventually

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from apiserver import resources
-from apiserver.admission.attributes import Attributes, Operation
-from apiserver.admission.views import Views
+from apiserver.admission.core.attributes import Attributes, Operation
+from apiserver.admission.core.views import Views
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
 from apiserver.apimachinery.request import Annotations, User, Warnings
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.request_info import parse
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Object
 
 GROUP = "things.example.com"

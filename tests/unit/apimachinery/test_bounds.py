@@ -15,6 +15,7 @@ from apiserver.apimachinery.fieldpath import MOST_COUNTED, FieldError, FieldErro
 from apiserver.wire import negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.representation import Representation
+from kubetext import quoting
 from tests.fixtures.cpu import Spent
 
 MIB = 1 << 20
@@ -165,11 +166,11 @@ def test_a_text_is_cut_where_the_room_ends_and_says_so(character: str) -> None:
 
 @pytest.mark.parametrize("character", NASTY)
 def test_quoting_takes_no_longer_for_what_is_not_shown(character: str) -> None:
-    text = "x" * fieldpath.QUOTED_CHARACTERS + character * MIB
+    text = "x" * quoting.QUOTED_CHARACTERS + character * MIB
     with Spent() as spent:
-        shown = fieldpath.go_quote(text)
+        shown = quoting.go_quote(text)
 
-    assert shown == f'"{"x" * fieldpath.QUOTED_CHARACTERS}… {len(character) * MIB} more characters'
+    assert shown == f'"{"x" * quoting.QUOTED_CHARACTERS}… {len(character) * MIB} more characters'
     assert spent.below(0.001)
 
 
@@ -180,6 +181,6 @@ def test_a_long_list_is_shown_as_far_as_it_fits() -> None:
 
     assert shown.startswith('["0","1",')
     assert shown.endswith("… more")
-    assert len(shown) < 2 * fieldpath.SHOWN_CHARACTERS
+    assert len(shown) < 2 * quoting.SHOWN_CHARACTERS
     assert spent.below(1)
     assert fieldpath.show(values[:100]) == json.dumps(values[:100], separators=(",", ":"))

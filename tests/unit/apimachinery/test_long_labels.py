@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from apiserver.apimachinery import long_labels, selectors
 from apiserver.apimachinery.long_labels import LongLabels
+from apiserver.codecs.objects import canonical, indexed
 from apiserver.resources import RESOURCES
-from apiserver.schema import canonical, indexed
 from tests.fixtures.cpu import Spent
 
 KEYS = st.sampled_from(["a", "b", "a.b/c", "aa", "", "ü", ":", ",", "a,b"]) | st.text(max_size=3)

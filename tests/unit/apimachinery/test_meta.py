@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apiserver.apimachinery import meta, names
+from apiserver.apimachinery import meta
+from kubetext import names
 
 KEY = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import config
 from apiserver.audit.backend import Backend
 from apiserver.audit.backends import IgnoringErrors, Union, open_backend
+from apiserver.config import config
 from tests.unit.audit.sinks import Recording, event, events, lost, until
 from tests.unit.cluster.plane import Plane, answer, hang
 

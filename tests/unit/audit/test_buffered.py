@@ -12,7 +12,7 @@ import pytest
 from apiserver.audit import buffered as buffers
 from apiserver.audit.buffered import Bucket, Buffered
 from apiserver.audit.event import Event
-from apiserver.auditing import Batch
+from apiserver.config.auditing import Batch
 from tests.unit.audit.sinks import Recording, event, events, lost, until
 
 LONG = 3600.0

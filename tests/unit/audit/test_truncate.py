@@ -10,7 +10,7 @@ import pytest
 from apiserver.apimachinery.request import Level
 from apiserver.audit.event import Event
 from apiserver.audit.truncate import Truncating
-from apiserver.auditing import Truncate
+from apiserver.config.auditing import Truncate
 from tests.unit.audit.sinks import Recording, event, events, lost
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from apiserver.cluster.client import Client, ClusterError
 from apiserver.cluster.requestheader import ClusterTrust, TrustSource, trusted
-from apiserver.config import RequestHeader
+from apiserver.config.config import RequestHeader
 from apiserver.serving import pki
 from tests.unit.cluster.plane import NOW, Clock, Feed, Plane, Reply, answer, hang, status, until
 

@@ -6,8 +6,8 @@ from apiserver.apimachinery.request import Query
 from apiserver.discovery.answers import Answer, Question
 from apiserver.discovery.core import Core
 from apiserver.discovery.groups import Discovery
+from apiserver.kinds.served import Kinds
 from apiserver.schema import shapes
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.schema.types import Field, Presence, Struct
 

@@ -8,8 +8,8 @@ import yaml
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.discovery.groups import Discovery
+from apiserver.kinds.served import Kinds
 from apiserver.resources import deviceclass, resourceclaim
-from apiserver.schema.kinds import Kinds
 from tests.unit.discovery.kinds import ALONE, BOAT, PIER, VERSION, ask
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

@@ -12,8 +12,8 @@ from apiserver.apimachinery.errors import StatusError, TextError
 from apiserver.apimachinery.request import Query, RequestInfo
 from apiserver.discovery import groups, served
 from apiserver.discovery.groups import Discovery
+from apiserver.kinds.served import Kinds
 from apiserver.resources import deviceclass, resourceclaim, resourceclaimtemplate, resourceslice
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Version
 from tests.unit.discovery.kinds import ALONE, BOAT, DISCOVERY, PATHS, PIER, VERSION, ask
 

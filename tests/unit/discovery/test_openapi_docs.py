@@ -13,8 +13,8 @@ from apiserver.apimachinery.request import Query
 from apiserver.discovery import openapi_docs, openapi_paths, openapi_protobuf
 from apiserver.discovery.content import Reply
 from apiserver.discovery.openapi_docs import OpenAPI
+from apiserver.kinds.served import Kinds
 from apiserver.schema import shapes
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource, Subresource, Version
 from apiserver.schema.types import Field, Presence, Quantity, String, Struct
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from apiserver.apimachinery.errors import StatusError
-from apiserver.schema import rawjson
+from apiserver.codecs.json import rawjson
 from tests.unit.fieldmanager.written import Written
 
 CASES = yaml.load(

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from apiserver.codecs.json import rawjson
 from apiserver.fieldmanager import cap, entries
 from apiserver.fieldmanager.entries import EntriesError, Managed
 from apiserver.fieldmanager.fieldsets import REMEMBERED_BYTES, FieldSets
-from apiserver.schema import rawjson
-from apiserver.structuredmerge import sets
-from apiserver.structuredmerge.sets import EMPTY
+from structuredmerge import sets
+from structuredmerge.sets import EMPTY
 from tests.unit.fieldmanager.objects import SEEDS
 
 V1 = "resource.k8s.io/v1"

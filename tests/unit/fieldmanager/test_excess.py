@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.errors import StatusError
+from apiserver.codecs.objects import conversion
 from apiserver.fieldmanager import excess
-from apiserver.schema import conversion
 from apiserver.schema.resource import Object
-from apiserver.structuredmerge import update
+from structuredmerge import update
 from tests.unit.fieldmanager.written import Written, resource_of
 
 KIND = "ResourceClaim"

@@ -11,10 +11,10 @@ import pytest
 from apiserver.apimachinery import meta
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
+from apiserver.codecs.json import rawjson
 from apiserver.fieldmanager import lastapplied
 from apiserver.fieldmanager.manager import FieldManagers
-from apiserver.schema import rawjson
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Object
 from tests.unit.fieldmanager.written import KINDS, NOW, Written, resource_of
 

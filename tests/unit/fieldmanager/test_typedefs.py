@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.fieldmanager.typedefs import type_of
 from apiserver.schema.resource import Resource
-from apiserver.structuredmerge.types import UNSET, List, Map, Type
+from structuredmerge.types import UNSET, List, Map, Type
 from tests.fixtures import openapi, smd_schema
 from tests.unit.fieldmanager.written import KINDS
 

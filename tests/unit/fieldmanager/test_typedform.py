@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.fieldmanager import typedform
 from apiserver.fieldmanager.typedefs import type_of
-from apiserver.schema import canonical, defaults, rawjson, strict
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
-from apiserver.structuredmerge import paths
-from apiserver.structuredmerge.comparison import compare
+from structuredmerge import paths
+from structuredmerge.comparison import compare
 from tests.unit.fieldmanager.objects import SEEDS, sent
 from tests.unit.fieldmanager.written import NOW, resource_of
 
@@ -69,7 +70,7 @@ def changed(rng: random.Random, shape: Struct, obj: Object) -> Object:
 
 
 def decoded(resource: Resource, value: Any) -> Object:
-    obj = strict.decode(resource.shape, value).object
+    obj = decoding.decode(resource.shape, value).object
     obj["metadata"].pop("managedFields", None)
     obj["metadata"].pop("resourceVersion", None)
     defaults.apply(resource.shape, obj, now=NOW)
@@ -128,7 +129,7 @@ def test_an_amount_counts_by_its_spelling_below_an_atomic_list(sent: str | float
     def slice_(amount: str | float) -> Object:
         devices = [{"name": "x", "capacity": {"memory": {"value": amount}}}]
         obj: Object = {"metadata": {}, "spec": {"driver": "d", "devices": devices, **strange}}
-        return strict.decode(shape, obj, raw=json.dumps(obj).encode()).object
+        return decoding.decode(shape, obj, raw=json.dumps(obj).encode()).object
 
     stored, new = canonical.decode(shape, canonical.encode(shape, slice_("500m"))), slice_(sent)
     before, after = typedform.both(shape, stored, new)

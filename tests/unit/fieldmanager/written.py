@@ -6,14 +6,14 @@ import copy
 from itertools import chain
 from typing import Any
 
+from apiserver.codecs.objects import canonical, conversion, decoding, defaults
 from apiserver.fieldmanager.manager import FieldManagers, keep_times
 from apiserver.fieldmanager.writer import Writer
+from apiserver.kinds.served import Kinds
 from apiserver.patching import json_patch, merge_patch, strategic
 from apiserver.resources import RESOURCES
-from apiserver.schema import canonical, conversion, defaults, strict
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import lifecycle
 from apiserver.wire import as_json
@@ -106,7 +106,7 @@ class Written:
 
     def _decoded(self, resource: Resource, obj: Object) -> Object:
         members = {name: x for name, x in obj.items() if name not in ("kind", "apiVersion")}
-        decoded = strict.decode(resource.shape, members)
+        decoded = decoding.decode(resource.shape, members)
         assert not decoded.unknown
         defaults.apply(resource.shape, decoded.object, now=self.now)
         return conversion.stored(resource, decoded.object)

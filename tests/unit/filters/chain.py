@@ -11,7 +11,7 @@ from apiserver.apimachinery.request import User
 from apiserver.filters.recover import recover
 from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Handler, Request
-from apiserver.workers import RENDERING
+from apiserver.runtime.workers import RENDERING
 from tests.fixtures.connection import Connection
 
 V1 = "/apis/things.example.com/v1"

@@ -15,7 +15,7 @@ from apiserver import metrics
 from apiserver.apimachinery.request import ANONYMOUS, User
 from apiserver.cluster.errors import ClusterError
 from apiserver.cluster.tokens import BadToken
-from apiserver.config import RequestHeader
+from apiserver.config.config import RequestHeader
 from apiserver.filters.authenticate import (
     CREDENTIAL_ID,
     FAILURE_SECONDS,
@@ -26,7 +26,7 @@ from apiserver.filters.authenticate import (
     unescape_key,
 )
 from apiserver.filters.state import Peer, Request
-from apiserver.serving import chains
+from apiserver.serving.x509 import chains
 from tests.fixtures.authorities import NOW, SERVER, Holder, issue
 from tests.fixtures.connection import Answer, Connection
 from tests.fixtures.websocket import handshake

@@ -9,8 +9,8 @@ from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.apimachinery.selectors import Given
 from apiserver.cluster.errors import ClusterError
 from apiserver.filters.node_authorizer import NodeAuthorizer
+from apiserver.kinds.served import Kinds
 from apiserver.resources import RESOURCES
-from apiserver.schema.kinds import Kinds
 from apiserver.storage.errors import Initializing
 
 GROUP = "resource.example.com"

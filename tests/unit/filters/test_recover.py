@@ -14,7 +14,7 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.errors import TextError
 from apiserver.filters.recover import recover
 from apiserver.filters.state import Request
-from apiserver.workers import RENDERING
+from apiserver.runtime.workers import RENDERING
 from tests.fixtures.connection import Connection
 from tests.unit.filters.chain import V1, connect, ids, ok
 

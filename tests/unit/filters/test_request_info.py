@@ -24,10 +24,10 @@ from apiserver.filters.request_info import (
     split_target,
 )
 from apiserver.filters.state import Request
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
+from apiserver.runtime.workers import Workers
 from apiserver.schema.resource import Resource, Subresource
 from apiserver.schema.types import Struct
-from apiserver.workers import Workers
 from tests.fixtures.cpu import Spent
 from tests.unit.filters.chain import connect
 

@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from apiserver import app, config
+from apiserver import app
 from apiserver.cluster.errors import Refused
+from apiserver.config import config
+from apiserver.kinds.served import Kinds
 from apiserver.migration.exporting import Export
 from apiserver.migration.objects import Item, Reader
 from apiserver.migration.sources import Server as Source
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage import loading
 from apiserver.storage.loading import Loading

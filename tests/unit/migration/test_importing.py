@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver import app, config
+from apiserver import app
+from apiserver.config import config
+from apiserver.kinds.served import Kinds
 from apiserver.migration import sources
 from apiserver.migration.importing import Import
 from apiserver.migration.objects import MigrationError, Reader
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.storage import loading
 from apiserver.storage.loading import Carried, Loading

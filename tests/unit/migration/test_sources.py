@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver import app, config
+from apiserver import app
 from apiserver.cluster.client import Client
 from apiserver.cluster.errors import Refused
+from apiserver.config import config
+from apiserver.kinds.served import Kinds
 from apiserver.migration import sources
 from apiserver.migration.objects import MigrationError
-from apiserver.schema.kinds import Kinds
 
 GROUP = "resource.k8s.io"
 KINDS = ("deviceclasses", "resourceslices", "resourceclaims", "resourceclaimtemplates")

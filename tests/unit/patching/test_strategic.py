@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.apimachinery import printing
 from apiserver.apimachinery.errors import StatusError
+from apiserver.codecs.json import rawjson
 from apiserver.patching import stable, strategic
-from apiserver.schema import rawjson
 from apiserver.schema.types import (
     Boolean,
     Field,
@@ -25,6 +24,7 @@ from apiserver.schema.types import (
     Struct,
     Type,
 )
+from kubetext import printing
 from tests.fixtures.cpu import Spent
 from tests.unit.patching import recorded
 

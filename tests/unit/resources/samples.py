@@ -6,10 +6,11 @@ import copy
 from typing import Any
 
 from apiserver import resources
-from apiserver.schema import canonical, defaults, strict, validate
+from apiserver.codecs.objects import canonical, decoding, defaults
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object, Resource
+from apiserver.validation import report
 
 NOW = "2026-06-01T12:00:00Z"
 KINDS = {resource.kind: resource for resource in resources.RESOURCES}
@@ -38,7 +39,7 @@ def context_of(resource: Resource, **switched: bool) -> Context:
 
 
 def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
-    obj = strict.decode(resource.shape, copy.deepcopy(sent)).object
+    obj = decoding.decode(resource.shape, copy.deepcopy(sent)).object
     defaults.apply(resource.shape, obj, now=NOW)
     return obj
 
@@ -48,8 +49,8 @@ def created(resource: Resource, sent: dict[str, Any]) -> tuple[Object, list[str]
     obj = decoded(resource, sent)
     context = context_of(resource)
     resource.prepare(context, obj, None)
-    errors = (*validate.validate(context, resource.shape, obj, None), *resource.validate(context, obj, None))
-    return obj, [str(e) for e in validate.in_order(resource.shape, errors)]
+    errors = (*report.validate(context, resource.shape, obj, None), *resource.validate(context, obj, None))
+    return obj, [str(e) for e in report.in_order(resource.shape, errors)]
 
 
 def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tuple[Object, list[str]]:
@@ -57,10 +58,10 @@ def updated(resource: Resource, sent: dict[str, Any], old: dict[str, Any]) -> tu
     new, stored = decoded(resource, sent), decoded(resource, old)
     context = context_of(resource)
     resource.prepare(context, new, stored)
-    errors = list(validate.validate(context, resource.shape, new, stored)) if resource.validate_shape_on_update else []
-    errors += validate.validate_update(resource.shape, new, stored)
+    errors = list(report.validate(context, resource.shape, new, stored)) if resource.validate_shape_on_update else []
+    errors += report.validate_update(resource.shape, new, stored)
     errors += resource.validate(context, new, stored)
-    return new, [str(e) for e in validate.in_order(resource.shape, errors)]
+    return new, [str(e) for e in report.in_order(resource.shape, errors)]
 
 
 def served(resource: Resource, obj: Object) -> str:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from apiserver.apimachinery import fieldpath
 from apiserver.apimachinery.fieldpath import ROOT
+from apiserver.codecs.json import rawjson
 from apiserver.resources import _formats
-from apiserver.schema import rawjson
 from apiserver.schema.types import Check
+from kubetext import quoting
 
 AT = ROOT.child("f")
 CIDR = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
@@ -50,7 +50,7 @@ def test_canonical_addresses_pass(address: str) -> None:
     ],
 )
 def test_other_spellings_are_told_the_canonical_one(address: str, canonical: str) -> None:
-    shown = fieldpath.go_quote(address)
+    shown = quoting.go_quote(address)
     assert bodies(_formats.interface_address, address) == [
         f'Invalid value: {shown}: must be in canonical form ("{canonical}")'
     ]
@@ -76,7 +76,7 @@ def test_other_spellings_are_told_the_canonical_one(address: str, canonical: str
     ],
 )
 def test_what_is_no_address_with_a_prefix_is_refused(address: str) -> None:
-    assert bodies(_formats.interface_address, address) == [f"Invalid value: {fieldpath.go_quote(address)}: {CIDR}"]
+    assert bodies(_formats.interface_address, address) == [f"Invalid value: {quoting.go_quote(address)}: {CIDR}"]
 
 
 GOOD_UID = "3f0f7b0e-6d0c-4f53-9a3e-1f6f0c1d2a02"

@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apiserver import resources
-from apiserver.schema import canonical, strict, types, validate, verdict
+from apiserver.codecs.objects import canonical, decoding
+from apiserver.schema import types
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Boolean, Integer, ListOf, MapOf, Quantity, String, Struct, Time, Type
+from apiserver.validation import report, verdict
 from apiserver.verbs import lifecycle
 from tests.fixtures.cpu import Spent
 from tests.unit.resources.odd import WHOLE, odd
@@ -75,13 +77,13 @@ def judge(resource: Resource, new: Object, old: Object) -> None:
     context = context_of(resource)
     created = copy.deepcopy(new)
     resource.prepare(context, created, None)
-    list(validate.validate(context, resource.shape, created, None))
+    list(report.validate(context, resource.shape, created, None))
     list(resource.validate(context, created, None))
     list(resource.warnings(context, created, None))
     before = copy.deepcopy(old)
     resource.prepare(context, new, old)
-    list(validate.validate(context, resource.shape, new, old))
-    list(validate.validate_update(resource.shape, new, old))
+    list(report.validate(context, resource.shape, new, old))
+    list(report.validate_update(resource.shape, new, old))
     list(resource.validate(context, new, old))
     for sub in resource.subresources:
         sub.prepare(context, new, old)
@@ -122,7 +124,7 @@ def test_what_obeys_its_shape_does_so_when_it_comes_back_from_the_store(kind: st
     for spec in (whole["spec"], *odd(whole["spec"])):
         try:
             obj = decoded(resource, {**whole, "spec": spec})
-        except strict.DecodeError:
+        except decoding.DecodeError:
             continue
         if passes(obj):
             obeyed += 1
@@ -131,7 +133,7 @@ def test_what_obeys_its_shape_does_so_when_it_comes_back_from_the_store(kind: st
 
 
 def rewritten(resource: Resource, written: bytes) -> bytes:
-    again = strict.decode(resource.shape, json.loads(written))
+    again = decoding.decode(resource.shape, json.loads(written))
     assert again.unknown == []
     return canonical.encode(resource.shape, again.object)
 

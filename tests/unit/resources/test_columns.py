@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from apiserver.codecs.objects import canonical
 from apiserver.resources import deviceclass, resourceclaim, resourceclaimtemplate, resourceslice
-from apiserver.schema import canonical
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache.entry import split
 from apiserver.wire import as_json

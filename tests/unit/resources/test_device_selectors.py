@@ -8,9 +8,9 @@ import pytest
 
 from apiserver import resources
 from apiserver.apimachinery.fieldpath import ROOT, FieldError
-from apiserver.schema import validate
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
+from apiserver.validation import report
 
 KINDS = {resource.kind: resource for resource in resources.RESOURCES}
 GATES = [gate for resource in resources.RESOURCES for gate in resource.gates]
@@ -136,7 +136,7 @@ def device_class(*expressions: str) -> dict[str, Any]:
 def complaints(new: dict[str, Any], old: dict[str, Any] | None) -> list[str]:
     gates = Gates(GATES)
     context = Context(gates=gates, cel=resources.DeviceSelectors(gates))
-    return [str(error) for error in validate.validate(context, KINDS["DeviceClass"].shape, new, old)]
+    return [str(error) for error in report.validate(context, KINDS["DeviceClass"].shape, new, old)]
 
 
 def test_the_selectors_of_a_class_count_as_stored_while_none_of_them_changes() -> None:

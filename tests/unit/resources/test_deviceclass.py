@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.apimachinery import names
-from apiserver.schema import canonical
+from apiserver.codecs.objects import canonical
+from kubetext import names
 from tests.unit.resources import samples
 from tests.unit.resources.samples import created, updated
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.fieldpath import FieldError
-from apiserver.schema import canonical, rawjson
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import canonical
 from apiserver.schema.context import Context
 from tests.unit.resources import samples
 from tests.unit.resources.samples import CLAIM, RESULT, created, decoded, served, updated, with_spec

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver.schema import canonical
+from apiserver.codecs.objects import canonical
 from tests.unit.resources import samples
 from tests.unit.resources.samples import CLAIM, created, served, updated
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.schema import canonical
+from apiserver.codecs.objects import canonical
 from tests.unit.resources import samples
 from tests.unit.resources.samples import SLICE, created, decoded, served, updated, with_device, with_spec
 

@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apimachinery.fieldpath import FieldError
 from apiserver.apimachinery.request import User
-from apiserver.schema import rawjson
+from apiserver.codecs.json import rawjson
 from apiserver.schema.context import Context
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Permission

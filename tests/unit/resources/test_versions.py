@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apiserver import resources
-from apiserver.schema import canonical, conversion, defaults, strict
-from apiserver.schema.kinds import Kinds
+from apiserver.codecs.objects import canonical, conversion, decoding, defaults
+from apiserver.codecs.objects.decoding import DecodeError
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Object, Resource
-from apiserver.schema.strict import DecodeError
 from tests.unit.resources.samples import NOW
 from tests.unit.resources.test_any_object import sent
 
@@ -33,7 +33,7 @@ def at(version: str, plural: str) -> Resource:
 
 def read(resource: Resource, value: Any) -> Object:
     """As a body of this version is read, up to its stored form."""
-    found = strict.decode(resource.shape, value).object
+    found = decoding.decode(resource.shape, value).object
     defaults.apply(resource.shape, found, now=NOW)
     return found
 
@@ -215,8 +215,8 @@ def test_decoding_errors_name_the_types_of_the_version(version: str, plural: str
 
 def test_unknown_members_are_those_of_the_version() -> None:
     device = {"name": "d", "basic": {"x": 1}, "attributes": {}}
-    found = strict.decode(at("v1beta1", "resourceslices").shape, {"spec": {"devices": [device]}})
+    found = decoding.decode(at("v1beta1", "resourceslices").shape, {"spec": {"devices": [device]}})
     assert found.unknown == ["spec.devices[0].basic.x", "spec.devices[0].attributes"]
     request = {"name": "r", "exactly": {}}
-    found = strict.decode(at("v1beta1", "resourceclaims").shape, {"spec": {"devices": {"requests": [request]}}})
+    found = decoding.decode(at("v1beta1", "resourceclaims").shape, {"spec": {"devices": {"requests": [request]}}})
     assert found.unknown == ["spec.devices.requests[0].exactly"]

@@ -10,7 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from apiserver.schema import rawjson, types
+from apiserver.codecs.json import rawjson
+from apiserver.schema import types
 from apiserver.schema.types import (
     Boolean,
     Field,

@@ -12,14 +12,15 @@ from typing import cast
 import pytest
 from aiohttp import web
 
-from apiserver import config, server
+from apiserver import server
 from apiserver.app import App
+from apiserver.config import config
 from apiserver.filters.drain import Drain
 from apiserver.filters.state import Request
+from apiserver.runtime.fairqueue import Turnstile
 from apiserver.serving import dynamiccertificates, pki
 from apiserver.serving.connections import Connections
 from apiserver.serving.listener import Listener
-from apiserver.turnstile import Turnstile
 from tests.fixtures.connection import Connection
 from tests.fixtures.failing import fail_once, failures
 from tests.fixtures.valkey import eventually

@@ -16,10 +16,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 
-from apiserver import config, tls_flags
-from apiserver.serving import chains, dynamiccertificates, tls
+from apiserver.config import config, tls_flags
+from apiserver.serving import dynamiccertificates, tls
 from apiserver.serving.dynamiccertificates import Certificates
 from apiserver.serving.sessions import ServerSession
+from apiserver.serving.x509 import chains
 from tests.fixtures import hellos
 from tests.fixtures.authorities import NOW
 from tests.fixtures.handshakes import shake_hands

@@ -9,7 +9,7 @@ from hashlib import sha256
 import pytest
 from aiohttp import web
 
-from apiserver import config
+from apiserver.config import config
 from apiserver.filters.request_info import request_info
 from apiserver.filters.state import Peer, Request
 from apiserver.serving import connections, unfinished

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from apiserver.runtime.tls_records import BadGroup, Flood
 from apiserver.serving import pki, steps, tls
 from apiserver.serving.lookups import Lookups
 from apiserver.serving.secured import Secured
-from apiserver.tls_records import BadGroup, Flood
 from tests.fixtures import hellos
 from tests.fixtures.tls_servers import Serve, cutting, flooding, server_side, serving
 

@@ -22,11 +22,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL, crypto
 
-from apiserver.serving import chains, dynamiccertificates, pki, tls
+from apiserver.runtime.tls_records import HANDSHAKE_BYTES, MOST_IDLE, Flood, Renegotiation
+from apiserver.serving import dynamiccertificates, pki, tls
 from apiserver.serving.dynamiccertificates import Asked
 from apiserver.serving.sessions import ServerSession
 from apiserver.serving.sessions import _Buffers as Buffers
-from apiserver.tls_records import HANDSHAKE_BYTES, MOST_IDLE, Flood, Renegotiation
+from apiserver.serving.x509 import chains
 from tests.fixtures import hellos
 from tests.fixtures.authorities import NOW, SERVER, Holder, issue
 from tests.fixtures.handshakes import shake_hands

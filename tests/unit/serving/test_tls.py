@@ -16,13 +16,14 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL
 
-from apiserver import config
 from apiserver.cluster.requestheader import ClusterTrust
-from apiserver.config import RequestHeader
+from apiserver.config import config
+from apiserver.config.config import RequestHeader
 from apiserver.filters.authenticate import NO_HEADERS, NotAuthentic, Trust, Verifier
 from apiserver.filters.state import Peer
-from apiserver.serving import chains, dynamiccertificates, pki
+from apiserver.serving import dynamiccertificates, pki
 from apiserver.serving.sessions import ServerSession
+from apiserver.serving.x509 import chains
 from tests.fixtures.authorities import ANY, CLIENT, NOW, SERVER, Holder, issue
 from tests.fixtures.cpu import Spent
 from tests.fixtures.handshakes import shake_hands

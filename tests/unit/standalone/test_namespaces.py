@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver.admission.attributes import Attributes
+from apiserver.admission.core.attributes import Attributes
 from apiserver.apimachinery.errors import StatusError
 from apiserver.standalone.namespaces import NamespaceAutoProvision, Namespaces
 from apiserver.storage.errors import Initializing, Unavailable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver.structuredmerge import sets
-from apiserver.structuredmerge.paths import Element, field
-from apiserver.structuredmerge.sets import Set
-from apiserver.structuredmerge.types import Type
+from structuredmerge import sets
+from structuredmerge.paths import Element, field
+from structuredmerge.sets import Set
+from structuredmerge.types import Type
 from tests.fixtures.smd_schema import type_of
 
 STRING = {"type": "string"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from apiserver.structuredmerge import paths, sets
-from apiserver.structuredmerge.paths import Element, Path
-from apiserver.structuredmerge.sets import Set
+from structuredmerge import paths, sets
+from structuredmerge.paths import Element, Path
+from structuredmerge.sets import Set
 
 TEXT = st.sampled_from(
     ["", "a", "b", "ab", "B", "é", "\uffff", "😀", "<&>", "\u2028", '\x00\x07\x7f\b\f\n\t"\\', "x.io/y"]

@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from apiserver.structuredmerge import values
-from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.types import UNSET, List, Map, Member, Scalar, Type
-from apiserver.structuredmerge.update import UNCHANGED, Managers, apply, update
+from structuredmerge import values
+from structuredmerge.sets import EMPTY, Set
+from structuredmerge.types import UNSET, List, Map, Member, Scalar, Type
+from structuredmerge.update import UNCHANGED, Managers, apply, update
 
 NAMES = st.sampled_from(["a", "b", "c"])
 KEY_NAMES = ("name", "id")

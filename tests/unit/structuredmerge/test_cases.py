@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver.structuredmerge import fieldsv1, sets, values
-from apiserver.structuredmerge.paths import field, text
-from apiserver.structuredmerge.sets import Set
-from apiserver.structuredmerge.types import DEDUCED, Type
-from apiserver.structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned, apply, update
-from apiserver.structuredmerge.validation import told, validate
+from structuredmerge import fieldsv1, sets, values
+from structuredmerge.paths import field, text
+from structuredmerge.sets import Set
+from structuredmerge.types import DEDUCED, Type
+from structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned, apply, update
+from structuredmerge.validation import told, validate
 from tests.fixtures.smd_schema import type_of
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.structuredmerge.comparison import compare
-from apiserver.structuredmerge.paths import Path, item, keyed, text
-from apiserver.structuredmerge.sets import Set
+from structuredmerge.comparison import compare
+from structuredmerge.paths import Path, item, keyed, text
+from structuredmerge.sets import Set
 from tests.unit.structuredmerge.declared import TYPE, at, owned
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.structuredmerge import fieldsv1
-from apiserver.structuredmerge.fieldset import fields_of
+from structuredmerge import fieldsv1
+from structuredmerge.fieldset import fields_of
 from tests.unit.structuredmerge.declared import TYPE
 
 

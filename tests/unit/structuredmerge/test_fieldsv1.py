@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.structuredmerge import sets
-from apiserver.structuredmerge.fieldsv1 import MAX_DEPTH, FieldsError, decode, encode
-from apiserver.structuredmerge.paths import Path, field, item, keyed
-from apiserver.structuredmerge.sets import EMPTY, Set
+from structuredmerge import sets
+from structuredmerge.fieldsv1 import MAX_DEPTH, FieldsError, decode, encode
+from structuredmerge.paths import Path, field, item, keyed
+from structuredmerge.sets import EMPTY, Set
 from tests.unit.structuredmerge.fields import ANY_SETS
 
 A, B, C = map(field, "abc")

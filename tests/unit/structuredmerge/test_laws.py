@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.structuredmerge.comparison import compare
-from apiserver.structuredmerge.fieldset import fields_of
-from apiserver.structuredmerge.sets import EMPTY, Set, of
-from apiserver.structuredmerge.update import Conflict, Conflicts, Managers, update
-from apiserver.structuredmerge.validation import validate
+from structuredmerge.comparison import compare
+from structuredmerge.fieldset import fields_of
+from structuredmerge.sets import EMPTY, Set, of
+from structuredmerge.update import Conflict, Conflicts, Managers, update
+from structuredmerge.validation import validate
 from tests.unit.structuredmerge.histories import VERSION, Shared, applies, histories
 
 Apply = tuple[Shared, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.structuredmerge.merging import merge
-from apiserver.structuredmerge.values import ABSENT
+from structuredmerge.merging import merge
+from structuredmerge.values import ABSENT
 from tests.unit.structuredmerge.declared import TYPE
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from apiserver.structuredmerge import paths
-from apiserver.structuredmerge.paths import Element, Path, PathError, field, index, item, keyed
+from structuredmerge import paths
+from structuredmerge.paths import Element, Path, PathError, field, index, item, keyed
 from tests.unit.structuredmerge.fields import ANY_ELEMENTS
 
 DEVICE = keyed({"pool": "p", "driver": "d.io", "device": "x"})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver.structuredmerge.paths import field, item, keyed
-from apiserver.structuredmerge.reconciliation import reconcile
+from structuredmerge.paths import field, item, keyed
+from structuredmerge.reconciliation import reconcile
 from tests.fixtures.smd_schema import type_of
 from tests.unit.structuredmerge.declared import NUMBER, STRING, TYPE, at, changed, owned
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from apiserver.structuredmerge import fieldsv1, sets, values
-from apiserver.structuredmerge.fieldsv1 import FieldsError, decode, encode
-from apiserver.structuredmerge.paths import field, text
-from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.types import Type
-from apiserver.structuredmerge.update import UNCHANGED, Conflicts, Managers, apply, update
-from apiserver.structuredmerge.validation import told, validate
+from structuredmerge import fieldsv1, sets, values
+from structuredmerge.fieldsv1 import FieldsError, decode, encode
+from structuredmerge.paths import field, text
+from structuredmerge.sets import EMPTY, Set
+from structuredmerge.types import Type
+from structuredmerge.update import UNCHANGED, Conflicts, Managers, apply, update
+from structuredmerge.validation import told, validate
 from tests.fixtures.smd_schema import type_of
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver.structuredmerge.paths import Path, item, keyed
-from apiserver.structuredmerge.removal import remove
+from structuredmerge.paths import Path, item, keyed
+from structuredmerge.removal import remove
 from tests.unit.structuredmerge.declared import TYPE, at, owned
 
 FIRST = keyed({"day": 1, "zone": "UTC"})

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.structuredmerge import sets
-from apiserver.structuredmerge.paths import Path, field, index, item, keyed, text
-from apiserver.structuredmerge.sets import EMPTY, Builder, Set
-from apiserver.structuredmerge.types import DEDUCED, List, Map, Member, Scalar, Type
+from structuredmerge import sets
+from structuredmerge.paths import Path, field, index, item, keyed, text
+from structuredmerge.sets import EMPTY, Builder, Set
+from structuredmerge.types import DEDUCED, List, Map, Member, Scalar, Type
 from tests.unit.structuredmerge.fields import PATHS, SETS
 
 A, B, C, SPEC = map(field, ("a", "b", "c", "spec"))

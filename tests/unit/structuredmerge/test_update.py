@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from apiserver.structuredmerge.paths import Element, keyed
-from apiserver.structuredmerge.sets import EMPTY, Set
-from apiserver.structuredmerge.types import Type
-from apiserver.structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned, apply, update
+from structuredmerge.paths import Element, keyed
+from structuredmerge.sets import EMPTY, Set
+from structuredmerge.types import Type
+from structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned, apply, update
 from tests.fixtures import cpu
 from tests.fixtures.smd_schema import type_of
 from tests.unit.structuredmerge.declared import STRING, TYPE, at, owned

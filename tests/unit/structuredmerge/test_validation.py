@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from apiserver.apimachinery.errors import MESSAGE_ROOM
-from apiserver.structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
-from apiserver.structuredmerge.validation import Foreign, told, validate
+from structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
+from structuredmerge.validation import Foreign, told, validate
 from tests.unit.structuredmerge.declared import TYPE
 
 

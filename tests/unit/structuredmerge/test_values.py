@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from apiserver.structuredmerge import values
+from structuredmerge import values
 from tests.unit.structuredmerge.fields import VALUES
 
 # Each is less than the next.

@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apiserver.structuredmerge import sets, values
-from apiserver.structuredmerge.comparison import compare
-from apiserver.structuredmerge.fieldset import fields_of
-from apiserver.structuredmerge.merging import merge
-from apiserver.structuredmerge.reconciliation import reconcile
-from apiserver.structuredmerge.removal import remove
-from apiserver.structuredmerge.sets import Set
-from apiserver.structuredmerge.types import Type
+from structuredmerge import sets, values
+from structuredmerge.comparison import compare
+from structuredmerge.fieldset import fields_of
+from structuredmerge.merging import merge
+from structuredmerge.reconciliation import reconcile
+from structuredmerge.removal import remove
+from structuredmerge.sets import Set
+from structuredmerge.types import Type
 from tests.unit.structuredmerge.histories import hardened, pairs
 
 Pair = tuple[Type, Any, Any]

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from apiserver import workers
 from apiserver.apimachinery.request import Query
+from apiserver.runtime import workers
+from apiserver.runtime.fairqueue import Turnstile
 from apiserver.schema.resource import Resource
-from apiserver.turnstile import Turnstile
 from apiserver.verbs.context import Services
 from apiserver.verbs.selection import Selection
 from apiserver.verbs.watch import AgingSink, Encoder, Meter, Sink

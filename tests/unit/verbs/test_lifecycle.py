@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from apiserver.apimachinery import names
 from apiserver.apimachinery.fieldpath import MOST_COUNTED
+from apiserver.codecs.json import rawjson
 from apiserver.resources import RESOURCES
-from apiserver.schema import rawjson
 from apiserver.verbs import lifecycle
+from kubetext import names
 from tests.fixtures.cpu import Spent
 from tests.unit.resources.samples import context_of
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver import workers
+from apiserver.runtime import workers
 from apiserver.verbs import patch as patching
 from apiserver.wire import body
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed

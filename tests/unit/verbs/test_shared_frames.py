@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from apiserver import workers
 from apiserver.apimachinery.request import Query
-from apiserver.turnstile import Turnstile
+from apiserver.runtime import workers
+from apiserver.runtime.fairqueue import Turnstile
 from apiserver.verbs.context import Services
 from apiserver.verbs.watch import Encoder, Meter, Sink
 from apiserver.watchcache.encodings import EncodingCache

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from apiserver.apimachinery import meta
+from apiserver.codecs.objects import canonical
 from apiserver.fieldmanager.manager import FieldManagers
-from apiserver.schema import canonical
 from apiserver.schema.resource import Object
 from apiserver.storage.options import StoreOptions
 from tests.fixtures.composed import MERGE_PATCH, Composed, composed

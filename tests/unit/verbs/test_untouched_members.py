@@ -12,10 +12,10 @@ import pytest
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
+from apiserver.codecs.objects import canonical, decoding
 from apiserver.fieldmanager.writer import Writer
+from apiserver.kinds.served import Kinds
 from apiserver.resources import RESOURCES
-from apiserver.schema import canonical, strict
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Resource
 from apiserver.verbs import patch
 from apiserver.watchcache.entry import Entry, Key, Revision, splice, split
@@ -102,7 +102,7 @@ def test_the_same_comes_of_a_patch(kind: str, whole: dict[str, Any]) -> None:
         for obj in objs:
             try:
                 live = stored(resource.stored, obj)
-            except strict.DecodeError:
+            except decoding.DecodeError:
                 continue
             for sent, validation in itertools.product(PATCHES, ("Strict", "Ignore")):
                 found = outcome(patch.MERGE_PATCH, sent, live, resource, validation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver import resources
-from apiserver.schema.kinds import Kinds
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Resource
 
 GROUP = "resource.k8s.io"

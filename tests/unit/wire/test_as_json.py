@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver.schema import json_syntax
+from apiserver.codecs.json import json_syntax
 from apiserver.wire import as_json
 from tests.unit.wire import recorded
 

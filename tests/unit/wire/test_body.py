@@ -11,8 +11,8 @@ import pytest
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import rawjson
-from apiserver.schema.kinds import Kinds
+from apiserver.codecs.json import rawjson
+from apiserver.kinds.served import Kinds
 from apiserver.schema.resource import Object, Resource, Version
 from apiserver.wire import body
 from apiserver.wire.patches import Document

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from apiserver.apimachinery import utf8
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
-from apiserver.schema import json_syntax, rawjson
+from apiserver.codecs.json import json_syntax, rawjson
 from apiserver.wire import as_json, body, patches
 from apiserver.wire.response import BODY_LIMIT
+from kubetext import utf8
 from tests.fixtures import steps
 from tests.fixtures.cpu import Spent
 from tests.unit.wire.served import KINDS, SLICES

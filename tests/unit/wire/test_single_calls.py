@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from apiserver import workers
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Warnings
+from apiserver.runtime import workers
 from apiserver.wire import body
 from tests.fixtures import steps
 from tests.fixtures.calls import Longest

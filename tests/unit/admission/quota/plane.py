@@ -10,16 +10,17 @@ from typing import Any
 
 import orjson
 
-from apiserver import features, resources
-from apiserver.admission.attributes import Attributes, Operation
+from apiserver import resources
+from apiserver.admission.core.attributes import Attributes, Operation
 from apiserver.admission.quota.plugin import ResourceQuota
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import CreateOptions, DeleteOptions, UpdateOptions
 from apiserver.apimachinery.request import Annotations, User, Warnings
 from apiserver.cluster.errors import ClusterError, Refused
+from apiserver.config import features
 from apiserver.filters.request_info import parse
+from apiserver.kinds.served import Kinds
 from apiserver.schema.featuregate import Gates
-from apiserver.schema.kinds import Kinds
 from apiserver.schema.resource import Object
 
 DRA, OWN = "resource.k8s.io", "things.example.com"

@@ -1,0 +1,64 @@
+"""Expressions of configurations that do not compile, told of one that nobody has judged yet: kube-apiserver refuses those of a cluster.
+
+Upstream: kubernetes/kubernetes `pkg/apis/admissionregistration/validation/validation.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from apiserver.admission.core.conditions import MatchConditions
+from apiserver.admission.core.expressions import Expressions, Scope
+from apiserver.admission.core.sources import Object
+from apiserver.admission.policies.mutating import Mutator
+from apiserver.admission.policies.validator import Validator
+from apiserver.apimachinery.fieldpath import FieldError
+from apiserver.apimachinery.request import Decision, RequestInfo, User
+
+
+async def _nobody(user: User, info: RequestInfo) -> Decision:
+    raise AssertionError("nothing is evaluated")
+
+
+_EXPRESSIONS = Expressions(_nobody)
+
+
+def _validating(name: str, spec: Mapping[str, Any]) -> Iterator[Scope]:
+    yield Validator(name, spec, _EXPRESSIONS).scope
+
+
+def _mutating(name: str, spec: Mapping[str, Any]) -> Iterator[Scope]:
+    yield Mutator(name, spec, _EXPRESSIONS).scope
+
+
+def _conditions(name: str, configuration: Mapping[str, Any]) -> Iterator[Scope]:
+    for i, webhook in enumerate(configuration.get("webhooks") or ()):
+        scope, at = Scope(), f"webhooks[{i}].matchConditions"
+        MatchConditions.of(
+            webhook.get("matchConditions"), _EXPRESSIONS, name=name, kind="webhook", step="admit", scope=scope, at=at
+        )
+        yield scope
+
+
+_SCOPES: Mapping[str, Callable[[str, Object], Iterator[Scope]]] = {
+    "mutating_webhooks": _conditions,
+    "validating_webhooks": _conditions,
+    "mutating_policies": lambda name, policy: _mutating(name, policy["spec"]),
+    "validating_policies": lambda name, policy: _validating(name, policy["spec"]),
+}
+"""What expressions are compiled in, by the names that `sources.Sources` has for configurations."""
+
+
+def mistakes(sort: str, configuration: Object) -> Iterator[FieldError]:
+    """Of a decoded configuration. Nothing of one that lacks what it must have: that has been told."""
+    make = _SCOPES.get(sort)
+    if make is None:
+        return
+    try:
+        scopes = list(make(configuration["metadata"]["name"], configuration))
+    except KeyError:
+        return
+    for scope in scopes:
+        scope.compile()
+        yield from scope.mistakes()

@@ -1,0 +1,168 @@
+"""A change in a version of its kind: as JSON text for webhooks, as plain values for expressions, and back to the stored form.
+
+Upstream: kubernetes/apiserver `pkg/admission/conversion.go`, `pkg/admission/plugin/cel/condition.go` (objectToResolveVal).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import msgspec
+
+from apiserver.apimachinery import meta
+from apiserver.codecs.json import rawjson, surrogates
+from apiserver.codecs.objects import canonical, conversion, decoding, defaults, typed
+from apiserver.runtime.workers import BODIES
+from apiserver.schema.resource import Object, Resource
+from kubetext import strconv
+
+if TYPE_CHECKING:
+    from apiserver.admission.core.attributes import Attributes
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LARGE = 16 << 10
+"""Objects of about so many bytes are written and read in a thread."""
+REMEMBERED = 4
+"""How many objects are remembered in other forms: the stored one, and what the last plugins made of the new one."""
+REMEMBERED_LARGE = 2
+"""Of large ones, whose values take more than ten times as much memory as their text: the stored one, and the new one as it is now."""
+TYPE_META = ("kind", "apiVersion")
+
+
+class Views:
+    """The objects of one change in other forms, each made once. An object is remembered by what it is, not by what it says: nobody
+    changes one in place. Any thread may ask: webhooks are asked all at once.
+
+    `size` is about how many bytes an object has. `clock`, in seconds since the epoch, says which time defaults are filled in with.
+    """
+
+    __slots__ = ("_known", "_left", "_lock", "clock", "size")
+
+    def __init__(self, *, size: int = 0, clock: Callable[[], float] = time.time) -> None:
+        self.size = size
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[int, tuple[Object, dict[tuple[str, str], Any]]] = {}
+        self._left: list[Any] = []
+
+    @property
+    def large(self) -> bool:
+        """Whether reading and writing these objects holds the event loop for too long."""
+        return self.size > LARGE
+
+    def text(self, obj: Object, resource: Resource) -> bytes:
+        """Go's JSON of a stored object in that version of its kind, kind and apiVersion first. For objects that are not large."""
+        known, key = self._of(obj), ("text", resource.api_version)
+        made: bytes | None = known.get(key)
+        if made is None:
+            made = known[key] = written(obj, resource)
+        return made
+
+    def plain(self, obj: Object, resource: Resource) -> dict[str, Any]:
+        """The same as dicts, lists, text, integers, floats, booleans and None. Nobody changes it."""
+        known, key = self._of(obj), ("plain", resource.api_version)
+        made: dict[str, Any] | None = known.get(key)
+        if made is None:
+            # Of a large one the text goes at once unless somebody else wants it.
+            text = known.get(("text", resource.api_version)) or (written if self.large else self.text)(obj, resource)
+            made = known[key] = rawjson.parsed(text)
+        return made
+
+    async def atext(self, obj: Object, resource: Resource) -> bytes:
+        """As `text`, for objects of any size."""
+        return await self.run(self.text, obj, resource)
+
+    async def aplain(self, obj: Object, resource: Resource) -> dict[str, Any]:
+        """As `plain`, for objects of any size."""
+        return await self.run(self.plain, obj, resource)
+
+    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function of these objects returns or raises, in a thread if they are large."""
+        return await BODIES.run_patiently(call, *args, **kwargs) if self.large else call(*args, **kwargs)
+
+    def leave(self, obj: Object) -> None:
+        """Nobody asks for this object any more: of a large one nothing is remembered."""
+        if self.large:
+            self.let_go()
+            with self._lock:
+                _, forms = self._known.pop(id(obj), (obj, {}))
+            BODIES.free([forms])
+            self._left.append(obj)  # whoever made another one of it still has it in hand
+
+    def let_go(self) -> None:
+        """What was left is freed, in a thread: that of a large object takes most of a step of the event loop."""
+        if self._left:
+            left, self._left = self._left, []
+            BODIES.free(left)
+
+    def _of(self, obj: Object) -> dict[tuple[str, str], Any]:
+        self.let_go()
+        with self._lock:
+            found = self._known.pop(id(obj), None) or (obj, {})
+            while len(self._known) >= (REMEMBERED_LARGE if self.large else REMEMBERED):
+                del self._known[next(iter(self._known))]
+            # Whatever was asked for last stays longest.
+            self._known[id(obj)] = found
+        return found[1]
+
+
+def written(obj: Object, resource: Resource) -> bytes:
+    """Go's JSON of an object of the stored form, in a version of its kind."""
+    members = {name: value for name, value in obj.items() if name not in TYPE_META}
+    if resource.conversion is not None:
+        members = conversion.served(resource, conversion.copied(members))
+    return resource.head + canonical.encode_shown(resource.shape, members)[1:]
+
+
+def taken_back(
+    resource: Resource, data: bytes | Mapping[str, Any], attributes: Attributes, *, unknown: list[str] | None = None
+) -> Object:
+    """JSON of that version, as text or as values, as an object of the stored form: defaulted, with kind and apiVersion. Members that the
+    version does not have are dropped, and of values their paths are added to `unknown`.
+
+    Raises ValueError with Go's text of what does not fit. Large ones are for a thread.
+    """
+    return headed(resource, defaulted(resource, decoded(resource, data, unknown=unknown), attributes))
+
+
+def decoded(resource: Resource, data: bytes | Mapping[str, Any], *, unknown: list[str] | None = None) -> Object:
+    """The same as an object of that version, without kind and apiVersion, before it is defaulted."""
+    raw = data if isinstance(data, bytes) else b""
+    try:
+        value: Any = _read(resource, raw) if raw else data
+        members = {name: x for name, x in value.items() if name not in TYPE_META}
+        found = decoding.decode(resource.shape, members, raw=raw)
+    except decoding.DecodeError as e:
+        raise ValueError(str(e)) from e
+    except RecursionError:
+        raise ValueError(decoding.TOO_DEEP) from None
+    if unknown is not None:
+        unknown += found.unknown
+    return found.object
+
+
+_decode = surrogates.replaced(msgspec.json.Decoder(float_hook=strconv.parse_float).decode)
+
+
+def _read(resource: Resource, raw: bytes) -> Any:
+    try:
+        return typed.parser(resource.shape, strconv.parse_float)(raw)
+    except msgspec.ValidationError:
+        return _decode(raw)
+
+
+def defaulted(resource: Resource, obj: Object, attributes: Attributes) -> Object:
+    """A decoded object of that version, which becomes part of the result, in the stored form."""
+    defaults.apply(resource.shape, obj, now=meta.rfc3339(attributes.views.clock()))
+    return conversion.stored(resource, obj)
+
+
+def headed(resource: Resource, obj: Object) -> Object:
+    """An object of the stored form with its kind and apiVersion."""
+    stored = resource.stored
+    return {"kind": stored.kind, "apiVersion": stored.api_version, **obj}

@@ -1,0 +1,114 @@
+"""Which policies apply to a change, through which of their bindings, and with which parameters.
+
+Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/generic/policy_{dispatcher,matcher}.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from apiserver.admission.core.attributes import Attributes
+from apiserver.admission.core.matching import Match, Matcher
+from apiserver.admission.core.sources import Object, ParamKind, Params
+from apiserver.admission.policies.definitions import Binding, Definition, NamedKind
+from apiserver.apimachinery import selectors
+from apiserver.apimachinery.errors import StatusError
+from apiserver.cluster.errors import ClusterError, NoSuchKind
+
+Made = TypeVar("Made")
+
+
+class Evaluation(NamedTuple, Generic[Made]):
+    """A policy and one of its bindings apply: to the objects in the version of `match`, once with each of `params` (None: without)."""
+
+    definition: Definition[Made]
+    binding: Binding
+    match: Match
+    params: Sequence[Object | None]
+
+
+class ConfigurationError(NamedTuple, Generic[Made]):
+    """It cannot be told whether a policy or one of its bindings applies, or with what: `text` is upstream's. The failurePolicy decides."""
+
+    definition: Definition[Made]
+    binding: Binding | None
+    text: str
+
+
+class _Misconfigured(Exception):
+    """Parameters that are not as the binding needs them."""
+
+
+async def evaluations(
+    definitions: Iterable[Definition[Made]], attributes: Attributes, matcher: Matcher, params: Params
+) -> list[Evaluation[Made] | ConfigurationError[Made]]:
+    """All that concerns the change, in the order of the policies and of their bindings. Bindings that apply and find no parameters, where
+    they may do so, are among them: without any `params`."""
+    found: list[Evaluation[Made] | ConfigurationError[Made]] = []
+    for definition in definitions:
+        try:
+            match = await _match(definition, attributes, matcher)
+            if match is None:
+                continue
+            kind = None if definition.param_kind is None else await params.kind(*definition.param_kind)
+        except (StatusError, NoSuchKind, ClusterError, _Misconfigured) as e:
+            found.append(ConfigurationError(definition, None, f"failed to configure policy: {e}"))
+            continue
+        for binding in definition.bindings:
+            try:
+                if binding.criteria is None or await matcher.match(binding.criteria, attributes) is not None:
+                    collected = await collected_params(definition.param_kind, kind, binding, attributes.namespace)
+                    found.append(Evaluation(definition, binding, match, collected))
+            except (StatusError, ClusterError, _Misconfigured) as e:
+                found.append(ConfigurationError(definition, binding, f"failed to configure binding: {e}"))
+    return found
+
+
+async def _match(definition: Definition[Made], attributes: Attributes, matcher: Matcher) -> Match | None:
+    if definition.criteria is None:
+        raise _Misconfigured("policy contained no match constraints, a required field")
+    return await matcher.match(definition.criteria, attributes)
+
+
+async def collected_params(
+    named: NamedKind | None, kind: ParamKind | None, binding: Binding, namespace: str
+) -> Sequence[Object | None]:
+    """The parameters of a binding for a change in `namespace` ("" for none); one None where it has none (CollectParams)."""
+    reference = binding.spec.get("paramRef")
+    if named is None or kind is None or reference is None:
+        return (None,)
+    where = _namespace(kind, reference, namespace)
+    await kind.synced()
+    if reference.get("namespace") and not kind.namespaced:
+        raise _Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    found = _selected(kind, reference, where)
+    if not found and reference.get("parameterNotFoundAction") == "Deny":
+        raise _Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return found
+
+
+def _namespace(kind: ParamKind, reference: Mapping[str, Any], namespace: str) -> str:
+    if not kind.namespaced:
+        return ""
+    where: str = reference.get("namespace") or namespace
+    if not where:
+        raise _Misconfigured("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+    return where
+
+
+def _selected(kind: ParamKind, reference: Mapping[str, Any], namespace: str) -> Sequence[Object]:
+    name, selector = reference.get("name"), reference.get("selector")
+    if name:
+        if selector is not None:
+            raise _Misconfigured("paramRef.name and paramRef.selector are mutually exclusive")
+        param = kind.get(namespace, name)
+        return () if param is None else (param,)
+    if selector is None:
+        raise _Misconfigured("one of name or selector must be provided")
+    try:
+        wanted = selectors.of_json(selector)
+    except ValueError as e:
+        raise _Misconfigured(str(e)) from None
+    found = [param for param in kind.all(namespace) if wanted.matches(param["metadata"].get("labels") or {})]
+    return sorted(found, key=lambda param: param["metadata"]["name"])

@@ -1,0 +1,1 @@
+"""Objects to text and back: JSON, YAML, protobuf, and the decoded forms between them."""

@@ -1,0 +1,261 @@
+"""Values of raw JSON members (`types.RawJSON`) in decoded objects: their text, and what it means.
+
+Such a value is a `msgspec.Raw`, which two objects have in common when its bytes are the same; nobody but this module looks inside. Its
+text is that of the client, byte by byte. What is written as JSON is its `compact` form: numbers, the order of members and repeated ones
+stay as they are, blanks go, and what HTML treats specially is escaped.
+Upstream: kubernetes/apimachinery `pkg/runtime/extension.go`, `pkg/apis/meta/v1/types.go` (FieldsV1), golang/go
+`src/encoding/json/indent.go`, kubernetes-sigs/json `internal/golang/encoding/json/decode.go` (numbers).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import orjson
+
+from apiserver.codecs.json import json_strings, surrogates
+from kubetext import strconv, utf8
+from kubetext.sorting import LONG, by_name
+
+LEVELS = 750
+"""Levels of nesting in one text. Readers and writers of whole objects take a frame for each level, and Python has a thousand."""
+
+WRITTEN_LEVELS = 255
+"""Values with more levels take many times as long as others of their size."""
+
+_decode = surrogates.replaced(msgspec.json.Decoder(float_hook=strconv.parse_float).decode)
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_NUMBER = re.compile(json_strings.STRING + rb"|(-?[0-9][0-9.eE+-]*)")
+_NULL = msgspec.Raw(b"null")
+_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG = b"0" * 19
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
+_DEEPER = {ord(c): 1 for c in "{["} | {ord(c): -1 for c in "]}"}
+_AT_ONCE = 32 << 10
+"""Bytes that are looked at in one go, which no other thread can interrupt."""
+_LINE_SEPARATOR, _PARAGRAPH_SEPARATOR = "\u2028".encode(), "\u2029".encode()
+
+
+class TooDeep(ValueError):
+    """The text nests deeper than this server handles."""
+
+    def __init__(self) -> None:
+        super().__init__("exceeded max depth")
+
+
+def of(text: bytes) -> Any:
+    """The value of a member whose JSON text this is, kept as it stands. Raises ValueError, of it TooDeep; null is no value."""
+    if not text.isascii():
+        text = _whole(text)
+    try:
+        without_blanks = surrogates.formatted(text)
+    except RecursionError:
+        raise TooDeep from None
+    if without_blanks == b"null":
+        return None
+    if without_blanks.count(b"{") + without_blanks.count(b"[") > LEVELS and _levels(without_blanks) > LEVELS:
+        raise TooDeep
+    return msgspec.Raw(text)
+
+
+def compact(value: Any) -> Any:
+    """The value in the one spelling that Go gives raw JSON in JSON: no blanks, and its escapes. The value itself where that is its own, or
+    where it is no text yet."""
+    if not isinstance(value, msgspec.Raw):
+        return value
+    source = bytes(value)
+    found = escaped(surrogates.formatted(source))
+    return value if found == source else msgspec.Raw(found)
+
+
+def made(value: Any) -> Any:
+    """The value of a member that came in another form than JSON: compact, members sorted, numbers as Go writes them. None is no value.
+
+    Raises ValueError.
+    """
+    if value is None or isinstance(value, msgspec.Raw):
+        return value
+    try:
+        text = _encode(_spelled(value))
+    except UnicodeEncodeError:
+        text = _encode(_spelled(value, clean=True))
+    except RecursionError:
+        raise TooDeep from None
+    return of(escaped(text))
+
+
+def settled(value: Any) -> Any:
+    """The value of a member as it stands in what was decoded, whatever that came from. Raises ValueError."""
+    return of(bytes(value)) if isinstance(value, msgspec.Raw) else made(value)
+
+
+def settled_compact(value: Any) -> Any:
+    """The same of a member that is not kept verbatim."""
+    return plain(settled(value))
+
+
+def plain(value: Any) -> Any:
+    """The value of such a member: compact, without lone surrogates."""
+    found = compact(value)
+    source = bytes(found) if isinstance(found, msgspec.Raw) else b""
+    return msgspec.Raw(utf8.paired(source.decode()).encode()) if b"\\u" in source else found
+
+
+def unless_null(value: Any) -> Any:
+    """The value of a member, of which the JSON may be null."""
+    return None if value == _NULL else value
+
+
+def text(value: Any) -> bytes:
+    """The JSON of a member's value, as it was sent."""
+    return bytes(value)
+
+
+def parsed(value: Any) -> Any:
+    """What the JSON of a member's value means to Go: dicts, lists, text, numbers, booleans, None. Integers beyond 64 bits are floats; of
+    repeated members the last counts.
+
+    Raises ValueError with Go's text for a number beyond every float.
+    """
+    source = bytes(value)
+    try:
+        found = _decode(source)
+    except ValueError:
+        if literal := beyond_floats(source):
+            raise ValueError(f"json: cannot unmarshal number {literal} into Go value of type float64") from None
+        raise
+    # A tenth of what looking for nineteen digits with a regular expression takes.
+    return _as_go(found, source) if _LONG in source.translate(_AS_ZEROS) else found
+
+
+def dumps(value: Any) -> bytes:
+    """The JSON of a decoded object or a part of one, members and raw JSON as they stand, without Go's escapes. Raises TypeError."""
+    return orjson.dumps(value, default=_fragment)
+
+
+def shown(value: Any) -> bytes:
+    """The same with raw JSON in its compact form. Raises TypeError."""
+    return orjson.dumps(value, default=_compact_fragment)
+
+
+def light(value: Any, most: int) -> bytes:
+    """The same of an object whose raw JSON has at most so many bytes in all and nests nowhere deep. Raises TypeError for any other, after
+    work that grows with `most` and not with the raw JSON."""
+    left = most
+
+    def light_fragment(value: Any) -> orjson.Fragment:
+        nonlocal left
+        found = _fragment(value)
+        source = bytes(value)
+        left -= len(source)
+        if left < 0:
+            raise TypeError("raw JSON is long")
+        if source.count(b"{") + source.count(b"[") > WRITTEN_LEVELS and _levels(source) > WRITTEN_LEVELS:
+            raise TypeError("raw JSON nests deep")
+        return found
+
+    return orjson.dumps(value, default=light_fragment)
+
+
+def _fragment(value: Any) -> orjson.Fragment:
+    """Raw JSON for orjson: its `default`."""
+    if isinstance(value, msgspec.Raw):
+        return orjson.Fragment(bytes(value))
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _compact_fragment(value: Any) -> orjson.Fragment:
+    return _fragment(compact(value))
+
+
+def escaped(data: bytes) -> bytes:
+    """Go's escapes of what HTML treats specially. None of it can stand outside a string."""
+    data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    # Looking for one byte is many times faster than looking for three.
+    if _LINE_SEPARATOR[:1] in data:
+        data = data.replace(_LINE_SEPARATOR, b"\\u2028").replace(_PARAGRAPH_SEPARATOR, b"\\u2029")
+    return data
+
+
+def beyond_floats(source: bytes) -> str:
+    """The first number in JSON that no float comes near; "" when there is none."""
+    for match in _NUMBER.finditer(json_strings.without_escaped_quotes(source)):
+        if match.group(1) and math.isinf(float(match.group(1))):
+            return match.group(1).decode()
+    return ""
+
+
+def _whole(source: bytes) -> bytes:
+    try:
+        source.decode()
+    except UnicodeDecodeError:
+        return utf8.decoded(source).encode()
+    return source
+
+
+def _levels(source: bytes) -> int:
+    """Of nesting, of a text that is JSON."""
+    if b"\\" in source:
+        source = source.replace(b"\\\\", b"").replace(b'\\"', b"")
+    depth = most = quoted = 0
+    for at in range(0, len(source), _AT_ONCE):
+        between_quotes = source[at : at + _AT_ONCE].split(b'"')
+        brackets = b"".join(between_quotes[quoted::2]).translate(None, _NO_BRACKETS)
+        depths = list(itertools.accumulate(map(_DEEPER.__getitem__, brackets), initial=depth))
+        depth, most = depths[-1], max(most, *depths)
+        quoted ^= (len(between_quotes) - 1) & 1
+    return most
+
+
+def _inside(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """The places in a dict or list, and what stands there. Something else may be put into a place meanwhile."""
+    return iter(holder.items() if isinstance(holder, dict) else enumerate(holder))
+
+
+def _as_go(value: Any, source: bytes) -> Any:
+    """With floats for integers beyond 64 bits; changes what it gets."""
+    out = [value]
+    left: list[Any] = [out]
+    while left:
+        here = left.pop()
+        for place, x in _inside(here):
+            if isinstance(x, dict | list):
+                left.append(x)
+            elif type(x) is int and not strconv.MIN_INT64 <= x <= strconv.MAX_INT64:
+                try:
+                    here[place] = float(x)
+                except OverflowError:
+                    literal = beyond_floats(source)
+                    why = f"json: cannot unmarshal number {literal} into Go value of type float64"
+                    raise ValueError(why) from None
+    return out[0]
+
+
+def _spelled(value: Any, *, clean: bool = False) -> Any:
+    """A copy with numbers as Go's encoder spells them, and long maps sorted; `clean` without half characters."""
+    out = [value]
+    left: list[Any] = [out]
+    while left:
+        here = left.pop()
+        for place, x in _inside(here):
+            if not x and isinstance(x, dict | list):
+                continue
+            if isinstance(x, dict):
+                below = {utf8.whole(name): inner for name, inner in x.items()} if clean else x.copy()
+                here[place] = below if len(below) <= LONG else by_name(below)
+                left.append(here[place])
+            elif isinstance(x, list):
+                here[place] = x.copy()
+                left.append(here[place])
+            elif isinstance(x, float):
+                here[place] = msgspec.Raw(strconv.json_float(x).encode())
+            elif clean and isinstance(x, str):
+                here[place] = utf8.whole(x)
+            elif type(x) is int and not strconv.MIN_INT64 <= x <= strconv.MAX_UINT64:
+                here[place] = msgspec.Raw(strconv.json_float(float(x)).encode())
+    return out[0]

@@ -1,0 +1,1 @@
+"""Objects between text and storage: decoding, defaults, conversion, the stored form."""

@@ -1,0 +1,459 @@
+"""One spelling per object: its stored bytes, as Go would write them. Also the zero object of a kind, and equality in meaning.
+
+Knows shapes, no kinds. The types of `typed` write regular objects; every other one goes through writers that put members into shape
+order, apply the presence rules and sort maps. Both give the same bytes.
+
+A value is one line of JSON, in which raw JSON is compact. Where some of it was sent in another spelling, a second line has the texts:
+
+    {"metadata":{…},"spec":{… "parameters":{"a":1} … "parameters":{"b":2} …}}
+    [null,"{\"b\": 2}"]
+
+It is an array with one item for each raw JSON in the order of the first line, null for what stands there as it was sent. JSON has no
+newline within compact text, so the first one ends the object.
+Upstream: golang/go `src/encoding/json/encode.go`, kubernetes/apimachinery `pkg/api/equality/semantic.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.objects import times, typed
+from apiserver.schema import types
+from apiserver.schema.resource import Object
+from apiserver.schema.types import (
+    Boolean,
+    Field,
+    Integer,
+    ListOf,
+    MapOf,
+    Presence,
+    Quantity,
+    RawJSON,
+    String,
+    Struct,
+    Time,
+    Type,
+)
+from kubetext import quantity, utf8
+from kubetext.sorting import in_order
+
+UNSTORED = frozenset(("resourceVersion",))
+"""Metadata that is not part of the stored value."""
+
+
+def encode(shape: Struct, obj: Object) -> bytes:
+    """The stored value of an object of a kind: no kind, apiVersion and resourceVersion. `obj` is not changed."""
+    return _encoder(shape, stored=True)(obj)
+
+
+def encode_served(shape: Struct, obj: Object) -> bytes:
+    """The same for an object of a version that is not stored, as clients get it: with its resourceVersion. `obj` is not changed."""
+    return _encoder(shape)(obj)
+
+
+def encode_shown(shape: Struct, obj: Object) -> bytes:
+    """The line of it alone: the JSON that clients get, in which raw JSON is compact. `obj` is not changed."""
+    return _encoder(shape)(obj).partition(b"\n")[0]
+
+
+def encode_value(value: Any) -> bytes:
+    """The JSON of a decoded value of any shape, members as they stand."""
+    return rawjson.escaped(_dump(value))
+
+
+def decode(shape: Struct, data: bytes) -> Object:
+    """The object of a stored value, or of one made of it: raw JSON as it was sent, or where only the line of the object is given, as it
+    stands there. The caller owns the result.
+
+    Raises ValueError for what this server has not written.
+    """
+    return _decoder(shape)(data)
+
+
+def prepare(shape: Struct) -> None:
+    """Makes what objects of a kind are encoded and decoded by, some milliseconds of work, so that no request has to."""
+    decode(shape, encode(shape, zero(shape)))
+
+
+def zero(shape: Struct) -> Object:
+    """The object of which nothing is set: what bookmarks carry."""
+    made: Object = _struct_writer(shape)({})
+    return made
+
+
+def writer(type_: Type) -> Callable[[Any], Any]:
+    """What gives the value that Go's JSON of a value of this type has: presence rules applied, maps sorted. It is given what is not null,
+    does not change it, and may give it back."""
+    return _writer(type_) or _as_it_is
+
+
+def left_out_when_empty(field: Field) -> bool:
+    """Whether Go's JSON of a struct has no such member when its value is empty. Raw JSON is there or not; what it holds does not matter."""
+    return field.presence is Presence.OMIT_EMPTY and not isinstance(field.type, RawJSON)
+
+
+def absent_value(field: Field) -> Callable[[], Any] | None:
+    """What gives that which is written for an absent member; None for one that is left out."""
+    if field.presence is Presence.ALWAYS:
+        return _zero_of(field.type)
+    return _null if field.presence is Presence.NULLABLE else None
+
+
+def equal(shape: Struct, a: Object, b: Object) -> bool:
+    """Whether two values of a struct mean the same: quantities by amount, absent lists and maps as empty ones."""
+    return _struct_equality(shape)(a, b)
+
+
+def same(a: Object, b: Object) -> bool:
+    """Whether two decoded objects are certain to have the same stored value, which is quick to find out. False says nothing."""
+    return a == b
+
+
+@functools.cache
+def _encoder(shape: Struct, *, stored: bool = False) -> Callable[[Object], bytes]:
+    to_line = _line_encoder(_stored(shape) if stored else shape, stored=stored)
+    mapper = typed.raw_mapper(shape, verbatim=True)
+
+    def encode_line(obj: Object) -> bytes:
+        return rawjson.escaped(to_line(obj))
+
+    return encode_line if mapper is None else functools.partial(_encode_with_texts, encode_line, mapper)
+
+
+def _encode_with_texts(encode_line: Callable[[Object], bytes], mapper: typed.Mapper, obj: Object) -> bytes:
+    texts: list[str | None] = []
+
+    def compact(value: Any) -> Any:
+        found = rawjson.compact(value)
+        texts.append(None if found is value else rawjson.text(value).decode())
+        return found
+
+    line = encode_line(mapper(obj, compact))
+    return b"%b\n%b" % (line, msgspec.json.encode(texts)) if any(texts) else line
+
+
+@functools.cache
+def _decoder(shape: Struct) -> Callable[[bytes], Object]:
+    parse, settle, restore = typed.parser(shape), typed.raw_settler(shape), _time_restorer(shape)
+    mapper = typed.raw_mapper(shape, verbatim=True)
+
+    def decode_line(line: bytes) -> Object:
+        try:
+            obj: Object = parse(line)
+        except RecursionError as e:
+            raise ValueError("nested too deep") from e
+        if b"null" in line:
+            if settle is not None:
+                settle(obj, rawjson.unless_null)
+            if restore is not None:
+                restore(obj)
+        return obj
+
+    return decode_line if mapper is None else functools.partial(_decode_with_texts, decode_line, mapper)
+
+
+@functools.cache
+def _time_restorer(type_: Type) -> Callable[[Any], None] | None:
+    """Put Go's zero time where it was stored as null; a nil pointer is not stored at all. None where no such time lies below."""
+    match type_:
+        case Struct():
+            zeros = [
+                (f.name, times.ZERO_MICRO if f.type.micro else times.ZERO)
+                for f in types.members(type_)
+                if isinstance(f.type, Time) and f.presence is Presence.POINTER
+            ]
+            below = [(f.name, inner) for f in types.members(type_) if (inner := _time_restorer(f.type)) is not None]
+            return _struct_restorer(zeros, below) if zeros or below else None
+        case ListOf():
+            item = _time_restorer(type_.item)
+            return item and functools.partial(_restore_each, item)
+        case MapOf():
+            member = _time_restorer(type_.value)
+            return member and (lambda value: _restore_each(member, value.values()))
+    return None
+
+
+def _struct_restorer(
+    zeros: Sequence[tuple[str, str]], below: Sequence[tuple[str, Callable[[Any], None]]]
+) -> Callable[[Any], None]:
+    def restore(value: Object) -> None:
+        for name, zero in zeros:
+            if name in value and value[name] is None:
+                value[name] = zero
+        for name, inner in below:
+            if (x := value.get(name)) is not None:
+                inner(x)
+
+    return restore
+
+
+def _restore_each(restore: Callable[[Any], None], values: Iterable[Any]) -> None:
+    for value in values:
+        if value is not None:
+            restore(value)
+
+
+_texts = msgspec.json.Decoder(list[str | None]).decode
+
+
+def _decode_with_texts(decode_line: Callable[[bytes], Object], mapper: typed.Mapper, data: bytes) -> Object:
+    end = data.find(b"\n")
+    if end < 0:
+        return decode_line(data)
+    obj, texts = decode_line(data[:end]), iter(_texts(data[end:]))
+    try:
+        made: Object = mapper(obj, lambda value: value if (text := next(texts)) is None else msgspec.Raw(text.encode()))
+    except StopIteration:
+        raise ValueError("raw JSON without its text") from None
+    if next(texts, texts) is not texts:
+        raise ValueError("texts without their raw JSON")
+    return made
+
+
+@functools.cache
+def _line_encoder(shape: Struct, *, stored: bool) -> Callable[[Object], bytes]:
+    class_, write = typed.writing(shape), _struct_writer(shape, stored=stored)
+    to_json = msgspec.json.Encoder(order="deterministic", enc_hook=str).encode  # of quantity.Respelled
+
+    def encode_any(obj: Object) -> bytes:
+        return _dump(write(obj))
+
+    def encode_regular(obj: Object) -> bytes:
+        try:
+            return to_json(msgspec.convert(obj, class_))
+        except (msgspec.ValidationError, UnicodeEncodeError):
+            return encode_any(obj)
+
+    return encode_any if class_ is None else encode_regular
+
+
+@functools.cache
+def _stored(shape: Struct) -> Struct:
+    """The shape without what is not stored."""
+    fields = [
+        Field(name=f.name, number=f.number, type=_stored_metadata(f.type), presence=f.presence)
+        if f.name == "metadata" and isinstance(f.type, Struct)
+        else f
+        for f in types.members(shape)
+    ]
+    return Struct(name=shape.name, fields=fields)
+
+
+def _stored_metadata(struct: Struct) -> Struct:
+    return Struct(name=struct.name, fields=[f for f in types.members(struct) if f.name not in UNSTORED])
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return rawjson.dumps(value)
+    except TypeError:
+        return rawjson.dumps(whole(value))
+
+
+def whole(value: Any) -> Any:
+    """A copy of a decoded value without half characters, which Go replaces."""
+    if isinstance(value, dict):
+        return {utf8.whole(name): whole(x) for name, x in value.items()}
+    if isinstance(value, list):
+        return [whole(x) for x in value]
+    return utf8.whole(value) if isinstance(value, str) else value
+
+
+# Writers: a value that is not None → what is handed to orjson. A map or list that needs no change is given back as it is.
+
+_Writer = Callable[[Any], Any]
+
+
+@functools.cache
+def _writer(type_: Type, *, stored: bool = False) -> _Writer | None:
+    """None for types whose values are written as they are. `stored`: as storage gives them back, which does not tell empty lists and
+    maps from absent ones (upstream's is protobuf)."""
+    match type_:
+        case Struct():
+            return _struct_writer(type_, stored=stored)
+        case ListOf():
+            return _list_writer(_writer(type_.item, stored=stored))
+        case MapOf():
+            return _map_writer(_writer(type_.value, stored=stored))
+        case Time():
+            return _write_time
+    return None
+
+
+@functools.cache
+def _struct_writer(struct: Struct, *, stored: bool = False) -> _Writer:
+    fields = types.members(struct)
+    table = {
+        f.name: (i, left_out_when_empty(f), stored and _null_when_empty(f), _writer(f.type, stored=stored))
+        for i, f in enumerate(fields)
+    }
+    owed = {f.name: absent for f in fields if (absent := absent_value(f)) is not None}
+    names = tuple(table)
+
+    def settled(made: Object) -> Object:
+        for name, absent in owed.items():
+            if name not in made:
+                made[name] = absent()
+        return {name: made[name] for name in names if name in made}
+
+    def write(value: Object) -> Object:
+        made: Object = {}
+        last, ordered = -1, True
+        for name, x in value.items():
+            member = table.get(name)
+            if member is None or x is None:
+                continue
+            index, omit_empty, null_empty, writer = member
+            if writer is not None:
+                x = writer(x)
+            if not x:
+                if omit_empty:
+                    continue
+                if null_empty:
+                    x = None
+            made[name] = x
+            if index < last:
+                ordered = False
+            last = index
+        if not ordered or (owed and not made.keys() >= owed.keys()):
+            return settled(made)
+        return made
+
+    return write
+
+
+def _null_when_empty(field: Field) -> bool:
+    return field.presence is Presence.ALWAYS and isinstance(field.type, ListOf | MapOf)
+
+
+_Zero = Callable[[], Any]
+
+
+def _null() -> None:
+    return None
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _zero_of(type_: Type) -> _Zero:
+    match type_:
+        case Struct():
+            return functools.partial(_struct_writer(type_), {})
+        case String():
+            return str
+        case Integer():
+            return int
+        case Boolean():
+            return bool
+        case Quantity():
+            return lambda: "0"
+    return _null
+
+
+def _list_writer(writer: _Writer | None) -> _Writer | None:
+    if writer is None:
+        return None
+    return lambda value: [x if x is None else writer(x) for x in value]
+
+
+def _map_writer(writer: _Writer | None) -> _Writer:
+    def write(value: Object) -> Object:
+        keys = [*in_order(value)]
+        if writer is not None:
+            return {k: x if (x := value[k]) is None else writer(x) for k in keys}
+        return value if keys == list(value) else {k: value[k] for k in keys}
+
+    return write
+
+
+def _write_time(value: str) -> str | None:
+    return None if value in (times.ZERO, times.ZERO_MICRO) else value
+
+
+# Equality. A comparison gets two values of the type; either may be None for absent.
+
+Equality = Callable[[Any, Any], bool]
+
+
+@functools.cache
+def equality(type_: Type) -> Equality:
+    """Whether two values mean the same: absent and empty, and the spellings of a quantity, are one."""
+    match type_:
+        case Struct():
+            return _struct_equality(type_)
+        case ListOf():
+            return _list_equality(type_)
+        case MapOf():
+            return _map_equality(type_)
+        case Quantity():
+            return _same_amount
+        case RawJSON():
+            return operator.eq
+    return _same_plain
+
+
+@functools.cache
+def _struct_equality(struct: Struct) -> Equality:
+    table = {f.name: comparison(f) for f in types.members(struct)}
+
+    def same(a: Object | None, b: Object | None) -> bool:
+        a, b = a or {}, b or {}
+        if a == b:
+            return True
+        return all(table[name](a.get(name), b.get(name)) for name in {**a, **b} if name in table)
+
+    return same
+
+
+def comparison(field: Field) -> Equality:
+    """Pointers tell absent from empty; but lists and maps are never pointers."""
+    same = equality(field.type)
+    if not types.is_pointer(field) or isinstance(field.type, ListOf | MapOf):
+        return same
+    return lambda a, b: (a is None) == (b is None) and same(a, b)
+
+
+def _list_equality(type_: ListOf) -> Equality:
+    same = equality(type_.item)
+
+    def equal_lists(a: list[Any] | None, b: list[Any] | None) -> bool:
+        a, b = a or [], b or []
+        if a == b:
+            return True
+        return len(a) == len(b) and all(map(same, a, b))
+
+    return equal_lists
+
+
+def _map_equality(type_: MapOf) -> Equality:
+    same = equality(type_.value)
+
+    def equal_maps(a: Object | None, b: Object | None) -> bool:
+        a, b = a or {}, b or {}
+        if a == b:
+            return True
+        return a.keys() == b.keys() and all(same(x, b[k]) for k, x in a.items())
+
+    return equal_maps
+
+
+def _same_plain(a: Any, b: Any) -> bool:
+    """Text, numbers, booleans and times: absent is the zero value."""
+    return a == b or (_is_zero(a) and _is_zero(b))
+
+
+def _is_zero(value: Any) -> bool:
+    return not value or value in (times.ZERO, times.ZERO_MICRO)
+
+
+def _same_amount(a: str | None, b: str | None) -> bool:
+    a, b = a or "0", b or "0"
+    return a == b or quantity.parse(a) == quantity.parse(b)

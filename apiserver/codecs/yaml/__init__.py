@@ -1,0 +1,1 @@
+"""YAML as Kubernetes reads it: on the terms of JSON."""

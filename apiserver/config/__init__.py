@@ -1,0 +1,1 @@
+"""Settings: flags, configuration files, feature gates and logging."""

@@ -1,0 +1,626 @@
+"""What the operator decides: each setting declared once as a field of a frozen value, parsed with all mistakes told at once.
+
+Names are kube-apiserver's where it has one. Knows nothing of the rooms that use the values.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import ipaddress
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from apiserver import __version__
+from apiserver.config import auditing, flags, tls_flags
+from apiserver.config.auditing import Audit
+from apiserver.config.flags import ConfigError, Partly, flag
+from apiserver.config.tls_flags import NamedPair
+from kubetext import durations, strconv
+
+__all__ = ["Audit", "Config", "ConfigError", "Reading", "parse", "read"]
+
+MAX_REQUEST_BODY_BYTES = 3 * 1024 * 1024
+"""Upstream's MaxRequestBodyBytes."""
+WRITE_SECONDS = 34.0
+"""Upper bound of one write of one object (upstream: `requestTimeoutUpperBound` of handlers/rest.go)."""
+MAX_HEADER_LINES = 4096
+MAX_HEADER_BYTES = 1024 * 1024
+"""Go's DefaultMaxHeaderBytes, for all headers and the request line together."""
+HEADER_SECONDS = 32.0
+"""Upstream's ReadHeaderTimeout (secure_serving.go)."""
+TLS_HANDSHAKE_SECONDS = 10.0
+KEEP_ALIVE_SECONDS = 120.0
+"""Must exceed the 90 s after which kube-apiserver's proxy drops idle connections."""
+BACKLOG = 4096
+MAX_WATCHES = 10_000
+
+DEV, SERVE, STORE, ROLES, PACKAGES = "dev", "serve", "store", "roles", "kinds"
+STORE_ACTIONS = ("init", "check", "info", "import", "export")
+EVERYWHERE, SERVERS = (DEV, SERVE, STORE, ROLES, PACKAGES), (DEV, SERVE)
+GROUP, KINDS, FEATURE_GATES = "group", "kinds", "feature-gates"
+ENABLE_PLUGINS, DISABLE_PLUGINS = "enable-admission-plugins", "disable-admission-plugins"
+
+
+# ---------------------------------------------------------------------------------------------------------------- values
+
+
+def _seconds(text: str) -> float:
+    value = durations.parse(text)
+    if value < 0:
+        raise ValueError("must not be negative")
+    return value
+
+
+def _count(text: str) -> int:
+    value = _integer(text)
+    if value < 0:
+        raise ValueError("must not be negative")
+    return value
+
+
+def _whole_seconds(text: str) -> float:
+    return float(_count(text))
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+def _port(text: str) -> int:
+    value = _integer(text)
+    if not 0 <= value <= 65535:
+        raise ValueError(f"{text} is not between 0 and 65535")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    lower = text.lower()
+    if lower in ("true", "t", "1"):
+        return True
+    if lower in ("false", "f", "0"):
+        return False
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address") from None
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_GROUP = re.compile(rf"{_LABEL}(\.{_LABEL})+")
+
+
+def _group(text: str) -> str:
+    if len(text) > 253 or not _GROUP.fullmatch(text):
+        raise ValueError(f"{text!r} is not an API group: a lower-case DNS name with at least one dot")
+    return text
+
+
+def _modules(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_names(text, _no_module)))
+
+
+def _no_module(name: str) -> str:
+    if not all(part.isidentifier() for part in name.split(".")):
+        return f"{name!r} is not the name of a Python module"
+    return "" if importlib.util.find_spec(name.partition(".")[0]) else f"there is no module {name}"
+
+
+def _file(text: str) -> str:
+    if text and not Path(text).is_file():
+        raise ValueError(f"there is no file {text}")
+    return text
+
+
+def _existing(text: str) -> tuple[Path, ...]:
+    try:
+        return tuple(map(Path, _names(text, lambda name: "" if Path(name).exists() else _MISSING.format(name))))
+    except Partly as e:
+        raise Partly(tuple(map(Path, e.value)), e.args) from None
+
+
+_MISSING = "there is no file or folder {}"
+
+
+KUBE = "kube"
+"""The component whose gates are meant when none is named (component-base `compatibility/registry.go`, DefaultKubeComponent)."""
+
+
+def _gates(text: str) -> dict[str, bool]:
+    """`Gate=true` pairs, each with or without the component in front. Upstream: `featuregate/feature_gate.go` Set."""
+    switched: dict[str, bool] = {}
+    components, mistakes = set(), []
+    for pair in filter(None, text.split(",")):
+        before, colon, after = pair.partition(":")
+        component, setting = (before.strip(), after.strip()) if colon else ("", pair.strip())
+        components.add(component)
+        name, equals, value = (part.strip() for part in setting.partition("="))
+        if component not in ("", KUBE):
+            mistakes.append(f"component not registered: {component}")
+        elif setting and not equals:
+            mistakes.append(f"missing bool value for {name}")
+        elif setting:
+            try:
+                switched[name] = strconv.parse_bool(value)
+            except ValueError as e:
+                mistakes.append(f"invalid value of {name}={value}, err: {e}")
+    if components >= {"", KUBE}:
+        mistakes.append("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
+    if mistakes:
+        raise Partly(switched, mistakes)
+    return switched
+
+
+def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[str, ...]:
+    """The entries of a list; `wrong` says what is wrong with one, "" for nothing."""
+    names = [part.strip() for part in text.split(",")] if text else []
+    mistakes = {name: wrong(name) if name else "has an empty entry" for name in names}
+    if any(mistakes.values()):
+        raise Partly(tuple(name for name in names if not mistakes[name]), list(filter(None, mistakes.values())))
+    return tuple(names)
+
+
+def _pairs(text: str) -> Mapping[str, str]:
+    """A key without value has the value "". Of a key that stands there several times the last value counts.
+
+    Upstream: kubernetes/component-base `cli/flag/configuration_map.go`.
+    """
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _headers(text: str) -> tuple[str, ...]:
+    return tuple(name.lower() for name in _names(text))
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    """Paths of which a `*` at the end makes a prefix (kubernetes/apiserver `pkg/authorization/path/path.go`)."""
+    return _names(text, lambda path: _INNER.format(path.removeprefix("/")) if "*" in path[:-1] else "")
+
+
+_INNER = 'only trailing * allowed in "{}"'
+
+
+PLUGINS: Mapping[str, bool] = {
+    "NamespaceLifecycle": True,
+    "NodeRestriction": True,
+    "OwnerReferencesPermissionEnforcement": False,
+    "MutatingAdmissionPolicy": True,
+    "MutatingAdmissionWebhook": True,
+    "ValidatingAdmissionPolicy": True,
+    "ValidatingAdmissionWebhook": True,
+    "ResourceQuota": True,
+}
+"""The admission plugins in the order in which they are asked, and whether they are without a flag.
+
+Upstream: kubernetes/kubernetes `pkg/kubeapiserver/options/plugins.go`, where NodeRestriction is off until somebody enables it, as every
+installer does."""
+_ASKED = ", ".join(name for name, asked in PLUGINS.items() if asked)
+
+
+def _plugins(text: str) -> tuple[str, ...]:
+    return _names(text, lambda name: "" if name in PLUGINS else f'plugin "{name}" is unknown')
+
+
+def _redis_url(text: str) -> str:
+    """Never shows the value: it may hold a password."""
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        raise ValueError("is not a URL") from None
+    if url.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError("must begin with redis://, rediss:// or unix://")
+    if not (url.path if url.scheme == "unix" else url.hostname):
+        raise ValueError("names no " + ("socket" if url.scheme == "unix" else "host"))
+    return text
+
+
+def _log_format(text: str) -> str:
+    if text not in ("text", "json"):
+        raise ValueError(f"{text!r} is neither text nor json")
+    return text
+
+
+# ---------------------------------------------------------------------------------------------------------------- the settings
+
+
+# Each in two lines: what the program calls it and reads, and what its user reads.
+# fmt: off
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dev:
+    """`sluice dev` alone. Without a name of its own the kubeconfig stands in the data directory."""
+
+    data_dir: Path = flag("data-dir", (DEV,), Path, "./.sluice",
+        text="where the store, the certificates and the kubeconfig are kept", value="DIR")
+    kubeconfig: Path = flag("kubeconfig", (DEV,), Path, "",
+        text="where to write the kubeconfig (default: kubeconfig in the data directory)", value="FILE")
+    admission: tuple[Path, ...] = flag("admission", (DEV,), _existing, "",
+        text="file or folder of webhook configurations, policies, bindings and their parameters; read again when it changes; may be given "
+        "several times", value="FILE|DIR", many=True)
+    samples: bool = flag("samples", (DEV,), _boolean, "true",
+        text="put a few objects of each kind into an empty store", switch=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Where and as whom the server listens. Empty file names: the command makes its own.
+
+    `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house. `feature_gates`
+    are those that are switched, by name. What `runtime_config` says, by key, is judged when the kinds are known.
+    """
+
+    bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
+        text="address to listen on", value="IP")
+    secure_port: int = flag("secure-port", SERVERS, _port, "7643",
+        text="port to listen on; 0 takes any free one", value="PORT")
+    group: str = flag(GROUP, EVERYWHERE, _group, "resource.sluice.dev",
+        text="API group of the served kinds that name none", value="GROUP")
+    kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
+        text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
+    feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
+        text="switches features that are alpha or beta on or off; may be given several times", value="GATE=true|false", many=True)
+    runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, _pairs, "",
+        text="what is served and what not, each key with =true or =false: <group>/<version>, <group>/<version>/<resource>, "
+        "or api/all, api/ga, api/beta and api/alpha for all versions of a sort", value="KEY=VALUE", many=True)
+    cert_file: str = flag("tls-cert-file", (SERVE,), _file, None,
+        text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
+    key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
+        text="key of the serving certificate", value="FILE")
+    tls_minimum: ssl.TLSVersion = flag("tls-min-version", (SERVE,), tls_flags.version, "VersionTLS12",
+        text="oldest version of TLS that clients may speak: VersionTLS12 or VersionTLS13", value="VERSION")
+    ciphers: tuple[str, ...] = flag("tls-cipher-suites", (SERVE,), tls_flags.ciphers, "",
+        text=f"cipher suites for clients that speak TLS 1.2; those of TLS 1.3 are always offered (default: the preferred). Preferred: "
+        f"{', '.join(sorted({*tls_flags.CIPHERS} - tls_flags.INSECURE))}; insecure: {', '.join(sorted(tls_flags.INSECURE))}",
+        value="SUITES", many=True)
+    named_pairs: tuple[NamedPair, ...] = flag("tls-sni-cert-key", (SERVE,), tls_flags.named_pairs, "",
+        text="certificate and key for clients that ask for one of these names (*.example.org is each directly below it), or without names "
+        "for one that the certificate says; a pair with names wins over one without, the first over those behind it; read again when "
+        f"they change; may be given several times, in the environment with {tls_flags.BETWEEN_PAIRS} between them",
+        value="CERTFILE,KEYFILE[:NAMES]", many=True, separator=tls_flags.BETWEEN_PAIRS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """Which front proxy is believed, and in which headers it names the user. Header names are lower case."""
+
+    ca_file: str = flag("requestheader-client-ca-file", (SERVE,), _file, "",
+        text="CAs of the front proxy, whose requests name users in headers", value="FILE")
+    allowed_names: tuple[str, ...] = flag("requestheader-allowed-names", (SERVE,), _names, "",
+        text="common names the front proxy may have; none: any that its CA signed", value="NAMES", many=True)
+    username_headers: tuple[str, ...] = flag("requestheader-username-headers", (SERVE,), _headers, "x-remote-user",
+        text="headers with the user's name", value="HEADERS", many=True)
+    group_headers: tuple[str, ...] = flag("requestheader-group-headers", (SERVE,), _headers, "x-remote-group",
+        text="headers with the user's groups", value="HEADERS", many=True)
+    uid_headers: tuple[str, ...] = flag("requestheader-uid-headers", (SERVE,), _headers, "",
+        text="headers with the user's uid", value="HEADERS", many=True)
+    extra_prefixes: tuple[str, ...] = flag("requestheader-extra-headers-prefix", (SERVE,), _headers, "x-remote-extra-",
+        text="beginnings of headers with extra properties of the user", value="PREFIXES", many=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authentication:
+    client_ca_file: str = flag("client-ca-file", (SERVE,), _file, "",
+        text="CAs whose client certificates name users", value="FILE")
+    request_header: RequestHeader
+    anonymous: bool = flag("anonymous-auth", SERVERS, _boolean, "true",
+        text="let requests without credentials in as system:anonymous", switch=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegation:
+    """What is asked of the cluster's kube-apiserver, as whom, and for how many seconds an answer is believed.
+
+    `standalone`: nothing is asked. Otherwise an empty kubeconfig is the service account of the pod.
+    """
+
+    standalone: bool = flag("standalone", (SERVE,), _boolean, "false",
+        text="ask no cluster: users come from certificates alone, only system:masters may change anything, the store keeps namespaces",
+        switch=True)
+    authentication_kubeconfig: str = flag("authentication-kubeconfig", (SERVE,), _file, "",
+        text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)",
+        value="FILE")
+    skip_lookup: bool = flag("authentication-skip-lookup", (SERVE,), _boolean, "false",
+        text="do not look up in the cluster the CAs that no flag names", switch=True)
+    tolerate_lookup_failure: bool = flag("authentication-tolerate-lookup-failure", (SERVE,), _boolean, "false",
+        text="start even when that lookup is refused; everybody may then be anonymous", switch=True)
+    token_seconds: float = flag("authentication-token-webhook-cache-ttl", (SERVE,), _seconds, "10s",
+        text="how long an answer about a token is believed", value="DURATION")
+    authorization_kubeconfig: str = flag("authorization-kubeconfig", (SERVE,), _file, "",
+        text="kube-apiserver that is asked who may do what, and which namespaces exist (default: as for authentication)", value="FILE")
+    allow_seconds: float = flag("authorization-webhook-cache-authorized-ttl", (SERVE,), _seconds, "10s",
+        text="how long a permission is believed", value="DURATION")
+    deny_seconds: float = flag("authorization-webhook-cache-unauthorized-ttl", (SERVE,), _seconds, "10s",
+        text="how long a refusal is believed", value="DURATION")
+    always_allowed: tuple[str, ...] = flag("authorization-always-allow-paths", (SERVE,), _paths, "/healthz,/readyz,/livez",
+        text="paths that everybody may ask for; * at the end makes a prefix", value="PATHS", many=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """What NodeRestriction asks of reads goes with it. Upstream: kubernetes/apiserver `pkg/server/options/admission.go`."""
+
+    enabled: tuple[str, ...] = flag(ENABLE_PLUGINS, SERVERS, _plugins, "",
+        text=f"admission plugins that are asked beside {_ASKED}, of {', '.join(PLUGINS)}; may be given several times",
+        value="PLUGINS", many=True)
+    disabled: tuple[str, ...] = flag(DISABLE_PLUGINS, SERVERS, _plugins, "",
+        text="admission plugins that are not asked; may be given several times", value="PLUGINS", many=True)
+
+    control: str = flag("admission-control-config-file", SERVERS, str, "",
+        text="AdmissionConfiguration: as whom webhooks are called, and what may only be used where a quota covers it", value="FILE")
+
+    def asks(self, plugin: str) -> bool:
+        """Whether a plugin is asked. One that follows something in the cluster does so only then."""
+        return plugin in self.enabled or (PLUGINS.get(plugin, True) and plugin not in self.disabled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    redis_url: str = flag("redis-url", (SERVE, STORE), _redis_url, None,
+        text="the store: redis://, rediss:// or unix://, with user and password where needed", value="URL")
+    allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
+        text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
+    wait_seconds: float = flag("wait", (STORE,), _seconds, "0s",
+        text="for how long to wait for a store that does not answer yet, saying why that may be", value="DURATION",
+        actions=("init", "check", "info"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """Where `sluice store import` reads, where `sluice store export` writes."""
+
+    from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
+        text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("import",))
+    from_file: tuple[Path, ...] = flag("from-file", (STORE,), _existing, "",
+        text="file of a list as `kubectl get --raw` prints it, or folder of such files (*.json); may be given several times",
+        value="FILE|DIR", many=True, actions=("import",))
+    to_kubeconfig: str = flag("to-kubeconfig", (STORE,), _file, "",
+        text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("export",))
+    prune: bool = flag("prune", (STORE,), _boolean, "false",
+        text="delete there what is not here", switch=True, actions=("export",))
+    dry_run: bool = flag("dry-run", (STORE,), _boolean, "false",
+        text="look at everything and say what would be done, write nothing", switch=True, actions=("import", "export"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds and counts. `watch_seconds` is the least life of a watch that names none; the most is twice that."""
+
+    request_seconds: float = flag("request-timeout", SERVERS, _seconds, "60s",
+        text="longest time for a request that is no watch", value="DURATION")
+    watch_seconds: float = flag("min-request-timeout", SERVERS, _whole_seconds, "1800",
+        text="shortest life of a watch that names none; the longest is twice that", value="SECONDS")
+    in_flight: int = flag("max-requests-inflight", SERVERS, _count, "400",
+        text="reading requests served at a time; 0 is no limit", value="N")
+    mutating_in_flight: int = flag("max-mutating-requests-inflight", SERVERS, _count, "200",
+        text="writing requests served at a time; 0 is no limit", value="N")
+    encoding_bytes: int = flag("encoding-cache-bytes", SERVERS, _count, str(64 << 20),
+        text="memory for how objects look in forms that were asked for: compressed, as Table rows, protobuf; 0 keeps nothing", value="N")
+    watches: int = MAX_WATCHES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """`delay_seconds`: everything is still served after the signal. `watch_seconds`: the ends of watches are spread over it."""
+
+    delay_seconds: float = flag("shutdown-delay-duration", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
+        text="how long everything is still served after a stop signal, for load balancers to notice", value="DURATION")
+    watch_seconds: float = flag("shutdown-watch-termination-grace-period", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
+        text="how long the ends of open watches are spread", value="DURATION")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logging:
+    format: str = flag("logging-format", EVERYWHERE, _log_format, "text", text="form of log lines", value="text|json")
+    verbosity: int = flag("v", EVERYWHERE, _count, "0",
+        text="how much to log: 3 adds each request, 4 and more details", value="LEVEL")
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """All of it. `action` is set for `store` and `kinds` only; `dev` has no meaning for the other commands."""
+
+    command: str
+    action: str
+    dev: Dev
+    serving: Serving
+    authentication: Authentication
+    delegation: Delegation
+    admission: Admission
+    audit: Audit
+    storage: Storage
+    migration: Migration
+    limits: Limits
+    shutdown: Shutdown
+    logging: Logging
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are the kinds that otherwise a cluster has. A new store has a place for them, since it may serve either."""
+        return self.delegation.standalone if self.command in SERVERS else self.action == "init"
+
+
+FLAGS = tuple(flags.declared(Config))
+
+
+# ---------------------------------------------------------------------------------------------------------------- reading
+
+_SUMMARY = {
+    DEV: "everything for one machine: a store of its own, certificates, a kubeconfig",
+    SERVE: "serve a cluster: behind an APIService or directly, with a store that is already there",
+    STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export)",
+    ROLES: "print the ClusterRoles for the kinds: of namespaces' users, and of who works with the kinds",
+    PACKAGES: "say what is wrong with the kinds of a package, or what would be served (check)",
+}
+
+
+def _parser(gates: Sequence[str], action: str) -> flags.Parser:
+    """`action` is the one whose flags the help of `store` shows, "" for all."""
+    parser = flags.Parser(
+        prog="sluice",
+        description="A Kubernetes aggregated API server that keeps its objects in Redis Streams.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"sluice {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=flags.Parser)
+    for command, summary in _SUMMARY.items():
+        asked = action if command == STORE else ""
+        sub = commands.add_parser(
+            command,
+            prog=f"sluice {command} {asked}".rstrip(),
+            help=summary,
+            description=summary,
+            allow_abbrev=False,
+            epilog="Each flag also reads the environment variable in brackets; the command line wins.",
+        )
+        if command == STORE:
+            shown = argparse.SUPPRESS if asked else None
+            sub.add_argument("action", choices=STORE_ACTIONS, metavar="|".join(STORE_ACTIONS), help=shown)
+        if command == PACKAGES:
+            sub.add_argument("action", choices=("check",), metavar="check")
+            sub.add_argument("packages", nargs="*", metavar="PACKAGE", help="module with kinds, as --kinds names it")
+        for offered in FLAGS:
+            if command in offered.commands:
+                sub.offer(offered, command, action=asked, choices=gates if offered.name == FEATURE_GATES else ())
+    return parser
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was said, however wrong it is. In `config`, the flags in `wrong` have what is right about them, or what they are worth where
+    they are not given; `mistakes` are all that flags and environment show by themselves."""
+
+    config: Config
+    wrong: Set[str]
+    mistakes: Sequence[str]
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Config:
+    """The configuration of this start. Raises ConfigError with every mistake that flags and environment show by themselves."""
+    reading = read(argv, environ, gates=gates)
+    if reading.mistakes:
+        raise ConfigError(reading.mistakes)
+    return reading.config
+
+
+def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Reading:
+    """For whoever has further mistakes to find. `gates` are the lines about feature gates in the help. Raises ConfigError for words that
+    are no command.
+
+    `--help` and `--version` print and exit; so does a command that is not complete, which is a question.
+    """
+    asked = [*argv, "--help"] if list(argv) in ([], [STORE], [PACKAGES]) else list(argv)
+    words, unknown = _parser(gates, _action(argv)).parse_known_args(asked)
+    if words.command == PACKAGES:
+        unknown = _take_packages(words, unknown)
+    values = flags.values(FLAGS, words.command, words, environ)
+    mistakes = [f"unknown argument {word}" for word in unknown] + values.mistakes
+    mistakes += _overlaps(values)
+    if words.command == SERVE:
+        mistakes += _contradictions(values, environ)
+    action: str = getattr(words, "action", "")
+    if words.command == STORE:
+        mistakes += _ways(action, values)
+    if words.command == PACKAGES and not _given(values, KINDS):
+        mistakes.append("kinds check: a PACKAGE is required")
+    found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
+    mistakes += auditing.mistakes(found.audit, values.wrong)
+    return Reading(_settled(found), values.wrong, mistakes)
+
+
+def _take_packages(words: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """Makes the packages of `kinds check` those of --kinds; the rest of what is `unknown`. argparse does not see words behind a flag."""
+    behind = [word for word in unknown if not word.startswith("-")]
+    packages = [*words.packages, *behind]
+    if packages:
+        setattr(words, KINDS, [*(getattr(words, KINDS) or ()), *packages])
+    return [word for word in unknown if word not in behind]
+
+
+def _action(argv: Sequence[str]) -> str:
+    """What the store is to do, as far as it is said."""
+    return next((word for word in argv if word in STORE_ACTIONS), "") if argv and argv[0] == STORE else ""
+
+
+def help_for(argv: Sequence[str]) -> str:
+    """The command that lists the flags of what was meant; the commands, where that is none."""
+    command = argv[0] if argv and argv[0] in _SUMMARY else ""
+    return " ".join(filter(None, ("sluice", command, _action(argv), "--help")))
+
+
+def _settled(config: Config) -> Config:
+    """With the values that follow from others."""
+    dev, asked = config.dev, config.delegation
+    unnamed = dev.kubeconfig == Path()
+    return replace(
+        config,
+        dev=replace(dev, kubeconfig=dev.data_dir / "kubeconfig") if unnamed else dev,
+        delegation=replace(
+            asked,
+            standalone=config.command != SERVE or asked.standalone,
+            authentication_kubeconfig=asked.authentication_kubeconfig or asked.authorization_kubeconfig,
+            authorization_kubeconfig=asked.authorization_kubeconfig or asked.authentication_kubeconfig,
+        ),
+    )
+
+
+def _overlaps(v: Mapping[str, Any]) -> Iterator[str]:
+    """Admission plugins that are wanted and not wanted."""
+    both = sorted({*v.get(ENABLE_PLUGINS, ())} & {*v.get(DISABLE_PLUGINS, ())})
+    if both:
+        yield f"[{' '.join(both)}] in {ENABLE_PLUGINS} and {DISABLE_PLUGINS} overlapped"
+
+
+_WAYS = {"import": ("from-kubeconfig", "from-file"), "export": ("to-kubeconfig",)}
+"""The flags of which each action of the store needs one."""
+
+
+def _ways(action: str, v: flags.Values) -> Iterator[str]:
+    """Where objects come from or go to, and flags that the action does not use."""
+    offered = _WAYS.get(action, ())
+    given = [name for name in offered if _given(v, name)]
+    if offered and len(given) != 1:
+        named = " or ".join(f"--{name}" for name in offered)
+        yield (
+            f"store {action}: one of {named} is required"
+            if len(offered) > 1
+            else f"store {action}: {named} is required"
+        )
+    for other in FLAGS:
+        if other.actions and action not in other.actions and _given(v, other.name):
+            yield f"--{other.name}: only for {' and '.join(f'store {used}' for used in other.actions)}"
+
+
+def _given(v: flags.Values, name: str) -> bool:
+    """A flag with a mistake of its own is taken as given."""
+    return name in v.wrong or bool(v.get(name))
+
+
+IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+"""What the kubelet tells every container about kube-apiserver."""
+
+
+def _contradictions(v: flags.Values, environ: Mapping[str, str]) -> Iterator[str]:
+    """What each flag by itself cannot tell."""
+    kubeconfigs = [name for name in ("authentication-kubeconfig", "authorization-kubeconfig") if _given(v, name)]
+    if v.get("standalone"):
+        for name in kubeconfigs:
+            yield f"--{name}: --standalone asks no cluster"
+    elif not kubeconfigs and not all(environ.get(name) for name in IN_POD):
+        yield "outside a pod --authentication-kubeconfig or --authorization-kubeconfig is required (--standalone does without a cluster)"
+    uid_headers = v.get("requestheader-uid-headers")
+    if uid_headers and "x-remote-uid" not in uid_headers:
+        yield "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work"

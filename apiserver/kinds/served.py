@@ -1,0 +1,142 @@
+"""What is served, as one value made at start: kinds of several groups, the versions of each, and the one form in which it is stored.
+
+Router, bodies, discovery, OpenAPI, store names and metrics follow from it; nothing else enumerates kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from apiserver.kinds import enablement
+from apiserver.schema.resource import Resource
+
+GroupVersionResource = tuple[str, str, str]
+"""Group, version, plural."""
+
+_NOTHING_ASKED: enablement.Asked = MappingProxyType({})
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_MATURITY = {None: 0, "beta": 1, "alpha": 2}
+
+
+class InvalidKinds(ValueError):
+    """Kinds that cannot be served; `mistakes` are all reasons."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("\n".join(mistakes))
+        self.mistakes = list(mistakes)
+
+
+class Kinds:
+    """The served resources. Every version of a kind is one; those of a kind share the store, and one of them is the stored form.
+
+    Iterates in the order of documents: by group, the preferred version first, by name. `known` has those that are not served too.
+    """
+
+    def __init__(
+        self,
+        declared: Iterable[Resource],
+        *,
+        group: str = "",
+        runtime_config: enablement.Asked = _NOTHING_ASKED,
+        builtin: Iterable[Resource] = (),
+    ) -> None:
+        """`group` is that of kinds which name none. `builtin` are kinds of Kubernetes' own groups, served whatever `runtime_config` says;
+        there an empty group is the core group. Raises InvalidKinds for two kinds of one group that share a name."""
+        always = tuple(builtin)
+        stored = [*(kind if kind.group else replace(kind, group=group) for kind in declared), *always]
+        if mistakes := list(_clashes(stored)):
+            raise InvalidKinds(mistakes)
+        known = [resource for kind in stored for resource in _versions(kind)]
+        known.sort(key=lambda r: (r.group, rank(r.version), r.plural))
+        self.configurable: Sequence[Resource] = tuple(r for r in known if not any(r.stored is kind for kind in always))
+        """What `runtime_config` may be about."""
+        off = {id(r) for r in self.configurable if not enablement.enabled(runtime_config, r)}
+        served = [resource for resource in known if id(resource) not in off]
+        self.known: Sequence[Resource] = tuple(known)
+        self.stored: Sequence[Resource] = tuple(
+            sorted((kind for kind in stored if not kind.virtual), key=lambda r: r.storage_name)
+        )
+        """The stored form of each kind that has one."""
+        self._served = tuple(served)
+        self._by_path = {(r.group, r.version, r.plural): r for r in served}
+        self._by_kind = {(r.group, r.version, r.kind): r for r in known}
+        self.groups: Mapping[str, Mapping[str, Sequence[Resource]]] = MappingProxyType(_grouped(served))
+        """Group name → version, the preferred one first → its resources by name."""
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._served)
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    @property
+    def paths(self) -> Collection[GroupVersionResource]:
+        """Where each resource is served."""
+        return self._by_path.keys()
+
+    def at(self, group: str, version: str, plural: str) -> Resource | None:
+        """What is served under this name in the paths of a group and version."""
+        return self._by_path.get((group, version, plural))
+
+    def named(self, group: str, version: str, kind: str) -> Resource | None:
+        """What documents call by this apiVersion and kind, served or not."""
+        return self._by_kind.get((group, version, kind))
+
+
+def rank(version: str) -> tuple[int, int, int, str]:
+    """Kubernetes' order of versions: stable ones, then beta, then alpha, higher numbers first, then all others by name.
+
+    Upstream: kubernetes/apimachinery `pkg/version/helpers.go`.
+    """
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return len(_MATURITY), 0, 0, version
+    major, maturity, minor = match.groups()
+    return _MATURITY[maturity], -int(major), -int(minor or 0), version
+
+
+def _versions(kind: Resource) -> Iterator[Resource]:
+    """The kind in the version in which it is stored, and in each that is declared beside it."""
+    yield kind
+    for version in kind.versions:
+        yield replace(
+            kind,
+            version=version.name,
+            shape=version.shape,
+            columns=kind.columns if version.columns is None else version.columns,
+            versions=(),
+            deprecation=version.deprecation,
+            home=version.home,
+            stored_as=kind,
+            conversion=version.conversion,
+        )
+
+
+def _grouped(served: Sequence[Resource]) -> dict[str, Mapping[str, Sequence[Resource]]]:
+    found: dict[str, dict[str, list[Resource]]] = {}
+    for resource in served:
+        found.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
+    return {group: MappingProxyType(versions) for group, versions in found.items()}
+
+
+def _clashes(kinds: Sequence[Resource]) -> Iterator[str]:
+    """Names that two kinds of one group claim. kubectl takes plurals, singulars and short names alike.
+
+    Upstream: kubernetes/apiextensions-apiserver `pkg/controller/status/naming_controller.go`.
+    """
+    taken: dict[tuple[str, str, str], tuple[int, str]] = {}
+    for position, kind in enumerate(kinds):
+        resources = {"plural": [kind.plural], "singular": [kind.singular], "short name": kind.short_names}
+        named = [("resource", what, name) for what, claimed in resources.items() for name in claimed]
+        named += [("kind", "kind", name) for name in (kind.kind, kind.list_kind)]
+        for among, what, name in named:
+            owner, called = taken.setdefault((kind.group, among, name), (position, what))
+            if owner == position:
+                continue
+            if called == what:
+                yield f"two kinds of the group {kind.group} have the {what} {name}"
+            else:
+                yield f"{kind.kind}: the {what} {name} is the {called} of {kinds[owner].kind} in the group {kind.group}"

@@ -1,0 +1,1 @@
+"""The process itself: memory, garbage collection, threads, supervised tasks, the fair queue."""

@@ -1,0 +1,1 @@
+"""X.509 certificates by the rules of Go."""

@@ -1,0 +1,1 @@
+"""Type-check a syntax tree in an environment, and estimate its cost."""

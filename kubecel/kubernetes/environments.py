@@ -1,0 +1,266 @@
+"""The environments of Kubernetes: what each version of it lets an expression use, and the variables of those who ask for expressions.
+
+An expression that is written is judged by what the version before had too, so that going back to it breaks nothing; one that is stored
+already may use all that there is. Upstream: kubernetes/apiserver `pkg/cel/environment/{base,environment}.go`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kubecel.check import validators
+from kubecel.check.declarations import Shape, Variable
+from kubecel.check.environment import Environment
+from kubecel.libraries import (
+    authorizer,
+    cidr,
+    comprehensions,
+    formats,
+    ip,
+    jsonpatch,
+    lists,
+    optionals,
+    quantity,
+    regex,
+    semver,
+    sets,
+    standard,
+    strings,
+    urls,
+)
+from kubecel.values.types import BOOL, DYN, INT, STRING, TIMESTAMP, list_of, map_of, optional_of, struct
+
+Version = tuple[int, int]
+
+# The size of a list or map whose declaration names none.
+UNBOUNDED = 2**64 - 1
+
+# What a new expression may use: what the version before this one (1.36) had.
+COMPATIBILITY: Version = (1, 35)
+ALWAYS: Version = (1, 0)
+
+# The most that one evaluation may cost (`pkg/apis/cel/config.go` PerCallLimit).
+COST_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What environments get from a version on, and up to the one in which it was `removed`.
+
+    `enabled` is the state of the feature gate that stands before it, None without one: a gate decides over the version for new
+    expressions, and nothing over stored ones.
+    """
+
+    introduced: Version
+    extend: Callable[[Environment], Environment]
+    removed: Version | None = None
+    enabled: bool | None = None
+
+    def serves(self, version: Version) -> bool:
+        """Whether an environment for new expressions has it."""
+        return self._in(version) if self.enabled is None else self.enabled
+
+    def _in(self, version: Version) -> bool:
+        return self.introduced <= version and (self.removed is None or version < self.removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environments:
+    """The two environments in which expressions of one purpose are judged: `new` and `stored` ones."""
+
+    compatibility: Version
+    new: Environment
+    stored: Environment
+
+    def of(self, *, stored: bool) -> Environment:
+        """The one for an expression."""
+        return self.stored if stored else self.new
+
+    def extend(self, *additions: Addition) -> Environments:
+        """Both with as much of this as each may have."""
+        new = (addition for addition in additions if addition.serves(self.compatibility))
+        stored = (addition for addition in additions if addition.removed is None)
+        return replace(self, new=_grown(self.new, new), stored=_grown(self.stored, stored))
+
+
+def _grown(environment: Environment, additions: Iterable[Addition]) -> Environment:
+    return functools.reduce(lambda grown, addition: addition.extend(grown), additions, environment)
+
+
+BASE = (
+    Addition(
+        introduced=ALWAYS,
+        extend=lambda e: e.extend(
+            libraries=(standard.LIBRARY, urls.LIBRARY, regex.LIBRARY, lists.LIBRARY),
+            validators=(validators.HOMOGENEOUS_LITERALS,),
+            free_presence_tests=True,
+        ),
+    ),
+    Addition(introduced=(1, 27), extend=lambda e: e.extend(libraries=(authorizer.LIBRARY,))),
+    Addition(
+        introduced=(1, 28),
+        extend=lambda e: e.extend(libraries=(optionals.LIBRARY, quantity.LIBRARY), cross_type_numeric_comparisons=True),
+    ),
+    Addition(introduced=(1, 29), extend=lambda e: e.extend(validators=validators.KUBERNETES)),
+    Addition(introduced=ALWAYS, removed=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V0,))),
+    Addition(introduced=(1, 29), extend=lambda e: e.extend(libraries=(strings.LIBRARY_V2, sets.LIBRARY))),
+    Addition(introduced=(1, 30), extend=lambda e: e.extend(libraries=(ip.LIBRARY, cidr.LIBRARY))),
+    Addition(introduced=(1, 31), extend=lambda e: e.extend(libraries=(formats.LIBRARY,))),
+    # Behind the feature gate AuthorizeWithSelectors, which is locked.
+    Addition(introduced=(1, 31), enabled=True, extend=lambda e: e.extend(libraries=(authorizer.SELECTORS,))),
+    Addition(introduced=(1, 32), extend=lambda e: e.extend(libraries=(comprehensions.LIBRARY,))),
+    Addition(introduced=(1, 33), extend=lambda e: e.extend(libraries=(semver.LIBRARY,))),
+    Addition(introduced=(1, 34), extend=lambda e: e.extend(libraries=(lists.EXTENSION_V3,))),
+)
+
+
+@functools.cache
+def base(compatibility: Version = COMPATIBILITY) -> Environments:
+    """What every use has; no variables."""
+    empty = Environment()
+    return Environments(compatibility=compatibility, new=empty, stored=empty).extend(*BASE)
+
+
+# --- Admission: webhooks' match conditions and policies --------------------------------------------------------------
+# Upstream: kubernetes/apiserver `pkg/admission/plugin/cel/{compile,composition}.go`.
+
+
+def _texts(*names: str) -> dict[str, Shape]:
+    return dict.fromkeys(names, Shape(type=STRING))
+
+
+def _list(item: Shape) -> Shape:
+    return Shape(type=list_of(item.type), items=item, max_elements=UNBOUNDED)
+
+
+def _map(value: Shape) -> Shape:
+    return Shape(type=map_of(STRING, value.type), keys=Shape(type=STRING), items=value, max_elements=UNBOUNDED)
+
+
+def _object(name: str, fields: dict[str, Shape]) -> Shape:
+    return Shape(type=struct(f"kubernetes.{name}"), fields=fields)
+
+
+_STRINGS = _list(Shape(type=STRING))
+_GROUP_VERSION_KIND = _object("GroupVersionKind", _texts("group", "version", "kind"))
+_GROUP_VERSION_RESOURCE = _object("GroupVersionResource", _texts("group", "version", "resource"))
+_USER_INFO = _object("UserInfo", _texts("username", "uid") | {"groups": _STRINGS, "extra": _map(_STRINGS)})
+
+# The request without the objects, which are variables of their own.
+ADMISSION_REQUEST = _object(
+    "AdmissionRequest",
+    _texts("subResource", "requestSubResource", "name", "namespace", "operation")
+    | {
+        "kind": _GROUP_VERSION_KIND,
+        "resource": _GROUP_VERSION_RESOURCE,
+        "requestKind": _GROUP_VERSION_KIND,
+        "requestResource": _GROUP_VERSION_RESOURCE,
+        "userInfo": _USER_INFO,
+        "dryRun": Shape(type=BOOL),
+        "options": Shape(type=DYN),
+    },
+)
+
+_CONDITION = _object(
+    "NamespaceCondition",
+    _texts("status", "type", "message", "reason") | {"lastTransitionTime": Shape(type=TIMESTAMP)},
+)
+_NAMESPACE_METADATA = _object(
+    "NamespaceMetadata",
+    _texts("name", "generateName", "namespace", "UID", "resourceVersion")
+    | {
+        "labels": _map(Shape(type=STRING)),
+        "annotations": _map(Shape(type=STRING)),
+        "creationTimestamp": Shape(type=TIMESTAMP),
+        "deletionGracePeriodSeconds": Shape(type=INT),
+        "deletionTimestamp": Shape(type=TIMESTAMP),
+        "generation": Shape(type=INT),
+        "finalizers": _STRINGS,
+    },
+)
+NAMESPACE = _object(
+    "Namespace",
+    {
+        "metadata": _NAMESPACE_METADATA,
+        "spec": _object("NamespaceSpec", {"finalizers": _STRINGS}),
+        "status": _object("NamespaceStatus", {"conditions": _list(_CONDITION), **_texts("phase")}),
+    },
+)
+
+
+def _shaped(name: str, shape: Shape) -> Variable:
+    return Variable(name, shape.type, shape=shape)
+
+
+def admission(*, params: bool, authorizes: bool, variables: Shape | None = None) -> Environments:
+    """For expressions about a request that is admitted: `object`, `oldObject`, `request`, `namespaceObject`, and what is asked for.
+
+    A webhook's match conditions have the authorizer and no params. `variables` are those that a policy composes, each a field.
+    """
+    declared = [
+        Variable("object", DYN),
+        Variable("oldObject", DYN),
+        _shaped("namespaceObject", NAMESPACE),
+        _shaped("request", ADMISSION_REQUEST),
+    ]
+    shapes = [NAMESPACE, ADMISSION_REQUEST]
+    if params:
+        declared.append(Variable("params", DYN))
+    if authorizes:
+        declared.append(Variable("authorizer", authorizer.AUTHORIZER))
+        declared.append(Variable("authorizer.requestResource", authorizer.RESOURCE_CHECK))
+    if variables is not None:
+        declared.append(_shaped("variables", variables))
+        shapes.append(variables)
+    return base().extend(
+        Addition(introduced=ALWAYS, extend=lambda e: e.extend(variables=declared, shapes=shapes, reserved_fields=True))
+    )
+
+
+MUTATIONS = Addition(introduced=ALWAYS, extend=lambda e: e.extend(libraries=(jsonpatch.LIBRARY,), mutations=True))
+"""What mutating policies make their changes of: `Object{…}` and `JSONPatch{…}`."""
+
+
+def composed(types: dict[str, Shape]) -> Shape:
+    """The shape of `variables` for a policy whose variables before this expression have these types."""
+    return _object("variables", dict(types))
+
+
+# --- Rules of custom resources ---------------------------------------------------------------------------------------
+# Upstream: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/cel/compilation.go` prepareEnvSet.
+
+
+class RuleShapes(Mapping[str, Shape]):
+    """What the sizes in rules about a value are taken from: the value's shape, whatever a way begins with (sizeEstimator).
+
+    So an item of a literal list counts as large as the whole value: 0 when that is an object.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+
+    def __getitem__(self, name: str) -> Shape:
+        return self._shape
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("self", "oldSelf"))
+
+    def __len__(self) -> int:
+        return 2
+
+
+def rules(shape: Shape, *, optional_old: bool = False) -> Environments:
+    """For rules about a value of this shape: `self`, and `oldSelf`, which with `optional_old` is there on creation too.
+
+    The shape's type needs a name that no expression uses: `self` would hide the variable.
+    """
+    old = Variable("oldSelf", optional_of(shape.type) if optional_old else shape.type, shape=shape)
+    return base().extend(
+        Addition(
+            introduced=ALWAYS,
+            extend=lambda e: e.extend(variables=(_shaped("self", shape),), shapes=(shape,), reserved_fields=True),
+        ),
+        Addition(introduced=(1, 24), extend=lambda e: e.extend(variables=(old,))),
+    )

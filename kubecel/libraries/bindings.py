@@ -1,0 +1,11 @@
+"""`cel.bind(name, value, expression)`. Kubernetes has it in no environment; cel-go's own tools do.
+
+Upstream: google/cel-go `ext/bindings.go`.
+"""
+
+from __future__ import annotations
+
+from kubecel.check.declarations import Library
+from kubecel.parse import macros
+
+LIBRARY = Library(name="cel.lib.ext.cel.bindings", macros=macros.BINDINGS)

@@ -1,0 +1,52 @@
+"""What both ways to read an expression share: limits, operators, literals, reserved words.
+
+Upstream: google/cel-go `parser/{parser,helper,options}.go`, `common/operators/operators.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubecel.parse.ast import Call, Expr
+from kubecel.parse.lexer import BYTES, FLOAT, INT, STRING, UINT
+from kubecel.parse.literals import byte_string, double, integer, string, unsigned
+from kubecel.values.values import Value
+
+# An expression has at most so many code points.
+MAX_SIZE = 100_000
+# Selections, calls, indices, operators and conditionals nest at most so deeply in each other.
+MAX_DEPTH = 250
+
+# Words that name no variable and no function; they do name fields.
+RESERVED = frozenset(
+    (
+        *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"),
+        *("let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while"),
+    )
+)
+
+RELATION, SUM, PRODUCT = 1, 2, 3
+# How tightly an operator binds, and the function that it calls.
+OPERATORS = {
+    **{sign: (RELATION, f"_{sign}_") for sign in ("<", "<=", ">=", ">", "==", "!=")},
+    "in": (RELATION, "@in"),
+    **{sign: (SUM, f"_{sign}_") for sign in "+-"},
+    **{sign: (PRODUCT, f"_{sign}_") for sign in "*/%"},
+}
+
+# What numbers that may have a sign, and all literals, stand for.
+SIGNED: dict[str, Callable[[str], Value]] = {INT: integer, FLOAT: double}
+LITERALS: dict[str, Callable[[str], Value]] = {**SIGNED, UINT: unsigned, STRING: string, BYTES: byte_string}
+CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
+
+
+def balanced(function: str, terms: list[Expr], signs: list[int]) -> Expr:
+    """A chain of `&&` or `||` as a tree that is as flat as can be: cel-go's logicManager. `signs` are the ids of the operators."""
+
+    def between(low: int, high: int) -> Expr:
+        middle = (low + high + 1) // 2
+        left = terms[middle] if middle == low else between(low, middle - 1)
+        right = terms[middle + 1] if middle == high else between(middle + 1, high)
+        return Call(signs[middle], function, None, [left, right])
+
+    return between(0, len(signs) - 1)

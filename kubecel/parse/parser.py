@@ -1,0 +1,344 @@
+"""Expressions made into trees.
+
+What is written well and nests little is read here in one go, by precedence. All else goes to `syntax`, which knows what is wrong with a
+text as cel-go words it, and does not mind depth. Upstream: google/cel-go `parser/{parser,helper}.go`, `parser/gen/CEL.g4`.
+"""
+
+from __future__ import annotations
+
+from kubecel.parse import syntax
+from kubecel.parse.ast import Ast, Call, Entry, Expr, FieldEntry, Ident, ListExpr, Literal, MapExpr, Select, StructExpr
+from kubecel.parse.language import CONSTANTS, LITERALS, MAX_DEPTH, MAX_SIZE, OPERATORS, RESERVED, SIGNED, balanced
+from kubecel.parse.lexer import END, IDENTIFIER, Tokens, tokenize
+from kubecel.parse.literals import LiteralError
+from kubecel.parse.macros import Ids, MacroError, Macros, TooManyNodes
+from kubecel.parse.source import CompileError, Issue, Source
+
+# So deeply brackets and conditionals may nest here; each costs a few frames of Python's stack.
+_MAX_NESTING = 24
+
+# An operator that is none.
+_NONE = (0, "")
+
+
+def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast:
+    """The tree of an expression, its macros expanded.
+
+    `optional_syntax` allows `a.?b`, `a[?b]`, `[?a]` and `{?a: b}`. Raises CompileError.
+    """
+    tree = well_written(source, macros=macros, optional_syntax=optional_syntax)
+    return tree or syntax.parse(source, macros=macros, optional_syntax=optional_syntax)
+
+
+def well_written(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast | None:
+    """The tree of what is right and nests little; None for all else, which is found out in a hundredth of the time that `parse` takes.
+    Raises CompileError for what is too large."""
+    size = len(source.text)
+    if size > MAX_SIZE:
+        issue = Issue(None, f"expression code point size exceeds limit: size: {size}, limit {MAX_SIZE}", 1)
+        raise CompileError(source, (issue,))
+    tokens = tokenize(source.text)
+    if tokens is None:
+        return None
+    reader = _Reader(tokens, size, macros, optional_syntax=optional_syntax)
+    try:
+        return Ast(reader.read(), source, reader.positions)
+    except (_Elsewhere, LiteralError, MacroError):
+        return None
+    except TooManyNodes as error:
+        raise CompileError(source, (Issue(None, str(error)),)) from None
+
+
+class _Elsewhere(Exception):
+    """The text is wrong, or nests too deeply: it is read again by `syntax`."""
+
+
+class _Reader:
+    """Reads the tokens of an expression from left to right.
+
+    Ids are given in cel-go's order: those of operators after their left side, of brackets before what stands in them, of `&&` and `||`
+    after their right side.
+    """
+
+    __slots__ = (
+        "_at",
+        "_expand",
+        "_height",
+        "_ids",
+        "_kinds",
+        "_macros",
+        "_nesting",
+        "_new",
+        "_offsets",
+        "_optional",
+        "_texts",
+    )
+
+    def __init__(self, tokens: Tokens, size: int, macros: Macros, *, optional_syntax: bool) -> None:
+        self._kinds, self._texts, self._offsets = tokens
+        self._at = 0
+        self._ids = Ids(size)
+        self._new = self._ids.new
+        self._macros = macros.names
+        self._expand = macros.expand
+        self._optional = optional_syntax
+        self._nesting = 0
+        # How deeply the expression that was just read nests, as MAX_DEPTH counts.
+        self._height = 0
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """Where the nodes stand."""
+        return self._ids.positions
+
+    def read(self) -> Expr:
+        """The whole expression."""
+        expr = self._expression()
+        if self._kinds[self._at] != END or self._height > MAX_DEPTH:
+            raise _Elsewhere
+        return expr
+
+    def _expect(self, kind: str) -> int:
+        """Pass the next token, which must be of a kind: its offset."""
+        at = self._at
+        if self._kinds[at] != kind:
+            raise _Elsewhere
+        self._at = at + 1
+        return self._offsets[at]
+
+    def _expression(self) -> Expr:
+        self._nesting += 1
+        if self._nesting > _MAX_NESTING:
+            raise _Elsewhere
+        expr = self._logical("||")
+        if self._kinds[self._at] == "?":
+            height = self._height
+            expression = self._new(self._expect("?"))
+            chosen = self._logical("||")
+            height = max(height, self._height)
+            self._expect(":")
+            expr = Call(expression, "_?_:_", None, [expr, chosen, self._expression()])
+            self._height = max(height, self._height) + 1
+        self._nesting -= 1
+        return expr
+
+    def _logical(self, sign: str) -> Expr:
+        either = sign == "||"
+        expr = self._logical("&&") if either else self._binary(0)
+        if self._kinds[self._at] != sign:
+            return expr
+        terms, signs = [expr], []
+        height = self._height
+        while self._kinds[self._at] == sign:
+            offset = self._offsets[self._at]
+            self._at += 1
+            terms.append(self._logical("&&") if either else self._binary(0))
+            signs.append(self._new(offset))
+            height = max(height, self._height)
+        self._height = height
+        return balanced(f"_{sign}_", terms, signs)
+
+    def _binary(self, above: int) -> Expr:
+        """Relations, sums and products that bind more tightly than `above`."""
+        expr = self._unary()
+        while True:
+            precedence, function = OPERATORS.get(self._kinds[self._at], _NONE)
+            if precedence <= above:
+                return expr
+            height = self._height
+            expression = self._new(self._offsets[self._at])
+            self._at += 1
+            expr = Call(expression, function, None, [expr, self._binary(precedence)])
+            self._height = max(height, self._height) + 1
+
+    def _unary(self) -> Expr:
+        start = self._at
+        kinds = self._kinds
+        sign = kinds[start]
+        if sign != "!" and (sign != "-" or kinds[start + 1] in SIGNED):
+            return self._member()
+        at = start + 1
+        while kinds[at] == sign:
+            at += 1
+        self._at = at
+        if (at - start) % 2 == 0:
+            return self._member()
+        expression = self._new(self._offsets[start])
+        return Call(expression, f"{sign}_", None, [self._member()])
+
+    def _member(self) -> Expr:
+        expr = self._primary()
+        kinds = self._kinds
+        while True:
+            kind = kinds[self._at]
+            if kind == ".":
+                expr = self._selected(expr)
+            elif kind == "[":
+                expr = self._indexed(expr)
+            else:
+                return expr
+
+    def _selected(self, operand: Expr) -> Expr:
+        """`.field`, `.?field` or `.function(arguments)` of an operand."""
+        kinds = self._kinds
+        at = self._at
+        offset = self._offsets[at]
+        optional = kinds[at + 1] == "?"
+        at += 2 if optional else 1
+        if kinds[at] != IDENTIFIER:
+            raise _Elsewhere
+        self._at = at + 1
+        name = self._texts[at]
+        if optional:
+            if not self._optional:
+                raise _Elsewhere
+            field = Literal(self._new(self._offsets[at]), name)
+            self._height += 1
+            return Call(self._new(offset), "_?._", None, [operand, field])
+        if kinds[at + 1] != "(":
+            self._height += 1
+            return Select(self._new(offset), operand, name)
+        height = self._height
+        expr = self._call(name, operand)
+        self._height = max(height, self._height) + 1
+        return expr
+
+    def _call(self, name: str, target: Expr | None) -> Expr:
+        """A call whose opening parenthesis is next."""
+        expression = self._new(self._offsets[self._at])
+        self._at += 1
+        call = Call(expression, name, target, self._arguments())
+        return (name in self._macros and self._expand(self._ids, call)) or call
+
+    def _arguments(self) -> list[Expr]:
+        """What a call is given, up to the closing parenthesis."""
+        arguments: list[Expr] = []
+        height = 0
+        if self._kinds[self._at] != ")":
+            arguments.append(self._expression())
+            height = self._height
+            while self._kinds[self._at] == ",":
+                self._at += 1
+                arguments.append(self._expression())
+                height = max(height, self._height)
+        self._expect(")")
+        self._height = height
+        return arguments
+
+    def _indexed(self, operand: Expr) -> Expr:
+        """`[index]` or `[?index]` of an operand."""
+        height = self._height
+        expression = self._new(self._expect("["))
+        function = "_[?_]" if self._question() else "_[_]"
+        index = self._expression()
+        self._expect("]")
+        self._height = max(height, self._height) + 1
+        return Call(expression, function, None, [operand, index])
+
+    def _question(self) -> bool:
+        """Whether the question mark of something optional is next; it is passed."""
+        if self._kinds[self._at] != "?":
+            return False
+        if not self._optional:
+            raise _Elsewhere
+        self._at += 1
+        return True
+
+    def _primary(self) -> Expr:
+        self._height = 0
+        at = self._at
+        kind = self._kinds[at]
+        if kind in (IDENTIFIER, "."):
+            return self._named()
+        self._at = at + 1
+        offset = self._offsets[at]
+        if kind in LITERALS:
+            return Literal(self._new(offset), LITERALS[kind](self._texts[at]))
+        if kind == "(":
+            expr = self._expression()
+            self._expect(")")
+            return expr
+        if kind in CONSTANTS:
+            return Literal(self._new(offset), CONSTANTS[kind])
+        if kind == "[":
+            return self._list(self._new(offset))
+        if kind == "{":
+            return MapExpr(self._new(offset), self._entries())
+        if kind == "-" and self._kinds[at + 1] in SIGNED:
+            self._at = at + 2
+            value = SIGNED[self._kinds[at + 1]](f"-{self._texts[at + 1]}")
+            return Literal(self._new(offset), value)
+        raise _Elsewhere
+
+    def _named(self) -> Expr:
+        """A variable, the call of a function, or a structure; an absolute name begins with a dot."""
+        kinds, texts = self._kinds, self._texts
+        dot = "." if kinds[self._at] == "." else ""
+        at = self._at + len(dot)
+        if kinds[at] != IDENTIFIER:
+            raise _Elsewhere
+        last = at
+        while kinds[last + 1] == "." and kinds[last + 2] == IDENTIFIER:
+            last += 2
+        if kinds[last + 1] == "{":
+            self._at = last + 2
+            type_name = dot + ".".join(texts[at : last + 1 : 2])
+            return StructExpr(self._new(self._offsets[last + 1]), type_name, self._fields())
+        name = texts[at]
+        if name in RESERVED:
+            raise _Elsewhere
+        self._at = at + 1
+        if kinds[at + 1] == "(":
+            return self._call(dot + name, None)
+        return Ident(self._new(self._offsets[at]), dot + name)
+
+    def _list(self, expression: int) -> Expr:
+        elements: list[Expr] = []
+        optional: list[int] = []
+        height = 0
+        while self._more("]", begun=bool(elements)):
+            if self._question():
+                optional.append(len(elements))
+            elements.append(self._expression())
+            height = max(height, self._height)
+        self._height = height
+        return ListExpr(expression, elements, frozenset(optional))
+
+    def _more(self, end: str, *, begun: bool) -> bool:
+        """Whether another element of a list or map follows; if not, its end is passed. One comma may stand before the end."""
+        comma = self._kinds[self._at] == ","
+        if comma:
+            self._at += 1
+        if self._kinds[self._at] == end:
+            self._at += 1
+            return False
+        if comma != begun:
+            raise _Elsewhere
+        return True
+
+    def _entries(self) -> list[Entry]:
+        entries: list[Entry] = []
+        height = 0
+        while self._more("}", begun=bool(entries)):
+            expression = self._new(0)
+            optional = self._question()
+            key = self._expression()
+            height = max(height, self._height)
+            self.positions[expression] = self._expect(":")
+            entries.append(Entry(expression, key, self._expression(), optional))
+            height = max(height, self._height)
+        self._height = height
+        return entries
+
+    def _fields(self) -> list[FieldEntry]:
+        fields: list[FieldEntry] = []
+        height = 0
+        while self._more("}", begun=bool(fields)):
+            optional = self._question()
+            name = self._texts[self._at]
+            self._expect(IDENTIFIER)
+            expression = self._new(self._expect(":"))
+            fields.append(FieldEntry(expression, name, self._expression(), optional))
+            height = max(height, self._height)
+        self._height = height
+        return fields

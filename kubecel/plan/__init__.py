@@ -1,0 +1,1 @@
+"""From a checked tree to a program, and its evaluation."""

@@ -1,0 +1,1 @@
+"""Types and values of CEL, and the operations on them."""

@@ -1,0 +1,1 @@
+"""Texts that Go and Kubernetes define: quoting, numbers, durations, quantities, names, UTF-8."""

@@ -1,0 +1,373 @@
+"""Resource quantities: parse, compare, calculate, and write in canonical form. Knows no objects.
+
+Exact arithmetic on `mantissa * 10**exponent`, never on floating point. Upstream keeps a quantity either as a scaled int64 or as a
+big decimal; which of the two shows in a few results (`value` of huge ones), so it is remembered here.
+Upstream: kubernetes/apimachinery `pkg/api/resource/{quantity,amount,math,suffix,scale_int}.go`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import total_ordering
+from types import MappingProxyType
+
+from kubetext.strconv import MAX_INT64, MIN_INT64, json_float, parse_int
+
+FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+BAD_NUMBER = "unable to parse numeric part of quantity"
+BAD_SUFFIX = "unable to parse quantity's suffix"
+
+DECIMAL_SI, BINARY_SI, DECIMAL_EXPONENT = "DecimalSI", "BinarySI", "DecimalExponent"
+
+NANO, ONE_IN_NANOS = -9, 10**9
+MAX_FAST_DIGITS = 18
+MAX_DIGITS = 4096
+"""Digits of a number; upstream has no bound but the size of the request."""
+MAX_SPREAD = 4096
+"""Powers of ten that two operands of a calculation may lie apart: 1e2000000000 + 1 must not be written out."""
+
+_GO_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+_SCAN = re.compile(r"([+-]?)(0*)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
+_CANONICAL = re.compile(
+    r"0|-?[1-9][0-9]{0,17}(?<!000)[numkMGTPE]?|-?[1-9][0-9]{0,2}[KMGTP]i|-?[1-9][0-9]{0,9}[13579]Ki|-?[1-9][0-9]{0,3}[13579][MG]i"
+)
+"""Texts that upstream gives back as they are: no trailing thousands; less than 1000, or an odd number, of a binary unit."""
+
+_DECIMAL = MappingProxyType({"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18})
+_BINARY = MappingProxyType({"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60})
+_DECIMAL_SUFFIX = MappingProxyType({exponent: suffix for suffix, exponent in _DECIMAL.items()})
+_BINARY_SUFFIX = MappingProxyType({bits // 10: suffix for suffix, bits in _BINARY.items()} | {0: ""})
+_ONE_STEP = frozenset((0, 1, 2, 3, 6, 9))
+"""Powers of ten that upstream multiplies in one step, keeping the low 64 bits of what does not fit."""
+_FAST_BINARY_DIGITS = MappingProxyType({10: 11, 20: 8, 30: 5, 40: 2})
+"""Digits in front of a binary suffix up to which upstream calculates in int64."""
+
+
+class QuantityError(ValueError):
+    """The text is no quantity; says why in upstream's words."""
+
+
+@total_ordering
+class Quantity:
+    """An exact amount, the notation it came in, and, where upstream keeps it, the text it came as. Immutable."""
+
+    __slots__ = ("_exponent", "_in_nanos", "_mantissa", "_text", "big", "format")
+
+    def __init__(
+        self,
+        mantissa: int,
+        exponent: int = 0,
+        *,
+        format: str = DECIMAL_SI,  # noqa: A002 - upstream's name
+        big: bool = False,
+        in_nanos: bool = False,
+        text: str = "",
+    ) -> None:
+        self._mantissa = mantissa
+        self._exponent = exponent
+        self.format = format
+        self.big = big
+        # A big decimal that upstream writes out to the last nano. Only an approximation shows it.
+        self._in_nanos = in_nanos
+        self._text = text
+
+    def canonical(self) -> str:
+        """The text that is stored and sent: no fraction digits, the largest unit of the remembered notation that fits."""
+        return self._text or _print(self)
+
+    __str__ = canonical
+
+    def __repr__(self) -> str:
+        return f"Quantity({self.canonical()!r})"
+
+    def value(self) -> int:
+        """`Value()`: the amount as int64, rounded up, with upstream's results (0, wrapped) where it does not fit."""
+        return _big_value(self._mantissa, self._exponent) if self.big else _small_value(self._mantissa, self._exponent)
+
+    def as_int64(self) -> int | None:
+        """`AsInt64()`: the amount if upstream keeps it as an int64 of units or more; None for all others, whole numbers among them."""
+        if self.big or self._exponent < 0:
+            return None
+        if self._exponent > MAX_FAST_DIGITS:
+            return None if self._mantissa else 0
+        value = self._mantissa * _ten_to(self._exponent)
+        return value if MIN_INT64 <= value <= MAX_INT64 else None
+
+    def approximate(self) -> float:
+        """`AsApproximateFloat64()`: the amount in double precision, rounded twice."""
+        mantissa, exponent = self._mantissa, self._exponent
+        if self._in_nanos and exponent > NANO:
+            # The largest double is below 1e309.
+            mantissa, exponent = mantissa * _ten_to(min(exponent, 309) - NANO), NANO
+        try:
+            base = float(mantissa)
+        except OverflowError:
+            base = math.inf if mantissa > 0 else -math.inf
+        return base * _pow10(exponent) if exponent else base
+
+    def sign(self) -> int:
+        return (self._mantissa > 0) - (self._mantissa < 0)
+
+    def __bool__(self) -> bool:
+        return self._mantissa != 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Quantity):
+            return NotImplemented
+        return self._mantissa == other._mantissa if self._exponent == other._exponent else self._key() == other._key()
+
+    def __lt__(self, other: Quantity) -> bool:
+        return _less(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __neg__(self) -> Quantity:
+        return Quantity(-self._mantissa, self._exponent, format=self.format, big=self.big, in_nanos=self._in_nanos)
+
+    def __add__(self, other: Quantity) -> Quantity:
+        mine, theirs, exponent = _aligned(self, other)
+        total = mine + theirs
+        fits = all(MIN_INT64 <= number <= MAX_INT64 for number in (mine, theirs, total))
+        notation = self.format if self else other.format
+        big = self.big or other.big or not fits
+        return Quantity(total, exponent, format=notation, big=big, in_nanos=self._in_nanos or other._in_nanos)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        if other._mantissa == MIN_INT64 and not self.big and not other.big:
+            # In int64 it is its own opposite, and upstream takes the sum when that fits.
+            total = self + other
+            if not total.big:
+                return total
+        return self + -other
+
+    def __mod__(self, other: Quantity) -> Quantity:
+        """What is left after taking `other` as often as it fits, with the sign of self, as Go's `%`; raises ZeroDivisionError."""
+        mine, theirs, exponent = _aligned(self, other)
+        rest = abs(mine) % abs(theirs)
+        return Quantity(-rest if mine < 0 else rest, exponent, format=self.format, big=self.big or other.big)
+
+    def _key(self) -> tuple[int, int]:
+        """The one form that all equal quantities share."""
+        if not self._mantissa:
+            return 0, 0
+        mantissa, zeros = _strip(self._mantissa, 10)
+        return mantissa, self._exponent + zeros
+
+
+def parse(text: str | float) -> Quantity:
+    """Reads a quantity from the text or the number that a client sent; raises QuantityError."""
+    source = _source(text)
+    if not source:
+        raise QuantityError(FORMAT_WRONG)
+    match = _SCAN.fullmatch(source)
+    if match is None:
+        raise QuantityError(FORMAT_WRONG)
+    sign, zeros, digits, fraction, suffix = match.groups("")
+    notation, power = _interpret(suffix)
+    small = _small(source, sign=sign, digits=digits or "0", fraction=fraction, notation=notation, power=power)
+    if small is not None:
+        return small
+    if not (zeros or digits or fraction) or len(digits) + len(fraction) > MAX_DIGITS:
+        raise QuantityError(BAD_NUMBER)
+    mantissa = int(digits + fraction or "0")
+    return _large(-mantissa if sign == "-" else mantissa, places=len(fraction), notation=notation, power=power)
+
+
+class Respelled(str):
+    """The canonical text of an amount that was `sent` in another spelling.
+
+    Upstream keeps an amount as it was parsed, and whoever compares lists as a whole (reflect.DeepEqual) sees that `0.5` is not `500m`.
+    """
+
+    __slots__ = ("sent",)
+    sent: str
+
+    def __new__(cls, text: str, sent: str) -> Respelled:
+        self = super().__new__(cls, text)
+        self.sent = sent
+        return self
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return str(self), self.sent
+
+
+def canonical(text: str | float) -> str:
+    """The canonical text of what a client sent, Respelled if it was another one; raises QuantityError. A number is what Go's encoder makes
+    of it: that is what upstream reads where the client's own spelling is gone, as in YAML and in what is merged."""
+    if isinstance(text, str) and _CANONICAL.fullmatch(text):
+        return text
+    found, source = parse(text).canonical(), _source(text)
+    return found if found == source else Respelled(found, source)
+
+
+def as_sent(text: str) -> Quantity:
+    """The amount whose canonical text this is, as it was parsed: beyond E the text has lost its unit, and with it the amount."""
+    return parse(text.sent if isinstance(text, Respelled) else text)
+
+
+def _source(text: str | float) -> str:
+    """What is parsed of what was sent."""
+    return text.strip(_GO_SPACE) if isinstance(text, str) else json_float(text)
+
+
+def _interpret(suffix: str) -> tuple[str, int]:
+    """Notation and power of a suffix: of two in BinarySI, of ten otherwise."""
+    if suffix in _DECIMAL:
+        return DECIMAL_SI, _DECIMAL[suffix]
+    if suffix in _BINARY:
+        return BINARY_SI, _BINARY[suffix]
+    if len(suffix) > 1 and suffix[0] in "eE":
+        try:
+            power = parse_int(suffix[1:])
+        except ValueError:
+            raise QuantityError(BAD_SUFFIX) from None
+        # Upstream narrows to int32 without a check.
+        return DECIMAL_EXPONENT, (power + (1 << 31)) % (1 << 32) - (1 << 31)
+    raise QuantityError(BAD_SUFFIX)
+
+
+def _small(source: str, *, sign: str, digits: str, fraction: str, notation: str, power: int) -> Quantity | None:
+    """The quantity if upstream would keep it as a scaled int64."""
+    if notation == BINARY_SI:
+        if fraction or len(digits) > _FAST_BINARY_DIGITS.get(power, -1):
+            return None
+        number = int(digits)
+        # Eighths that remain: the unit cannot grow, so the text is already canonical.
+        text = source if number & 7 else ""
+        amount = number << power
+        return Quantity(-amount if sign == "-" else amount, format=notation, text=text)
+    exponent = power - len(fraction)
+    if len(digits) + len(fraction) > MAX_FAST_DIGITS or exponent < NANO:
+        return None
+    shifted = digits + fraction
+    number = int(shifted)
+    text = source if exponent % 3 == 0 and shifted[0] != "0" and not shifted.endswith("000") else ""
+    return Quantity(-number if sign == "-" else number, exponent, format=notation, text=text)
+
+
+def _large(mantissa: int, *, places: int, notation: str, power: int) -> Quantity:
+    """The quantity as a big decimal: rounded away from zero to whole nanos; binary ones are capped."""
+    exponent = -places
+    if notation == BINARY_SI:
+        mantissa <<= power
+    else:
+        exponent += power
+    if exponent < NANO:
+        mantissa, exponent = _round_to_nano(mantissa, exponent), NANO
+    if notation == BINARY_SI:
+        one = _ten_to(-exponent)
+        if abs(mantissa) > MAX_INT64 * one:
+            return Quantity(MAX_INT64 if mantissa > 0 else -MAX_INT64, format=notation, big=True)
+        if 0 < abs(mantissa) < one:
+            notation = DECIMAL_SI
+    return Quantity(mantissa, exponent, format=notation, big=True, in_nanos=mantissa != 0)
+
+
+def _round_to_nano(mantissa: int, exponent: int) -> int:
+    if not mantissa:
+        return 0
+    drop = NANO - exponent
+    # Fewer digits than are dropped: one nano, found without writing out 10**drop.
+    magnitude = 1 if drop > len(str(abs(mantissa))) else -(-abs(mantissa) // _ten_to(drop))
+    return magnitude if mantissa > 0 else -magnitude
+
+
+def _strip(mantissa: int, factor: int) -> tuple[int, int]:
+    """Takes out all powers of `factor` (which must divide mantissa only finitely often: mantissa is not 0)."""
+    times = 0
+    while True:
+        quotient, rest = divmod(mantissa, factor)
+        if rest:
+            return mantissa, times
+        mantissa, times = quotient, times + 1
+
+
+def _print(q: Quantity) -> str:
+    if not q._mantissa:
+        return "0"
+    if q.format == BINARY_SI and not q._exponent and not -1024 < q._mantissa < 1024:
+        number, times = _strip(q._mantissa, 1024)
+        return f"{number}{_BINARY_SUFFIX.get(times, '')}"
+    mantissa, exponent = q._key()
+    if q.format == BINARY_SI and exponent >= 0:
+        amount = mantissa * _ten_to(exponent)
+        if not -1024 < amount < 1024:
+            number, times = _strip(amount, 1024)
+            return f"{number}{_BINARY_SUFFIX.get(times, '')}"
+    up = exponent % 3
+    number, power = mantissa * _ten_to(up), exponent - up
+    if q.format == DECIMAL_EXPONENT:
+        return f"{number}e{power}" if power else str(number)
+    # Beyond E upstream has no suffix and prints none.
+    return f"{number}{_DECIMAL_SUFFIX.get(power, '')}"
+
+
+def _aligned(a: Quantity, b: Quantity) -> tuple[int, int, int]:
+    """Both mantissas at one exponent."""
+    if not a or not b:
+        exponent = b._exponent if b else a._exponent
+        return a._mantissa, b._mantissa, exponent
+    exponent = min(a._exponent, b._exponent)
+    if max(a._exponent, b._exponent) - exponent > MAX_SPREAD:
+        raise OverflowError(f"quantities {a} and {b} lie too far apart")
+    return a._mantissa * _ten_to(a._exponent - exponent), b._mantissa * _ten_to(b._exponent - exponent), exponent
+
+
+def _less(a: Quantity, b: Quantity) -> bool:
+    """a < b, without writing out huge powers: the position of the first digit decides before the digits do."""
+    if a.sign() != b.sign() or not a:
+        return a.sign() < b.sign()
+    (mine, e), (theirs, f) = a._key(), b._key()
+    high, other = len(str(abs(mine))) + e, len(str(abs(theirs))) + f
+    if high != other:
+        return (high < other) == (a.sign() > 0)
+    low = min(e, f)
+    return mine * _ten_to(e - low) < theirs * _ten_to(f - low)
+
+
+def _ten_to(power: int) -> int:
+    result: int = 10**power
+    return result
+
+
+def _pow10(power: int) -> float:
+    """`math.Pow10`: a product or quotient of two powers, each of which is exact to the last bit."""
+    if power > 308:
+        return math.inf
+    if power >= 0:
+        return float(f"1e{power // 32 * 32}") * float(f"1e{power % 32}")
+    return float(f"1e-{-power // 32 * 32}") / float(f"1e{-power % 32}") if power >= -323 else 0.0
+
+
+def _small_value(mantissa: int, exponent: int) -> int:
+    """Upstream's positiveScaleInt64 and negativeScaleInt64."""
+    if exponent < 0:
+        quotient = -(-abs(mantissa) // _ten_to(-exponent))
+        return quotient if mantissa > 0 else -quotient
+    if exponent in _ONE_STEP:
+        return wrapped(mantissa * _ten_to(exponent))
+    value = mantissa * _ten_to(exponent) if exponent < 20 else 0
+    return value if MIN_INT64 <= value <= MAX_INT64 else 0
+
+
+def _big_value(mantissa: int, exponent: int) -> int:
+    """Upstream's scaledValue, which sees a count of nanos: positive ones are rounded up; of negative ones the low 64 bits are taken
+    before the division, and a fraction is rounded towards zero and then one up."""
+    if mantissa > 0 and exponent >= 0:
+        return wrapped(mantissa * pow(10, exponent, 1 << 64))
+    nanos = mantissa * pow(10, exponent - NANO, 1 << 64) if mantissa < 0 else mantissa * _ten_to(exponent - NANO)
+    if nanos >= MAX_INT64:
+        return wrapped(-(-nanos // ONE_IN_NANOS))
+    number = wrapped(nanos)
+    whole, rest = divmod(abs(number), ONE_IN_NANOS)
+    return (whole if number >= 0 else -whole) + (rest != 0)
+
+
+def wrapped(number: int) -> int:
+    """What int64 makes of a number: its low 64 bits."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,58 @@
+"""Strings as Go prints them: `%q`, and JSON with its escapes.
+
+Upstream: golang/go `src/strconv/quote.go`, `src/encoding/json/encode.go`.
+"""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+QUOTED_CHARACTERS = 128 << 10
+"""Characters that are quoted at most, where most of them stay as they are."""
+SHOWN_CHARACTERS = 8 << 10
+"""Characters of a bad value that a message shows."""
+
+
+def go_json(value: Any) -> str:
+    """Compact JSON with Go's escapes."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    # translate() takes a second for a megabyte, during which no other thread runs.
+    for character, escaped in _JSON_ESCAPED:
+        text = text.replace(character, escaped)
+    return text
+
+
+JSON_ESCAPES = MappingProxyType({ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+_JSON_ESCAPED = tuple((chr(code), escaped) for code, escaped in JSON_ESCAPES.items())
+_ESCAPES = MappingProxyType(
+    {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+)
+
+
+def go_quote(text: str) -> str:
+    """`%q` of Go: double quotes, printable characters as they are, the rest escaped, as far as that costs little."""
+    beginning = text[:QUOTED_CHARACTERS]
+    if beginning.isprintable():
+        escaped = beginning.replace("\\", "\\\\").replace('"', '\\"')
+        more = len(text) - QUOTED_CHARACTERS
+        return f'"{escaped}… {more} more characters' if more > 0 else f'"{escaped}"'
+    more = len(text) - SHOWN_CHARACTERS - 1
+    escaped = text[: SHOWN_CHARACTERS + 1].translate(_QUOTED)
+    return f'"{escaped}… {more} more characters' if more > 0 else f'"{escaped}"'
+
+
+class _Quoted(dict[int, str | int]):
+    """A table for `str.translate`: how `%q` shows a character, or itself. It holds ASCII and computes the rest."""
+
+    def __missing__(self, code: int) -> str | int:
+        if chr(code).isprintable():
+            return code
+        if code < 0x80 or 0xDC80 <= code <= 0xDCFF:
+            return f"\\x{code & 0xFF:02x}"
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_QUOTED = _Quoted(_ESCAPES)
+_QUOTED.update({code: _QUOTED[code] for code in range(128)})

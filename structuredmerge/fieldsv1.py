@@ -1,0 +1,158 @@
+"""FieldsV1: field sets as JSON text.
+
+A node is an object: `.` says that it is a member and has children; a member without children is `{}`.
+Upstream: kubernetes-sigs/structured-merge-diff `fieldpath/serialize.go`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kubetext import utf8
+from kubetext.sorting import in_order
+from structuredmerge.paths import FIELD, Element, PathError, quoted, read, report, wire
+from structuredmerge.sets import EMPTY, Set
+
+__all__ = ["FieldsError", "decode", "encode"]
+
+MAX_DEPTH: Final = 100  # levels; no kind is so deep
+
+
+class FieldsError(ValueError):
+    """A text that is no FieldsV1; the text of the error is upstream's."""
+
+
+def encode(set_: Set) -> bytes:
+    """A set as compact JSON: at each node `.` first, then its elements in order. Law: `decode(encode(s)) == s`."""
+    parts: list[str] = []
+    _emit(set_, "{", parts)
+    return "".join(parts).encode()
+
+
+def _emit(set_: Set, start: str, parts: list[str]) -> None:
+    """One node, with its braces; `start` opens it."""
+    members, children = set_.members, set_.children
+    if not children:
+        names = [f"{_name(element)}:{{}}" for element in in_order(members)]
+        parts.append(f"{start}{','.join(names)}}}")
+        return
+    for element in in_order({*children, *members}):
+        below = children.get(element)
+        if below is None:
+            parts.append(f"{start}{_name(element)}:{{}}")
+        elif element in members:
+            _emit(below, f'{start}{_name(element)}:{{".":{{}},', parts)
+        else:
+            _emit(below, f"{start}{_name(element)}:{{", parts)
+        start = ","
+    parts.append("}")
+
+
+def _name(element: Element) -> str:
+    return quoted(f"f:{element[1]}" if element[0] == FIELD else wire(element))
+
+
+def decode(text: bytes) -> Set:
+    """The set of a FieldsV1 text; null is the empty set.
+
+    Elements in any order are accepted, unknown kinds of elements are left out with what is below them. Raises FieldsError,
+    also for a text deeper than MAX_DEPTH.
+    """
+    try:
+        root = _DECODER.decode(utf8.paired(text.decode()))
+    except (ValueError, RecursionError) as error:
+        raise FieldsError(str(error)) from None
+    try:
+        return _node(root, 0)[0]
+    except _Fault:
+        # One character for each byte: places in it are upstream's.
+        _walk(text, text.decode("latin-1"), 0)
+        raise
+
+
+# Objects become tuples of pairs: a member may be repeated.
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple)
+
+
+class _Fault(FieldsError):
+    """There is a fault; where it is in the text is found out only then."""
+
+
+def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
+    """The set below a node, and whether the node itself is a member: told by `.`, or because nothing is below it."""
+    if pairs.__class__ is not tuple:
+        if pairs is not None:
+            raise _Fault
+        pairs = ()
+    if depth > MAX_DEPTH:
+        raise FieldsError(f"exceeded max depth of {MAX_DEPTH}")
+    is_member = False
+    members: list[Element] = []
+    children: dict[Element, Set] = {}
+    for key, value in pairs:
+        if key == ".":
+            is_member = True
+            continue
+        element = (FIELD, key[2:]) if key[:2] == "f:" else _element(key)
+        if element is None:
+            continue
+        if value == ():
+            members.append(element)
+            continue
+        below, element_is_member = _node(value, depth + 1)
+        if element_is_member:
+            members.append(element)
+        if below:
+            children[element] = below
+    if not members and not children:
+        return EMPTY, True
+    return Set(frozenset(members), children), is_member
+
+
+def _element(key: str) -> Element | None:
+    try:
+        return read(key)
+    except PathError:
+        raise _Fault from None
+
+
+def _walk(text: bytes, flat: str, at: int) -> int:
+    """Read one node from a place on, up to its end. Raises FieldsError with the first fault and what stands around it."""
+    at = _token(flat, at)
+    if flat[at] != "{":
+        if flat[at] == "n":
+            return at + len("null")
+        raise FieldsError(_reported("ReadMapCB", f"expect {{ or n, but found {flat[at]}", text, at + 1))
+    at = _token(flat, at + 1)
+    while flat[at] != "}":
+        at = _token(flat, at + 1 if flat[at] == "," else at)
+        _, end = _VALUE.raw_decode(flat, at)
+        key = json.loads(utf8.paired(text[at:end].decode()))
+        at = _token(flat, end) + 1
+        try:
+            understood = key != "." and read(key) is not None
+        except PathError as error:
+            raise FieldsError(_reported("parsing key as path element", str(error), text, at)) from None
+        at = _walk(text, flat, at) if understood else _VALUE.raw_decode(flat, _token(flat, at))[1]
+        at = _token(flat, at)
+    return at + 1
+
+
+_VALUE = json.JSONDecoder()
+
+
+def _token(flat: str, at: int) -> int:
+    """The place of the next character that is no space."""
+    while flat[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _reported(operation: str, problem: str, text: bytes, head: int) -> str:
+    """Upstream reads in pieces, and sees of the surroundings what is in the piece of the fault."""
+    start = (head - 1) // _PIECE * _PIECE
+    return report(operation, problem, text[start : start + _PIECE], head - start)
+
+
+_PIECE = 4096

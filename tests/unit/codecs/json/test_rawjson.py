@@ -1,0 +1,35 @@
+"""Raw JSON is kept as it was sent, as deep as this server goes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.codecs.json import rawjson
+from apiserver.codecs.json.rawjson import LEVELS
+
+BESIDE = st.lists(st.text(alphabet='{}[]"\\ué,:'), max_size=20).map(lambda texts: [[], {}, *texts])
+
+
+def nested(levels: int, beside: list[object], *, padding: int = 0) -> bytes:
+    """A list that nests so deep, with more text before its deepest one."""
+    before, after = json.dumps(beside, ensure_ascii=False)[1:-1], json.dumps("]" * padding)
+    return ("[" * (levels - 1) + f"{before},{after},[]" + "]" * (levels - 1)).encode()
+
+
+@given(BESIDE)
+def test_what_stands_in_texts_is_no_level(beside: list[object]) -> None:
+    assert rawjson.text(rawjson.of(nested(LEVELS, beside))) == nested(LEVELS, beside)
+    with pytest.raises(rawjson.TooDeep):
+        rawjson.of(nested(LEVELS + 1, beside))
+
+
+@pytest.mark.parametrize("padding", [0, 1, 30_000, 32 << 10, 100_000])
+@pytest.mark.parametrize("beside", [[{}] * 20_000, ['"\\{'] * 20_000, ["[["] * 33_333 + [{"a": "}"}]])
+def test_levels_are_counted_in_texts_of_any_length(padding: int, beside: list[object]) -> None:
+    rawjson.of(nested(LEVELS, beside, padding=padding))
+    with pytest.raises(rawjson.TooDeep):
+        rawjson.of(nested(LEVELS + 1, beside, padding=padding))
