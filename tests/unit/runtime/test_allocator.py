@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _SCATTERED = """
-from apiserver import allocator
+from apiserver.runtime import allocator
 
 def resident():
     with open("/proc/self/statm") as file:

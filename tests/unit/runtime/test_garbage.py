@@ -13,7 +13,7 @@ from apiserver.runtime import garbage
 
 _SERVING = """
 import gc, threading, time, weakref
-from apiserver import garbage
+from apiserver.runtime import garbage
 
 class Cycle:
     pass
@@ -41,7 +41,7 @@ def test_cycles_of_old_objects_are_collected_and_never_in_the_thread_that_makes_
 
 _WAITING = """
 import gc, time
-from apiserver import garbage
+from apiserver.runtime import garbage
 
 garbage.collect_elsewhere(int, busy=bool)
 gc.collect()
@@ -59,7 +59,7 @@ def test_what_the_requests_hold_that_are_served_at_a_time_is_not_looked_at() -> 
 
 _FILLING = """
 import gc, time
-from apiserver import garbage
+from apiserver.runtime import garbage
 
 garbage.collect_elsewhere(int, busy=bool)
 gc.collect()
