@@ -22,7 +22,7 @@ from tests.fixtures.server import Reply
 V1 = f"/apis/{DRA_GROUP}/v1"
 COUNT, GOLD = f"count/resourceclaims.{DRA_GROUP}", "gold.deviceclass.resource.k8s.io/devices"
 IMPLICIT, EXTENDED = "requests.deviceclass.resource.kubernetes.io/gold", "requests.example.com/gold"
-VERSION = "apiserver.config.config.k8s.io/v1"
+VERSION = "apiserver.config.k8s.io/v1"
 PLATINUM = {"apiGroup": DRA_GROUP, "resource": "resourceclaims", "matchContains": ["platinum"]}
 QUOTAS = {"kind": "ResourceQuotaConfiguration", "apiVersion": VERSION, "limitedResources": [PLATINUM]}
 LIMITED = {

@@ -31,7 +31,7 @@ from tests.unit.cluster.plane import Clock, Plane, answer, hang, status, until
 if TYPE_CHECKING:
     from apiserver.storage.store import Stores
 
-VERSION = "apiserver.config.config.k8s.io/v1"
+VERSION = "apiserver.config.k8s.io/v1"
 POD = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
 JANE = User("jane", groups=("system:authenticated",))
 LIST_CLAIMS = parse("GET", "/apis/resource.sluice.dev/v1/resourceclaims")

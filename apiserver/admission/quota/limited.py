@@ -14,7 +14,7 @@ from apiserver.apimachinery.errors import GroupResource
 from kubetext.quoting import go_quote
 
 KINDS: Mapping[tuple[str, str], str] = {
-    ("ResourceQuotaConfiguration", "apiserver.config.config.k8s.io/v1"): "v1",
+    ("ResourceQuotaConfiguration", "apiserver.config.k8s.io/v1"): "v1",
     ("Configuration", "resourcequota.admission.k8s.io/v1beta1"): "v1beta1",
     ("Configuration", "resourcequota.admission.k8s.io/v1alpha1"): "v1alpha1",
 }

@@ -26,7 +26,7 @@ KUBERNETES = "kubernetes.default.svc"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 50.0
 """How long a token from a file is used before the file is read again (client-go: a minute less 10 s)."""
-_CONFIG = "apiserver.config.config.k8s.io"
+_CONFIG = "apiserver.config.k8s.io"
 _VERSIONS = {f"{_CONFIG}/v1": "v1", "apiserver.k8s.io/v1alpha1": "v1alpha1"}
 _GO_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 

@@ -93,14 +93,14 @@ def _admission(folder: pathlib.Path, keys: pki.PKI, port: int) -> bed.Object:
         {
             "name": name,
             "configuration": {
-                "apiVersion": "apiserver.config.config.k8s.io/v1",
+                "apiVersion": "apiserver.config.k8s.io/v1",
                 "kind": "WebhookAdmissionConfiguration",
                 "kubeConfigFile": str(credentials),
             },
         }
         for name in ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
     ]
-    return {"apiVersion": "apiserver.config.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
+    return {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins}
 
 
 def _service(port: int) -> list[bed.Object]:

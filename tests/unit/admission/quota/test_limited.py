@@ -14,7 +14,7 @@ GO = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "
 
 
 def document(**members: Any) -> Any:
-    return {"kind": "ResourceQuotaConfiguration", "apiVersion": "apiserver.config.config.k8s.io/v1", **members}
+    return {"kind": "ResourceQuotaConfiguration", "apiVersion": "apiserver.config.k8s.io/v1", **members}
 
 
 @pytest.mark.parametrize(

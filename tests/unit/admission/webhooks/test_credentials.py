@@ -18,16 +18,16 @@ from tests.unit.admission.webhooks import hook as plays
 from tests.unit.admission.webhooks.hook import NOW, Hook
 
 VALIDATING = "ValidatingAdmissionWebhook"
-V1 = "apiVersion: apiserver.config.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
+V1 = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
 OLD = "apiVersion: apiserver.k8s.io/v1alpha1\nkind: AdmissionConfiguration\n"
-OWN = "apiVersion: apiserver.config.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n"
+OWN = "apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n"
 NUMBER = "json: cannot unmarshal number into Go struct field "
 USERS = "Config.users of type []v1.NamedAuthInfo"
 STATIC = "staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate to be enabled"
 PLUGINS = "AdmissionConfiguration.plugins of type"
 KIND = "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type "
 STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
-UNREGISTERED = 'is registered for version "apiserver.config.config.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111"'
+UNREGISTERED = 'is registered for version "apiserver.config.k8s.io/v1" in scheme "pkg/runtime/scheme.go:111"'
 
 
 def inside(text: str, plugin: str = VALIDATING) -> str:
@@ -39,7 +39,7 @@ def inside(text: str, plugin: str = VALIDATING) -> str:
     [
         ("", "Object 'Kind' is missing in ''"),
         ("junk", KIND + STRUCT),
-        ("apiVersion: apiserver.config.config.k8s.io/v1\nkind: Foo\n", f'no kind "Foo" {UNREGISTERED}'),
+        ("apiVersion: apiserver.config.k8s.io/v1\nkind: Foo\n", f'no kind "Foo" {UNREGISTERED}'),
         (V1 + "foo: 1\n", 'strict decoding error: unknown field "foo"'),
         (V1 + "plugins:\n- name: x\n  foo: 1\n", 'strict decoding error: unknown field "plugins[0].foo"'),
         (V1 + "plugins: [1]\n", f"{NUMBER}{PLUGINS} v1.AdmissionPluginConfiguration"),
@@ -67,7 +67,7 @@ def test_a_file_that_is_not_there_is_told() -> None:
     ("text", "words"),
     [
         ("a: b\n", "Object 'Kind' is missing in '{\"a\":\"b\"}'"),
-        ("apiVersion: apiserver.config.config.k8s.io/v1\nkind: Foo\n", f'no kind "Foo" {UNREGISTERED}'),
+        ("apiVersion: apiserver.config.k8s.io/v1\nkind: Foo\n", f'no kind "Foo" {UNREGISTERED}'),
         (OWN + "foo: x\n", 'strict decoding error: unknown field "foo"'),
         (OWN + "kubeConfigFile: 3\n", NUMBER + "WebhookAdmission.kubeConfigFile of type string"),
         (OWN + "kubeConfigFile: x\n", 'kubeConfigFile: Invalid value: "x": must be an absolute file path'),
