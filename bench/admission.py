@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import uvloop
 import yaml
 
 from apiserver import app, delegation, resources
@@ -34,7 +33,7 @@ from apiserver.filters.request_info import parse
 from apiserver.kinds.served import Kinds
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Object
-from apiserver.serving import pki
+from apiserver.serving import pki, steps
 from bench.accounting import ROUNDS
 
 if TYPE_CHECKING:
@@ -176,9 +175,9 @@ async def measure() -> None:
 
 
 def main() -> None:
-    uvloop.run(measure())
+    with asyncio.Runner(loop_factory=steps.new_event_loop) as runner:
+        runner.run(measure())
 
 
 if __name__ == "__main__":
-    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     main()

@@ -7,6 +7,7 @@ Upstream: golang/go `src/crypto/tls/conn.go` (maxUselessRecords, handlePostHands
 
 from __future__ import annotations
 
+import errno
 import ssl
 
 MOST_IDLE = 16
@@ -16,6 +17,8 @@ HANDSHAKE_BYTES = 64 << 10
 HEADER_BYTES = 5
 HANDSHAKE = 22
 """The content type of handshake records. In TLS 1.3 only the hello messages show it."""
+_TYPES, _MAJOR = range(20, 25), 3
+"""The content types of records, and the first byte of every version of TLS."""
 _SERVER_HELLO, _KEY_SHARE = 2, 51
 _FFDHE = range(0x0100, 0x0200)
 """The groups over finite fields (RFC 7919). The largest costs 160 ms of CPU."""
@@ -38,6 +41,29 @@ class Renegotiation(Refused):
 
 class BadGroup(Refused):
     """The server chose a key exchange over finite fields."""
+
+
+class CutOff(ConnectionResetError):
+    """The peer closed its socket without a close_notify. `whole`: not in the middle of a record.
+
+    A ConnectionResetError, because clients ask again after it, as after any other connection that broke.
+    """
+
+    def __init__(self, *, whole: bool) -> None:
+        super().__init__(errno.ECONNRESET, "unexpected EOF")
+        self.whole = whole
+
+
+class NoTLS(Refused):
+    """The server sent something else than a TLS record. `http`: the beginning of an HTTP answer, of which Go's text tells."""
+
+    def __init__(self, header: bytes) -> None:
+        self.http = header == b"HTTP/"
+        super().__init__(
+            "http: server gave HTTP response to HTTPS client"
+            if self.http
+            else "first record does not look like a TLS handshake"
+        )
 
 
 class Records:
@@ -69,7 +95,7 @@ class Records:
         """Return the index up to which OpenSSL may be given `data` from `at` on.
 
         During a handshake this is one record at a time. On an open connection it is as many records as may still pass without data.
-        Raises Flood and BadGroup.
+        Raises Flood, BadGroup and NoTLS.
         """
         size = len(data)
         if (
@@ -102,6 +128,8 @@ class Records:
             self._header = header
             return len(data)
         self._header = b""
+        if not self._type and self._hello is not None and (header[0] not in _TYPES or header[1] != _MAJOR):
+            raise NoTLS(header)
         self._type = header[0]
         self._left = header[3] << 8 | header[4]
         if self.open and self._type == HANDSHAKE:

@@ -9,7 +9,6 @@ twice as much. For that, three attributes of its `Connection` are used: `_ssl`, 
 
 from __future__ import annotations
 
-import errno
 import socket
 import ssl
 import threading
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL, crypto
 
-from apiserver.runtime.tls_records import Records
+from apiserver.runtime.tls_records import CutOff, Records
 
 RECORD = 16 << 10
 """The most application data that one record holds, and so one call reads."""
@@ -55,7 +54,7 @@ class Session(Protocol):
         """Return application data, b"" at the peer's close_notify. Raise SSLWantReadError when there is none."""
 
     def eof(self) -> None:
-        """The peer closed its socket without a close_notify. Raise ConnectionResetError where that may have cut something off."""
+        """The peer closed its socket without a close_notify. Raise CutOff where that may have cut something off."""
 
     def trim(self) -> None:
         """Give memory back, when `read` has raised SSLWantReadError: then nothing of what was fed is left."""
@@ -240,8 +239,7 @@ class ClientSession:
         return self._tls.read(RECORD)
 
     def eof(self) -> None:
-        # ConnectionResetError: clients ask again after it, as after any other connection that broke.
-        raise ConnectionResetError(errno.ECONNRESET, "unexpected EOF")
+        raise CutOff(whole=self.records.whole)
 
     def trim(self) -> None:
         pass

@@ -19,13 +19,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from apiserver.admission.webhooks import causes, certificates, http1
-from apiserver.admission.webhooks.causes import Broken
-from apiserver.admission.webhooks.connections import Pool
+from apiserver.admission.webhooks import causes, certificates
+from apiserver.admission.webhooks.causes import BodyBroken, Broken
+from apiserver.admission.webhooks.client import Answer, Client, Exchange
 from apiserver.admission.webhooks.credentials import Credentials, User
-from apiserver.admission.webhooks.http1 import Answer
+from apiserver.admission.webhooks.pacing import MOST_BODY
 from apiserver.admission.webhooks.resolution import Address, Cluster, Resolver, lookup
 from apiserver.runtime import workers
 from kubetext.quoting import go_quote
@@ -96,59 +96,61 @@ class Caller:
     def __init__(self, credentials: Credentials | None = None, cluster: Cluster | None = None) -> None:
         self._credentials = credentials or Credentials()
         self._resolver = Resolver(cluster)
-        self._clients: OrderedDict[Target, _Client] = OrderedDict()
+        self._kept: OrderedDict[Target, _Connections] = OrderedDict()
 
     async def call(self, target: Target, review: bytes, *, seconds: float) -> bytes:
-        """What the webhook answers to a review within `seconds`: the body of a 2xx. Raises CallFailed."""
-        url = target.url(seconds)
-        call = _Call(url, review)
+        """Return what the webhook answers to a review within `seconds`: the body of a 2xx. Raises CallFailed."""
+        call = _Call(target.url(seconds), review)
         try:
-            async with asyncio.timeout(seconds), self._client(target) as client:
-                return await call.made(client)
+            async with asyncio.timeout(seconds), self._connections(target) as connections:
+                return await call.made(connections)
         except TimeoutError:
             raise call.late() from None
 
     async def reach(self, target: Target, *, seconds: float) -> None:
-        """Connects to a webhook, and keeps the connection for the next call. Raises CallFailed."""
+        """Connect to a webhook, and keep the connection for the next call. Raises CallFailed."""
         try:
-            async with asyncio.timeout(seconds), self._client(target) as client:
-                await client.pool.reach(target.host, target.port)
+            async with asyncio.timeout(seconds), self._connections(target) as connections:
+                await connections.client.reach(target.url(seconds))
         except TimeoutError:
             raise CallFailed("context deadline exceeded") from None
-        except Broken as error:
+        except (Broken, ValueError) as error:
             raise CallFailed(str(error)) from None
 
     async def close(self) -> None:
-        """Ends all connections; calls on their way fail."""
-        for client in self._clients.values():
-            client.pool.close()
-        self._clients.clear()
+        """End all connections. Calls in progress fail."""
+        left = list(self._kept.values())
+        self._kept.clear()
+        for connections in left:
+            await connections.client.close()
 
     @contextlib.asynccontextmanager
-    async def _client(self, target: Target) -> AsyncIterator[_Client]:
-        client = self._clients.get(target)
-        if client is None:
-            made = await self._made(target)
-            client = self._clients.setdefault(target, made)
-            if len(self._clients) > CLIENTS:
-                self._clients.popitem(last=False)[1].leave()
-        self._clients.move_to_end(target)
-        client.calls += 1
+    async def _connections(self, target: Target) -> AsyncIterator[_Connections]:
+        found = self._kept.get(target)
+        if found is None:
+            user, tls = await self._identity(target)
+            found = self._kept.get(target) or _Connections(target, user, tls, self._resolver)
+            self._kept[target] = found
+            if len(self._kept) > CLIENTS:
+                await self._kept.popitem(last=False)[1].leave()
+        self._kept.move_to_end(target)
+        found.calls += 1
         try:
-            yield client
+            yield found
         finally:
-            client.calls -= 1
-            if client.left:
-                client.leave()
+            found.calls -= 1
+            if found.left:
+                await found.leave()
 
-    async def _made(self, target: Target) -> _Client:
+    async def _identity(self, target: Target) -> tuple[User, ssl.SSLContext]:
+        """Return the user who calls a target, and the TLS context. Raises CallFailed."""
         try:
             user = self._credentials.of(target.host, target.port)
             # One for all who call for the first time at once.
             tls = await workers.BODIES.once((self, target), functools.partial(_context, target.ca_bundle, user))
         except (ValueError, OSError, certificates.Unusable) as error:
             raise _no_client(str(error)) from None
-        return _Client(target, user, tls, self._resolver)
+        return user, tls
 
 
 class Callers(NamedTuple):
@@ -162,21 +164,21 @@ class Callers(NamedTuple):
             await caller.close()
 
 
-class _Client:
-    """The connections to one target, and who is calling."""
+class _Connections:
+    """The connections to one target, and how many calls use them."""
 
     def __init__(self, target: Target, user: User, tls: ssl.SSLContext, resolver: Resolver) -> None:
         self.user = user
         self.calls = 0
         self.left = False
         self._target, self._resolver = target, resolver
-        self.pool = Pool(tls, target.host if target.service else "", self._locate)
+        self.client = Client(tls, target.host if target.service else "", self._locate)
 
-    def leave(self) -> None:
-        """Lets go of the connections once nobody waits for an answer any more."""
+    async def leave(self) -> None:
+        """Close the connections once no call is in progress."""
         self.left = True
         if not self.calls:
-            self.pool.close()
+            await self.client.close()
 
     async def _locate(self, host: str, port: int) -> list[Address]:
         service = self._target.service
@@ -191,21 +193,21 @@ class _Call:
     def __init__(self, url: str, review: bytes) -> None:
         self.url = self._start = url
         self._review = review
-        self._answer = Answer()
+        self._exchange: Exchange | None = None
 
-    async def made(self, client: _Client) -> bytes:
-        """Asks until the webhook does not ask for a pause any more. Raises CallFailed."""
+    async def made(self, connections: _Connections) -> bytes:
+        """Ask until the webhook does not ask for a pause any more. Raises CallFailed."""
         for attempt in range(RETRIES + 1):
             self.url = self._start
-            answer = await self._followed(client)
-            pause = causes.pause(answer.status, answer.header("retry-after"))
+            answer = await self._followed(connections)
+            pause = causes.pause(answer.status, answer.header("Retry-After"))
             if pause is None or attempt == RETRIES:
                 break
-            self._answer = Answer()
+            self._exchange = None
             await asyncio.sleep(pause)
         body = await _unpacked(answer)
         try:
-            why = causes.refusal(answer.status, answer.header("content-type"), body)
+            why = causes.refusal(answer.status, answer.header("Content-Type"), body)
         except ValueError as error:
             raise CallFailed(f"Internal error occurred: {error}") from None
         if why is not None:
@@ -213,16 +215,17 @@ class _Call:
         return body
 
     def late(self) -> CallFailed:
-        """What is said when the time is over."""
+        """Return what a call fails with when its time is over."""
         why = "context deadline exceeded"
-        return CallFailed(causes.unread(why) if self._answer.headed else f'Post "{self.url}": {why}')
+        headed = self._exchange is not None and self._exchange.headed
+        return CallFailed(causes.unread(why) if headed else f'Post "{self.url}": {why}')
 
-    async def _followed(self, client: _Client) -> Answer:
-        """The answer behind all redirects. A review stays one with 307 and 308; with the others the new place is only looked at."""
+    async def _followed(self, connections: _Connections) -> Answer:
+        """Return the answer behind all redirects. A review stays one with 307 and 308. Others turn it into a GET, as in Go."""
         post, referer = True, ""
         for _ in range(REDIRECTS):
-            answer = await self._asked(client, post=post, referer=referer)
-            location = answer.header("location")
+            answer = await self._asked(connections, post=post, referer=referer)
+            location = answer.header("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not location:
                 return answer
             post = post and answer.status in (307, 308)
@@ -237,47 +240,47 @@ class _Call:
             text = f"failed to parse Location header {go_quote(location)}: parse {go_quote(location)}: {error}"
             raise CallFailed(f'Post "{self.url}": {text}') from None
 
-    async def _asked(self, client: _Client, *, post: bool, referer: str) -> Answer:
+    async def _asked(self, connections: _Connections, *, post: bool, referer: str) -> Answer:
         try:
             parts = urlsplit(self.url)
-            secure, host = parts.scheme == "https", parts.hostname or ""
             if parts.scheme not in ("http", "https"):
                 raise Broken(f"unsupported protocol scheme {go_quote(parts.scheme)}")
-            if not host:
+            if not parts.hostname:
                 raise Broken("http: no Host in request URL")
-            port = parts.port or (443 if secure else 80)
-            head = self._head(client.user, post=post, referer=referer)
-            self._answer = answer = Answer()
-            await client.pool.ask(host, port, (head, self._review if post else b""), answer, secure=secure)
-            return answer
-        except http1.BodyBroken as error:
+            headers = self._headers(connections.user, parts, post=post, referer=referer)
+            self._exchange = Exchange(
+                "POST" if post else "GET", _encoded(parts), headers, self._review if post else None
+            )
+            return await connections.client.send(self._exchange)
+        except BodyBroken as error:
             raise CallFailed(causes.unread(str(error))) from None
-        except (Broken, http1.Malformed, ssl.SSLError, ValueError) as error:
+        except (Broken, ValueError) as error:
             raise CallFailed(f'Post "{self.url}": {error}') from None
 
-    def _head(self, user: User, *, post: bool, referer: str) -> bytes:
-        parts = urlsplit(self.url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        lines = [f"{'POST' if post else 'GET'} {quote(target, safe=_TARGET)} HTTP/1.1"]
-        lines += [f"Host: {parts.netloc.rpartition('@')[2]}", f"User-Agent: {AGENT}"]
+    def _headers(self, user: User, parts: SplitResult, *, post: bool, referer: str) -> list[tuple[str, str]]:
+        found = [("Host", parts.netloc.rpartition("@")[2]), ("User-Agent", AGENT)]
         if post:
-            lines.append(f"Content-Length: {len(self._review)}")
-        lines.append("Accept: application/json, */*")
-        lines += [f"{name}: {value}" for name, value in user.headers()]
+            found.append(("Content-Length", str(len(self._review))))
+        found += [("Accept", "application/json, */*"), *user.headers()]
         if post:
-            lines.append("Content-Type: application/json")
+            found.append(("Content-Type", "application/json"))
         if referer and not (referer.startswith("https:") and parts.scheme == "http"):
-            lines.append(f"Referer: {referer}")
-        lines += ["Accept-Encoding: gzip", "", ""]
-        return "\r\n".join(lines).encode("utf-8", "replace")
+            found.append(("Referer", referer))
+        return [*found, ("Accept-Encoding", "gzip")]
 
 
 _TARGET = "/:@&=+$,;-_.~?%!*'()[]"
 
 
+def _encoded(parts: SplitResult) -> str:
+    """Return a URL without user and fragment, as its bytes stand in a request."""
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{quote(target, safe=_TARGET)}"
+
+
 async def _unpacked(answer: Answer) -> bytes:
-    """The body of an answer. Raises CallFailed."""
-    if answer.header("content-encoding").lower() != "gzip" or not answer.body:
+    """Return the body of an answer. Raises CallFailed."""
+    if answer.header("Content-Encoding").lower() != "gzip" or not answer.body:
         return answer.body
     try:
         return await workers.BODIES.run_patiently(_gunzipped, answer.body)
@@ -293,7 +296,7 @@ def _gunzipped(data: bytes) -> bytes:
         raise ValueError("gzip: invalid header")
     unpacking = zlib.decompressobj(wbits=31)
     try:
-        found = unpacking.decompress(data, http1.MOST_BODY)
+        found = unpacking.decompress(data, MOST_BODY)
     except zlib.error as error:
         raise ValueError("gzip: invalid checksum" if "check" in str(error) else "flate: corrupt input") from None
     if unpacking.unconsumed_tail:

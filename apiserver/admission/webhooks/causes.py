@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from apiserver.runtime.tls_records import Refused, Renegotiation
+from apiserver.runtime.tls_records import CutOff, NoTLS, Refused, Renegotiation
 from kubetext.quoting import go_quote
 
 MOST_TEXT = 2048
@@ -33,75 +33,68 @@ _REFUSALS = {
     503: "the server is currently unable to handle the request",
     504: "the server was unable to return a response in the time allotted, but may still be processing the request",
 }
-_ALERTS = {
-    "UNEXPECTED_MESSAGE": "unexpected message",
-    "BAD_RECORD_MAC": "bad record MAC",
-    "RECORD_OVERFLOW": "record overflow",
-    "HANDSHAKE_FAILURE": "handshake failure",
-    "BAD_CERTIFICATE": "bad certificate",
-    "UNSUPPORTED_CERTIFICATE": "unsupported certificate",
-    "CERTIFICATE_REVOKED": "revoked certificate",
-    "CERTIFICATE_EXPIRED": "expired certificate",
-    "CERTIFICATE_UNKNOWN": "unknown certificate",
-    "ILLEGAL_PARAMETER": "illegal parameter",
-    "UNKNOWN_CA": "unknown certificate authority",
-    "ACCESS_DENIED": "access denied",
-    "DECODE_ERROR": "error decoding message",
-    "DECRYPT_ERROR": "error decrypting message",
-    "PROTOCOL_VERSION": "protocol version not supported",
-    "INSUFFICIENT_SECURITY": "insufficient security level",
-    "INTERNAL_ERROR": "internal error",
-    "USER_CANCELLED": "user canceled",
-    "NO_RENEGOTIATION": "no renegotiation",
-    "MISSING_EXTENSION": "missing extension",
-    "UNRECOGNIZED_NAME": "unrecognized name",
-    "CERTIFICATE_REQUIRED": "certificate required",
-    "NO_APPLICATION_PROTOCOL": "no application protocol",
-}
-_ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_(?:ALERT_)?(\w+)")
+_ALERT = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_(?:ALERT_)?([A-Z_]+)")
+_ALERTS = {"UNKNOWN_CA": "unknown certificate authority", "CERTIFICATE_EXPIRED": "expired certificate"}
+"""Alerts that Go has other words for than OpenSSL."""
+_STATUS_LINE = re.compile(rb"HTTP/[0-9]\.[0-9] +[0-9]{3}(?: |$)")
+CLOSED = "use of closed network connection"
 
 
 class Broken(Exception):
-    """A connection failed before there was an answer; the text is Go's. `unsent`: nothing of the request had left."""
+    """There is no answer, or no head of one. The text is Go's."""
 
-    def __init__(self, text: str, *, unsent: bool = False) -> None:
-        super().__init__(text)
-        self.unsent = unsent
+
+class BodyBroken(Exception):
+    """The head of an answer came, and not all of its body. The text is Go's."""
 
 
 # ------------------------------------------------------------------------------------------------------------------ connections
 
 
-def of_dial(error: OSError, host: str, port: int) -> str:
-    return f"dial tcp {_address(host, port)}: connect: {_system(error)}"
+def of_dial(error: OSError, host: str, port: int) -> Broken:
+    """No connection to this address, or one that ended before the handshake was over."""
+    if error.errno in (errno.ECONNRESET, errno.EPIPE):
+        return Broken(f"read tcp {_address(host, port)}: read: {_system(error)}")
+    return Broken(f"dial tcp {_address(host, port)}: connect: {_system(error)}")
 
 
-def of_socket(lost: Exception | None, local: Any, peer: Any, *, cut: bool = False) -> Broken:
-    """A connection that ended too early; `cut`: in the middle of a TLS record."""
+def of_socket(lost: Exception | None, local: Any, peer: Any) -> Broken:
+    """A connection that ended before there was an answer. `lost` is what broke it, None if the peer closed it."""
+    if isinstance(lost, ssl.SSLError):
+        return of_tls(lost)
     if not isinstance(lost, OSError):
-        return Broken("unexpected EOF" if cut else "EOF")
-    return Broken(f"read tcp {_address(*local[:2])}->{_address(*peer[:2])}: read: {_system(lost)}")
+        return Broken("EOF")
+    if isinstance(lost, CutOff):
+        return Broken("unexpected EOF")
+    what = "write" if lost.errno == errno.EPIPE else "read"
+    return Broken(f"{what} tcp {_address(*local[:2])}->{_address(*peer[:2])}: {what}: {_system(lost)}")
 
 
-def of_tls(error: ssl.SSLError, first: bytes) -> Exception:
-    """`first` are the first bytes that the peer sent. A certificate that is not believed is left to who knows the words for it."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error
+def of_tls(error: ssl.SSLError) -> Broken:
+    if isinstance(error, NoTLS):
+        return Broken(str(error) if error.http else f"tls: {error}")
     if isinstance(error, Renegotiation):
         return Broken(f"local error: tls: {error}")
     if isinstance(error, Refused):
         return Broken(f"tls: {error}")
-    if first and (first[0] not in range(20, 25) or first[1:2] not in (b"", b"\x03")):
-        if first.startswith(b"HTTP/"):
-            return Broken("http: server gave HTTP response to HTTPS client")
-        return Broken("tls: first record does not look like a TLS handshake")
+    if isinstance(error, ssl.SSLEOFError):
+        return Broken("EOF")
     reason = error.reason or ""
     alert = _ALERT.fullmatch(reason)
-    if alert and alert.group(1) in _ALERTS:
-        return Broken(f"remote error: tls: {_ALERTS[alert.group(1)]}")
-    if "EOF" in reason:
-        return Broken("EOF")
-    return Broken(f"tls: {reason.lower().replace('_', ' ') or error}")
+    words = (alert.group(1) if alert else reason).lower().replace("_", " ")
+    if alert:
+        return Broken(f"remote error: tls: {_ALERTS.get(alert.group(1), words)}")
+    return Broken(f"tls: {words or error}")
+
+
+def of_head(why: str, first: bytes = b"") -> Broken:
+    """aiohttp's parser stopped: `why` is what it says. `first` is what the peer's answer begins with."""
+    reason = why.partition("\n")[0].rstrip(":")
+    line = first.partition(b"\n")[0].removesuffix(b"\r")
+    if reason == "Bad status line" and not _STATUS_LINE.match(line):
+        reason = f"malformed HTTP response {go_quote(line.decode('utf-8', 'surrogateescape'))}"
+    reason = reason.partition(" when reading")[0]  # bytes of a long line follow
+    return Broken(f"net/http: HTTP/1.x transport connection broken: {reason}")
 
 
 def _address(host: str, port: int) -> str:
@@ -175,7 +168,7 @@ _PARAMETER = re.compile(rf'\s*;\s*({_TOKEN})\s*=\s*(?:{_TOKEN}|"(?:[^"\\\r\n]|\\
 
 
 def _check_media_type(text: str) -> None:
-    if not text:
+    if text in ("", "application/json"):
         return
     media = text.partition(";")[0].strip()
     kind, slash, rest = media.partition("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.runtime.tls_records import HANDSHAKE_BYTES, MOST_IDLE, BadGroup, Flood, Records, Renegotiation
+from apiserver.runtime.tls_records import HANDSHAKE_BYTES, MOST_IDLE, BadGroup, Flood, NoTLS, Records, Renegotiation
 from tests.fixtures import hellos
 
 EMPTY = hellos.record(hellos.APPLICATION_DATA, bytes(17))
@@ -106,3 +106,19 @@ def test_server_that_chooses_a_finite_field_is_refused(size: int, retry: bool) -
 def test_hello_that_is_cut_off_inside_is_left_to_openssl(length: int) -> None:
     whole = hellos.server_hello(hellos.X25519, retry=False)[4:][:length]
     Records(hello=True).take(hellos.record(hellos.HANDSHAKE, b"\x02" + len(whole).to_bytes(3, "big") + whole))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "http: server gave HTTP response to HTTPS client"),
+        (b"hello world", "first record does not look like a TLS handshake"),
+        (b"\x16\x02\x00\x00\x01\x00", "first record does not look like a TLS handshake"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 100])
+def test_server_that_speaks_no_tls_is_told_by_what_it_sent(data: bytes, words: str, step: int) -> None:
+    records = Records(hello=True)
+    with pytest.raises(NoTLS) as refused:
+        [records.take(data[at : at + step]) for at in range(0, len(data), step)]
+    assert str(refused.value) == words

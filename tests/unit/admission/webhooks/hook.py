@@ -94,6 +94,12 @@ class Hook:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=context)
         self.port = self._server.sockets[0].getsockname()[1]
 
+    async def connections(self, *, most: int) -> int:
+        """Return how many are open, once there are no more than `most`."""
+        while len(self._tasks) > most:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        return len(self._tasks)
+
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()

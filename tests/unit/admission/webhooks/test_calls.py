@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver.admission.webhooks import calls, http1
+from apiserver.admission.webhooks import calls, pacing
 from apiserver.admission.webhooks.calls import Caller, CallFailed, Target
 from apiserver.serving.steps import new_event_loop
 from tests.unit.admission.webhooks import hook as plays
@@ -110,6 +110,16 @@ async def test_a_connection_that_was_closed_meanwhile_is_replaced(hook: Hook, ca
     assert len({seen.peer for seen in hook.seen}) == 3
 
 
+async def test_webhook_that_closed_its_connections_and_listens_no_more_is_told_at_once(
+    hook: Hook, caller: Caller
+) -> None:
+    hook.plays = [plays.says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", then_closes=True)]
+    await call(caller, hook)
+    await hook.stop()
+    with pytest.raises(CallFailed, match=r"connect: connection refused$"):
+        await call(caller, hook)
+
+
 async def test_long_questions_and_long_answers_pass(hook: Hook, caller: Caller) -> None:
     review, long = b'"' + b"x" * (4 << 20) + b'"', "y" * (5 << 20)
     hook.plays = [plays.answer(long)]
@@ -133,7 +143,7 @@ async def test_an_answer_without_end_is_given_up(hook: Hook, caller: Caller) -> 
     hook.plays = [endless]
     with pytest.raises(CallFailed, match=r"Please retry\. Original error: http: response body too large$"):
         await call(caller, hook, seconds=60)
-    assert sent < http1.MOST_BODY + SYSTEM_BYTES
+    assert sent < pacing.MOST_BODY + SYSTEM_BYTES
 
 
 async def test_an_answer_of_many_small_chunks_holds_nothing_up(hook: Hook, caller: Caller) -> None:

@@ -14,6 +14,7 @@ import pathlib
 import re
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -33,6 +34,29 @@ from tests.unit.admission.webhooks.hook import NOW, Hook
 
 HERE = pathlib.Path(__file__).resolve().parent
 UID = "0b4c9a2e-0000-4000-8000-000000000000"
+
+
+BROKEN = 'failed to call webhook: Post "https://127.0.0.1:{port}/v?timeout=10s": net/http: HTTP/1.x transport connection broken: '
+DIFFERENT = {
+    "garbage2": BROKEN + 'malformed HTTP response "HTTP/1.1 abc"',
+    "garbage3": BROKEN + 'malformed HTTP response "HTTP/x.y 200 OK"',
+    "garbage5": BROKEN + 'malformed HTTP response "HTTP/1.1 20 OK"',
+    "badheader": BROKEN + "Invalid header token",
+    "badheader2": BROKEN + "Invalid header token",
+    "badheader3": BROKEN + "Invalid header token",
+    "badlength": BROKEN + "Invalid character in Content-Length",
+    "twolengths": BROKEN + "Duplicate Content-Length",
+    "badte": (
+        "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type "
+        r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+    ),
+    "chunkbad": (
+        "failed to call webhook: unexpected error when reading response body. Please retry. "
+        "Original error: malformed chunked encoding"
+    ),
+    "s101": "failed to call webhook: 0-length response with status code: 101 and content type: application/json",
+}
+"""Cases that aiohttp's parser reads in another way than Go (docs/differences.md), and what comes of them here."""
 
 
 def cases(name: str) -> list[dict[str, Any]]:
@@ -57,7 +81,8 @@ async def said(caller: Caller, hook: Hook, case: dict[str, Any]) -> str:
 async def test_an_answer_means_what_kube_apiserver_takes_it_for(name: str, hook: Hook, caller: Caller) -> None:
     wrong = []
     for case in cases(name):
-        expected = case["error"].replace("{port}", str(hook.port)).replace("{uid}", UID) if case["called"] else "ok"
+        text = DIFFERENT.get(case["name"], case["error"])
+        expected = text.replace("{port}", str(hook.port)).replace("{uid}", UID) if case["called"] else "ok"
         found = await said(caller, hook, case)
         if found != expected:
             wrong.append(f"{case['name']}\n  expected {expected}\n  found    {found}")
@@ -242,3 +267,48 @@ async def test_a_body_that_does_not_end_in_time_is_told_apart(hook: Hook, caller
     with pytest.raises(CallFailed) as failed:
         await caller.call(Target.of(hook.config("/v")), b"{}", seconds=0.3)
     assert str(failed.value) == expected
+
+
+async def test_connection_that_is_reset_is_told_with_both_addresses(hook: Hook, caller: Caller) -> None:
+    async def reset(exchange: plays.Exchange) -> None:
+        sock = exchange.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        exchange.writer.transport.abort()
+
+    hook.plays = [reset]
+    with pytest.raises(CallFailed) as failed:
+        await caller.call(Target.of(hook.config("/v")), b"{}", seconds=10)
+    at = f"127.0.0.1:{hook.port}"
+    words = f"read tcp 127.0.0.1:{hook.seen[0].peer}->{at}: read: connection reset by peer"
+    assert str(failed.value) == f'Post "https://{at}/v?timeout=10s": {words}'
+
+
+async def test_body_that_is_reset_is_told_as_go_tells_it(hook: Hook, caller: Caller) -> None:
+    async def reset(exchange: plays.Exchange) -> None:
+        exchange.send(b"HTTP/1.1 200 OK\r\n\r\n{")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        sock = exchange.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        exchange.writer.transport.abort()
+
+    hook.plays = [reset]
+    unread = "unexpected error when reading response body. Please retry. Original error: read tcp "
+    with pytest.raises(CallFailed, match=f"^{re.escape(unread)}.*: read: connection reset by peer$"):
+        await caller.call(Target.of(hook.config("/v")), b"{}", seconds=10)
+
+
+async def test_address_in_an_old_form_is_a_name_that_nobody_has(hook: Hook, caller: Caller) -> None:
+    for act in (
+        caller.call(Target.of({"url": "https://127.1/v"}), b"{}", seconds=10),
+        caller.reach(Target.of({"url": "https://127.1/v"}), seconds=10),
+    ):
+        with pytest.raises(CallFailed, match=r"dial tcp: lookup 127\.1: no such host$"):
+            await act
+
+
+async def test_header_that_is_no_utf8_is_told_as_one(hook: Hook, caller: Caller) -> None:
+    hook.plays = [plays.says(b'HTTP/1.1 200 OK\r\nContent-Type: a/b; c="\xff"\r\nContent-Length: 0\r\n\r\n')]
+    with pytest.raises(CallFailed) as failed:
+        await caller.call(Target.of(hook.config("/v")), b"{}", seconds=10)
+    assert str(failed.value) == '0-length response with status code: 200 and content type: a/b; c="\ufffd"'
