@@ -38,11 +38,12 @@ test-busy: PROCESSES = 2
 test-busy: lint types binaries ## the tests RUNS times (5), beside two programs that never rest
 	$(BIN)/python -m tests.busy --runs $(RUNS) -- $(WORKERS) $(ARGS)
 
-lint: venv ## ruff, the import contracts, and the wording of texts (scripts/words.py)
+lint: venv ## ruff, the import contracts, the wording of texts (scripts/words.py), and what the pages must name
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/words.py
+	$(BIN)/python -m pytest -q tests/structure/test_pages.py
 
 fix: venv ## the twin of lint: repair what can be repaired
 	$(BIN)/ruff check --fix .
