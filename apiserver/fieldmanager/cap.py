@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from apiserver.codecs.objects.times import order
 from apiserver.fieldmanager.entries import EPOCH, Identity, Managed, updater
-from structuredmerge.update import Owned
+from structuredmerge.updater import Owned
 
 MAX_UPDATERS = 10
 ANCIENT = "ancient-changes"

@@ -13,7 +13,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.fieldmanager.entries import UPDATE, Identity
 from kubetext.quoting import go_quote
 from structuredmerge import paths
-from structuredmerge.update import Conflict
+from structuredmerge.updater import Conflict
 
 
 def refusal(conflicts: Sequence[Conflict], identities: Mapping[str, Identity]) -> StatusError:

@@ -18,7 +18,7 @@ from apiserver.schema.resource import Object
 from kubetext.quoting import go_quote
 from structuredmerge.fieldsv1 import FieldsError
 from structuredmerge.sets import Set
-from structuredmerge.update import Managers, Owned
+from structuredmerge.updater import Managers, Owned
 
 APPLY, UPDATE = "Apply", "Update"
 FIELDS_V1 = "FieldsV1"

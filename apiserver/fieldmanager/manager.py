@@ -24,9 +24,9 @@ from apiserver.kinds.served import Kinds
 from apiserver.schema import shapes
 from apiserver.schema.resource import Object, Resource
 from apiserver.schema.types import Struct
-from structuredmerge import paths, sets, update, validation
+from structuredmerge import paths, sets, updater, validation
 from structuredmerge.sets import EMPTY
-from structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned
+from structuredmerge.updater import UNCHANGED, Conflicts, Managers, Owned
 
 UNKNOWN = "unknown"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -117,7 +117,7 @@ class FieldManagers:
         """The same of typed forms."""
         version = writer.resource.api_version
         identity = entries.updater(writer.manager or UNKNOWN, version, writer.subresource)
-        left = update.update(
+        left = updater.update(
             before,
             after,
             version=version,
@@ -181,7 +181,7 @@ class FieldManagers:
         identity = entries.applier(writer.manager, writer.subresource)
 
         def merge(*, force: bool) -> tuple[Object, Managed]:
-            value, left = update.apply(
+            value, left = updater.apply(
                 before,
                 patch,
                 version=resource.api_version,

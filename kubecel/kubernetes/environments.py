@@ -123,6 +123,16 @@ def base(compatibility: Version = COMPATIBILITY) -> Environments:
     return Environments(compatibility=compatibility, new=empty, stored=empty).extend(*BASE)
 
 
+def environment(version: Version, *, stored: bool = False) -> Environment:
+    """Return the environment, without variables, of a Kubernetes version such as `(1, 36)`.
+
+    A new expression may use only features that the previous minor version had as well, so that a downgrade breaks nothing. An expression
+    that is `stored` already may use every feature that this package has, whatever the version.
+    """
+    major, minor = version
+    return base((major, minor - 1)).of(stored=stored)
+
+
 # --- Admission: webhooks' match conditions and policies --------------------------------------------------------------
 # Upstream: kubernetes/apiserver `pkg/admission/plugin/cel/{compile,composition}.go`.
 

@@ -11,7 +11,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.codecs.objects import conversion
 from apiserver.fieldmanager import excess
 from apiserver.schema.resource import Object
-from structuredmerge import update
+from structuredmerge import updater
 from tests.unit.fieldmanager.written import Written, resource_of
 
 KIND = "ResourceClaim"
@@ -64,13 +64,13 @@ def test_apply_that_is_too_large_has_the_conflicts_and_result_of_one_that_fits(s
 
 def test_apply_that_is_too_large_merges_one_new_text_of_each_member(monkeypatch: pytest.MonkeyPatch) -> None:
     merged: list[Object] = []
-    apply = update.apply
+    apply = updater.apply
 
     def noted(live: Any, patch: Any, **how: Any) -> Any:
         merged.append(patch["metadata"])
         return apply(live, patch, **how)
 
-    monkeypatch.setattr(update, "apply", noted)
+    monkeypatch.setattr(updater, "apply", noted)
     written = Written(KIND)
     written.create(claim(random.Random(1)), manager="b")
     many = {f"k{at}": "v" for at in range(1000)}

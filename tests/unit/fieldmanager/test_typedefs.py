@@ -8,8 +8,9 @@ import pytest
 
 from apiserver.fieldmanager.typedefs import type_of
 from apiserver.schema.resource import Resource
+from structuredmerge.openapi import type_of as type_of_schema
 from structuredmerge.types import UNSET, List, Map, Type
-from tests.fixtures import openapi, smd_schema
+from tests.fixtures import openapi
 from tests.unit.fieldmanager.written import KINDS
 
 
@@ -22,7 +23,7 @@ def recorded() -> dict[str, Any]:
 def test_a_kinds_type_is_that_of_its_published_schema(resource: Resource, recorded: dict[str, Any]) -> None:
     schemas = recorded[f"v3/apis/resource.k8s.io/{resource.version}"]["components"]["schemas"]
     published = {**schemas[f"{resource.shape.model}.{resource.kind}"], "definitions": schemas}
-    assert shown(type_of(resource)) == shown(smd_schema.type_of(published))
+    assert shown(type_of(resource)) == shown(type_of_schema(published))
 
 
 def shown(type_: Type, above: tuple[Type, ...] = ()) -> Any:

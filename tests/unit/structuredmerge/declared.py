@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from structuredmerge import sets
+from structuredmerge.openapi import type_of
 from structuredmerge.paths import Element, field
 from structuredmerge.sets import Set
 from structuredmerge.types import Type
-from tests.fixtures.smd_schema import type_of
 
 STRING = {"type": "string"}
 NUMBER = {"type": "integer"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from structuredmerge import values
 from structuredmerge.sets import EMPTY, Set
 from structuredmerge.types import UNSET, List, Map, Member, Scalar, Type
-from structuredmerge.update import UNCHANGED, Managers, apply, update
+from structuredmerge.updater import UNCHANGED, Managers, apply, update
 
 NAMES = st.sampled_from(["a", "b", "c"])
 KEY_NAMES = ("name", "id")

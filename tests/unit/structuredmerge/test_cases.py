@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from structuredmerge import fieldsv1, sets, values
+from structuredmerge.openapi import type_of
 from structuredmerge.paths import field, text
 from structuredmerge.sets import Set
 from structuredmerge.types import DEDUCED, Type
-from structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned, apply, update
+from structuredmerge.updater import UNCHANGED, Conflicts, Managers, Owned, apply, update
 from structuredmerge.validation import told, validate
-from tests.fixtures.smd_schema import type_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 DEFAULT_VERSION = "v1"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from structuredmerge.comparison import compare
 from structuredmerge.fieldset import fields_of
 from structuredmerge.sets import EMPTY, Set, of
-from structuredmerge.update import Conflict, Conflicts, Managers, update
+from structuredmerge.updater import Conflict, Conflicts, Managers, update
 from structuredmerge.validation import validate
 from tests.unit.structuredmerge.histories import VERSION, Shared, applies, histories
 

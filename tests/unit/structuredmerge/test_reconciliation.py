@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from structuredmerge.openapi import type_of
 from structuredmerge.paths import field, item, keyed
 from structuredmerge.reconciliation import reconcile
-from tests.fixtures.smd_schema import type_of
 from tests.unit.structuredmerge.declared import NUMBER, STRING, TYPE, at, changed, owned
 
 FIRST = keyed({"day": 1, "zone": "UTC"})

@@ -11,12 +11,12 @@ import pytest
 
 from structuredmerge import fieldsv1, sets, values
 from structuredmerge.fieldsv1 import FieldsError, decode, encode
+from structuredmerge.openapi import type_of
 from structuredmerge.paths import field, text
 from structuredmerge.sets import EMPTY, Set
 from structuredmerge.types import Type
-from structuredmerge.update import UNCHANGED, Conflicts, Managers, apply, update
+from structuredmerge.updater import UNCHANGED, Conflicts, Managers, apply, update
 from structuredmerge.validation import told, validate
-from tests.fixtures.smd_schema import type_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 

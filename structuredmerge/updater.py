@@ -19,7 +19,7 @@ from structuredmerge.sets import EMPTY, Set
 from structuredmerge.types import Scalar, Type, choose
 from structuredmerge.values import equal
 
-__all__ = ["UNCHANGED", "Conflict", "Conflicts", "Managers", "Owned", "Versions", "apply", "update"]
+__all__ = ["UNCHANGED", "Conflict", "Conflicts", "Managers", "OneVersion", "Owned", "Versions", "apply", "update"]
 
 
 class _Unchanged:
@@ -72,6 +72,22 @@ class Versions(Protocol):
 
     def ignored(self, version: str) -> Set:
         """The paths that the write cannot touch, whatever its object says (those that the endpoint resets)."""
+
+
+class OneVersion:
+    """Implements `Versions` for objects that have a single version. Managers of other versions are dropped."""
+
+    def __init__(self, version: str, type_: Type, *, ignored: Set = EMPTY) -> None:
+        self._version, self._type, self._ignored = version, type_, ignored
+
+    def type_at(self, version: str) -> Type | None:
+        return self._type if version == self._version else None
+
+    def convert(self, value: Any, version_from: str, version_to: str) -> Any:
+        return value
+
+    def ignored(self, version: str) -> Set:
+        return self._ignored
 
 
 def apply(

@@ -8,34 +8,19 @@ from typing import Any
 
 import pytest
 
+from structuredmerge.openapi import type_of
 from structuredmerge.paths import Element, keyed
 from structuredmerge.sets import EMPTY, Set
 from structuredmerge.types import Type
-from structuredmerge.update import UNCHANGED, Conflicts, Managers, Owned, apply, update
+from structuredmerge.updater import UNCHANGED, Conflicts, Managers, OneVersion, Owned, apply, update
 from tests.fixtures import cpu
-from tests.fixtures.smd_schema import type_of
 from tests.unit.structuredmerge.declared import STRING, TYPE, at, owned
 
-
-class OneVersion:
-    """Values of one version, of which a write may ignore some."""
-
-    def __init__(self, ignored: Set = EMPTY) -> None:
-        self._ignored = ignored
-
-    def type_at(self, version: str) -> Type | None:
-        return TYPE if version == "v1" else None
-
-    def convert(self, value: Any, version_from: str, version_to: str) -> Any:
-        assert version_from == version_to == "v1"
-        return value
-
-    def ignored(self, version: str) -> Set:
-        return self._ignored
+VERSIONS = OneVersion("v1", TYPE)
 
 
 def applied(live: Any, patch: Any, managers: Managers, **more: Any) -> tuple[Any, Managers]:
-    known: dict[str, Any] = {"version": "v1", "manager": "ada", "versions": OneVersion(), "force": False} | more
+    known: dict[str, Any] = {"version": "v1", "manager": "ada", "versions": VERSIONS, "force": False} | more
     return apply(live, patch, managers=managers, **known)
 
 
@@ -75,13 +60,11 @@ def test_force_takes_the_conflicting_paths_from_everybody() -> None:
 def test_who_is_of_a_version_that_is_not_served_is_dropped() -> None:
     managers = {"old": Owned(owned(at("name")), "v0", applied=True)}
     assert applied({"name": "a"}, {"name": "b"}, managers)[1].keys() == {"ada"}
-    assert (
-        update({"name": "a"}, {"name": "a"}, version="v1", managers=managers, manager="x", versions=OneVersion()) == {}
-    )
+    assert update({"name": "a"}, {"name": "a"}, version="v1", managers=managers, manager="x", versions=VERSIONS) == {}
 
 
 def test_what_a_write_ignores_neither_conflicts_nor_changes_hands() -> None:
-    versions = OneVersion(ignored=owned(at("place")))
+    versions = OneVersion("v1", TYPE, ignored=owned(at("place")))
     live: dict[str, Any] = {"place": {"town": "t"}, "name": "a"}
     managers = {"bob": Owned(owned(at("place", "town")), "v1", applied=False)}
     new, left = applied(live, {"place": {"town": "u"}, "name": "a"}, managers, versions=versions)
@@ -98,7 +81,7 @@ def test_items_in_another_order_are_a_change_that_nobody_owns() -> None:
     assert new == {"roles": ["b", "a"]}
     again, left = applied(new, {"roles": ["b", "a"]}, left)
     assert again is UNCHANGED
-    assert update(live, new, version="v1", managers=left, manager="x", versions=OneVersion()) == left
+    assert update(live, new, version="v1", managers=left, manager="x", versions=VERSIONS) == left
 
 
 # --- Versions that look different ------------------------------------------------------------------------------------
@@ -186,7 +169,7 @@ def _pruned(count: int) -> Callable[[], Any]:
 def _updated(count: int) -> Callable[[], Any]:
     live, new = _claimants(count, reverse=False), {"dates": [{"day": day, "what": "y"} for day in range(count)]}
     managers = {f"m{i}": Owned(_everybody(count), "v1", applied=True) for i in range(4)}
-    return lambda: update(live, new, version="v1", managers=managers, manager="x", versions=OneVersion())
+    return lambda: update(live, new, version="v1", managers=managers, manager="x", versions=VERSIONS)
 
 
 @pytest.mark.parametrize("write", [_reordered, _pruned, _updated])
