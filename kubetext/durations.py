@@ -1,4 +1,4 @@
-"""Go's reading of durations, with Go's error texts, which clients see.
+"""Parse durations as Go does, with Go's error messages.
 
 Upstream: golang/go `src/time/format.go` (ParseDuration).
 """
@@ -14,11 +14,14 @@ _TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^0-9.]*)")
 _MOST = (1 << 63) - 1
 _MOST_DIGITS = 19
 READ = 1024
-"""Characters of a duration that are read; Go reads more, which would take a second of CPU here."""
+"""A longer text is refused unread. Go reads it, but that would take a second of CPU here."""
 
 
 def parse(text: str) -> float:
-    """Seconds of a duration as Go writes it (`1m30s`, `300ms`, `0`). The ValueError's text is that of Go's `time.ParseDuration`."""
+    """Return the seconds of a duration as Go writes it (`1m30s`, `300ms`, `0`).
+
+    Raises ValueError with the text of Go's `time.ParseDuration`.
+    """
     negative = text.startswith("-")
     at = 1 if text[:1] in ("-", "+") else 0
     if text[at:] == "0":
@@ -43,7 +46,7 @@ def parse(text: str) -> float:
 
 
 def _nanoseconds(whole: str, digits: str, unit: int) -> int:
-    """Of one term; more than _MOST when that is too many."""
+    """Return the nanoseconds of one term; more than `_MOST` when they exceed it."""
     if len(whole) > _MOST_DIGITS:
         return _MOST + 2
     digits = digits[:_MOST_DIGITS]
@@ -56,7 +59,7 @@ def _invalid(text: str) -> ValueError:
 
 
 def _quoted(text: str) -> str:
-    """Quoting as Go's package time does it: only printable ASCII stays."""
+    """Quote as Go's package `time` does: escape everything but printable ASCII."""
     out = []
     for c in text[:READ]:
         if c in '"\\':

@@ -1,6 +1,6 @@
-"""Which texts may be names, labels and identifiers, and the words with which upstream refuses the others.
+"""Check names, labels and identifiers, with upstream's error messages.
 
-Every check returns what is wrong, an empty list for a legal text. Lengths are bytes of UTF-8. Knows no objects.
+Every check returns a list of errors, which is empty for a legal text. Lengths are bytes of UTF-8.
 Upstream: kubernetes/apimachinery `pkg/util/validation/validation.go`, `pkg/api/validate/content/`.
 """
 
@@ -15,7 +15,7 @@ import re2
 LABEL_BYTES, SUBDOMAIN_BYTES, LABEL_KEY_BYTES, LABEL_VALUE_BYTES = 63, 253, 63, 63
 GENERATED_BASE_BYTES, GENERATED_SUFFIX = 58, 5
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels, no digits that look like letters: a generated name spells no word."""
+"""Has no vowels and no digits that look like letters, so no generated name spells a word."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -88,17 +88,17 @@ def _too_long(text: str, limit: int, unit: str) -> list[str]:
 
 
 def byte_length(text: str) -> int:
-    """Length in UTF-8, which is how upstream counts; bytes that were no UTF-8 count one each."""
+    """Return the length in UTF-8, which upstream counts. Bytes that were not UTF-8 count one each."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 def lower(text: str) -> str:
-    """`strings.ToLower`, which makes one character of each where Python makes two of the I with a dot."""
+    """Return `strings.ToLower(text)`: one character for `İ`, where Python returns two."""
     return text.lower() if text.isascii() else text.replace("İ", "i").lower()
 
 
 def dns_label(text: str) -> list[str]:
-    """A DNS-1123 label."""
+    """Check a DNS-1123 label."""
     errors = _too_long(text, LABEL_BYTES, "characters")
     if not _is_label(text):
         errors.append("must not contain dots" if _is_subdomain(text) else NOT_LABEL)
@@ -106,7 +106,7 @@ def dns_label(text: str) -> list[str]:
 
 
 def old_dns_label(text: str) -> list[str]:
-    """A DNS-1035 label: it starts with a letter."""
+    """Check a DNS-1035 label, which starts with a letter."""
     errors = _too_long(text, LABEL_BYTES, "characters")
     if not _is_old_label(text):
         errors.append(NOT_OLD_LABEL)
@@ -114,7 +114,10 @@ def old_dns_label(text: str) -> list[str]:
 
 
 def dns_subdomain(text: str, *, unit: str = "characters") -> list[str]:
-    """A DNS-1123 subdomain. Upstream's newer checks say "bytes" where the older ones say "characters"; both count bytes."""
+    """Check a DNS-1123 subdomain.
+
+    Upstream's newer checks say "bytes" and the older ones "characters" (`unit`); both count bytes.
+    """
     if len(text) <= SUBDOMAIN_BYTES and _is_subdomain(text):
         return []
     errors = _too_long(text, SUBDOMAIN_BYTES, unit)
@@ -124,7 +127,7 @@ def dns_subdomain(text: str, *, unit: str = "characters") -> list[str]:
 
 
 _FEW, _CHUNK = 16, 500
-"""Texts that are sooner looked at one by one, and texts that one match of a pattern looks at."""
+"""Up to `_FEW` texts are quicker to check one by one. One match of a pattern checks `_CHUNK` texts."""
 _PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SHORT = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _BYTES = re2.Options()
@@ -135,28 +138,30 @@ _are_values = re2.compile(rf"(?:(?:{_SHORT})?\n)*".encode(), _BYTES).fullmatch
 
 
 def doubtful_keys(texts: Iterable[str]) -> Iterator[str]:
-    """Yield those of the texts that may be wrong as keys of labels, in their order. Far faster than `label_key`."""
+    """Yield, in order, the texts that may be wrong as label keys. Much faster than calling `label_key` for each."""
     return _doubtful(texts, _are_keys, _fits)
 
 
 def are_annotation_keys(texts: Iterable[str]) -> bool:
-    """Return whether all texts are certain to be right as keys of annotations, which may have capitals anywhere."""
+    """Return whether all texts are certainly valid annotation keys, which may contain capitals anywhere."""
     return next(_doubtful(texts, lambda lines: _are_keys(lines.lower()), _fits), None) is None
 
 
 def are_label_values(texts: Iterable[str]) -> bool:
-    """Return whether all texts are certain to be right as values of labels."""
+    """Return whether all texts are certainly valid label values."""
     return next(_doubtful(texts, _are_values, lambda _: False), None) is None
 
 
 def _fits(key: str) -> bool:
-    """Whether a key of ASCII is short enough, prefix and name."""
+    """Return whether the prefix and the name of an ASCII key are short enough."""
     slash = key.rfind("/")
     return slash <= SUBDOMAIN_BYTES and len(key) - slash - 1 <= LABEL_KEY_BYTES
 
 
 def _doubtful(texts: Iterable[str], right: Callable[[bytes], object], fits: Callable[[str], bool]) -> Iterator[str]:
-    """`right` looks at a line for each text, `fits` at the texts that are longer than a label may be."""
+    """Yield the chunks that fail a check. `right` checks one line for each text, `fits` texts longer than a label may
+    be.
+    """
     left = iter(texts)
     chunk = list(islice(left, _CHUNK))
     if len(chunk) <= _FEW:
@@ -176,7 +181,7 @@ def _doubtful(texts: Iterable[str], right: Callable[[bytes], object], fits: Call
 
 
 def label_key(text: str) -> list[str]:
-    """`[prefix/]name`: keys of labels and annotations, finalizers, condition types."""
+    """Check `[prefix/]name`: keys of labels and annotations, finalizers, condition types."""
     prefix, slash, name = text.partition("/")
     if not slash:
         if len(text) <= LABEL_KEY_BYTES and _is_key(text):
@@ -199,7 +204,7 @@ def label_key(text: str) -> list[str]:
 
 
 def label_value(text: str) -> list[str]:
-    """The value of a label; empty is legal."""
+    """Check the value of a label; empty is legal."""
     if len(text) <= LABEL_VALUE_BYTES and _is_value(text):
         return []
     errors = _too_long(text, LABEL_VALUE_BYTES, "bytes")
@@ -209,32 +214,33 @@ def label_value(text: str) -> list[str]:
 
 
 def c_identifier(text: str) -> list[str]:
-    """An identifier of C; its length is the caller's matter."""
+    """Check a C identifier. The caller checks its length."""
     return [] if _is_identifier(text) else [NOT_IDENTIFIER]
 
 
 def path_segment(name: str) -> list[str]:
-    """Whether a name can stand in a URL path and in a storage key."""
+    """Check that a name can be a segment of a URL path and of a storage key."""
     return [f"may not be '{name}'"] if name in (".", "..") else path_segment_prefix(name)
 
 
 def path_segment_prefix(name: str) -> list[str]:
-    """As `path_segment`, for the front part of a name: more may follow, so `.` and `..` are fine."""
-    if "/" not in name and "%" not in name:  # nearly every one, on every request
+    """Check the beginning of a name as `path_segment` does. More may follow, so `.` and `..` are legal."""
+    if "/" not in name and "%" not in name:  # the common case, on every request
         return []
     return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
 
 
 def mask_generate_name(text: str) -> str:
-    """A `generateName` as the name rule judges it: its trailing dash will be followed by more.
+    """Return a `generateName` in the form that the name rule checks: a suffix will follow its trailing dash.
 
-    The last *two* bytes are replaced, as upstream does (kubernetes/apimachinery `pkg/api/validation/generic.go` maskTrailingDash).
+    The last *two* bytes are replaced, as upstream does (kubernetes/apimachinery `pkg/api/validation/generic.go`
+    maskTrailingDash).
     """
     return f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") and text.isascii() else text
 
 
 def generate_name(base: str, choose: Callable[[str], str]) -> str:
-    """`base`, cut to 58 bytes, with five characters that `choose` picks from the alphabet it is given."""
+    """Return `base`, cut to 58 bytes, with five characters that `choose` picks from its argument, the alphabet."""
     cut = (
         base
         if byte_length(base) <= GENERATED_BASE_BYTES
@@ -244,10 +250,10 @@ def generate_name(base: str, choose: Callable[[str], str]) -> str:
 
 
 def subdomain_name(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the signature of a kind's name rule
-    """The name rule of most kinds; `prefix` marks a generateName."""
+    """Check the name of an object of most kinds; `prefix` marks a generateName."""
     return dns_subdomain(mask_generate_name(name) if prefix else name)
 
 
 def path_segment_name(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the signature of a kind's name rule
-    """The name rule that every kind has to obey."""
+    """Check the rule that names of every kind must satisfy."""
     return path_segment_prefix(name) if prefix else path_segment(name)

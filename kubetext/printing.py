@@ -1,6 +1,6 @@
-"""Go's `fmt` of decoded JSON, as errors print it: `%v` and `%s`.
+"""Print decoded JSON as Go's `fmt` prints it in error messages: `%v` and `%s`.
 
-Whole numbers within 64 bits are Go's int64, all others float64. Works level by level, so that no depth is too much.
+Integers within 64 bits are Go's int64, all other numbers float64. Works level by level, so depth does not matter.
 Upstream: golang/go `src/fmt/print.go`, `src/internal/fmtsort/sort.go`, `src/strconv/ftoa.go`.
 """
 
@@ -13,17 +13,17 @@ from kubetext import strconv
 
 
 def plain(value: Any) -> str:
-    """`%v`: `map[a:1 b:[x y]]`, members sorted by name."""
+    """Return `%v`: `map[a:1 b:[x y]]`, members sorted by name."""
     return _printed(value, _plain)
 
 
 def text(value: Any) -> str:
-    """`%s`, which complains about everything that is no text: `%!s(int64=5)`."""
+    """Return `%s`, which marks everything that is not a string: `%!s(int64=5)`."""
     return "%!s(<nil>)" if value is None else _printed(value, _text)
 
 
 def go_type(value: Any) -> str:
-    """The Go type of a value, `<nil>` of null."""
+    """Return the Go type of a value; `<nil>` for null."""
     match value:
         case None:
             return "<nil>"
@@ -41,7 +41,7 @@ def go_type(value: Any) -> str:
 
 
 class _Verbatim(str):
-    """A piece of text between values that are yet to be printed."""
+    """Text between values that are not printed yet."""
 
     __slots__ = ()
 
@@ -82,11 +82,11 @@ def _text(value: Any) -> str:
 
 
 _LEAST, _LIMIT = -4, 6
-"""Exponents of ten between which `%g` writes none."""
+"""Decimal exponents for which `%g` prints no exponent."""
 
 
 def _float(number: float) -> str:
-    """`%g`: the shortest text that means the number."""
+    """Return `%g`: the shortest text that denotes the number."""
     shown, _, power = repr(number).partition("e")
     sign = "-" if shown.startswith("-") else ""
     whole, _, fraction = shown.lstrip("-").partition(".")

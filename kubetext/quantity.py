@@ -1,7 +1,7 @@
-"""Resource quantities: parse, compare, calculate, and write in canonical form. Knows no objects.
+"""Parse, compare, add and print resource quantities.
 
-Exact arithmetic on `mantissa * 10**exponent`, never on floating point. Upstream keeps a quantity either as a scaled int64 or as a
-big decimal; which of the two shows in a few results (`value` of huge ones), so it is remembered here.
+Arithmetic is exact, on `mantissa * 10**exponent`, never on floating point. Upstream keeps a quantity either as a scaled
+int64 or as a big decimal. A few results differ between the two (`value` of huge ones), so `big` keeps which one it is.
 Upstream: kubernetes/apimachinery `pkg/api/resource/{quantity,amount,math,suffix,scale_int}.go`.
 """
 
@@ -23,9 +23,9 @@ DECIMAL_SI, BINARY_SI, DECIMAL_EXPONENT = "DecimalSI", "BinarySI", "DecimalExpon
 NANO, ONE_IN_NANOS = -9, 10**9
 MAX_FAST_DIGITS = 18
 MAX_DIGITS = 4096
-"""Digits of a number; upstream has no bound but the size of the request."""
+"""Digits of a number. Upstream has no limit but the size of the request."""
 MAX_SPREAD = 4096
-"""Powers of ten that two operands of a calculation may lie apart: 1e2000000000 + 1 must not be written out."""
+"""Largest difference of the powers of ten of two operands: 1e2000000000 + 1 must not be written out."""
 
 _GO_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -35,25 +35,28 @@ _SCAN = re.compile(r"([+-]?)(0*)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9
 _CANONICAL = re.compile(
     r"0|-?[1-9][0-9]{0,17}(?<!000)[numkMGTPE]?|-?[1-9][0-9]{0,2}[KMGTP]i|-?[1-9][0-9]{0,9}[13579]Ki|-?[1-9][0-9]{0,3}[13579][MG]i"
 )
-"""Texts that upstream gives back as they are: no trailing thousands; less than 1000, or an odd number, of a binary unit."""
+"""Texts that upstream returns unchanged: no trailing thousands; below 1000, or an odd number of a binary unit."""
 
 _DECIMAL = MappingProxyType({"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18})
 _BINARY = MappingProxyType({"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60})
 _DECIMAL_SUFFIX = MappingProxyType({exponent: suffix for suffix, exponent in _DECIMAL.items()})
 _BINARY_SUFFIX = MappingProxyType({bits // 10: suffix for suffix, bits in _BINARY.items()} | {0: ""})
 _ONE_STEP = frozenset((0, 1, 2, 3, 6, 9))
-"""Powers of ten that upstream multiplies in one step, keeping the low 64 bits of what does not fit."""
+"""Powers of ten that upstream multiplies in one step. It keeps the low 64 bits on overflow."""
 _FAST_BINARY_DIGITS = MappingProxyType({10: 11, 20: 8, 30: 5, 40: 2})
-"""Digits in front of a binary suffix up to which upstream calculates in int64."""
+"""The greatest number of digits before a binary suffix for which upstream calculates in int64."""
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; says why in upstream's words."""
+    """The text is not a quantity. The message is upstream's."""
 
 
 @total_ordering
 class Quantity:
-    """An exact amount, the notation it came in, and, where upstream keeps it, the text it came as. Immutable."""
+    """An exact amount and its notation. Immutable.
+
+    Where upstream keeps the original text, it is kept as well.
+    """
 
     __slots__ = ("_exponent", "_in_nanos", "_mantissa", "_text", "big", "format")
 
@@ -71,12 +74,12 @@ class Quantity:
         self._exponent = exponent
         self.format = format
         self.big = big
-        # A big decimal that upstream writes out to the last nano. Only an approximation shows it.
+        # Upstream writes such a big decimal out in nanos. Only `approximate` shows the difference.
         self._in_nanos = in_nanos
         self._text = text
 
     def canonical(self) -> str:
-        """The text that is stored and sent: no fraction digits, the largest unit of the remembered notation that fits."""
+        """Return the text that is stored and sent: no fraction digits, and the largest unit of its notation that fits."""
         return self._text or _print(self)
 
     __str__ = canonical
@@ -85,11 +88,14 @@ class Quantity:
         return f"Quantity({self.canonical()!r})"
 
     def value(self) -> int:
-        """`Value()`: the amount as int64, rounded up, with upstream's results (0, wrapped) where it does not fit."""
+        """Return `Value()`: the amount as int64, rounded up. Overflow has upstream's results (0, wrapped)."""
         return _big_value(self._mantissa, self._exponent) if self.big else _small_value(self._mantissa, self._exponent)
 
     def as_int64(self) -> int | None:
-        """`AsInt64()`: the amount if upstream keeps it as an int64 of units or more; None for all others, whole numbers among them."""
+        """Return `AsInt64()`: the amount if upstream keeps it as an int64 of units or more, else None.
+
+        Upstream answers None for some whole numbers too.
+        """
         if self.big or self._exponent < 0:
             return None
         if self._exponent > MAX_FAST_DIGITS:
@@ -98,7 +104,7 @@ class Quantity:
         return value if MIN_INT64 <= value <= MAX_INT64 else None
 
     def approximate(self) -> float:
-        """`AsApproximateFloat64()`: the amount in double precision, rounded twice."""
+        """Return `AsApproximateFloat64()`: the amount in double precision, rounded twice."""
         mantissa, exponent = self._mantissa, self._exponent
         if self._in_nanos and exponent > NANO:
             # The largest double is below 1e309.
@@ -139,20 +145,20 @@ class Quantity:
 
     def __sub__(self, other: Quantity) -> Quantity:
         if other._mantissa == MIN_INT64 and not self.big and not other.big:
-            # In int64 it is its own opposite, and upstream takes the sum when that fits.
+            # -MIN_INT64 overflows to MIN_INT64, and upstream returns the sum when it fits.
             total = self + other
             if not total.big:
                 return total
         return self + -other
 
     def __mod__(self, other: Quantity) -> Quantity:
-        """What is left after taking `other` as often as it fits, with the sign of self, as Go's `%`; raises ZeroDivisionError."""
+        """Return the remainder with the sign of self, as Go's `%`. Raises ZeroDivisionError."""
         mine, theirs, exponent = _aligned(self, other)
         rest = abs(mine) % abs(theirs)
         return Quantity(-rest if mine < 0 else rest, exponent, format=self.format, big=self.big or other.big)
 
     def _key(self) -> tuple[int, int]:
-        """The one form that all equal quantities share."""
+        """Return the normal form, which all equal quantities share."""
         if not self._mantissa:
             return 0, 0
         mantissa, zeros = _strip(self._mantissa, 10)
@@ -160,7 +166,7 @@ class Quantity:
 
 
 def parse(text: str | float) -> Quantity:
-    """Reads a quantity from the text or the number that a client sent; raises QuantityError."""
+    """Parse a quantity from the text or number of a client. Raises QuantityError."""
     source = _source(text)
     if not source:
         raise QuantityError(FORMAT_WRONG)
@@ -179,9 +185,9 @@ def parse(text: str | float) -> Quantity:
 
 
 class Respelled(str):
-    """The canonical text of an amount that was `sent` in another spelling.
+    """The canonical text of a quantity that a client `sent` in another spelling.
 
-    Upstream keeps an amount as it was parsed, and whoever compares lists as a whole (reflect.DeepEqual) sees that `0.5` is not `500m`.
+    Upstream keeps a quantity as it was parsed: comparing whole lists (reflect.DeepEqual) tells `0.5` from `500m`.
     """
 
     __slots__ = ("sent",)
@@ -197,8 +203,11 @@ class Respelled(str):
 
 
 def canonical(text: str | float) -> str:
-    """The canonical text of what a client sent, Respelled if it was another one; raises QuantityError. A number is what Go's encoder makes
-    of it: that is what upstream reads where the client's own spelling is gone, as in YAML and in what is merged."""
+    """Return the canonical text of a quantity; a Respelled if the client sent another spelling.
+
+    A number stands for the text that Go's encoder writes for it. Upstream reads that text where the original spelling
+    is lost, as in YAML and in merged objects. Raises QuantityError.
+    """
     if isinstance(text, str) and _CANONICAL.fullmatch(text):
         return text
     found, source = parse(text).canonical(), _source(text)
@@ -206,17 +215,19 @@ def canonical(text: str | float) -> str:
 
 
 def as_sent(text: str) -> Quantity:
-    """The amount whose canonical text this is, as it was parsed: beyond E the text has lost its unit, and with it the amount."""
+    """Parse a canonical text as the client sent it. Beyond E the canonical text has lost its unit, and with it the
+    amount.
+    """
     return parse(text.sent if isinstance(text, Respelled) else text)
 
 
 def _source(text: str | float) -> str:
-    """What is parsed of what was sent."""
+    """Return the text to parse."""
     return text.strip(_GO_SPACE) if isinstance(text, str) else json_float(text)
 
 
 def _interpret(suffix: str) -> tuple[str, int]:
-    """Notation and power of a suffix: of two in BinarySI, of ten otherwise."""
+    """Return notation and power of a suffix: a power of two in BinarySI, of ten otherwise."""
     if suffix in _DECIMAL:
         return DECIMAL_SI, _DECIMAL[suffix]
     if suffix in _BINARY:
@@ -226,18 +237,18 @@ def _interpret(suffix: str) -> tuple[str, int]:
             power = parse_int(suffix[1:])
         except ValueError:
             raise QuantityError(BAD_SUFFIX) from None
-        # Upstream narrows to int32 without a check.
+        # Upstream converts to int32 without a check.
         return DECIMAL_EXPONENT, (power + (1 << 31)) % (1 << 32) - (1 << 31)
     raise QuantityError(BAD_SUFFIX)
 
 
 def _small(source: str, *, sign: str, digits: str, fraction: str, notation: str, power: int) -> Quantity | None:
-    """The quantity if upstream would keep it as a scaled int64."""
+    """Return the quantity if upstream keeps it as a scaled int64, else None."""
     if notation == BINARY_SI:
         if fraction or len(digits) > _FAST_BINARY_DIGITS.get(power, -1):
             return None
         number = int(digits)
-        # Eighths that remain: the unit cannot grow, so the text is already canonical.
+        # With a remainder of eighths the unit cannot grow, so the text is canonical.
         text = source if number & 7 else ""
         amount = number << power
         return Quantity(-amount if sign == "-" else amount, format=notation, text=text)
@@ -251,7 +262,7 @@ def _small(source: str, *, sign: str, digits: str, fraction: str, notation: str,
 
 
 def _large(mantissa: int, *, places: int, notation: str, power: int) -> Quantity:
-    """The quantity as a big decimal: rounded away from zero to whole nanos; binary ones are capped."""
+    """Return the quantity as a big decimal, rounded away from zero to whole nanos. Binary quantities are capped."""
     exponent = -places
     if notation == BINARY_SI:
         mantissa <<= power
@@ -272,13 +283,13 @@ def _round_to_nano(mantissa: int, exponent: int) -> int:
     if not mantissa:
         return 0
     drop = NANO - exponent
-    # Fewer digits than are dropped: one nano, found without writing out 10**drop.
+    # With fewer digits than are dropped the result is one nano; 10**drop need not be computed.
     magnitude = 1 if drop > len(str(abs(mantissa))) else -(-abs(mantissa) // _ten_to(drop))
     return magnitude if mantissa > 0 else -magnitude
 
 
 def _strip(mantissa: int, factor: int) -> tuple[int, int]:
-    """Takes out all powers of `factor` (which must divide mantissa only finitely often: mantissa is not 0)."""
+    """Divide by all powers of `factor`. The mantissa must not be 0."""
     times = 0
     while True:
         quotient, rest = divmod(mantissa, factor)
@@ -308,7 +319,7 @@ def _print(q: Quantity) -> str:
 
 
 def _aligned(a: Quantity, b: Quantity) -> tuple[int, int, int]:
-    """Both mantissas at one exponent."""
+    """Return both mantissas at one exponent."""
     if not a or not b:
         exponent = b._exponent if b else a._exponent
         return a._mantissa, b._mantissa, exponent
@@ -319,7 +330,7 @@ def _aligned(a: Quantity, b: Quantity) -> tuple[int, int, int]:
 
 
 def _less(a: Quantity, b: Quantity) -> bool:
-    """a < b, without writing out huge powers: the position of the first digit decides before the digits do."""
+    """Return whether a < b without computing huge powers: the position of the first digit decides before the digits."""
     if a.sign() != b.sign() or not a:
         return a.sign() < b.sign()
     (mine, e), (theirs, f) = a._key(), b._key()
@@ -336,7 +347,7 @@ def _ten_to(power: int) -> int:
 
 
 def _pow10(power: int) -> float:
-    """`math.Pow10`: a product or quotient of two powers, each of which is exact to the last bit."""
+    """Return `math.Pow10`: a product or quotient of two powers that are exact to the last bit."""
     if power > 308:
         return math.inf
     if power >= 0:
@@ -345,7 +356,7 @@ def _pow10(power: int) -> float:
 
 
 def _small_value(mantissa: int, exponent: int) -> int:
-    """Upstream's positiveScaleInt64 and negativeScaleInt64."""
+    """Return upstream's positiveScaleInt64 and negativeScaleInt64."""
     if exponent < 0:
         quotient = -(-abs(mantissa) // _ten_to(-exponent))
         return quotient if mantissa > 0 else -quotient
@@ -356,8 +367,11 @@ def _small_value(mantissa: int, exponent: int) -> int:
 
 
 def _big_value(mantissa: int, exponent: int) -> int:
-    """Upstream's scaledValue, which sees a count of nanos: positive ones are rounded up; of negative ones the low 64 bits are taken
-    before the division, and a fraction is rounded towards zero and then one up."""
+    """Return upstream's scaledValue, which counts nanos.
+
+    Positive amounts are rounded up. For negative ones it takes the low 64 bits before the division, rounds a fraction
+    towards zero, and adds one.
+    """
     if mantissa > 0 and exponent >= 0:
         return wrapped(mantissa * pow(10, exponent, 1 << 64))
     nanos = mantissa * pow(10, exponent - NANO, 1 << 64) if mantissa < 0 else mantissa * _ten_to(exponent - NANO)
@@ -369,5 +383,5 @@ def _big_value(mantissa: int, exponent: int) -> int:
 
 
 def wrapped(number: int) -> int:
-    """What int64 makes of a number: its low 64 bits."""
+    """Return the low 64 bits of a number as int64."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,4 +1,4 @@
-"""Strings as Go prints them: `%q`, and JSON with its escapes.
+"""Print strings as Go does: `%q`, and JSON with its escapes.
 
 Upstream: golang/go `src/strconv/quote.go`, `src/encoding/json/encode.go`.
 """
@@ -10,15 +10,15 @@ from types import MappingProxyType
 from typing import Any
 
 QUOTED_CHARACTERS = 128 << 10
-"""Characters that are quoted at most, where most of them stay as they are."""
+"""Limit of quoted characters for texts that need few escapes."""
 SHOWN_CHARACTERS = 8 << 10
-"""Characters of a bad value that a message shows."""
+"""Limit of the characters of a bad value in a message."""
 
 
 def go_json(value: Any) -> str:
-    """Compact JSON with Go's escapes."""
+    """Return compact JSON with Go's escapes."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    # translate() takes a second for a megabyte, during which no other thread runs.
+    # translate() takes a second per megabyte and blocks all other threads meanwhile.
     for character, escaped in _JSON_ESCAPED:
         text = text.replace(character, escaped)
     return text
@@ -32,7 +32,7 @@ _ESCAPES = MappingProxyType(
 
 
 def go_quote(text: str) -> str:
-    """`%q` of Go: double quotes, printable characters as they are, the rest escaped, as far as that costs little."""
+    """Return Go's `%q`: double quotes, printable characters unchanged, all others escaped. Long texts are cut."""
     beginning = text[:QUOTED_CHARACTERS]
     if beginning.isprintable():
         escaped = beginning.replace("\\", "\\\\").replace('"', '\\"')
@@ -44,7 +44,7 @@ def go_quote(text: str) -> str:
 
 
 class _Quoted(dict[int, str | int]):
-    """A table for `str.translate`: how `%q` shows a character, or itself. It holds ASCII and computes the rest."""
+    """A table for `str.translate`: what `%q` prints for a character. Holds ASCII and computes the rest."""
 
     def __missing__(self, code: int) -> str | int:
         if chr(code).isprintable():

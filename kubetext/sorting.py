@@ -1,8 +1,8 @@
-"""The order of texts and path elements, however many there are and however they came.
+"""Sort texts and path elements without blocking other threads for long.
 
-Python sorts in one go, and other threads stand still meanwhile: some tenths of a second for what one request may bring; so they do while
-it makes a set. What sorts in C
-elsewhere (msgspec's encoders) takes a time that grows with the square of a map, if its members come in a bad order.
+Python's sort and its sets hold the GIL until they finish: some tenths of a second for the elements of one request. So
+large collections are sorted in chunks. C code of other packages (msgspec's encoders) sorts a map in quadratic time when
+its members come in a bad order.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ T = TypeVar("T", str, tuple[int, Any])
 E = TypeVar("E")
 
 RUN = 4 << 10
-"""What is sorted in one go."""
+"""Elements that are sorted at a time."""
 LONG = 64
-"""Members of a map that is not left to msgspec's sorting."""
+"""Larger maps are not left to msgspec's sorting."""
 
 
 def in_order(elements: Collection[T]) -> Iterable[T]:
-    """The elements, sorted."""
+    """Return the elements, sorted."""
     if len(elements) <= RUN:
         return sorted(elements)
     return merge(*map(sorted, runs(elements)))
 
 
 def by_key(elements: Collection[E], key: Callable[[E], str]) -> Iterable[E]:
-    """The elements, sorted by what `key` says of each; those of which it says the same stay in their order."""
+    """Return the elements, sorted by `key`. The sort is stable."""
     if len(elements) <= RUN:
         return sorted(elements, key=key)
     return merge(*(sorted(run, key=key) for run in runs(elements)), key=key)
 
 
 def runs(elements: Collection[E]) -> Iterable[list[E]]:
-    """The elements as they came, some at a time."""
+    """Yield the elements in their order, in chunks."""
     every = list(elements)
     return (every[start : start + RUN] for start in range(0, len(every), RUN))
 
 
 def members(elements: Collection[str]) -> AbstractSet[str]:
-    """Those elements, to be looked up."""
+    """Return the set of the elements."""
     found: set[str] = set()
     add(elements, to=found)
     return found
 
 
 def add(elements: Collection[str], *, to: set[str]) -> None:
-    """The elements to those that are there."""
+    """Add the elements to a set."""
     for run in runs(elements):
         to.update(run)
 
 
 def by_name(members: dict[str, Any]) -> dict[str, Any]:
-    """The same members, sorted by name as Go writes a map."""
+    """Return the same members, sorted by name as Go writes a map."""
     return {name: members[name] for name in in_order(members)}

@@ -1,4 +1,4 @@
-"""Go's reading of numbers and of truth values, with Go's error texts, which clients see; and how it writes floats.
+"""Parse numbers and booleans as Go does, with Go's error messages, and print floats.
 
 Upstream: golang/go `src/strconv/atoi.go`, `atof.go`, `atob.go`, `src/encoding/json/encode.go` (floatEncoder).
 """
@@ -19,7 +19,7 @@ _DIGITS = re.compile(r"[0-9]*")
 
 
 def parse_int(text: str) -> int:
-    """`strconv.ParseInt(text, 10, 64)`; raises ValueError with Go's text."""
+    """Return `strconv.ParseInt(text, 10, 64)`. Raises ValueError with Go's text."""
     negative = text.startswith("-")
     magnitude = _magnitude(text[1:] if text[:1] in ("+", "-") else text)
     if magnitude is None:
@@ -31,7 +31,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_uint(text: str) -> int:
-    """`strconv.ParseUint(text, 10, 64)`; raises ValueError with Go's text."""
+    """Return `strconv.ParseUint(text, 10, 64)`. Raises ValueError with Go's text."""
     value = _magnitude(text)
     if value is None:
         raise ValueError(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
@@ -41,17 +41,17 @@ def parse_uint(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """`strconv.ParseBool(text)`; raises ValueError with Go's text."""
+    """Return `strconv.ParseBool(text)`. Raises ValueError with Go's text."""
     if text not in (*_TRUE, *_FALSE):
         raise ValueError(f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax")
     return text in _TRUE
 
 
 def parse_float(text: str) -> float:
-    """A JSON number that is no integer; raises ValueError when it is beyond every float.
+    """Parse a JSON number that is not an integer. Raises ValueError when it overflows.
 
-    This is for `float_hook` of decoders: theirs takes microseconds for each number near the ends of the range, and nobody gets a turn
-    before all are read.
+    Use it as `float_hook` of decoders. Their own parser takes microseconds for each number near the ends of the range,
+    and blocks other threads until all are read.
     """
     value = float(text)
     if math.isinf(value):
@@ -60,11 +60,11 @@ def parse_float(text: str) -> float:
 
 
 _LEAST_PLAIN, _EXPONENT_FROM = 1e-6, 1e21
-"""Between these JSON has no exponent."""
+"""Go's JSON encoder writes no exponent between these."""
 
 
 def json_float(number: float) -> str:
-    """A finite float, or an integer, as Go's encoder writes it."""
+    """Return a finite float, or an integer, as Go's JSON encoder writes it."""
     shortest = repr(number)
     if number and not _LEAST_PLAIN <= abs(number) < _EXPONENT_FROM:
         return shortest.replace("e-0", "e-")
@@ -72,7 +72,10 @@ def json_float(number: float) -> str:
 
 
 def _magnitude(text: str) -> int | None:
-    """The number in front, None when there is none or more follows; too big a number is reported as 2**64, as Go stops reading there."""
+    """Return the number, or None when the text is not all digits.
+
+    A number above 2**64 is returned as 2**64, because Go stops reading there.
+    """
     match = _DIGITS.match(text)
     digits = match.group() if match else ""
     significant = digits.lstrip("0")

@@ -1,4 +1,4 @@
-"""What Go makes of bytes and texts that are not quite Unicode.
+"""Replace bytes and surrogates that are not characters, as Go does.
 
 Upstream: golang/go `src/unicode/utf8/utf8.go`: a byte that starts no character counts as U+FFFD.
 """
@@ -8,38 +8,40 @@ from __future__ import annotations
 import re
 
 LONE = r"[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|[c-fC-F][0-9a-fA-F]{2}(?<!\\u[dD][89abAB]..\\u....))"
-"""A pattern for the digits of a lone surrogate behind `\\u`, in JSON text without escaped backslashes. Both kinds begin alike, so that `re`
-skips to `\\u`."""
+"""Matches the digits of a lone surrogate after `\\u`, in JSON text without escaped backslashes.
+
+Both alternatives begin alike, so that `re` can skip to `\\u`.
+"""
 
 _LONE = re.compile(r"\\u" + LONE)
 _PART = 64 << 10
 _SHORT = 64
-"""Characters up to which replacing halves takes no longer than looking whether there are any."""
+"""Replacing surrogates in texts up to this length takes no longer than searching for them."""
 
 
 def decoded(data: bytes) -> str:
-    """UTF-8, with U+FFFD for every single byte that is none."""
+    """Decode UTF-8, with U+FFFD for each invalid byte."""
     return whole(data.decode("utf-8", "surrogateescape"))
 
 
 def paired(text: str) -> str:
-    """JSON text with U+FFFD for every escape of a lone surrogate, as Go reads it. The result is as long as the text."""
+    """Return JSON text with U+FFFD for every escape of a lone surrogate, as Go reads it. Its length does not change."""
     if "\\u" not in text:
         return text
-    # JSON holds no NUL: it stands for an escaped backslash meanwhile, and nothing behind one is JSON.
+    # JSON contains no NUL, so NUL can stand for an escaped backslash. Text after a NUL is not JSON.
     text, nul, rest = text.partition("\0")
     return _LONE.sub(r"\\ufffd", text.replace("\\\\", "\0")).replace("\0", "\\\\") + nul + rest
 
 
 def whole(text: str) -> str:
-    """The text with U+FFFD for every half of a character."""
+    """Return the text with U+FFFD for every lone surrogate."""
     if text.isascii():
         return text
     if len(text) <= _SHORT:
         return _whole(text)
     if not _has_halves(text):
         return text
-    # In parts, because other threads have to wait for each.
+    # In chunks, because each blocks all other threads.
     return "".join(_whole(text[at : at + _PART]) for at in range(0, len(text), _PART))
 
 
@@ -52,9 +54,9 @@ def _has_halves(text: str) -> bool:
 
 
 def _whole(text: str) -> str:
-    """The same of a short text, without a step of Python for each half of a character.
+    """Replace the lone surrogates of a short text, without a Python step for each.
 
-    Python's encoder puts a question mark in the place of a half. NUL stands for the text's own question marks meanwhile.
+    Python's encoder replaces a surrogate with a question mark. Meanwhile NUL stands for the text's own question marks.
     """
     own = "\0"
     if own in text:

@@ -1,4 +1,4 @@
-"""Comparison: what somebody who puts one value in the place of another removes, modifies and adds.
+"""Compare two values: the paths that a new value removes, modifies and adds.
 
 Upstream: kubernetes-sigs/structured-merge-diff `typed/compare.go`.
 """
@@ -17,32 +17,32 @@ __all__ = ["Comparison", "compare"]
 
 
 class Comparison(NamedTuple):
-    """Three sets of paths, the root in none of them."""
+    """Three sets of paths. None contains the root."""
 
     removed: Set
     modified: Set
     added: Set
 
     def without(self, paths: Set) -> Comparison:
-        """As if nothing were at these paths or below them."""
+        """Return the comparison without these paths and all paths below them."""
         return Comparison(*(found.without(paths) for found in self)) if paths else self
 
 
 def compare(old: Any, new: Any, type_: Type) -> Comparison:
-    """What is different in the new value.
+    """Return the paths that differ in the new value.
 
-    Laws: compare(a, a) is empty; compare(b, a) is compare(a, b) with removed and added exchanged; where all three are empty the values
-    differ in the order of items at most.
+    Laws: compare(a, a) is empty. compare(b, a) is compare(a, b) with removed and added exchanged. Where all three sets
+    are empty, the values differ in the order of items at most.
 
-    Leaves (scalars, atomic lists and maps, and what has no members on either side) are compared as a whole: null, empty and absent are
-    three things. Whatever else comes or goes does so with all that it holds, but null for a map or a list that has members removes the
-    members alone. An item that is there several times is one leaf.
+    Leaves are scalars, atomic lists and maps, and values without members on both sides. They are compared as a whole:
+    null, empty and absent differ. Any other value is added or removed with everything below it. But null in the place
+    of a map or list that has members removes only the members. An item that occurs several times is one leaf.
     """
     return _compare(old, new, type_).below
 
 
 class _Difference(NamedTuple):
-    """What is different below a place, and whether the place is modified itself."""
+    """The differences below a place, and whether the place itself is modified."""
 
     below: Comparison
     modified: bool = False
@@ -58,7 +58,7 @@ def _compare(old: Any, new: Any, type_: Type) -> _Difference:
         return _SAME
     alternative = choose(type_, old)
     found = _by(alternative, old, new)
-    # A value that takes the place of one of another form is looked at as both.
+    # When the new value has another form, compare by both types.
     if (other := choose(type_, new)) is not alternative:
         second = _by(other, old, new)
         below = Comparison(*(a | b for a, b in zip(found.below, second.below, strict=True)))
@@ -80,12 +80,12 @@ def _by(alternative: Scalar | List | Map, old: Any, new: Any) -> _Difference:
 
 
 def _members(value: Any, kind: type) -> Any:
-    """The value, if it is of this kind, else what has no members."""
+    """Return the value if it is of this kind, else an empty one."""
     return value if isinstance(value, kind) else kind()
 
 
 class _Found:
-    """Collects what is different at one place's members."""
+    """Collects the differences between the members of one place."""
 
     __slots__ = ("_children", "_members")
 
@@ -132,7 +132,7 @@ def _maps(old: dict[str, Any], new: dict[str, Any], map_: Map) -> Comparison:
             found = found or _Found()
             found.removed((FIELD, name), _all_below(left, type_))
         elif type_.scalar is not None and left.__class__ is str and right.__class__ is str:
-            # What most members are.
+            # The commonest case, without further calls.
             if left != right:
                 found = found or _Found()
                 found.modified((FIELD, name))
@@ -181,7 +181,7 @@ def _lists(old: list[Any], new: list[Any], list_: List) -> Comparison:
 
 
 class _Items:
-    """The items of a list by their elements: those that are there once, and all of those that are there several times."""
+    """The items of a list by their elements: single items, and all items of each repeated element."""
 
     __slots__ = ("once", "several")
 
@@ -199,7 +199,7 @@ class _Items:
 
 
 def _all_below(value: Any, type_: Type) -> Set:
-    """Every path below a value that comes or goes as a whole, those of structs and lists included."""
+    """Return every path below a value that is added or removed as a whole, including structs and lists."""
     if not value or not isinstance(value, dict | list):
         return EMPTY
     alternative = choose(type_, value)

@@ -1,4 +1,4 @@
-"""Field set of a value: the paths that whoever applies the value owns.
+"""Return the field set of a value: the paths that its applier owns.
 
 Upstream: kubernetes-sigs/structured-merge-diff `typed/tofieldset.go`.
 """
@@ -16,19 +16,19 @@ __all__ = ["fields_of"]
 
 
 def fields_of(value: Any, type_: Type) -> Set:
-    """The paths that the value spells out. The value must be valid (see `validation`), but for items that are there twice.
+    """Return the paths of a value. The value must be valid (see `validation`), except that items may be repeated.
 
-    Law: every path has a value, and with all of them removed nothing of the value is left but its declared structs.
+    Law: every path has a value. When all paths are removed, only declared structs are left of the value.
 
-    A leaf (scalar, atomic list or map) is its path; so is null, an empty map, and any entry of a map that is no declared member. An item
-    of a list is the path of the item and what it holds, one that is there several times the path alone. Nothing else is owned: no
-    declared struct, no list.
+    A leaf (scalar, atomic list or map) has one path. So do null, an empty map, and any entry of a map that is not a
+    declared member. A list item has its own path and the paths below it; a repeated item has only its own path.
+    Declared structs and lists have no path themselves.
     """
     return _below(value, type_) or EMPTY
 
 
 def _below(value: Any, type_: Type) -> Set | None:
-    """What is owned below this place; None: the place itself is, because it is a leaf."""
+    """Return the paths below this place; None when the place is a leaf and its own path."""
     alternative = choose(type_, value)
     if isinstance(alternative, Scalar) or alternative.atomic:
         return None
@@ -48,7 +48,7 @@ def _of_map(value: dict[str, Any], map_: Map) -> Set:
         type_ = member.type if member is not None else map_.element
         element = (FIELD, name)
         if type_ is None or (type_.scalar is not None and part.__class__ in SCALARS):
-            # A leaf without further questions, as most are.
+            # The commonest case: certainly a leaf.
             members.append(element)
             continue
         below = _below(part, type_)

@@ -1,6 +1,6 @@
-"""FieldsV1: field sets as JSON text.
+"""Encode and decode FieldsV1: field sets as JSON text.
 
-A node is an object: `.` says that it is a member and has children; a member without children is `{}`.
+A node is an object. A member with children contains the key `.`; a member without children is `{}`.
 Upstream: kubernetes-sigs/structured-merge-diff `fieldpath/serialize.go`.
 """
 
@@ -16,22 +16,22 @@ from structuredmerge.sets import EMPTY, Set
 
 __all__ = ["FieldsError", "decode", "encode"]
 
-MAX_DEPTH: Final = 100  # levels; no kind is so deep
+MAX_DEPTH: Final = 100  # levels; no kind is as deep
 
 
 class FieldsError(ValueError):
-    """A text that is no FieldsV1; the text of the error is upstream's."""
+    """The text is not FieldsV1. The message is upstream's."""
 
 
 def encode(set_: Set) -> bytes:
-    """A set as compact JSON: at each node `.` first, then its elements in order. Law: `decode(encode(s)) == s`."""
+    """Encode a set as compact JSON: in each node `.` first, then its elements in order. Law: `decode(encode(s)) == s`."""
     parts: list[str] = []
     _emit(set_, "{", parts)
     return "".join(parts).encode()
 
 
 def _emit(set_: Set, start: str, parts: list[str]) -> None:
-    """One node, with its braces; `start` opens it."""
+    """Append one node with its braces; `start` opens it."""
     members, children = set_.members, set_.children
     if not children:
         names = [f"{_name(element)}:{{}}" for element in in_order(members)]
@@ -54,10 +54,10 @@ def _name(element: Element) -> str:
 
 
 def decode(text: bytes) -> Set:
-    """The set of a FieldsV1 text; null is the empty set.
+    """Decode FieldsV1; null is the empty set.
 
-    Elements in any order are accepted, unknown kinds of elements are left out with what is below them. Raises FieldsError,
-    also for a text deeper than MAX_DEPTH.
+    Elements may come in any order. Unknown kinds of elements are dropped with everything below them. Raises
+    FieldsError, also for a text deeper than MAX_DEPTH.
     """
     try:
         root = _DECODER.decode(utf8.paired(text.decode()))
@@ -65,25 +65,28 @@ def decode(text: bytes) -> Set:
         raise FieldsError(str(error)) from None
     try:
         return _node(root, 0)[0]
-    except _Fault:
-        # One character for each byte: places in it are upstream's.
+    except _Malformed:
+        # Latin-1 has one character for each byte, so offsets are upstream's.
         _walk(text, text.decode("latin-1"), 0)
         raise
 
 
-# Objects become tuples of pairs: a member may be repeated.
+# Objects become tuples of pairs, because a member may be repeated.
 _DECODER = json.JSONDecoder(object_pairs_hook=tuple)
 
 
-class _Fault(FieldsError):
-    """There is a fault; where it is in the text is found out only then."""
+class _Malformed(FieldsError):
+    """The text is malformed. A second pass finds the place."""
 
 
 def _node(pairs: Any, depth: int) -> tuple[Set, bool]:
-    """The set below a node, and whether the node itself is a member: told by `.`, or because nothing is below it."""
+    """Return the set below a node, and whether the node itself is a member.
+
+    A node with the key `.` or without children is a member.
+    """
     if pairs.__class__ is not tuple:
         if pairs is not None:
-            raise _Fault
+            raise _Malformed
         pairs = ()
     if depth > MAX_DEPTH:
         raise FieldsError(f"exceeded max depth of {MAX_DEPTH}")
@@ -114,11 +117,11 @@ def _element(key: str) -> Element | None:
     try:
         return read(key)
     except PathError:
-        raise _Fault from None
+        raise _Malformed from None
 
 
 def _walk(text: bytes, flat: str, at: int) -> int:
-    """Read one node from a place on, up to its end. Raises FieldsError with the first fault and what stands around it."""
+    """Read one node from an offset up to its end. Raises FieldsError with the first error and its surroundings."""
     at = _token(flat, at)
     if flat[at] != "{":
         if flat[at] == "n":
@@ -143,14 +146,14 @@ _VALUE = json.JSONDecoder()
 
 
 def _token(flat: str, at: int) -> int:
-    """The place of the next character that is no space."""
+    """Return the offset of the next character that is not whitespace."""
     while flat[at] in " \t\r\n":
         at += 1
     return at
 
 
 def _reported(operation: str, problem: str, text: bytes, head: int) -> str:
-    """Upstream reads in pieces, and sees of the surroundings what is in the piece of the fault."""
+    """Report an error as upstream does, which reads in chunks and shows only the surroundings within the chunk."""
     start = (head - 1) // _PIECE * _PIECE
     return report(operation, problem, text[start : start + _PIECE], head - start)
 

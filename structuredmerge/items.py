@@ -1,4 +1,4 @@
-"""Items of lists that are merged item by item: by which path element each of them is known.
+"""Identify the items of lists that merge item by item: return the path element of each.
 
 Upstream: kubernetes-sigs/structured-merge-diff `typed/helpers.go` (listItemToPathElement).
 """
@@ -19,12 +19,18 @@ Namer = Callable[[Any], Element]
 
 
 class UnknownItem(ValueError):
-    """An item has no path element, in upstream's words: it is no map, has none of the keys, or is no scalar of a set."""
+    """An item has no path element. The message is upstream's.
+
+    It is not a map, has none of the keys, or is not a scalar of a set.
+    """
 
 
 def namer(list_: List) -> Namer:
-    """What gives the element of an item of this list: the values of its keys, or the defaults of those that it does not have, or of a
-    set the item itself. Raises UnknownItem. The list must not be atomic."""
+    """Return the function that computes the path element of an item. The list must not be atomic.
+
+    The element of a list map consists of the values of its keys, or their defaults where the item has none. The element
+    of a set is the item itself. The function raises UnknownItem.
+    """
     return _keyed(list_) if list_.keys else _set_item
 
 
@@ -45,7 +51,7 @@ def _keyed(list_: List) -> Namer:
     keys = []
     for name in sorted(list_.keys):
         default = declared[name].default if name in declared else UNSET
-        # Null is no default.
+        # Null does not count as a default.
         keys.append((name, None if default is UNSET or default is None else (name, key(default))))
 
     def name_of(value: Any) -> Element:
@@ -74,7 +80,7 @@ def _keyed(list_: List) -> Namer:
 
 
 def _key(value: Any) -> Key:
-    """The key of what no kind has as a key."""
+    """Return the key of a value that is not a string."""
     try:
         return key(value)
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""Merge: what becomes of a live value when somebody applies another.
+"""Merge an applied value into a live one.
 
 Upstream: kubernetes-sigs/structured-merge-diff `typed/merge.go`.
 """
@@ -16,14 +16,16 @@ __all__ = ["merge"]
 
 
 def merge(live: Any, applied: Any, type_: Type) -> Any:
-    """The live value with what is applied put into it. Neither is changed; the result shares their parts.
+    """Return the live value with the applied one merged into it. Neither is changed; the result shares their parts.
 
-    Laws: what is applied is in the result, at the same paths; whatever else the live value has stays. merge(a, a) is a, and where the
-    applied value changes nothing the result is the live value itself.
+    Laws: the result contains the applied value, at the same paths. Everything else of the live value stays. merge(a, a)
+    is a. Where the applied value changes nothing, the result is the live value itself.
 
-    A leaf (scalar, atomic list or map) is the applied one. Of maps and lists the members are merged one by one; null or nothing applied
-    to one that has members changes none of them. What both have in a list stands in the order in which it is applied, what only the live
-    list has stays before the item that it precedes, and what is only applied stands before the next item that both have, or at the end.
+    A leaf (scalar, atomic list or map) becomes the applied one. Members of maps and lists merge one by one; applying
+    null or an empty value to one with members changes none of them.
+
+    Items of both lists come in the applied order. An item of the live list alone stays before the item that it
+    precedes. A new item comes before the next item of both lists, or at the end.
     """
     if applied is live or live is ABSENT:
         return applied
@@ -41,7 +43,7 @@ def merge(live: Any, applied: Any, type_: Type) -> Any:
 
 
 def _members(value: Any, kind: type) -> Any:
-    """The value, if it is of this kind and has any; None or what is empty otherwise."""
+    """Return the value if it is of this kind, else None."""
     return value if isinstance(value, kind) else None
 
 
@@ -75,7 +77,7 @@ def _lists(live: list[Any], applied: list[Any], list_: List) -> list[Any]:
         if lefts == rights:
             return _same(live, [merge(left, right, list_.item) for left, right in zip(live, applied, strict=True)])
     else:
-        # Which of the items that are there several times would the applied one be merged into? It takes the place of them all.
+        # It is undefined which of several equal live items an applied one merges into. So it replaces all of them.
         partners.update(dict.fromkeys(_repeated(lefts), ABSENT))
     merged = {
         element: merge(partners.get(element, ABSENT), right, list_.item)
@@ -90,14 +92,14 @@ def _repeated(elements: list[Element]) -> set[Element]:
 
 
 def _same(live: list[Any], merged: list[Any]) -> list[Any]:
-    """The live list, if what was merged holds its very items."""
+    """Return the live list if the merged one holds the very same items."""
     if len(live) == len(merged) and all(left is right for left, right in zip(live, merged, strict=True)):
         return live
     return merged
 
 
 def _ordered(live: list[Any], merged: dict[Element, Any], *, lefts: list[Element], rights: list[Element]) -> list[Any]:
-    """`merged` in its order (that of `rights`), with the items between that only `live` has."""
+    """Return `merged` in its order (that of `rights`), with the items of `live` alone in between."""
     known = set(lefts)
     shared = iter([element for element in rights if element in known])
     following = next(shared, None)
@@ -114,7 +116,7 @@ def _ordered(live: list[Any], merged: dict[Element, Any], *, lefts: list[Element
                     i, j, following = i + 1, j + 1, next(shared, None)
                     continue
                 if left in merged and following is not None and left != following:
-                    # Both have it, but others of those come first.
+                    # Both lists have it, but other shared items come first.
                     i += 1
                     continue
             if left not in merged:

@@ -48,31 +48,31 @@ FIELD, KEY, VALUE, INDEX = range(4)
 
 
 class PathError(ValueError):
-    """A key of FieldsV1 that selects nothing; the text is upstream's."""
+    """A key of FieldsV1 is malformed. The message is upstream's."""
 
 
 def field(name: str) -> Element:
-    """A member of a map or a struct."""
+    """Return the element of a member of a map or a struct."""
     return (FIELD, name)
 
 
 def keyed(keys: Mapping[str, Any]) -> Element:
-    """The item of a list map that has these values."""
+    """Return the element of the list map item with these key values."""
     return (KEY, tuple((name, values.key(keys[name])) for name in sorted(keys)))
 
 
 def item(value: Any) -> Element:
-    """The item of a set."""
+    """Return the element of a set item."""
     return (VALUE, values.key(value))
 
 
 def index(position: int) -> Element:
-    """A position in an atomic list."""
+    """Return the element of a position in an atomic list."""
     return (INDEX, position)
 
 
 def text(path: Path) -> str:
-    """A path as messages show it: `.status.devices[device="x",pool="p"].data`; a dot in a name is not escaped."""
+    """Return a path as messages show it: `.status.devices[device="x",pool="p"].data`. A dot in a name is not escaped."""
     return "".join(map(_shown, path))
 
 
@@ -100,7 +100,7 @@ def _shown_value(key: values.Key) -> str:
 
 
 def wire(element: Element) -> str:
-    """An element as key of FieldsV1. Law: `read(wire(e)) == e` for each element that can be stored."""
+    """Return an element as a key of FieldsV1. Law: `read(wire(e)) == e` for each element that can be stored."""
     rank, what = element
     if rank == FIELD:
         return f"f:{what}"
@@ -110,7 +110,7 @@ def wire(element: Element) -> str:
 
 
 def _written(key: values.Key) -> str:
-    """A value as Go's JSON."""
+    """Return a value as Go's JSON."""
     rank = key[0]
     if rank == values.STRING:
         return _quoted_value(key[1])
@@ -126,7 +126,7 @@ def _written(key: values.Key) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string in JSON's quotes with the escapes of Go's json-iterator; `<` and its like stay as they are."""
+    """Return a string in JSON's quotes with the escapes of Go's json-iterator, which does not escape `<`, `>` and `&`."""
     written = encode_basestring(text)
     if "\b" in text or "\f" in text:
         return _ESCAPE.sub(_spelled, written)
@@ -142,7 +142,7 @@ def _spelled(escape: re.Match[str]) -> str:
 
 
 def _quoted_value(text: str) -> str:
-    """A string as it is written inside a value."""
+    """Return a string as it is written inside a value."""
     return quoted(text) if _UNSAFE(text) is None else quoted(text).translate(_HTML)
 
 
@@ -152,13 +152,13 @@ _UNSAFE = re.compile("[<>&\u2028\u2029]").search
 _HTML = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
-# The powers of ten of floats that Go prints without exponent: `%v`, and encoders of JSON.
+# Powers of ten for which Go prints floats without exponent: `%v`, and encoders of JSON.
 _PLAIN_IN_MESSAGES = range(-4, 6)
 _PLAIN_ON_THE_WIRE = range(-6, 21)
 
 
 def _number(number: int | float, *, plain: range) -> str:
-    """A number with the fewest digits that say it; a float outside `plain` with an exponent."""
+    """Return a number with the fewest digits that denote it; a float outside `plain` with an exponent."""
     if number.__class__ is not float:
         return str(number)
     decimal = Decimal(repr(number))
@@ -172,7 +172,7 @@ def _number(number: int | float, *, plain: range) -> str:
 
 
 def read(text: str) -> Element | None:
-    """The element of a key of FieldsV1, None if its letter is unknown. Raises PathError."""
+    """Return the element of a FieldsV1 key; None if its letter is unknown. Raises PathError."""
     letter, colon = text[:1], text[1:2]
     if colon != ":":
         short = len(text.encode(errors="replace")) < 2
@@ -192,7 +192,7 @@ def read(text: str) -> Element | None:
 
 
 class _Pairs(tuple[tuple[str, Any], ...]):
-    """An object as it was written: its members in order, a repeated one each time."""
+    """An object as it was written: all members in order, repeated ones included."""
 
     __slots__ = ()
 
@@ -216,7 +216,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _parsed(text: str, start: int) -> Any:
-    """The JSON value of a text from a place on: what follows it is ignored, as upstream does."""
+    """Return the JSON value at an offset. The text after it is ignored, as upstream does."""
     try:
         return _DECODER.raw_decode(utf8.paired(text), start)[0]
     except PathError:
@@ -247,7 +247,7 @@ _STARTS = frozenset('"-0123456789tfn[{')
 
 
 def report(operation: str, problem: str | bytes, read: bytes, head: int) -> str:
-    """A fault as json-iterator reports it: with what stands around it. `head` is how much of the buffer it has taken.
+    """Return an error as json-iterator reports it, with its surroundings. `head` counts the bytes that are read.
 
     Upstream: json-iterator/go `iter.go` (ReportError).
     """
@@ -260,7 +260,7 @@ def report(operation: str, problem: str | bytes, read: bytes, head: int) -> str:
         around,
         wide,
     )
-    # A character may be cut: Go's encoder of JSON replaces each of its bytes.
+    # The cut may split a character: Go's JSON encoder then replaces each of its bytes.
     return message.decode(errors="surrogateescape").translate(_CUT)
 
 
@@ -272,7 +272,7 @@ def _name(pair: tuple[str, values.Key]) -> str:
 
 
 def _key(read: Any, text: str) -> values.Key:
-    """`values.key` of what was read of a text. Raises PathError."""
+    """Return `values.key` of a decoded value. Raises PathError."""
     try:
         return values.key(_plain(read))
     except RecursionError as error:
@@ -280,7 +280,7 @@ def _key(read: Any, text: str) -> values.Key:
 
 
 def _plain(value: Any) -> Any:
-    """What was read, as JSON: of a repeated member the last counts."""
+    """Return the decoded value as plain JSON. The last of repeated members wins."""
     if value.__class__ is _Pairs:
         return {name: _plain(part) for name, part in value}
     return [_plain(item) for item in value] if value.__class__ is list else value

@@ -1,4 +1,4 @@
-"""Reconciliation: what a manager owns once a type has become atomic.
+"""Adapt the paths of a manager to a type that has become atomic.
 
 Upstream: kubernetes-sigs/structured-merge-diff `typed/reconcile_schema.go`.
 """
@@ -13,12 +13,12 @@ __all__ = ["reconcile"]
 
 
 def reconcile(paths: Set, type_: Type) -> Set:
-    """The paths as somebody would own them who wrote the same values now.
+    """Return the paths that a manager would own if it wrote the same values now.
 
-    Law: no path of the result goes through an atomic list or map; a set of which none does is returned itself.
+    Law: no path of the result leads through an atomic list or map. A set without such paths is returned unchanged.
 
-    Who owned parts of what is atomic now owns it as a whole. Who owned the whole of what has parts now still owns that path alone. Maps
-    that may hold anything, and members that are not declared any more, are left as they are.
+    A manager of parts of a value that is atomic now owns the whole value. A manager of a whole value that has parts now
+    still owns only that path. Maps without declared members, and members that are no longer declared, stay unchanged.
     """
     if paths.reconciled is type_:
         return paths
@@ -48,7 +48,7 @@ def reconcile(paths: Set, type_: Type) -> Set:
 
 
 def _alternative(type_: Type) -> Scalar | List | Map | None:
-    """What a type is as long as no value says more."""
+    """Return the alternative of a type when there is no value to choose by."""
     return type_.map or type_.scalar or type_.list
 
 
@@ -60,7 +60,7 @@ def _is_atomic(type_: Type) -> bool:
 
 
 def _is_free(map_: Map) -> bool:
-    """Whether the map declares nothing and may hold anything: what upstream deduces has no atomic parts."""
+    """Return whether the map declares no members and accepts any value. Upstream's deduced types have no atomic parts."""
     element = map_.element
     if map_.members or element is None or element is UNTYPED_ATOMIC:
         return False

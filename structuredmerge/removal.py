@@ -1,4 +1,4 @@
-"""Removal: a value without what stands at some paths.
+"""Remove paths from a value.
 
 Upstream: kubernetes-sigs/structured-merge-diff `typed/remove.go`.
 """
@@ -16,12 +16,14 @@ __all__ = ["remove"]
 
 
 def remove(value: Any, paths: Set, type_: Type) -> Any:
-    """The value without what stands at the paths. It is not changed; the result shares its parts, and is the value where nothing goes.
+    """Return the value without the paths. It is not changed; the result shares its parts.
 
-    Laws: nothing is left at the paths, and what is left is as it was; remove(remove(v, a), a) is remove(v, a).
+    The result is the value itself when no path matches.
 
-    A map or a list of which nothing is left becomes null, one that had nothing before included; so does an atomic one below which a path
-    goes. An item of a list of which nothing is left is gone.
+    Laws: the result has none of the paths, and everything else is unchanged. remove(remove(v, a), a) is remove(v, a).
+
+    A map or list that becomes empty, or was empty before, becomes null. So does an atomic one when a path leads below
+    it. A list item that becomes empty is removed.
     """
     if not paths:
         return value

@@ -1,6 +1,6 @@
-"""Field sets: which parts of a value somebody owns, as immutable tries of path elements.
+"""Field sets: immutable tries of path elements.
 
-A node may be a member (owned itself), have children, or both. Sets share their parts: none is changed after it is made.
+A node may be a member, have children, or both. Sets share their parts, because no set changes after its construction.
 Upstream: kubernetes-sigs/structured-merge-diff `fieldpath/set.go`.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["EMPTY", "Builder", "Set", "of"]
 
 
 class Set:
-    """One node of the trie: elements that are members, and what is owned below elements (never an empty set)."""
+    """One node of the trie: its members, and the sets below its elements. No such set is empty."""
 
     __slots__ = ("children", "members", "reconciled")
 
@@ -27,7 +27,7 @@ class Set:
         self.members = members
         self.children = children
         self.reconciled: Type | None = None
-        """The type to which it is known to conform: the same sets are asked about with every write (`reconciliation`)."""
+        """The type to which this set is known to conform. It saves the walk on the next write (`reconciliation`)."""
 
     def __bool__(self) -> bool:
         return bool(self.members or self.children)
@@ -43,7 +43,7 @@ class Set:
         return f"Set({', '.join(map(text, self.paths()))})"
 
     def has(self, path: Path) -> bool:
-        """Whether a path is a member. Nobody owns the root."""
+        """Return whether a path is a member. The root never is."""
         node = self
         for element in path[:-1]:
             if element not in node.children:
@@ -52,7 +52,7 @@ class Set:
         return bool(path) and path[-1] in node.members
 
     def paths(self) -> Iterator[Path]:
-        """All members: those of a node in order, then what is below its elements in order."""
+        """Yield all members: those of a node in order, then those below its elements in order."""
         return self._paths(())
 
     def _paths(self, prefix: Path) -> Iterator[Path]:
@@ -62,7 +62,7 @@ class Set:
             yield from self.children[element]._paths((*prefix, element))
 
     def __or__(self, other: Set) -> Set:
-        """Union. Law: `(a | b).has(p)` is `a.has(p) or b.has(p)`; the same object when nothing is added."""
+        """Return the union. Law: `(a | b).has(p)` is `a.has(p) or b.has(p)`. Adding nothing returns the same object."""
         if other is self or not other:
             return self
         if not self:
@@ -79,7 +79,7 @@ class Set:
         return self if members is self.members else Set(members, self.children)
 
     def __and__(self, other: Set) -> Set:
-        """Intersection. Law: `(a & b).has(p)` is `a.has(p) and b.has(p)`; the elements are those of `a`."""
+        """Return the intersection. Law: `(a & b).has(p)` is `a.has(p) and b.has(p)`. The elements are those of `a`."""
         if other is self or not self:
             return self
         if not other:
@@ -93,7 +93,10 @@ class Set:
         return _made(self, members, children)
 
     def __sub__(self, other: Set) -> Set:
-        """Difference. Law: `(a - b).has(p)` is `a.has(p) and not b.has(p)`: what is below a member of `b` stays."""
+        """Return the difference. Law: `(a - b).has(p)` is `a.has(p) and not b.has(p)`.
+
+        Paths below a member of `b` stay.
+        """
         if other is self:
             return EMPTY
         if not self or not other:
@@ -107,7 +110,7 @@ class Set:
         return _made(self, self.members - other.members, children)
 
     def without(self, other: Set) -> Set:
-        """Recursive difference. Law: a path of `a` stays unless `b` has it or a beginning of it."""
+        """Return the recursive difference. Law: a path of `a` stays unless `b` has it or a prefix of it."""
         if other is self:
             return EMPTY
         if not self or not other:
@@ -123,7 +126,10 @@ class Set:
         return _made(self, self.members - other.members, children)
 
     def named(self, type_: Type | None) -> Set:
-        """Named closure: with it each declared field that has children. Law: `a <= a.named(t) == a.named(t).named(t)`."""
+        """Return the set with each declared field that has children as a member.
+
+        Law: `a <= a.named(t) == a.named(t).named(t)`.
+        """
         if not self.children:
             return self
         map_, list_ = (None, None) if type_ is None else (type_.map, type_.list)
@@ -147,7 +153,7 @@ EMPTY: Final = Set(frozenset(), {})
 
 
 def _made(before: Set, members: frozenset[Element], children: Mapping[Element, Set]) -> Set:
-    """A set made of parts of another, or that other if it lost and gained nothing."""
+    """Return a set of parts of another one, or that other one when nothing changed."""
     if not members and not children:
         return EMPTY
     if len(members) == len(before.members) and len(children) == len(before.children):
@@ -158,7 +164,7 @@ def _made(before: Set, members: frozenset[Element], children: Mapping[Element, S
 
 
 class Builder:
-    """A set in the making, one node: walkers add to it while they descend."""
+    """Builds one node of a set. Walkers add to it while they descend."""
 
     __slots__ = ("_children", "_members")
 
@@ -171,14 +177,14 @@ class Builder:
         self._members.add(element)
 
     def child(self, element: Element) -> Builder:
-        """The node below an element; it leaves no trace unless something is added to it."""
+        """Return the node below an element. It has no effect unless something is added to it."""
         below = self._children.get(element)
         if below is None:
             below = self._children[element] = Builder()
         return below
 
     def built(self) -> Set:
-        """What was added, from this node down."""
+        """Return the set of everything that was added, from this node down."""
         children = {}
         for element, builder in self._children.items():
             if below := builder.built():
@@ -187,7 +193,7 @@ class Builder:
 
 
 def of(paths: Iterable[Path]) -> Set:
-    """The set of some paths. Nobody owns the root: the empty path is left out."""
+    """Return the set of some paths. The empty path is dropped, because the root cannot be owned."""
     root = Builder()
     for path in paths:
         if path:

@@ -1,6 +1,7 @@
-"""Types: how the parts of a value are merged. A type offers up to three alternatives, of which the value chooses one.
+"""Declare how the parts of a value merge.
 
-Types may hold themselves (a tree of maps): they are compared by identity and filled in after they are made.
+A type offers up to three alternatives, and the value chooses one. Types may be recursive (a tree of maps): they are
+compared by identity and completed after construction.
 Upstream: kubernetes-sigs/structured-merge-diff `schema/elements.go`, `typed/helpers.go` (deduceAtom, handleAtom).
 """
 
@@ -12,11 +13,11 @@ from typing import Any, Final
 
 __all__ = ["DEDUCED", "SCALARS", "UNSET", "UNTYPED_ATOMIC", "List", "Map", "Member", "Scalar", "Type", "choose"]
 
-UNSET: Final = object()  # a member without default; None would be null
+UNSET: Final = object()  # a member without default, because None would be null
 
 
 class Scalar(Enum):
-    """What a single value may be, by the classes that it may have; null is of every type. UNTYPED is any of the others."""
+    """The Python classes of a scalar. Null belongs to every type, and UNTYPED accepts all others."""
 
     NUMERIC = (int, float)
     STRING = (str,)
@@ -29,7 +30,7 @@ class Scalar(Enum):
 
 @dataclass(slots=True, eq=False)
 class List:
-    """A list: atomic (one leaf), or with `keys` a list map, or without a set of scalars."""
+    """A list: atomic (one leaf), a list map (with `keys`), or a set of scalars."""
 
     item: Type
     atomic: bool = True
@@ -38,7 +39,7 @@ class List:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A declared member of a map. The default counts only where the member is a key of a list map."""
+    """A declared member of a map. The default is used only for keys of a list map."""
 
     type: Type
     default: Any = UNSET
@@ -46,7 +47,7 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class Map:
-    """A map or a struct: declared members, and the type of undeclared ones; None: there are none."""
+    """A map or a struct: its declared members, and the type of all others. None forbids others."""
 
     members: dict[str, Member]
     element: Type | None = None
@@ -80,7 +81,10 @@ DEDUCED: Final = _deduced()  # any value; maps are merged by their members
 
 
 def choose(type_: Type, value: Any) -> Scalar | List | Map:
-    """The alternative that a value is merged by: its own if the type offers it, else the first of map, scalar, list."""
+    """Return the alternative by which a value merges.
+
+    It is the value's own if the type offers it, else the first of map, scalar, list.
+    """
     kind = value.__class__
     if kind is dict:
         if type_.map is not None:

@@ -1,4 +1,4 @@
-"""Apply and update: what an object becomes, and who manages what of it afterwards.
+"""Apply and update objects, and compute the fields that each manager owns.
 
 Upstream: kubernetes-sigs/structured-merge-diff `merge/{update,conflict}.go`.
 """
@@ -23,7 +23,7 @@ __all__ = ["UNCHANGED", "Conflict", "Conflicts", "Managers", "OneVersion", "Owne
 
 
 class _Unchanged:
-    """What an apply makes of the live object if it is that object."""
+    """The result of an apply that changes nothing."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ UNCHANGED: Final = _Unchanged()
 
 
 class Owned(NamedTuple):
-    """What one manager owns: paths of objects of a version, and whether it applied them."""
+    """The fields of one manager: paths in objects of `version`, and whether the manager applied them."""
 
     set: Set
     version: str
@@ -43,18 +43,21 @@ class Owned(NamedTuple):
 
 
 Managers = Mapping[str, Owned]
-"""By the texts of their identities."""
+"""The managers by the texts of their identities."""
 
 
 class Conflict(NamedTuple):
-    """A path that another manager owns and somebody wants another value at."""
+    """A path of another manager that would get another value."""
 
     manager: str
     path: Path
 
 
 class Conflicts(Exception):
-    """An apply wants what others own. The conflicts are sorted by manager, those of one as its set iterates."""
+    """An apply changes fields of other managers.
+
+    The conflicts are sorted by manager, and by path within a manager.
+    """
 
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
@@ -62,16 +65,19 @@ class Conflicts(Exception):
 
 
 class Versions(Protocol):
-    """What has to be known of the versions in which an object is written."""
+    """The types and conversions of the versions of an object."""
 
     def type_at(self, version: str) -> Type | None:
-        """The type of objects of this version; None: nothing can be converted to it."""
+        """Return the type of objects of this version; None when objects cannot be converted to it."""
 
     def convert(self, value: Any, version_from: str, version_to: str) -> Any:
-        """The value, which is not changed, in another version, where it must be valid. Both can be converted to. Raises ValueError."""
+        """Return the value in another version, where it must be valid. The argument is not changed.
+
+        Both versions have a type. Raises ValueError.
+        """
 
     def ignored(self, version: str) -> Set:
-        """The paths that the write cannot touch, whatever its object says (those that the endpoint resets)."""
+        """Return the paths that no write of this version changes, because the endpoint resets them."""
 
 
 class OneVersion:
@@ -101,17 +107,19 @@ def apply(
     force: bool,
     spelled: Callable[[], Any] | None = None,
 ) -> tuple[Any, Managers]:
-    """The live object with the patch applied, or UNCHANGED, and what everybody owns of it. Both objects are of `version`, and valid.
+    """Apply a patch: return the new object, or UNCHANGED, and the fields of each manager.
 
-    Where the manager applied in another version before, what was merged has been there and back. It is compared with the live object as
-    it is `spelled`, if that is given.
+    Both objects are of `version`, and valid. Fields that the manager applied before and does not apply now are removed,
+    unless another manager owns them.
 
-    Laws: who applies the same twice changes nothing the second time, nulls and containers without anything excepted, of which one may
-    take the place of another; the applier owns the paths of the patch, no more and no fewer; with `force` there are no conflicts, and
-    where nobody conflicts it changes nothing.
+    If the manager applied in another version before, the result was converted there and back. It is then compared with
+    `spelled()`, the live object after the same conversions.
 
-    What the manager applied before and does not apply any more goes, unless somebody else owns it. Raises Conflicts when the outcome has
-    other values than the live object at paths that others own, unless forced: then they lose these.
+    Laws: the applier owns exactly the paths of the patch. A second, equal apply changes nothing, but null and an empty
+    container may replace each other. With `force` there are no conflicts; without conflicts `force` changes nothing.
+
+    Raises Conflicts when the result differs from the live object at paths of other managers. With `force` these
+    managers lose the paths.
     """
     type_ = _type(versions, version)
     known = _servable(managers, versions)
@@ -121,7 +129,7 @@ def apply(
     known[manager] = Owned(fields, version, applied=True)
     new = merge(live, patch, type_)
     if last is not None and last.set:
-        with _telling("failed to prune fields"):
+        with _prefixed("failed to prune fields"):
             new = _pruned(new, last, managers=known, applier=manager, versions=versions)
         if last.version != version and spelled is not None:
             seen[version] = spelled()
@@ -141,13 +149,15 @@ def update(
     before: str = "",
     forgone: Set = EMPTY,
 ) -> Managers:
-    """What everybody owns once `new` has taken the place of `live`. Both are of `version`, and valid but for items that are there twice.
+    """Return the fields of each manager after `new` replaced `live`.
 
-    `before` is as whom the manager wrote before, if not as itself: what that one owned it does not lose by a change, but for paths that are
-    `forgone`. Whoever puts the two together then finds the same sets as before, mostly.
+    Both objects are of `version`, and valid except for repeated items.
 
-    Laws: the manager owns all that it changed or added, and what it owned before and did not remove; nobody else owns anything of that;
-    nobody owns what is not there any more. An update that changes nothing changes no set.
+    `before` is the identity under which this manager wrote earlier, if it had another. That identity loses changed
+    paths only if they are `forgone`. So a reader who combines both mostly finds the same sets as before.
+
+    Laws: the manager owns all paths that it changed or added, and its earlier paths that it did not remove. No other
+    manager owns a changed path. No manager owns a path without a value. An update that changes nothing changes no set.
     """
     known = _servable(managers, versions)
     comparisons = _Comparisons(_seen(live, version, known, versions), new, version, versions)
@@ -163,8 +173,8 @@ def update(
 
 
 @contextmanager
-def _telling(where: str) -> Iterator[None]:
-    """A conversion that is refused says where it was, as upstream's errors do."""
+def _prefixed(where: str) -> Iterator[None]:
+    """Prefix the error of a failed conversion with its place, as upstream does."""
     try:
         yield
     except ValueError as e:
@@ -178,7 +188,7 @@ def _type(versions: Versions, version: str) -> Type:
 
 
 def _servable(managers: Managers, versions: Versions) -> dict[str, Owned]:
-    """The managers whose versions can be converted to, with their sets as they would be by the types of today."""
+    """Return the managers whose versions can be converted to, with their sets adapted to the current types."""
     known: dict[str, Owned] = {}
     for name, owned in managers.items():
         type_ = versions.type_at(owned.version)
@@ -189,13 +199,16 @@ def _servable(managers: Managers, versions: Versions) -> dict[str, Owned]:
 
 
 def _seen(live: Any, version: str, managers: Managers, versions: Versions) -> dict[str, Any]:
-    """The live object in its own version, and in those of its managers, where it must be whole whatever comes of the write."""
+    """Return the live object in its own version and in those of its managers.
+
+    Each must be complete, whatever the write does.
+    """
     others = {owned.version for owned in managers.values()} - {version}
     return {version: live, **{other: versions.convert(live, version, other) for other in sorted(others)}}
 
 
 class _Comparisons:
-    """What is different between two objects, as seen from the versions in which the first one is given; compared once in each."""
+    """The differences between two objects, in each version of the first. Each version is compared once."""
 
     def __init__(self, seen: Mapping[str, Any], new: Any, version: str, versions: Versions) -> None:
         self._seen, self._new, self._version, self._versions = seen, new, version, versions
@@ -203,14 +216,14 @@ class _Comparisons:
         self._at = {version: self._counting(self._whole, version)}
 
     def nothing_changed(self) -> bool:
-        """Whether the objects are equal, the order of items included and whatever is ignored."""
+        """Return whether the objects are equal, including the order of items and ignored paths."""
         return not any(self._whole) and equal(self._seen[self._version], self._new)
 
     def at(self, version: str) -> tuple[Set, Set]:
-        """What is removed, and what is modified or added, but for what is ignored."""
+        """Return the removed paths, and those modified or added, without ignored ones."""
         found = self._at.get(version)
         if found is None:
-            with _telling("failed to convert new object"):
+            with _prefixed("failed to convert new object"):
                 new = self._versions.convert(self._new, self._version, version)
             found = self._counting(compare(self._seen[version], new, _type(self._versions, version)), version)
             self._at[version] = found
@@ -230,8 +243,10 @@ def _left(
     before: str = "",
     forgone: Set = EMPTY,
 ) -> dict[str, Owned]:
-    """What everybody owns still, those who own nothing left out; `before` loses to the writer what is `forgone` alone. Raises Conflicts
-    unless forced."""
+    """Return the remaining fields of each manager, without managers that own nothing.
+
+    `before` loses only `forgone` paths to the writer. Raises Conflicts unless forced.
+    """
     left: dict[str, Owned] = {}
     conflicts: list[Conflict] = []
     for name, owned in managers.items():
@@ -250,46 +265,52 @@ def _left(
 
 
 def _pruned(merged: Any, last: Owned, *, managers: Managers, applier: str, versions: Versions) -> Any:
-    """What was merged without what the applier applied before, does not apply any more, and nobody owns. `managers` hold what it applies
-    now; the result is of that version.
+    """Return the merged object without the paths that only the applier's last apply owned.
 
-    Law: nothing goes that the applier did not own before; a container goes once nothing in it is left that somebody else owns.
+    `managers` hold the new paths of the applier, whose version is that of the result.
+
+    Law: only paths that the applier owned before are removed. A container is removed once nothing in it belongs to
+    another manager.
     """
     version, before = managers[applier].version, last.version
     type_ = _type(versions, before)
     owned = last.set.named(type_)
     alternative = choose(_type(versions, version), merged)
     if not isinstance(alternative, Scalar) and (alternative.atomic or not merged):
-        # There are no parts to tell apart: all of it goes.
+        # An atomic or empty value has no parts to keep: remove all of it.
         return None
     if all(other.version == before for other in managers.values()) and not owned - managers[applier].set.named(type_):
-        # Whatever it applied before it applies again. What another version has no word for (a null) goes on the way there and back.
+        # The manager applies the same paths again. Converting there and back could lose a value (a null) that the other
+        # version cannot represent.
         return merged
-    with _telling("failed to convert merged object to last applied version"):
+    with _prefixed("failed to convert merged object to last applied version"):
         whole = versions.convert(merged, version, before)
     pruned = remove(whole, owned, type_)
     if pruned is whole:
         return merged
     fields = fields_of(whole, type_).named(type_)
-    with _telling("failed add back owned items"):
+    with _prefixed("failed add back owned items"):
         pruned = _with_owned(whole, pruned, fields=fields, version=before, managers=managers, versions=versions)
     dangling = (fields - fields_of(pruned, type_).named(type_)) & owned
     return versions.convert(remove(whole, dangling, type_), before, version)
 
 
 def _with_owned(merged: Any, pruned: Any, *, fields: Set, version: str, managers: Managers, versions: Versions) -> Any:
-    """What was pruned with what somebody owns put back. Both objects, the fields of what was merged, and the result are of `version`."""
+    """Return the pruned object with all owned paths put back.
+
+    Both objects, the fields of the merged one, and the result are of `version`.
+    """
     by_version: dict[str, Set] = {version: EMPTY}
     for owned in managers.values():
         by_version[owned.version] = by_version.get(owned.version, EMPTY) | owned.set
     here = version
-    # That of the pruned object is the first: what is put back may be needed to convert it.
+    # The version of the pruned object comes first: converting it may need the paths that are put back.
     for there, owned_there in by_version.items():
         type_ = _type(versions, there)
         if there != here:
-            with _telling(f"failed to convert merged object at version {there}"):
+            with _prefixed(f"failed to convert merged object at version {there}"):
                 merged = versions.convert(merged, here, there)
-            with _telling(f"failed to convert pruned object at version {there}"):
+            with _prefixed(f"failed to convert pruned object at version {there}"):
                 pruned = versions.convert(pruned, here, there)
             fields = fields_of(merged, type_).named(type_)
             here = there

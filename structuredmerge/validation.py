@@ -1,4 +1,4 @@
-"""Validation: whether a value is of its type, in upstream's words.
+"""Validate a value against its type, with upstream's error messages.
 
 Upstream: kubernetes-sigs/structured-merge-diff `typed/validate.go`, `typed/typed.go` (ValidationErrors).
 """
@@ -14,18 +14,20 @@ from structuredmerge.items import UnknownItem, namer
 from structuredmerge.paths import FIELD, INDEX, Element, item, text
 from structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Scalar, Type, choose
 
-__all__ = ["Foreign", "told", "validate"]
+__all__ = ["Foreign", "joined", "validate"]
 
 MESSAGE_CHARACTERS = 320 << 10
-"""Characters of errors that are collected: more than any message of the API shows."""
+"""Stop after this many characters of errors, more than any message of the API shows."""
 
 
 def validate(value: Any, type_: Type, *, duplicates: bool = False, foreign: bool = False) -> list[str]:
-    """What is wrong with the value, each with its path; nothing if it is of the type. `duplicates`: items may be there several times.
-    `foreign`: it may hold what is of no type at all (Foreign), which is looked for where anything else may stand.
+    """Return the errors of a value, each with its path; an empty list when it is of the type.
 
-    Null is of every type. Of a map the first member that is not declared is told, of a list the first item that has no path element, and
-    nothing after them. Where there are more errors than an answer has room for, not all are looked for.
+    `duplicates` allows repeated items. `foreign` allows Foreign values, and checks for them wherever any value is
+    allowed.
+
+    Null is of every type. In a map only the first undeclared member is reported, in a list only the first item without
+    path element. The check ends at either. It also ends when the errors exceed MESSAGE_CHARACTERS.
     """
     found = _Validating(tolerant=duplicates, foreign=foreign)
     found.value(value, type_)
@@ -34,14 +36,16 @@ def validate(value: Any, type_: Type, *, duplicates: bool = False, foreign: bool
     ]
 
 
-def told(errors: Sequence[str]) -> str:
-    """The errors as one text: one alone, several a line each."""
+def joined(errors: Sequence[str]) -> str:
+    """Return the errors as one text: a single one as it is, several on a line each."""
     return errors[0] if len(errors) == 1 else "\n  ".join(["errors:", *errors])
 
 
 class Foreign:
-    """A value that no JSON has and that upstream's values may hold all the same: it is of no type. `name` is that of its type in Go, `text`
-    and `syntax` are how Go prints it (`%v`, `%#v`)."""
+    """A value that JSON cannot have but upstream's values can; it is of no type.
+
+    `name` is its type in Go, `text` and `syntax` are how Go prints it (`%v`, `%#v`).
+    """
 
     __slots__ = ("name", "syntax", "text")
 
@@ -50,7 +54,7 @@ class Foreign:
 
 
 class _Error:
-    """One error. The path is complete once the walk is back at the root; it stands in reverse."""
+    """One error. Its path is in reverse, and complete when the walk is back at the root."""
 
     __slots__ = ("path", "text")
 
@@ -60,13 +64,13 @@ class _Error:
 
 
 class _Validating:
-    """One walk. `errors` are those of what was walked so far, with their paths up to where the walk is."""
+    """One walk. The paths of `errors` are relative to the current place."""
 
     def __init__(self, *, tolerant: bool, foreign: bool) -> None:
         self.errors: list[_Error] = []
         self._tolerant = tolerant
         self._unseen = () if foreign else (UNTYPED_ATOMIC, DEDUCED)
-        self._room = MESSAGE_CHARACTERS
+        self._remaining = MESSAGE_CHARACTERS
 
     def value(self, value: Any, type_: Type) -> None:
         if value is None or type_ in self._unseen:
@@ -87,13 +91,13 @@ class _Validating:
 
     def _report(self, text: str) -> None:
         self.errors.append(_Error(text))
-        self._room -= len(text)
+        self._remaining -= len(text)
 
     def _at(self, before: int, element: Element) -> bool:
-        """The errors since `before` are below the element. Whether there is room for more."""
+        """Prepend the element to the paths of the errors since `before`. Return whether to look for more errors."""
         for error in self.errors[before:]:
             error.path.append(element)
-        return self._room >= 0
+        return self._remaining >= 0
 
     def _map(self, value: dict[str, Any], map_: Map) -> None:
         declared, before = map_.members, len(self.errors)
@@ -139,11 +143,11 @@ class _Validating:
             self.value(part, list_.item)
             if len(self.errors) > before:
                 self._at(before, element)
-            if self._room < 0:
+            if self._remaining < 0:
                 return
 
     def _are_texts(self, items: list[Any], type_: Type) -> bool:
-        """Whether the items of a set are texts of their type, each there once: very many are judged quickly."""
+        """Return whether all items are strings of the type, without repetitions. It is quick for very many items."""
         if type_.scalar is None or str not in type_.scalar.classes or not _TEXT.issuperset(map(type, items)):
             return False
         return self._tolerant or len(members(items)) == len(items)
@@ -186,13 +190,13 @@ _GO_TYPES: Final = {
 
 
 def _shown(value: Any, *, syntax: bool = False) -> str:
-    """`%v` of a value, or with `syntax` `%#v`: as much of it as an error shows."""
+    """Return `%v` of a value, or `%#v` with `syntax`, as far as an error shows it."""
     parts: list[str] = []
-    room = SHOWN_CHARACTERS
+    remaining = SHOWN_CHARACTERS
     for part in _printed(value, syntax=syntax, levels=_LEVELS):
-        parts.append(part[: room + 1])
-        room -= len(part)
-        if room < 0:
+        parts.append(part[: remaining + 1])
+        remaining -= len(part)
+        if remaining < 0:
             return f"{''.join(parts)}…"
     return "".join(parts)
 
@@ -225,5 +229,5 @@ def _printed(value: Any, *, syntax: bool, levels: int) -> Iterator[str]:
     elif isinstance(value, Foreign):
         yield value.syntax if syntax else value.text
     else:
-        # As a path shows it.
+        # Printed as a path shows it.
         yield text((item(value),))[2:-1]

@@ -14,10 +14,11 @@ from kubetext.sorting import in_order
 
 __all__ = ["ABSENT", "Key", "equal", "key", "of"]
 
-# A value as it is ordered and hashed: (rank, number | str | bool | keys of items | (name, key) of members), null (rank,).
+# The form that is ordered and hashed: (rank, number | str | bool | keys of items | (name, key) of members); null is
+# (rank,).
 Key = tuple[Any, ...]
 
-MAX_DEPTH: Final = 100  # levels of a value that is part of a path element
+MAX_DEPTH: Final = 100  # levels of a value in a path element
 
 NUMBER, STRING, BOOLEAN, LIST, MAP, NULL = range(6)
 _NULL_KEY: Final = (NULL,)
@@ -25,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Absent:
-    """No value here; None is null."""
+    """There is no value; None would be null."""
 
     __slots__ = ()
 
@@ -37,9 +38,9 @@ ABSENT: Final = _Absent()
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Whether two values are the same. Law: an equivalence; `equal(a, b)` says what `key(a) == key(b)` says.
+    """Return whether two values are equal. Law: it is an equivalence, and says the same as `key(a) == key(b)`.
 
-    Python's own comparison, which is quick, takes True for 1: it is believed when it says no, and when both values have one text.
+    Python's own comparison is quick, but takes True for 1. So its yes counts only when both values also encode alike.
     """
     if a is b:
         return True
@@ -55,7 +56,7 @@ _NUMBERS = frozenset({int, float})
 
 
 def _same(a: Any, b: Any) -> bool:
-    """`equal` of two values that Python holds to be equal: only a boolean in the place of a number tells them apart."""
+    """Return `equal` of two values that are equal in Python. Only a boolean in the place of a number tells them apart."""
     if a is b:
         return True
     if a.__class__ is dict:
@@ -66,10 +67,12 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def key(value: Any, depth: int = 0) -> Key:
-    """What a value is ordered and hashed by: number < string < boolean < list < map < null.
+    """Return the form in which a value is ordered and hashed: number < string < boolean < list < map < null.
 
-    Law: a total order; strings by their bytes, false before true, lists and maps by their parts, the shorter first. `depth` is how deep
-    the value lies. Raises RecursionError below MAX_DEPTH: what keys are compared and printed with calls itself at each level.
+    Law: a total order. Strings compare by their bytes, false is less than true, lists and maps compare by their parts,
+    the shorter first. `depth` is the depth of the value.
+
+    Raises RecursionError below MAX_DEPTH, because comparing and printing keys recurses at each level.
     """
     kind = value.__class__
     if kind is str:
@@ -88,7 +91,7 @@ def key(value: Any, depth: int = 0) -> Key:
 
 
 def of(key_: Key) -> Any:
-    """The value of a key. Law: `key(of(k)) == k`."""
+    """Return the value of a key. Law: `key(of(k)) == k`."""
     rank = key_[0]
     if rank == NULL:
         return None

@@ -252,7 +252,7 @@ def _checked(resource: Resource, patch: Object) -> Object:
         raise errors.bad_request("metadata.managedFields must be nil")
     found = validation.validate(patch, typedefs.type_of(resource))
     if found:
-        raise errors.raw(f"failed to create typed patch object ({_shown(resource, patch)}): {validation.told(found)}")
+        raise errors.raw(f"failed to create typed patch object ({_shown(resource, patch)}): {validation.joined(found)}")
     return typedform.untracked(patch)
 
 

@@ -47,7 +47,7 @@ class Versions:
             return value
         found = typedform.form(target, conversion.served(target, conversion.stored(source, decoded(source, value))))
         if wrong := validation.validate(found, typedefs.type_of(target)):
-            raise VersionError(validation.told(sorted(wrong, key=_member)))
+            raise VersionError(validation.joined(sorted(wrong, key=_member)))
         return found
 
     def ignored(self, version: str) -> Set:

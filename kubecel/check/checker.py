@@ -1,8 +1,8 @@
-"""The types of an expression, and what its names and calls refer to; or what is wrong with them, in cel-go's words and order.
+"""Find the types of an expression, and the targets of its names and calls. Errors are cel-go's, in its order.
 
-A walk with a list of steps instead of recursion, so that no depth of an expression matters. Types that a literal or a function leaves
-open are variables (`_var0`), which unification binds. An expression can make types that double at every level of its macros: what
-is done to them takes note of what it did already, and gives up after LIMIT steps, where cel-go would go on for hours.
+The walk has a list of steps instead of recursion, so the depth of an expression does not matter. Types that a literal
+or function leaves open are variables (`_var0`), which unification binds. Macros can double a type at every level. So
+results are cached, and a check stops after LIMIT steps, where cel-go would run for hours.
 Upstream: google/cel-go `checker/{checker,env,types,mapping,scopes,errors,format}.go`.
 """
 
@@ -50,7 +50,8 @@ from kubecel.values.values import UInt, Value
 if TYPE_CHECKING:
     from kubecel.check.environment import Environment
 
-# Steps of comparing and copying types that one check may take: a hundred times what a long, sensible expression takes.
+# Limit of the steps of one check, which compares and copies types. It is a hundred times what a long, sensible
+# expression takes.
 LIMIT = 400_000
 
 _LITERALS: dict[type, Type] = {
@@ -65,12 +66,12 @@ _LITERALS: dict[type, Type] = {
 _LOGICAL = frozenset(("_&&_", "_||_"))
 _DYNAMIC = frozenset((Kind.DYN, Kind.ANY))
 _DYNAMIC_OR_ERROR = _DYNAMIC | {Kind.ERROR}
-# What goes together with types of other kinds.
+# Kinds that are assignable to other kinds.
 _LOOSE = _DYNAMIC_OR_ERROR | {Kind.NULL, Kind.PARAMETER}
 _STRUCTURED = frozenset((Kind.LIST, Kind.MAP, Kind.OPAQUE))
-# What takes null although it does not say so (cel-go isLegacyNullable); null itself does.
+# Kinds that accept null without declaring it (cel-go isLegacyNullable). Null accepts itself.
 _NULLABLE = frozenset((Kind.OPAQUE, Kind.STRUCT, Kind.ANY, Kind.DURATION, Kind.TIMESTAMP, Kind.NULL))
-# The messages of protobuf whose values are values of the language, by the kind of these.
+# Protobuf messages whose values are values of the language, by kind.
 _MESSAGES = {
     Kind.ANY: "google.protobuf.Any",
     Kind.BOOL: "google.protobuf.BoolValue",
@@ -91,8 +92,11 @@ _DYNAMIC_CONTAINERS = (WELL_KNOWN["google.protobuf.ListValue"], WELL_KNOWN["goog
 
 
 class Reference(NamedTuple):
-    """What a node refers to: a variable (`name`), a constant (with its `value`; of the name of a type the type), or the overloads
-    of a function, of which the types of the values choose one at run time."""
+    """The target of a node: a variable, a constant or the overloads of a function.
+
+    `name` is a variable's. A constant has a `value`, which is the type for the name of a type. If there are several
+    overloads, the types of the values choose one at run time.
+    """
 
     name: str = ""
     value: Value | None = None
@@ -103,7 +107,7 @@ NOTHING = Reference()
 
 
 class Identifier(NamedTuple):
-    """What a name means."""
+    """The meaning of a name."""
 
     type: Type
     reference: Reference
@@ -111,10 +115,10 @@ class Identifier(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An expression whose types are right.
+    """An expression without type errors.
 
-    `types` maps the ids of nodes to their types, `references` those of names, calls and structures. In the tree every name is the
-    full one: `a.b` is one Ident where that is a variable, and the call of a function with a namespace has no target.
+    `types` maps the ids of nodes to their types, `references` those of names, calls and structures. Every name in the
+    tree is complete: `a.b` is one Ident if it is a variable; the call of a function with a namespace has no target.
     """
 
     ast: Ast
@@ -133,7 +137,10 @@ class Signature(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """What a call is: its overloads (NOTHING when none fits), its type, and how many type variables it took to find out."""
+    """The resolution of a call.
+
+    It has the overloads (NOTHING if none fits), the type, and the number of type variables that it took.
+    """
 
     reference: Reference
     type: Type
@@ -141,7 +148,7 @@ class Resolution(NamedTuple):
 
 
 class Candidates:
-    """The overloads of one function, and which of them have been found for which types. What is remembered is bounded."""
+    """The overloads of one function, with a bounded cache of resolutions by argument types."""
 
     REMEMBERED = 256
 
@@ -156,7 +163,7 @@ class Candidates:
         self.remembered: dict[tuple[object, ...], Resolution] = {}
 
     def remember(self, key: tuple[object, ...], found: Resolution) -> None:
-        """Keep what a call of these types is."""
+        """Cache the resolution of a call with these types."""
         if len(key) > 6 or any(isinstance(of, Type) and of.weight > 8 for of in key):
             return
         if len(self.remembered) >= self.REMEMBERED:
@@ -174,7 +181,10 @@ class _TooComplexError(Exception):
 
 
 def check(ast: Ast, environment: Environment) -> Checked:
-    """Find the types of an expression. The tree is taken over: its names become full ones. CompileError with all that is wrong."""
+    """Find the types of an expression. The tree is modified: its names become complete.
+
+    Raises CompileError with all errors.
+    """
     return _Checker(ast, environment).run()
 
 
@@ -187,12 +197,12 @@ class _Checker:
         self._types: dict[int, Type] = {}
         self._references: dict[int, Reference] = {}
         self._issues: list[Issue] = []
-        self._room = PRINTED * 4
+        self._remaining = PRINTED * 4
         # Variables of comprehensions by name, the innermost last.
         self._locals: dict[str, list[Identifier]] = {}
-        # Upstream forgets which overloads are hidden when it enters a comprehension, for all that comes after.
+        # After it enters a comprehension, upstream forgets which overloads are hidden.
         self._unhidden = False
-        # Type variables, bound as they are met; what is to be taken back when a comparison fails.
+        # The bindings of type variables, and the changes to undo when a comparison fails.
         self._variables = 0
         self._bound: dict[str, Type] = {}
         self._undo: list[tuple[str, Type | None]] = []
@@ -209,7 +219,7 @@ class _Checker:
             while todo:
                 step, node = todo.pop()
                 step(self, node)
-            self._settle()
+            self._resolve_types()
         except _TooComplexError:
             self._complain(ast.expr.id, "expression is too complex to check")
         if self._issues:
@@ -224,14 +234,14 @@ class _Checker:
     def _then(self, step: Callable[[_Checker, Any], None], node: Any) -> None:
         self._todo.append((step, node))
 
-    def _settle(self) -> None:
-        """Put into all types what their variables are bound to, dyn for those that are bound to nothing."""
+    def _resolve_types(self) -> None:
+        """Substitute the bindings of variables into all types; unbound ones become dyn."""
         done: dict[Type, Type] = {}
         for expression, of in self._types.items():
             if of.open:
                 self._types[expression] = self._substituted(of, dynamic=True, done=done)
 
-    # The kinds of nodes.
+    # Nodes by kind.
 
     def _literal(self, node: Literal) -> None:
         self._types[node.id] = _LITERALS[type(node.value)]
@@ -257,7 +267,7 @@ class _Checker:
         self._types[node.id] = BOOL if node.test_only else self._substituted(of)
 
     def _field(self, expression: int, operand: Type, name: str, *, optional: bool = False) -> Type:
-        """The type of a field of an operand; of an optional operand it is optional."""
+        """Return the type of a field of an operand. The field of an optional operand is optional."""
         of = self._substituted(operand)
         if _is_optional(of):
             of, optional = of.parameters[0], True
@@ -268,7 +278,7 @@ class _Checker:
             result = self._declared_field(expression, of.name, name) or ERROR
         else:
             if of.kind is Kind.PARAMETER:
-                # Nothing more specific may be assigned to it later.
+                # No narrower type may be assigned to it later.
                 self._assignable(DYN, of)
             elif of.kind not in _DYNAMIC_OR_ERROR:
                 self._complain(expression, f"type '{self._print(of)}' does not support field selection")
@@ -286,7 +296,7 @@ class _Checker:
 
     def _call(self, node: Call) -> None:
         if node.function == "_?._":
-            # Only the parser makes one, always of an operand and the name of a field.
+            # Only the parser generates such a call, with an operand and a field name.
             self._then(_Checker._optional_selected, node)
             self._visit(node.arguments[0])
             return
@@ -314,7 +324,7 @@ class _Checker:
         if (name := self._qualified(target)) is not None and (
             candidates := self._function(f"{name}.{node.function}")
         ) is not None:
-            # What looks like a target is the namespace of the function.
+            # The target is in fact the namespace of the function.
             node.target, node.function = None, candidates.name
             self._resolve(node, candidates)
             return
@@ -332,7 +342,7 @@ class _Checker:
         self._then(_Checker._elements_done, (node, 0, None))
 
     def _elements_done(self, state: tuple[ListExpr, int, Type | None]) -> None:
-        """Join the type of each element as soon as it is known, so that complaints come in the order of the elements."""
+        """Join the type of each element as soon as it is known, so that errors come in the order of the elements."""
         node, index, joined = state
         if index:
             element = node.elements[index - 1]
@@ -350,7 +360,7 @@ class _Checker:
         self._then(_Checker._entries_done, (node, 0, None, None))
 
     def _entries_done(self, state: tuple[MapExpr, int, Type | None, Type | None]) -> None:
-        """As with lists: `index` counts keys and values, one of which is done."""
+        """Join the types of keys and values. `index` counts both."""
         node, index, keys, values = state
         if index:
             entry = node.entries[(index - 1) // 2]
@@ -410,7 +420,10 @@ class _Checker:
         self._visit(node.range)
 
     def _range_done(self, node: Comprehension) -> None:
-        """Declare the variables, each in its scope; then condition and step, then the result without the loop's variables."""
+        """Declare the variables, each in its scope.
+
+        Then come condition and step, and last the result, without the loop's variables.
+        """
         first, second = self._looped(node)
         self._unhidden = True
         self._enter(node.accumulator, self._types[node.init.id])
@@ -425,7 +438,7 @@ class _Checker:
         self._visit(node.condition)
 
     def _looped(self, node: Comprehension) -> tuple[Type, Type]:
-        """The types of the variables of a loop; with one variable the first counts."""
+        """Return the types of the variables of a loop. With one variable the first counts."""
         of = self._substituted(self._types[node.range.id])
         two = node.variable2 != ""
         if of.kind is Kind.LIST:
@@ -477,7 +490,7 @@ class _Checker:
         return None
 
     def _qualified(self, node: Expr) -> str | None:
-        """The name with dots that a node looks like, None when it is something else or nothing is declared that begins so."""
+        """Return the name with dots that a node spells; None if it cannot be a declared name."""
         at, parts = node, []
         while isinstance(at, Select) and not at.test_only:
             parts.append(at.field)
@@ -530,7 +543,7 @@ class _Checker:
             self._references[node.id] = Reference(overloads=(candidates.globals[0].id,))
 
     def _resolved(self, signatures: Sequence[Signature], arguments: list[Type]) -> tuple[Reference, Type]:
-        """All overloads that fit; the type is that of the first, or dyn when they differ."""
+        """Return all overloads that fit. The type is that of the first, or dyn if they differ."""
         overloads: list[str] = []
         result: Type | None = None
         for signature in signatures:
@@ -552,13 +565,13 @@ class _Checker:
     # Types.
 
     def _variable(self) -> Type:
-        """A type that is not known yet."""
+        """Return a new type variable."""
         made = Type(Kind.PARAMETER, f"_var{self._variables}")
         self._variables += 1
         return made
 
     def _make(self, kind: Kind, name: str, *parameters: Type) -> Type:
-        """A type with parameters; the same one each time, so that equal types are compared at once however deep they are."""
+        """Return a type with parameters. Equal types are one object, so comparing deep types is quick."""
         key = (kind, name, parameters)
         made = self._made.get(key)
         if made is None:
@@ -566,7 +579,7 @@ class _Checker:
         return made
 
     def _instance(self, of: Type, fresh: dict[str, Type]) -> Type:
-        """A declared type with variables for its parameters."""
+        """Return a declared type with variables for its parameters."""
         if not of.open:
             return of
         if of.kind is Kind.PARAMETER:
@@ -574,7 +587,7 @@ class _Checker:
         return self._make(of.kind, of.name, *(self._instance(inner, fresh) for inner in of.parameters))
 
     def _unwrapped(self, node: Expr, of: Type) -> Type:
-        """The type inside an optional one, where the expression has a question mark."""
+        """Return the type inside an optional one, if the expression has a question mark."""
         if _is_optional(of):
             return of.parameters[0]
         if of.kind not in _DYNAMIC:
@@ -582,7 +595,7 @@ class _Checker:
         return of
 
     def _join(self, joined: Type | None, of: Type) -> Type:
-        """What elements have in common."""
+        """Return the common type of elements."""
         if joined is None:
             return of
         if self._assignable(joined, of):
@@ -595,7 +608,7 @@ class _Checker:
             self._mismatch(node, of, found)
 
     def _assignable(self, one: Type, other: Type) -> bool:
-        """Whether the one may be assigned to the other; binds variables if so."""
+        """Return whether the one may be assigned to the other; if so, bind variables."""
         return one is other or self._assignable_all((one,), (other,))
 
     def _assignable_all(self, ones: Sequence[Type], others: Sequence[Type]) -> bool:
@@ -614,7 +627,7 @@ class _Checker:
         self._bound[name] = to
 
     def _unify(self, one: Type, other: Type) -> bool:
-        """Whether the one is assignable to the other (cel-go internalIsAssignable)."""
+        """Return whether the one is assignable to the other (cel-go internalIsAssignable)."""
         todo: list[tuple[Type, Type, Type | None]] = [(one, other, None)]
         seen: set[tuple[Type, Type]] = set()
         while todo:
@@ -632,7 +645,7 @@ class _Checker:
                     return False
             elif one.kind is not other.kind or one.name != other.name or len(one.parameters) != len(other.parameters):
                 return False
-            # Once two types went together they go on to: variables are only bound to what says less.
+            # Once two types are assignable they stay so, because variables are only bound to wider types.
             elif (one, other) not in seen:
                 seen.add((one, other))
                 todo.extend(
@@ -641,9 +654,10 @@ class _Checker:
         return True
 
     def _stand_in(self, one: Type, variable: Type, todo: list[tuple[Type, Type, Type | None]]) -> bool:
-        """Let a variable stand for a type; False when it cannot (cel-go isValidTypeSubstitution).
+        """Let a variable stand for a type; return False if it cannot (cel-go isValidTypeSubstitution).
 
-        Where it is bound to another type, the two must go together: that is left to do, and then to bind it to what says less.
+        If it is bound already, both types must be assignable. That is left to do, and then to bind the variable to the
+        wider one.
         """
         if one == variable:
             return True
@@ -659,13 +673,13 @@ class _Checker:
         return True
 
     def _generalize(self, variable: Type, one: Type, bound: Type) -> None:
-        """Bind a variable to the type of two that says less."""
+        """Bind a variable to the wider of two types."""
         general = self._most_general(one, bound)
         if general is not bound and not self._occurs(variable, general):
             self._bind(variable.name, general)
 
     def _occurs(self, variable: Type, inside: Type) -> bool:
-        """Whether a type has the variable in it, also by what its own variables are bound to."""
+        """Return whether a type contains the variable, also through bindings of its own variables."""
         todo = [inside.variables]
         seen: set[str] = set()
         while todo:
@@ -682,7 +696,7 @@ class _Checker:
         return False
 
     def _most_general(self, one: Type, other: Type) -> Type:
-        """Of two types that go together the one that says less (cel-go mostGeneral)."""
+        """Return the wider of two assignable types (cel-go mostGeneral)."""
         if one is other:
             return one
         todo = [(one, other)]
@@ -708,7 +722,7 @@ class _Checker:
         return one
 
     def _substituted(self, of: Type, *, dynamic: bool = False, done: dict[Type, Type] | None = None) -> Type:
-        """A type with what its variables are bound to; with `dynamic` dyn for those that are not bound."""
+        """Return a type with its variables substituted. With `dynamic`, unbound ones become dyn."""
         if not (of.open and dynamic) and self._bound.keys().isdisjoint(of.variables):
             return of
         done = {} if done is None else done
@@ -754,9 +768,9 @@ class _Checker:
         self._complain(expression, f"undeclared reference to '{name}' (in container '{self._environment.container}')")
 
     def _print(self, of: Type) -> str:
-        """A type as long as all that is printed of types has not used up its room."""
-        text = format_type(of, max(self._room, 0))
-        self._room -= len(text)
+        """Print a type in full until all printed types together reach their limit."""
+        text = format_type(of, max(self._remaining, 0))
+        self._remaining -= len(text)
         return text
 
     def _print_signature(self, arguments: list[Type], *, member: bool) -> str:
@@ -781,17 +795,17 @@ def _is_optional(of: Type) -> bool:
 
 
 def _is_message(of: Type) -> bool:
-    """Whether values of the type are made of a message of protobuf (cel-go isWellKnownType)."""
+    """Return whether values of the type come from a protobuf message (cel-go isWellKnownType)."""
     return of.kind in _ALWAYS_MESSAGES or of.nullable or of in _DYNAMIC_CONTAINERS
 
 
 def _differ(one: Type, other: Type) -> bool:
-    """Whether two types can never go together, whatever is inside them: what is quick to ask first."""
+    """Return whether two types can never be assignable, whatever their parameters. This check is quick."""
     return one.kind is not other.kind and one.kind not in _LOOSE and other.kind not in _LOOSE
 
 
 def _simply_assignable(one: Type, other: Type) -> bool:
-    """Whether the one type may be assigned to the other when at least one of them has nothing inside."""
+    """Return whether the one type may be assigned to the other, when at least one of them has no parameters."""
     if one.kind in _DYNAMIC_OR_ERROR or other.kind in _DYNAMIC_OR_ERROR:
         return True
     if one.kind is Kind.NULL:
@@ -802,7 +816,7 @@ def _simply_assignable(one: Type, other: Type) -> bool:
 
 
 def _rename(ast: Ast, names: dict[int, Ident]) -> None:
-    """Put names in the places of the selections that turned out to be names."""
+    """Replace selections that turned out to be names."""
 
     def renamed(node: Expr) -> Expr:
         return names.get(node.id, node)

@@ -1,7 +1,7 @@
-"""What an expression can cost at most, before it is run: the sizes that declarations allow, times the work that each node does.
+"""Estimate the cost of an expression: the sizes that declarations allow, times the work of each node.
 
-The estimate refuses expressions, so it has to be the same number everywhere. Upstream: google/cel-go `checker/cost.go`.
-The tree is walked with a stack of steps, not by recursion: a chain of operators is as deep as it is long.
+The estimate decides whether an expression is refused, so it must equal upstream's number. The walk has a stack of steps
+instead of recursion, because a chain of operators is as deep as it is long. Upstream: google/cel-go `checker/cost.go`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ _NOTHING = Range(0, 0)
 _ONE = Range(1, 1)
 _LIST, _MAP, _STRUCT = Range(10, 10), Range(30, 30), Range(40, 40)
 
-# What traversing a character of a string costs, and using one of a regular expression (cel-go `common/cost.go`).
+# The cost of traversing one character of a string, and of using one of a regular expression (cel-go `common/cost.go`).
 TRAVERSAL = 0.1
 REGEX = 0.25
 
-# The names that macros give to what they fold into: a path never begins there.
+# Names of accumulators of macros. A path never begins with one.
 _ACCUMULATORS = frozenset({"__result__", "@result"})
 _SCALARS = frozenset({Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT})
 
 
 def estimate(checked: Checked, environment: Environment, shapes: Mapping[str, Shape]) -> Range:
-    """The least and the most that evaluating costs; `shapes` of variables say how large what they hold can be."""
+    """Return the least and the greatest cost of an evaluation. `shapes` of variables limit their sizes."""
     return _Walk(checked, environment, shapes).run()
 
 
 class _Path:
-    """The way to a node from a variable, with the shape that it leads to. Only its last step is its own: chains share what is before."""
+    """The path from a variable to a node, and its shape.
+
+    A path stores only its last step; chains share the steps before.
+    """
 
     __slots__ = ("above", "name", "root", "shape")
 
@@ -78,7 +81,7 @@ class _Node:
 
 
 class _Entries(NamedTuple):
-    """How large the keys (or indices) and the values of a list or a map are."""
+    """The sizes of the keys (or indices) and values of a list or a map."""
 
     container: Kind
     key: Range
@@ -89,7 +92,7 @@ class _Entries(NamedTuple):
 
 
 class _Local(NamedTuple):
-    """What is known of a variable that a macro declares."""
+    """The known sizes of a variable that a macro declares."""
 
     path: _Path | None
     size: Range | None
@@ -97,7 +100,10 @@ class _Local(NamedTuple):
 
 
 class _Walk:
-    """One estimate. `_todo` holds the steps still to be taken, `_costs` the costs of nodes whose parents are not finished."""
+    """One estimate.
+
+    `_todo` holds the steps to take, `_costs` the costs of nodes whose parents are not finished.
+    """
 
     def __init__(self, checked: Checked, environment: Environment, shapes: Mapping[str, Shape]) -> None:
         self._checked = checked
@@ -131,15 +137,15 @@ class _Walk:
         return self._costs.pop()
 
     def _visit(self, *exprs: Expr) -> None:
-        """Comes to these next, the first of them first."""
+        """Visit these next, in their order."""
         self._todo.extend((self._enter[type(expr)], expr) for expr in reversed(exprs))
 
     def _then(self, step: Callable[[Any], None], expr: Expr) -> None:
-        """Takes a step after all that is visited from here on."""
+        """Take a step after all visits that are added from here on."""
         self._todo.append((step, expr))
 
     def _take(self, count: int) -> list[Range]:
-        """The costs of the last nodes, in the order in which they were visited."""
+        """Return the costs of the last nodes, in the order of their visits."""
         if count == 0:
             return []
         taken = self._costs[-count:]
@@ -191,7 +197,7 @@ class _Walk:
         self._costs.append(_total(self._take(2 * len(expr.entries))).plus(_MAP))
 
     def _sizes_of(self, exprs: Sequence[Expr]) -> Range:
-        """From the smallest to the largest of these."""
+        """Return the range from the smallest to the largest of these sizes."""
         if not exprs:
             return _NOTHING
         sizes = [self._size_or_unknown(expr) for expr in exprs]
@@ -217,7 +223,7 @@ class _Walk:
             self._visit(expr.target)
 
     def _undeclared(self, expr: Call) -> None:
-        """`dyn(x)` only hides the type of x: what is known of its size stays known."""
+        """Estimate `dyn(x)`, which hides only the type of x. Its size stays known."""
         self._same_size(expr, expr.arguments[0])
         self._costs.append(self._costs.pop().plus(_ONE))
 
@@ -251,7 +257,7 @@ class _Walk:
         return None if entries is None else entries.value
 
     def _overload(self, overload: str, call: _Invocation) -> CallEstimate:
-        """What a call of this overload costs: as its declaration says, else as the standard function of that name, else one."""
+        """Return the estimate of an overload: its own, else that of the standard function, else one."""
         declared = self._declared(self._overloads.get(overload), call)
         if declared is not None:
             return CallEstimate(declared.cost.plus(call.argument_cost), declared.size)
@@ -275,7 +281,7 @@ class _Walk:
         self._visit(expr.range, expr.init)
 
     def _bound(self, expr: Comprehension) -> None:
-        """`cel.bind`: a loop that runs no time, whose result is the expression that sees the variable."""
+        """Estimate `cel.bind`: a loop without rounds, whose result sees the variable."""
         self._declare_initial(expr)
         self._then(self._unbound, expr)
         self._visit(expr.result)
@@ -337,7 +343,7 @@ class _Walk:
         scopes = self._locals.get(name)
         return scopes[-1] if scopes else None
 
-    # What is known of a node
+    # Sizes and paths of nodes
 
     def _type(self, expr: Expr) -> Type:
         return self._types.get(expr.id, DYN)
@@ -392,7 +398,7 @@ class _Walk:
         if entries is not None:
             self._entries[to.id] = entries
 
-    # What estimates of overloads ask (declarations.Estimator)
+    # declarations.Estimator, for the estimates of overloads
 
     def size(self, node: Node) -> Range:
         if node.computed_size is not None:
@@ -409,7 +415,7 @@ class _Walk:
     # Standard functions
 
     def choose(self, call: _Invocation) -> CallEstimate:
-        """`a ? b : c`"""
+        """Estimate `a ? b : c`."""
         condition, yes, no = call.costs
         if_true, if_false = call.expr.arguments[1:]
         entries, other = self._entries_of(if_true), self._entries_of(if_false)
@@ -418,7 +424,7 @@ class _Walk:
         return CallEstimate(condition.plus(yes.union(no)), call.size(1).union(call.size(2)))
 
     def concatenate(self, call: _Invocation, factor: float | None) -> CallEstimate:
-        """`a + b`: lists are joined without looking into them (`factor` None), strings and bytes are copied."""
+        """Estimate `a + b`: joining lists does not copy them (`factor` None), strings and bytes are copied."""
         size = call.size(0).plus(call.size(1))
         entries, other = (self._entries_of(argument) for argument in call.expr.arguments)
         if entries is not None and other is not None:
@@ -428,7 +434,7 @@ class _Walk:
 
 
 class _Invocation:
-    """A call with what is known of its parts."""
+    """A call with the known sizes and costs of its parts."""
 
     __slots__ = ("argument_cost", "arguments", "costs", "expr", "target")
 
@@ -476,7 +482,7 @@ def _is_scalar(of: Type) -> bool:
     return of.kind in _SCALARS
 
 
-# What calls of standard functions cost: google/cel-go `checker/cost.go` functionCost.
+# Estimates of the standard functions: google/cel-go `checker/cost.go` functionCost.
 _Rule = Callable[[_Walk, _Invocation], CallEstimate | None]
 
 _INDICES: Mapping[str, str] = {"index_list": "@items", "index_map": "@values"}
@@ -494,7 +500,7 @@ def _traverse_argument(_: _Walk, call: _Invocation) -> CallEstimate:
 
 def _to_bytes(_: _Walk, call: _Invocation) -> CallEstimate:
     size = call.size(0)
-    # Each character becomes four bytes at most; the product wraps around as cel-go's does.
+    # Each character becomes at most four bytes. The product wraps around as cel-go's does.
     return CallEstimate(size.scaled(TRAVERSAL).plus(call.argument_cost), Range(size.least, size.most * 4 & UNLIMITED))
 
 
@@ -514,7 +520,7 @@ def _is_in_list(_: _Walk, call: _Invocation) -> CallEstimate:
 
 
 def _matches(_: _Walk, call: _Invocation) -> CallEstimate | None:
-    # The function matches(text, pattern) is not the method: cel-go has one.
+    # Only the method has this estimate in cel-go, not the function matches(text, pattern).
     if call.target is None:
         return None
     text = call.target_size().plus(_ONE).scaled(TRAVERSAL)
@@ -527,7 +533,7 @@ def _contains(_: _Walk, call: _Invocation) -> CallEstimate:
 
 
 def _either(_: _Walk, call: _Invocation) -> CallEstimate:
-    """`&&` and `||` may stop after the left side."""
+    """Estimate `&&` and `||`, which may stop after the left side."""
     left, right = call.costs
     return CallEstimate(Range(left.least, left.plus(right).most))
 

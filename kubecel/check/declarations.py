@@ -1,6 +1,6 @@
-"""What an environment is told: functions with their overloads, variables, shapes of typed objects, and libraries of them.
+"""Declare functions with their overloads, variables, shapes of typed objects, and libraries of them.
 
-One overload is one declaration: its types are read by `checker`, its `estimate` by `cost`, `call` and `charge` by `program`.
+One overload is one declaration. `checker` reads its types, `cost` its `estimate`, `program` its `call` and `charge`.
 Upstream: google/cel-go `common/decls/decls.go`, kubernetes/apiserver `pkg/cel/types.go`.
 """
 
@@ -20,46 +20,52 @@ from kubecel.values.values import Value
 if TYPE_CHECKING:
     from kubecel.check.checker import Checked
 
-# The cap of every size and cost: what is larger counts as this.
+# The cap of every size and cost.
 UNLIMITED = 2**64 - 1
 
 
 class Range(NamedTuple):
-    """The least and the most that a size or a cost can be; an `UNLIMITED` most is unknown. Sums and products end at `UNLIMITED`."""
+    """The least and the greatest size or cost. `UNLIMITED` is unknown.
+
+    Sums and products are capped at `UNLIMITED`.
+    """
 
     least: int
     most: int
 
     @classmethod
     def exactly(cls, size: int) -> Range:
-        """What is known for certain."""
+        """Return the range of a known size."""
         return cls(size, size)
 
     def plus(self, other: Range) -> Range:
-        """Both together."""
+        """Return the sum of both."""
         return Range(min(self.least + other.least, UNLIMITED), min(self.most + other.most, UNLIMITED))
 
     def times(self, other: Range) -> Range:
-        """The one for each of the other."""
+        """Return the product of both."""
         return Range(min(self.least * other.least, UNLIMITED), min(self.most * other.most, UNLIMITED))
 
     def scaled(self, factor: float) -> Range:
-        """So much for each, rounded up as cel-go rounds: in double precision."""
+        """Return the range times a factor, rounded up in double precision as in cel-go."""
         return Range(_scaled(self.least, factor), _scaled(self.most, factor))
 
     def union(self, other: Range) -> Range:
-        """One or the other."""
+        """Return the range that contains both."""
         return Range(min(self.least, other.least), max(self.most, other.most))
 
 
 def _scaled(count: int, factor: float) -> int:
-    """`count × factor` rounded up, at most `UNLIMITED` (cel-go multiplyByCostFactor)."""
+    """Return `count × factor` rounded up, at most `UNLIMITED` (cel-go multiplyByCostFactor)."""
     product = float(count) * factor
     return math.ceil(product) if product < UNLIMITED else UNLIMITED
 
 
 class CallEstimate(NamedTuple):
-    """What a call may cost, and the size of its result where that is a list, map, string or bytes and known."""
+    """The possible cost of a call, and the size of its result.
+
+    The size is None if it is unknown, or if the result is no list, map, string or bytes.
+    """
 
     cost: Range
     size: Range | None = None
@@ -70,29 +76,32 @@ class Node(Protocol):
 
     @property
     def path(self) -> tuple[str, ...] | None:
-        """The way from a variable through declared shapes: names of fields, `@items`, `@keys`, `@values`; None when there is none."""
+        """Return the path from a variable through declared shapes; None without one.
+
+        It consists of names of fields, `@items`, `@keys` and `@values`.
+        """
 
     @property
     def type(self) -> Type:
-        """The type that the checker found."""
+        """Return the type that the checker found."""
 
     @property
     def expr(self) -> Expr | None:
-        """The node itself, None for an element, which is no node of its own."""
+        """Return the node itself; None for an element, which has no node of its own."""
 
     @property
     def computed_size(self) -> Range | None:
-        """The size as far as the expression alone says it."""
+        """Return the size, as far as it follows from the expression alone."""
 
 
 class Estimator(Protocol):
-    """What an estimate may ask of the walk that calls it."""
+    """The services of the estimating walk."""
 
     def size(self, node: Node) -> Range:
-        """The size of a node: computed, else declared, else 0 to UNLIMITED."""
+        """Return the size of a node: computed, else declared, else 0 to UNLIMITED."""
 
     def element(self, node: Node) -> Node | None:
-        """An element of a node whose type has parameters (of a list: what is in it), None for any other node."""
+        """Return an element of a node whose type has parameters (an item of a list); None for any other node."""
 
 
 # (estimator, target or None, arguments) → the estimate, None for cel-go's default of a call.
@@ -103,11 +112,13 @@ Charge = Callable[[Sequence[Value], Value], int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overload:
-    """One signature of a function. Of a member function the receiver is the first of `arguments`, and of the values of `call`.
+    """One signature of a function.
 
-    With `guarded` off the values of `call` need not be of the declared types.
+    The receiver of a member function is the first of `arguments`, and of the values of `call`. With `guarded` off the
+    values of `call` need not be of the declared types.
 
-    `call` raises errors.EvaluationError; with `strict` off it receives errors as values. Without `call` the program has it built in.
+    `call` raises errors.EvaluationError. With `strict` off it receives errors as values. Functions without `call` are
+    built into the program.
     """
 
     id: str
@@ -125,7 +136,7 @@ class Overload:
 class Function:
     """A name with its overloads, in the order in which they are tried and printed.
 
-    `charge` is for calls whose overload only the values decide; others are charged as their overload says.
+    `charge` applies when only the values decide the overload; other calls use the charge of their overload.
     """
 
     name: str
@@ -135,7 +146,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name with its type, and the shape that says more of it. With a `value` it is a constant."""
+    """A name with its type, and a shape that limits its value. With a `value` it is a constant."""
 
     name: str
     type: Type
@@ -145,11 +156,12 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A type with what its declaration limits: kubernetes/apiserver `pkg/cel/types.go` DeclType.
+    """A type with the limits of its declaration: kubernetes/apiserver `pkg/cel/types.go` DeclType.
 
-    `max_elements` bounds the size (code points, bytes, entries), 0 for what has none: numbers, objects. An object has `fields`, even
-    if there are none (what has functions only, as a quantity, is no object), a list `items`, a map `keys` and `items`, its values.
-    `others` is what a field has that `fields` do not name, for sizes only.
+    `max_elements` limits the size (code points, bytes, entries); it is 0 for numbers and objects. An object has
+    `fields`, which may be empty. A type with functions only, such as a quantity, is no object. A list has `items`;
+    a map has `keys`, and its values are `items`. `others` is the shape of fields that `fields` does not name, for sizes
+    only.
     """
 
     type: Type
@@ -163,10 +175,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """A look at an expression whose types are right. `name` is unique: an environment has each once.
+    """A check of an expression that has no type errors. An environment has each `name` once.
 
-    `check` gets the checked expression, its nodes as `ast.descendants` has them, and the functions in whose arguments literals may
-    mix types: those that any validator of the environment names in `exempt`. It gives what it complains about, in cel-go's order.
+    `check` gets the checked expression, its nodes in the order of `ast.descendants`, and the exempt functions: literals
+    in their arguments may mix types. These are the functions that any validator of the environment names in `exempt`.
+    It returns its errors in cel-go's order.
     """
 
     name: str
@@ -176,9 +189,9 @@ class Validator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """Functions, types, constants, macros and validators that an environment takes in as a whole.
+    """Functions, types, constants, macros and validators that an environment adopts as a whole.
 
-    `equality` estimates `==` between two values of one of its types; without it the most is UNLIMITED.
+    `equality` estimates `==` between two values of one of its types. Without it the greatest cost is UNLIMITED.
     """
 
     name: str

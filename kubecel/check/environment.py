@@ -1,7 +1,8 @@
-"""What an expression may use: functions, variables, types, macros, and the options of the language. Immutable; grown by `extend`.
+"""Hold everything that an expression may use: functions, variables, types, macros and language options.
 
-An environment remembers which overload a function has for which types, also for those that extend it. So extending one costs little,
-and the second expression is checked faster than the first.
+An environment is immutable; `extend` returns a larger one. It caches which overload a function has for which types,
+also for environments that extend it. So extending costs little, and later expressions are checked faster than the
+first.
 Upstream: google/cel-go `cel/env.go`, `checker/env.go`, `common/types/provider.go`, kubernetes/apiserver `pkg/cel/types.go`.
 """
 
@@ -42,7 +43,7 @@ from kubecel.values.types import (
 )
 from kubecel.values.values import Value
 
-# In an environment with shapes the simple types are found by the names that Kubernetes gives them (findScalar).
+# Environments with shapes find the simple types by Kubernetes' names (findScalar).
 _SIMPLE = {
     "bool": BOOL,
     "bytes": BYTES,
@@ -57,7 +58,7 @@ _SIMPLE = {
     "map": map_of(ANY, ANY),
 }
 
-# The comparisons of numbers of two types, which are declared always and tried only on request.
+# Comparisons of numbers of two types. They are always declared, but used only on request.
 _COMPARISONS = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _CROSS_TYPE = frozenset(
     f"{relation}_{left}_{right}"
@@ -67,11 +68,12 @@ _CROSS_TYPE = frozenset(
 
 
 class Environment:
-    """All that decides what an expression means. `Environment()` has nothing but protobuf's messages: extend it by libraries.
+    """The declarations and options that decide the meaning of an expression.
 
-    `container` is the namespace in which names are looked up first. `cross_type_numeric_comparisons` lets `1 < 1.5` be,
-    `optional_syntax` lets `a.?b` be, and with `reserved_fields` a declared field `__namespace__` may be written `namespace` too.
-    With `free_presence_tests` asking `has(a.b)` costs what `a` does. With `mutations` the types of `mutation.py` are there.
+    `Environment()` has only protobuf's messages: extend it by libraries. `container` is the namespace in which names
+    are looked up first. `cross_type_numeric_comparisons` allows `1 < 1.5`, and `optional_syntax` allows `a.?b`. With
+    `reserved_fields` an expression may write `namespace` for a declared field `__namespace__`. With
+    `free_presence_tests` `has(a.b)` costs as much as `a`. `mutations` adds the types of `mutation.py`.
     """
 
     def __init__(self) -> None:
@@ -113,10 +115,10 @@ class Environment:
         free_presence_tests: bool | None = None,
         mutations: bool | None = None,
     ) -> Environment:
-        """An environment with more in it; this one stays as it is.
+        """Return an environment with further declarations. This one stays unchanged.
 
-        `shapes` are objects with all that is nested in them; one of a name that is known takes its place. A library is taken in
-        once, by its name. ValueError when declarations collide.
+        `shapes` are objects with everything nested in them. A shape replaces an earlier one of the same name. A library
+        is adopted once, by its name. Raises ValueError when declarations collide.
         """
         grown = copy.copy(self)
         if container is not None:
@@ -148,7 +150,7 @@ class Environment:
         return grown
 
     def compile(self, source: Source | str) -> Checked:
-        """Parse an expression, check its types, and let the validators look at it. Raises CompileError with all that is wrong."""
+        """Parse an expression, check its types, and run the validators. Raises CompileError with all errors."""
         source = Source(source) if isinstance(source, str) else source
         checked = check(parse(source, macros=self.macros, optional_syntax=self.optional_syntax), self)
         if self.validators:
@@ -160,40 +162,40 @@ class Environment:
 
     @property
     def variables(self) -> Mapping[str, Variable]:
-        """The declared variables and constants by name; the names of types are among them."""
+        """Return the declared variables and constants by name, the names of types included."""
         return MappingProxyType(self._variables)
 
     @property
     def functions(self) -> Mapping[str, Function]:
-        """The functions by their full names."""
+        """Return the functions by their full names."""
         return MappingProxyType(self._functions)
 
     @property
     def overloads(self) -> Mapping[str, Overload]:
-        """The overloads of all functions by their ids."""
+        """Return the overloads of all functions by their ids."""
         return MappingProxyType(self._overloads)
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
-        """The declared objects by the names of their types, those inside them too."""
+        """Return the declared objects by the names of their types, nested ones included."""
         return MappingProxyType(self._shapes)
 
-    # What the checker asks.
+    # Look-ups of the checker.
 
     def identifier(self, name: str) -> Identifier | None:
-        """What a full name means outside any macro."""
+        """Return the meaning of a full name outside of macros."""
         found = self._identifiers.get(name)
         if found is None and (constructor := self._constructor(name)) is not None:
-            # cel-go's provider knows such a type and no value for its name.
+            # cel-go's provider knows such a type, but no value for its name.
             return Identifier(type_of(constructor.type), Reference(name))
         return found
 
     def candidates(self, name: str) -> Candidates | None:
-        """The overloads of a function."""
+        """Return the overloads of a function."""
         return self._candidates.get(name)
 
     def names(self, name: str) -> tuple[str, ...]:
-        """The full names that a name may stand for, in the order in which they are tried: the innermost namespace first."""
+        """Return the full names that a name may stand for, in the order of look-up: the innermost namespace first."""
         if name.startswith("."):
             return (name[1:],)
         if not self.container:
@@ -202,17 +204,19 @@ class Environment:
         return (*(".".join((*parts[:count], name)) for count in range(len(parts), 0, -1)), name)
 
     def may_qualify(self, root: str) -> bool:
-        """Whether a name with dots that begins so can be declared: what is quick to ask before the name is put together."""
+        """Return whether a name with this first part can be declared. It is a quick test before the whole name is
+        built.
+        """
         return root in self._roots or self.container != "" or root.startswith(".")
 
     def has_struct(self, name: str) -> bool:
-        """Whether a type with fields has the name."""
+        """Return whether the name is that of a type with fields."""
         if name in self._shapes or name in wellknown.FIELDS or (bool(self._shapes) and name in _SIMPLE):
             return True
         return self._constructor(name) is not None
 
     def field(self, name: str, field: str) -> Type | None:
-        """The type of a field of a type."""
+        """Return the type of a field of a type."""
         if (constructor := self._constructor(name)) is not None:
             return constructor.field(field)
         shape = self._shapes.get(name)
@@ -229,14 +233,14 @@ class Environment:
         return found.type if found is not None else None
 
     def make(self, name: str, fields: Mapping[str, Value]) -> Value:
-        """The value of a type with these fields. EvaluationError in cel-go's words when there is none."""
+        """Return the value of a type with these fields. Raises EvaluationError with cel-go's message."""
         constructor = self._constructor(name)
         return message(name, fields) if constructor is None else constructor.make(fields)
 
     def _constructor(self, name: str) -> mutation.Constructor | None:
         return mutation.constructor(name) if self.mutations else None
 
-    # How an environment is grown: each of these replaces the table that it changes.
+    # Steps of `extend`: each replaces the table that it changes.
 
     def _take_in(self, library: Library) -> None:
         self.libraries |= {library.name}
@@ -271,7 +275,7 @@ class Environment:
         self._offer(changed)
 
     def _offer(self, changed: Iterable[str]) -> None:
-        """Forget what is remembered of functions that changed."""
+        """Discard the caches of changed functions."""
         hidden = frozenset() if self.cross_type_numeric_comparisons else _CROSS_TYPE
         self._candidates = self._candidates | {name: Candidates(self._functions[name], hidden) for name in changed}
 
@@ -301,7 +305,7 @@ class Environment:
                 self.exempt |= validator.exempt
 
     def _index(self) -> None:
-        """Lay out what the checker looks up: variables hide types of the same name."""
+        """Build the look-up tables of the checker. Variables hide types of the same name."""
         self._identifiers = self._types | {
             name: Identifier(variable.type, Reference(name, variable.value))
             for name, variable in self._variables.items()
@@ -317,7 +321,7 @@ def _type_identifier(name: str, of: Type) -> Identifier:
 
 
 def _nested(shape: Shape) -> Iterable[tuple[str, Shape]]:
-    """An object with the objects inside it by their type names, lists and maps by the ways to them (FieldTypeMap)."""
+    """Yield an object and all nested objects by their type names, lists and maps by their paths (FieldTypeMap)."""
     todo = [(shape.type.name, shape)]
     while todo:
         path, at = todo.pop()
@@ -330,7 +334,7 @@ def _nested(shape: Shape) -> Iterable[tuple[str, Shape]]:
 
 
 def _merged(known: Function, more: Function) -> Function:
-    """A function with the overloads of both. One of a known id takes its place when it has the same signature."""
+    """Return a function with the overloads of both. A known id is replaced if its signature is the same."""
     overloads = {overload.id: overload for overload in known.overloads}
     for overload in more.overloads:
         for other in overloads.values():
@@ -357,7 +361,7 @@ def _same_signature(one: Overload, other: Overload) -> bool:
 
 
 def _overlaps(one: Overload, other: Overload) -> bool:
-    """Whether a call could be meant for either."""
+    """Return whether a call could match either."""
     return (
         one.member == other.member
         and len(one.arguments) == len(other.arguments)

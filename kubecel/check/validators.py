@@ -1,4 +1,4 @@
-"""What Kubernetes asks of an expression beyond its types: literals of one type, and literal durations, times and patterns that are right.
+"""Check Kubernetes' rules about literals: elements of one type, and valid durations, times and patterns.
 
 Upstream: google/cel-go `cel/validator.go`.
 """
@@ -27,7 +27,7 @@ def _issue(ast: Ast, expression: int, message: str) -> Issue:
 
 
 def _of_literal(function: str, judge: Callable[[Value], object]) -> Validator:
-    """The first argument of a function, where it is a literal, must be one that `judge` does not raise for."""
+    """Return a validator: the first argument of a function, if it is a literal, must not make `judge` raise."""
 
     def check(checked: Checked, nodes: Sequence[Expr], _: frozenset[str]) -> Iterator[Issue]:
         for node in nodes:
@@ -64,7 +64,7 @@ def _homogeneous(checked: Checked, nodes: Sequence[Expr], exempt: frozenset[str]
 
 
 def _mixed_elements(checked: Checked, node: ListExpr) -> Iterator[tuple[Expr, Type, Type]]:
-    """The first element whose type is another than that of the first."""
+    """Yield the first element whose type differs from that of the first."""
     first: Type | None = None
     for index, element in enumerate(node.elements):
         of = _element(checked.types[element.id], optional=index in node.optional)
@@ -75,7 +75,7 @@ def _mixed_elements(checked: Checked, node: ListExpr) -> Iterator[tuple[Expr, Ty
 
 
 def _mixed_entries(checked: Checked, node: MapExpr) -> Iterator[tuple[Expr, Type, Type]]:
-    """The keys and values whose types are others than those of the first entry."""
+    """Yield the keys and values whose types differ from those of the first entry."""
     firsts: tuple[Type, Type] | None = None
     for entry in node.entries:
         found = checked.types[entry.key.id], _element(checked.types[entry.value.id], optional=entry.optional)
@@ -86,12 +86,12 @@ def _mixed_entries(checked: Checked, node: MapExpr) -> Iterator[tuple[Expr, Type
 
 
 def _element(of: Type, *, optional: bool) -> Type:
-    """What an element with a question mark adds; dyn stays what it is."""
+    """Return the type that an element with a question mark adds; dyn stays dyn."""
     return of.parameters[0] if optional and of.parameters else of
 
 
 def _inside(expr: Expr, functions: frozenset[str]) -> set[int]:
-    """The nodes inside the calls of some functions."""
+    """Return the nodes inside the calls of some functions."""
     found: set[int] = set()
     todo = [(expr, False)]
     while todo:
@@ -107,7 +107,7 @@ HOMOGENEOUS_LITERALS = Validator("cel.validator.homogeneous_literals", _homogene
 
 
 def comprehension_nesting(limit: int) -> Validator:
-    """Comprehensions may nest so deeply in each other; those over an empty list (`cel.bind`) do not count."""
+    """Return a validator of the nesting of comprehensions. Those over an empty list (`cel.bind`) do not count."""
 
     def check(checked: Checked, nodes: Sequence[Expr], _: frozenset[str]) -> Iterator[Issue]:
         deep: set[int] = set()
@@ -126,13 +126,13 @@ def comprehension_nesting(limit: int) -> Validator:
     return Validator("cel.validator.comprehension_nesting_limit", check)
 
 
-# What Kubernetes asks of every expression since 1.29.
+# The validators of every expression since Kubernetes 1.29.
 KUBERNETES = (DURATION_LITERALS, TIMESTAMP_LITERALS, REGEX_LITERALS, HOMOGENEOUS_LITERALS)
 
 
 # --- format -----------------------------------------------------------------------------------------------------------
 
-# What may be written by a clause, and what is said of other things.
+# The types that a clause accepts, and the error message for all others.
 _NUMBERS = frozenset((Kind.INT, Kind.UINT))
 _FLOATS = frozenset((Kind.DOUBLE, Kind.STRING))
 _PRINTABLE = _NUMBERS | frozenset(
@@ -162,7 +162,10 @@ _WRITABLE = {
 
 
 def _formats(checked: Checked, nodes: Sequence[Expr], _: frozenset[str]) -> Iterator[Issue]:
-    """Literal texts that `format` fills in with a literal list: every clause has an argument that it can write, and all are used."""
+    """Check literal templates that `format` fills from a literal list.
+
+    Every clause needs an argument that it accepts, and every argument a clause.
+    """
     for node in nodes:
         if not (isinstance(node, Call) and node.function == "format" and isinstance(node.target, Literal)):
             continue
@@ -199,7 +202,9 @@ def _template(checked: Checked, node: Call, text: str, arguments: Sequence[Expr]
 
 
 def _require(checked: Checked, clause: Clause, argument: Expr) -> None:
-    """TemplateError when a clause cannot write an argument; of a literal list or map `%s` writes all that is inside."""
+    """Raise TemplateError when a clause does not accept an argument. `%s` checks the parts of literal lists and maps
+    too.
+    """
     todo = [argument]
     while todo:
         at = todo.pop()

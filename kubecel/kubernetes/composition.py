@@ -1,4 +1,4 @@
-"""`variables.x`: expressions that use the results of others, each evaluated when it is first asked for and once.
+"""Evaluate `variables.x`: expressions that use the results of others. Each is evaluated at its first read, once.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/cel/composition.go`, `pkg/cel/lazy/lazy.go`.
 """
@@ -38,8 +38,10 @@ _KEPT = frozenset((ANY, BOOL, BYTES, DOUBLE, DURATION, INT, NULL, STRING, TIMEST
 
 
 def shape_of(of: Type | None) -> Shape:
-    """What expressions may know of a variable whose expression has this type, None where it does not compile: nothing of objects and of
-    what libraries add (convertCelTypeToDeclType)."""
+    """Return the shape of a variable whose expression has this type; None if the expression does not compile.
+
+    Objects and the types of libraries have no fields here (convertCelTypeToDeclType).
+    """
     if of is not None and of in _KEPT:
         return Shape(type=of)
     if of is not None and of.kind is Kind.LIST:
@@ -52,14 +54,15 @@ def shape_of(of: Type | None) -> Shape:
 
 
 class Composed(MapView):
-    """The value of `variables` for one set of variables: the results of named programs, which may ask for each other. In the place of one
-    that does not compile stands why.
+    """The value of `variables`: the results of named programs, which may read each other.
 
-    `bindings` is the mapping that the programs are evaluated with, and has this as its `variables`. `cost` is what they cost so far: that
-    is not part of the cost of the expression that asks. What makes it more than `budget` raises Overspent. An evaluation that `cancelled`
-    breaks off by an exception of its own leaves no trace: it is made again when it is asked for again.
+    A program that does not compile is replaced by its error. `bindings` is the mapping with which the programs are
+    evaluated; it contains this object as `variables`. `cost` is the cost of the programs so far, which is not part of
+    the reader's cost. A cost above `budget` raises Overspent. An evaluation that `cancelled` ends with an exception of
+    its own has no effect, and is repeated at the next read.
 
-    It does not hold `bindings`: they hold it, and a circle would keep large objects until Python looks for one.
+    This object does not keep `bindings`, because `bindings` keeps it: a cycle would hold large objects until the
+    garbage collector finds it.
     """
 
     __slots__ = ("_programs", "_results", "_variables", "budget", "cancelled", "cost")
@@ -80,11 +83,11 @@ class Composed(MapView):
 
     @property
     def bindings(self) -> Mapping[str, Value]:
-        """The variables of an expression that may ask, each time another mapping."""
+        """Return a new mapping with the variables of an expression that may read these."""
         return {**self._variables, "variables": self}
 
     def take_cost(self) -> int:
-        """What was not taken yet of the cost."""
+        """Return the cost since the last call."""
         cost, self.cost = self.cost, 0
         return cost
 

@@ -1,7 +1,7 @@
-"""The environments of Kubernetes: what each version of it lets an expression use, and the variables of those who ask for expressions.
+"""The environments of Kubernetes by version, and their variables for each purpose.
 
-An expression that is written is judged by what the version before had too, so that going back to it breaks nothing; one that is stored
-already may use all that there is. Upstream: kubernetes/apiserver `pkg/cel/environment/{base,environment}.go`.
+A new expression may use only features that the previous version had as well, so that a downgrade breaks nothing. A
+stored expression may use all features.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from kubecel.values.types import BOOL, DYN, INT, STRING, TIMESTAMP, list_of, map
 
 Version = tuple[int, int]
 
-# The size of a list or map whose declaration names none.
+# The size of a list or map whose declaration has no limit.
 UNBOUNDED = 2**64 - 1
 
-# What a new expression may use: what the version before this one (1.36) had.
+# New expressions may use what the version before this one (1.36) had.
 COMPATIBILITY: Version = (1, 35)
 ALWAYS: Version = (1, 0)
 
-# The most that one evaluation may cost (`pkg/apis/cel/config.go` PerCallLimit).
+# The cost limit of one evaluation (`pkg/apis/cel/config.go` PerCallLimit).
 COST_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """What environments get from a version on, and up to the one in which it was `removed`.
+    """An extension of environments from one version on, and before the version in which it was `removed`.
 
-    `enabled` is the state of the feature gate that stands before it, None without one: a gate decides over the version for new
-    expressions, and nothing over stored ones.
+    `enabled` is the state of its feature gate, None without one. A gate overrides the version for new expressions, and
+    has no effect on stored ones.
     """
 
     introduced: Version
@@ -59,7 +59,7 @@ class Addition:
     enabled: bool | None = None
 
     def serves(self, version: Version) -> bool:
-        """Whether an environment for new expressions has it."""
+        """Return whether an environment for new expressions has it."""
         return self._in(version) if self.enabled is None else self.enabled
 
     def _in(self, version: Version) -> bool:
@@ -68,18 +68,18 @@ class Addition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environments:
-    """The two environments in which expressions of one purpose are judged: `new` and `stored` ones."""
+    """The two environments of one purpose: for `new` and for `stored` expressions."""
 
     compatibility: Version
     new: Environment
     stored: Environment
 
     def of(self, *, stored: bool) -> Environment:
-        """The one for an expression."""
+        """Return the environment of an expression."""
         return self.stored if stored else self.new
 
     def extend(self, *additions: Addition) -> Environments:
-        """Both with as much of this as each may have."""
+        """Return both with the additions that each may have."""
         new = (addition for addition in additions if addition.serves(self.compatibility))
         stored = (addition for addition in additions if addition.removed is None)
         return replace(self, new=_grown(self.new, new), stored=_grown(self.stored, stored))
@@ -118,7 +118,7 @@ BASE = (
 
 @functools.cache
 def base(compatibility: Version = COMPATIBILITY) -> Environments:
-    """What every use has; no variables."""
+    """Return the environments that all purposes extend; they have no variables."""
     empty = Environment()
     return Environments(compatibility=compatibility, new=empty, stored=empty).extend(*BASE)
 
@@ -158,7 +158,7 @@ _GROUP_VERSION_KIND = _object("GroupVersionKind", _texts("group", "version", "ki
 _GROUP_VERSION_RESOURCE = _object("GroupVersionResource", _texts("group", "version", "resource"))
 _USER_INFO = _object("UserInfo", _texts("username", "uid") | {"groups": _STRINGS, "extra": _map(_STRINGS)})
 
-# The request without the objects, which are variables of their own.
+# The request without its objects, which are variables of their own.
 ADMISSION_REQUEST = _object(
     "AdmissionRequest",
     _texts("subResource", "requestSubResource", "name", "namespace", "operation")
@@ -205,9 +205,11 @@ def _shaped(name: str, shape: Shape) -> Variable:
 
 
 def admission(*, params: bool, authorizes: bool, variables: Shape | None = None) -> Environments:
-    """For expressions about a request that is admitted: `object`, `oldObject`, `request`, `namespaceObject`, and what is asked for.
+    """Return the environments of expressions about admission requests: `object`, `oldObject`, `request`,
+    `namespaceObject`.
 
-    A webhook's match conditions have the authorizer and no params. `variables` are those that a policy composes, each a field.
+    `params` and `authorizes` add a policy's parameters and the authorizer. Match conditions of webhooks have the
+    authorizer but no parameters. `variables` has a field for each composed variable of a policy.
     """
     declared = [
         Variable("object", DYN),
@@ -230,11 +232,11 @@ def admission(*, params: bool, authorizes: bool, variables: Shape | None = None)
 
 
 MUTATIONS = Addition(introduced=ALWAYS, extend=lambda e: e.extend(libraries=(jsonpatch.LIBRARY,), mutations=True))
-"""What mutating policies make their changes of: `Object{…}` and `JSONPatch{…}`."""
+"""Mutating policies construct their changes with these: `Object{…}` and `JSONPatch{…}`."""
 
 
 def composed(types: dict[str, Shape]) -> Shape:
-    """The shape of `variables` for a policy whose variables before this expression have these types."""
+    """Return the shape of `variables` for a policy whose earlier variables have these types."""
     return _object("variables", dict(types))
 
 
@@ -243,7 +245,7 @@ def composed(types: dict[str, Shape]) -> Shape:
 
 
 class RuleShapes(Mapping[str, Shape]):
-    """What the sizes in rules about a value are taken from: the value's shape, whatever a way begins with (sizeEstimator).
+    """The shapes that decide the sizes in rules: always that of the rule's value, for any path (sizeEstimator).
 
     So an item of a literal list counts as large as the whole value: 0 when that is an object.
     """
@@ -262,9 +264,10 @@ class RuleShapes(Mapping[str, Shape]):
 
 
 def rules(shape: Shape, *, optional_old: bool = False) -> Environments:
-    """For rules about a value of this shape: `self`, and `oldSelf`, which with `optional_old` is there on creation too.
+    """Return the environments of rules about a value of this shape: `self` and `oldSelf`.
 
-    The shape's type needs a name that no expression uses: `self` would hide the variable.
+    With `optional_old`, `oldSelf` exists on creation too. The shape's type needs a name that no expression uses: `self`
+    would hide the variable.
     """
     old = Variable("oldSelf", optional_of(shape.type) if optional_old else shape.type, shape=shape)
     return base().extend(

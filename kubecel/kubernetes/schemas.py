@@ -1,8 +1,8 @@
-"""What an OpenAPI schema of a custom resource declares: the types and sizes that an expression is checked with, and the values it computes
-with. Values are looked into only where an expression looks; a document is never copied.
+"""Derive types, sizes and values from the OpenAPI schema of a custom resource.
 
-A schema is what its JSON says: `type`, `format`, `properties`, `additionalProperties`, `items`, `nullable`, the limits, and the
-`x-kubernetes-…` extensions. Documents are expected to fit their schema: what does not is an error where it is read.
+A value is converted only where an expression reads it; a document is never copied. A schema is its JSON: `type`,
+`format`, `properties`, `additionalProperties`, `items`, `nullable`, the limits, and the `x-kubernetes-…` extensions.
+Documents should fit their schema: a part that does not is an error where it is read.
 Upstream: kubernetes/apiserver `pkg/cel/common/{schemas,valuesunstructured,maplist}.go`, `pkg/cel/openapi`, `pkg/cel/escaping.go`.
 """
 
@@ -36,9 +36,9 @@ from kubecel.values.values import ABSENT, ListView, MapView, Value, equal, find_
 
 Schema = Mapping[str, Any]
 
-# The largest request that a server takes: what no schema limits is no larger than fits into one.
+# The largest request of a server limits values that no schema limits.
 _REQUEST = 3 * 1024 * 1024
-# The longest that times are in JSON, quotation marks included.
+# The longest JSON of times, quotation marks included.
 _DURATION_SIZE, _DATE_SIZE, _TIME_SIZE = 32, 12, 32
 
 _ESCAPED = re.compile(r"__|[-./]")
@@ -49,7 +49,7 @@ _PLAIN = re.compile(r"[a-zA-Z_./-][a-zA-Z0-9_./-]*", re.ASCII)
 
 
 def escape(name: str) -> str | None:
-    """The identifier by which an expression reaches a field; None when there is none."""
+    """Return the identifier by which an expression reads a field; None without one."""
     if _PLAIN.fullmatch(name) is None:
         return None
     if name in RESERVED:
@@ -58,7 +58,7 @@ def escape(name: str) -> str | None:
 
 
 def unescape(name: str) -> str | None:
-    """The field that an identifier reaches; None for an escape that there is not."""
+    """Return the field of an identifier; None for an unknown escape."""
     if "__" not in name:
         return name
     wrong = False
@@ -75,20 +75,21 @@ def unescape(name: str) -> str | None:
     return None if wrong else unescaped
 
 
-# Types and sizes.
+# Types and sizes
 
 
 class _Declared(NamedTuple):
-    """A shape, and how few bytes of JSON it may take: where nothing limits how many there are, that does."""
+    """A shape, and the least bytes of its JSON, which limit the number of values in one request."""
 
     shape: Shape
     least: int
 
 
 def declared(schema: Schema, name: str, *, resource: bool = False) -> Shape | None:
-    """The shape of a schema, whose objects are named after `name`; None when expressions cannot see it (SchemaDeclType).
+    """Return the shape of a schema, whose objects are named after `name`.
 
-    The root of a `resource` has apiVersion, kind, metadata.name and metadata.generateName whatever its schema says.
+    It is None when expressions cannot see it (SchemaDeclType). The root of a `resource` always has apiVersion, kind,
+    metadata.name and metadata.generateName.
     """
     found = _declared(schema, name, resource=resource)
     return None if found is None else found.shape
@@ -176,12 +177,12 @@ def _limit(schema: Schema, name: str, otherwise: int) -> int:
 
 
 def _length(schema: Schema, otherwise: int) -> int:
-    """How long a string may be in bytes: a code point may take four."""
+    """Return the greatest length of a string in bytes: a code point may take four."""
     return otherwise if schema.get("maxLength") is None else 4 * _limit(schema, "maxLength", 0)
 
 
 def with_metadata(schema: Schema) -> Schema:
-    """A schema of an object with what every object has."""
+    """Return the schema of an object with the fields that every object has."""
     name = {"type": "string"}
     metadata = {"type": "object", "properties": {"name": name, "generateName": name}}
     return {
@@ -208,11 +209,14 @@ def _values_schema(schema: Schema) -> Schema | None:
     return values if isinstance(values, Mapping) else None
 
 
-# Values.
+# Values
 
 
 def typed(document: Value, schema: Schema) -> Value:
-    """A document as an expression sees it (UnstructuredToVal). EvaluationError when it does not fit its schema."""
+    """Return a document as an expression sees it (UnstructuredToVal).
+
+    Raises EvaluationError when it does not fit its schema.
+    """
     if document is None:
         if schema.get("nullable"):
             return None
@@ -307,7 +311,7 @@ def _typed_string(document: Value, schema: Schema) -> Value:
 
 
 _SPANS = re.compile(r"([0-9]+)[ \t\n\v\f\r]*([A-Za-zµ]+)", re.ASCII)
-# Words for units, and what a longer word begins with that means the same.
+# Words for units, and the beginning of longer words with the same meaning.
 _UNITS = (
     (1, ("ns",), "nano"),
     (1_000, ("us", "µs"), "micro"),
@@ -321,7 +325,7 @@ _UNITS = (
 
 
 def _duration(document: str) -> Duration:
-    """A duration as Go has it, or in words: `2 days 3 hours`."""
+    """Return a duration in Go's format, or in words: `2 days 3 hours`."""
     span = parse_duration(document)
     if span is not None:
         return span
@@ -362,7 +366,7 @@ def _bytes(document: str) -> bytes:
 
 
 class Preserved:
-    """Data that no schema describes. An expression can compare it, as part of what holds it, and nothing else."""
+    """Data without a schema. An expression can only compare it, as part of its parent."""
 
     __slots__ = ("document",)
 
@@ -380,12 +384,12 @@ class Preserved:
 
 
 def raw(value: Value) -> Value:
-    """The document behind a typed value, or the value itself."""
+    """Return the document behind a typed value, or the value itself."""
     return value.document if isinstance(value, (ObjectView, TypedList, Preserved)) else value
 
 
 class ObjectView(MapView):
-    """An object with `properties`, or without them a map whose values have the schema `values`."""
+    """An object with `properties`, or else a map whose values have the schema `values`."""
 
     __slots__ = ("_properties", "_values", "document")
 
@@ -406,7 +410,7 @@ class ObjectView(MapView):
             raise EvaluationError("no such overload")
         name = key if self._properties is None else unescape(key)
         value = ABSENT if name is None else self.document.get(name, ABSENT)
-        # A field that may be null and is null counts as absent.
+        # A nullable field that is null counts as absent.
         if value is ABSENT or name is None or (value is None and self._properties is not None):
             return ABSENT
         schema = self._schema(name)
@@ -494,7 +498,7 @@ class TypedList(ListView):
 
 
 class SetList(TypedList):
-    """A list of scalars in no order, each once."""
+    """A list of unique scalars, without order."""
 
     __slots__ = ()
 
@@ -515,7 +519,7 @@ class SetList(TypedList):
 
 
 class MapList(TypedList):
-    """A list of objects in no order, of which some fields are the key."""
+    """A list of objects with key fields, without order."""
 
     __slots__ = ("_keys",)
 
@@ -553,5 +557,5 @@ class MapList(TypedList):
 
 
 def _identity(value: Value) -> tuple[type, object]:
-    """What tells scalars apart that Python takes for one another."""
+    """Return a key that distinguishes scalars which are equal in Python."""
     return type(value), value if value.__hash__ is not None else id(value)

@@ -1,1 +1,1 @@
-"""Libraries: each file declares the functions of one, with types, costs and implementations."""
+"""Libraries: each module declares the functions of one, with types, costs and implementations."""

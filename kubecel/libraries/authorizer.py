@@ -1,6 +1,6 @@
-"""`authorizer.group("apps").resource("deployments").check("create").allowed()`: asks whether somebody may do something.
+"""`authorizer.group("apps").resource("deployments").check("create").allowed()`: check permissions.
 
-Who answers is an `Authorizer`; it is asked once for every `check`. Upstream: kubernetes/apiserver `pkg/cel/library/authz.go`.
+An `Authorizer` answers; every `check` calls it once. Upstream: kubernetes/apiserver `pkg/cel/library/authz.go`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ GROUP_CHECK = struct("kubernetes.authorization.GroupCheck")
 RESOURCE_CHECK = struct("kubernetes.authorization.ResourceCheck")
 DECISION = struct("kubernetes.authorization.Decision")
 
-# Two checks are too much for one evaluation.
+# Two checks exceed the budget of one evaluation.
 _CHECK = 350_000
-# A requirement of a selector takes two characters at least, and is a list and a structure.
+# A requirement of a selector has at least two characters, and makes a list and a structure.
 _REQUIREMENTS = 0.5
 _REQUIREMENT = LIST + 40
 
@@ -39,9 +39,9 @@ class ServiceAccount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What is asked: may `user` (None: whoever the authorizer is for) do this? With a `path` it is no resource.
+    """A request to authorize. `user` None stands for the authorizer's own user. With a `path` it is no resource.
 
-    Selectors are texts as they were written, which may be wrong.
+    Selectors are unparsed texts, which may be invalid.
     """
 
     verb: str
@@ -57,7 +57,7 @@ class Attributes:
 
 
 class Answer(NamedTuple):
-    """Whether it is allowed, why, and what went wrong in finding out ("" for nothing)."""
+    """A decision: whether it is allowed, the reason, and the error of the authorizer ("" for none)."""
 
     allowed: bool
     reason: str = ""
@@ -65,14 +65,14 @@ class Answer(NamedTuple):
 
 
 class Authorizer(Protocol):
-    """Who decides."""
+    """Decides about requests."""
 
     def authorize(self, attributes: Attributes) -> Answer:
-        """The decision; an error is part of it."""
+        """Return the decision; an error is part of it."""
 
 
 class _Incomparable:
-    """A value that is equal to none, not even to itself."""
+    """A value that equals none, not even itself."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class _Incomparable:
 
 
 class _Of(_Incomparable):
-    """A value that is built up by calls: who decides, and what is asked so far."""
+    """A value that calls build up: the authorizer, and the request so far."""
 
     __slots__ = ("attributes", "authorizer")
 
@@ -95,7 +95,7 @@ class _Of(_Incomparable):
 
 
 class AuthorizerValue(_Of):
-    """`authorizer`."""
+    """The value of `authorizer`."""
 
     __slots__ = ()
 
@@ -107,7 +107,7 @@ class AuthorizerValue(_Of):
 
 
 class PathCheck(_Of):
-    """A path that is no resource."""
+    """A path that is not a resource."""
 
     __slots__ = ()
 
@@ -134,7 +134,7 @@ class ResourceCheck(_Of):
 
 
 class Decision(_Incomparable):
-    """What came out."""
+    """The value of a decision."""
 
     __slots__ = ("answer",)
 
@@ -173,7 +173,7 @@ def _check(of: _Of, verb: str) -> Decision:
     return Decision(of.authorizer.authorize(replace(of.attributes, verb=verb)))
 
 
-# Costs.
+# Costs
 
 
 def _check_estimate(_estimator: Estimator, _target: Node | None, _arguments: Sequence[Node]) -> CallEstimate:
@@ -201,7 +201,7 @@ _SELECTING = Cost(_selector_estimate, _selector_charge)
 def _refined(
     name: str, overload: str, more: Callable[[Attributes, str], Attributes], *, cost: Cost = NOMINAL
 ) -> Function:
-    """A function that says more of a resource."""
+    """Return a function that refines a request for a resource."""
 
     def refine(of: _Of, text: str) -> ResourceCheck:
         return ResourceCheck(of.authorizer, more(of.attributes, text))

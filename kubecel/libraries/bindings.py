@@ -1,4 +1,4 @@
-"""`cel.bind(name, value, expression)`. Kubernetes has it in no environment; cel-go's own tools do.
+"""`cel.bind(name, value, expression)`. No environment of Kubernetes has it; cel-go's own tools do.
 
 Upstream: google/cel-go `ext/bindings.go`.
 """

@@ -32,7 +32,7 @@ _LENGTH = re.compile("0|[1-9][0-9]*")
 
 
 class CIDR:
-    """An address and how many of its bits name the network. The other bits are kept."""
+    """An address and the length of its prefix. The other bits of the address are kept."""
 
     __slots__ = ("address", "length")
 
@@ -46,21 +46,21 @@ class CIDR:
 
     @property
     def cel_size(self) -> int:
-        """What a network counts for where cost goes by size: the bytes of its prefix."""
+        """Return the size for costs: the bytes of the prefix."""
         return -(-self.length // 8)
 
     @property
     def masked(self) -> CIDR:
-        """The network alone, its other bits 0."""
+        """Return the network with its other bits 0."""
         free = self.address.bits - self.length
         return CIDR(ip.IP(self.address.number >> free << free, self.address.bits), self.length)
 
     def contains_address(self, other: ip.IP) -> bool:
-        """Whether an address is in the network."""
+        """Return whether an address is in the network."""
         return self.address.bits == other.bits and _prefix(self.address, self.length) == _prefix(other, self.length)
 
     def contains(self, other: CIDR) -> bool:
-        """Whether all of another network is in this one."""
+        """Return whether the whole other network is in this one."""
         return self.length <= other.length and self.contains_address(other.address)
 
     def __eq__(self, other: object) -> bool:
@@ -85,11 +85,11 @@ def _parse(text: str) -> CIDR:
         raise _wrong(text, "no '/'")
     try:
         address, zone = ip.parse(address_text)
-    except ip.NoAddress as error:
+    except ip.AddressError as error:
         raise _wrong(text, str(error)) from None
     if zone:
         raise _wrong(text, "IPv6 zones cannot be present in a prefix")
-    # Of ASCII digits; longer than any int64 is no number for Go.
+    # ASCII digits only. Go refuses a number that is longer than any int64.
     if _LENGTH.fullmatch(length_text) is None or len(length_text) > 19 or int(length_text) >= 1 << 63:
         raise _wrong(text, f"bad bits after slash: {quoted(length_text)}")
     if int(length_text) > address.bits:
@@ -125,7 +125,7 @@ def _contains_text(cidr: CIDR, text: str) -> bool:
     try:
         return cidr.contains_address(ip.address(text))
     except EvaluationError:
-        # Upstream looks at the wrong value for what is the matter.
+        # Upstream takes the error from the wrong value.
         raise EvaluationError("no such overload") from None
 
 

@@ -1,4 +1,4 @@
-"""What calls of the libraries cost: estimates and charges that several of them share, and declarations made of them.
+"""Estimates and charges that several libraries share, and helpers to declare overloads with them.
 
 Upstream: kubernetes/apiserver `pkg/cel/library/cost.go`, google/cel-go `common/cost.go`.
 """
@@ -14,17 +14,17 @@ from kubecel.values.errors import CostExceeded
 from kubecel.values.types import Kind, Type
 from kubecel.values.values import Value, find_key, is_list, is_map, size
 
-# More values than this are not counted, which is beyond any budget: lists may hold one list many times.
+# Limit of counted values, beyond any budget: lists may contain one list many times.
 _VISITED = 1 << 22
 
-# Per code point of a string that is read; per code point of a pattern; of a list that is made.
+# The cost per code point of a string, per code point of a pattern, and per list.
 TRAVERSAL = 0.1
 REGEX = 0.25
 LIST = 10
 
 
 class Cost(NamedTuple):
-    """What a call is estimated to cost and what it is charged; None for cel-go's default."""
+    """The estimate and the charge of a call; None for cel-go's default."""
 
     estimate: Estimate | None = None
     charge: Charge | None = None
@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 def function(
     name: str, arguments: tuple[Type, ...], result: Type, call: Callable[..., Value], *, cost: Cost
 ) -> Overload:
-    """An overload of a function."""
+    """Return an overload of a function."""
     return Overload(id=name, arguments=arguments, result=result, call=call, estimate=cost.estimate, charge=cost.charge)
 
 
@@ -46,7 +46,7 @@ def member(
     cost: Cost,
     guarded: bool = True,
 ) -> Overload:
-    """An overload of a member function, whose receiver is the first of `arguments`."""
+    """Return an overload of a member function, whose receiver is the first of `arguments`."""
     return Overload(
         id=name,
         arguments=arguments,
@@ -60,23 +60,23 @@ def member(
 
 
 def traversal(length: int, factor: float = TRAVERSAL) -> int:
-    """The charge for reading so many code points."""
+    """Return the charge for reading so many code points."""
     return math.ceil(length * factor)
 
 
 def to_uint64(number: float) -> int:
-    """Go's conversion, on the processors that matter: a negative number wraps, what is too large is 2⁶³."""
+    """Convert as Go does on common processors: a negative number wraps, and a too large one becomes 2⁶³."""
     return int(number) % (1 << 64) if number < 1 << 64 else 1 << 63
 
 
 def ceiling_quotient(one: int, other: int) -> int:
-    """A quotient rounded up in double precision."""
+    """Return a quotient rounded up in double precision."""
     quotient = float(one) / float(other)
     return math.ceil(quotient) if quotient < 1 << 64 else to_uint64(quotient)
 
 
 def nominal_estimate(_estimator: Estimator, _target: Node | None, _arguments: Sequence[Node]) -> CallEstimate:
-    """Exactly 1."""
+    """Return an estimate of exactly 1."""
     return CallEstimate(Range(1, 1))
 
 
@@ -89,14 +89,14 @@ def _reading_charge(values: Sequence[Value], _result: Value) -> int:
 
 
 DEFAULT = Cost()
-# An accessor, a comparison of fixed size.
+# An accessor, or a comparison of fixed size.
 NOMINAL = Cost(nominal_estimate, lambda _values, _result: 1)
-# The only argument is a string that is read from end to end.
+# The only argument is a string that is read completely.
 READING = Cost(_reading_estimate, _reading_charge)
 
 
 def _searching_estimate(estimator: Estimator, target: Node | None, _arguments: Sequence[Node]) -> CallEstimate | None:
-    """Every element is compared, strings and bytes from end to end; of a string its code points."""
+    """Estimate a search that compares every element; it reads strings and bytes completely."""
     if target is None:
         return None
     count, element = estimator.size(target), estimator.element(target)
@@ -109,7 +109,7 @@ def _searching_estimate(estimator: Estimator, target: Node | None, _arguments: S
 
 
 def _searching_charge(values: Sequence[Value], _result: Value) -> int:
-    """All that is in a value, down to its leaves: 1 for each, of strings and bytes a tenth of their bytes, rounded down."""
+    """Charge all leaves of a value: 1 each, and a tenth of the bytes of strings and bytes, rounded down."""
     cost = visited = 0
     todo = [values[0]]
     while todo:
@@ -130,5 +130,5 @@ def _searching_charge(values: Sequence[Value], _result: Value) -> int:
     return cost
 
 
-# A list or a string is looked through.
+# A list or a string is searched.
 SEARCHING = Cost(_searching_estimate, _searching_charge)

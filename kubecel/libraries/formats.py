@@ -1,4 +1,4 @@
-"""`format.dns1123Label().validate(name)`: what is wrong with a text that should have a known form.
+"""`format.dns1123Label().validate(name)`: check texts against named formats.
 
 Upstream: kubernetes/apiserver `pkg/cel/library/format.go`, `pkg/cel/format.go`; kubernetes/kube-openapi `pkg/validation/strfmt`.
 """
@@ -20,7 +20,7 @@ from kubetext import names
 
 FORMAT = struct("kubernetes.NamedFormat")
 
-# The largest name of a format, and the length that an estimate takes for its pattern.
+# The longest name of a format, and the pattern length that estimates assume.
 _NAME = 64
 _PATTERN = 128
 
@@ -33,7 +33,7 @@ _time = re.compile("([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2
 
 
 class Format:
-    """A form that a text may have. `pattern` is the length of a regular expression that would describe it, for its cost."""
+    """A format of texts. `pattern` is the length of an equivalent regular expression, for costs."""
 
     __slots__ = ("name", "pattern", "validate")
 
@@ -58,7 +58,7 @@ class Format:
 
 
 def _prefix(validate: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """The same of a `generateName`, whose last dash more will follow."""
+    """Return the same check for a `generateName`, whose last dash is followed by a suffix."""
     return lambda text: validate(names.mask_generate_name(text))
 
 
@@ -81,7 +81,7 @@ def _is_date(text: str) -> bool:
     if match is None:
         return False
     year, month, day = map(int, match.groups())
-    # Every 400 years are alike, and there is a year 0.
+    # The calendar repeats every 400 years, and year 0 exists.
     return 1 <= month <= 12 and 1 <= day <= monthrange(year % 400 + 400, month)[1]
 
 
@@ -123,7 +123,7 @@ def _validate(form: Format, text: str) -> Optional:
     return Optional(problems) if problems else NONE
 
 
-# Costs.
+# Costs
 
 
 def _validating_estimate(estimator: Estimator, _target: Node | None, arguments: Sequence[Node]) -> CallEstimate:

@@ -1,4 +1,4 @@
-"""`ip("::1")`: addresses, without zones and without IPv4 in IPv6.
+"""`ip("::1")`: addresses, without zones and without IPv4-mapped IPv6.
 
 Upstream: kubernetes/apiserver `pkg/cel/library/ip.go`, `pkg/cel/ip.go`; Go `net/netip`.
 """
@@ -48,32 +48,32 @@ class IP:
 
     @property
     def cel_size(self) -> int:
-        """What an address counts for where cost goes by size: its bytes."""
+        """Return the size for costs: the bytes of the address."""
         return self.bits // 8
 
     @property
     def unspecified(self) -> bool:
-        """0.0.0.0 or ::."""
+        """Return whether it is 0.0.0.0 or ::."""
         return self.number == 0
 
     @property
     def loopback(self) -> bool:
-        """127.0.0.0/8 or ::1."""
+        """Return whether it is in 127.0.0.0/8 or ::1."""
         return self.number >> 24 == 127 if self.bits == 32 else self.number == 1
 
     @property
     def link_local_multicast(self) -> bool:
-        """224.0.0.0/24, ff02::/16 whatever the flags are."""
+        """Return whether it is in 224.0.0.0/24 or ff02::/16, whatever the flags."""
         return self.number >> 8 == 0xE00000 if self.bits == 32 else (self.number >> 112) & 0xFF0F == 0xFF02
 
     @property
     def link_local_unicast(self) -> bool:
-        """169.254.0.0/16 or fe80::/10."""
+        """Return whether it is in 169.254.0.0/16 or fe80::/10."""
         return self.number >> 16 == 0xA9FE if self.bits == 32 else self.number >> 118 == 0xFE80 >> 6
 
     @property
     def global_unicast(self) -> bool:
-        """Neither unspecified, nor broadcast, loopback, multicast, link-local."""
+        """Return whether it is neither unspecified, broadcast, loopback, multicast nor link-local."""
         multicast = self.number >> 28 == 0xE if self.bits == 32 else self.number >> 120 == 0xFF
         broadcast = self.bits == 32 and self.number == _BROADCAST
         return not (self.unspecified or broadcast or self.loopback or multicast or self.link_local_unicast)
@@ -87,7 +87,9 @@ class IP:
         return hash((self.number, self.bits))
 
     def __str__(self) -> str:
-        """The canonical form: lower case, the first of the longest runs of two or more zero groups left out."""
+        """Return the canonical form: lower case, without the first of the longest sequences of zero groups (two or
+        more).
+        """
         if self.bits == 32:
             return ".".join(str(byte) for byte in self.number.to_bytes(4, "big"))
         groups = [f"{self.number >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)]
@@ -104,8 +106,8 @@ def _zeros(groups: Sequence[str], start: int) -> int:
     return end - start
 
 
-class NoAddress(ValueError):
-    """The text is no address; says why in the words of Go's netip."""
+class AddressError(ValueError):
+    """The text is not an address. The message is that of Go's netip."""
 
     def __init__(self, text: str, problem: str, at: str = "") -> None:
         where = f" (at {quoted(at)})" if at else ""
@@ -113,53 +115,53 @@ class NoAddress(ValueError):
 
 
 def parse(text: str) -> tuple[IP, str]:
-    """The address and the zone that a text is; raises NoAddress."""
+    """Parse an address and its zone. Raises AddressError."""
     first = _FIRST.search(text)
     if first is None:
-        raise NoAddress(text, "unable to parse IP")
+        raise AddressError(text, "unable to parse IP")
     if first.group() == ".":
         return IP(_four(text, text), 32), ""
     if first.group() == "%":
-        raise NoAddress(text, "missing IPv6 address")
+        raise AddressError(text, "missing IPv6 address")
     address, percent, zone = text.partition("%")
     if percent and not zone:
-        raise NoAddress(text, "zone must be a non-empty string")
+        raise AddressError(text, "zone must be a non-empty string")
     return IP(_six(text, address), 128), zone
 
 
 def is_mapped(address: IP) -> bool:
-    """Whether an IPv6 address is an IPv4 one in disguise: ::ffff:1.2.3.4."""
+    """Return whether an IPv6 address is an IPv4-mapped one: ::ffff:1.2.3.4."""
     return address.bits == 128 and address.number >> 32 == _MAPPED
 
 
 def _four(text: str, part: str) -> int:
-    """The number that the IPv4 address at the end of a text is."""
+    """Parse the IPv4 address at the end of a text into a number."""
     fields: list[int] = []
     value = digits = 0
     for at, character in enumerate(part):
         if "0" <= character <= "9":
             if digits == 1 and value == 0:
-                raise NoAddress(text, "IPv4 field has octet with leading zero")
+                raise AddressError(text, "IPv4 field has octet with leading zero")
             value = value * 10 + int(character)
             digits += 1
             if value > 255:
-                raise NoAddress(text, "IPv4 field has value >255")
+                raise AddressError(text, "IPv4 field has value >255")
         elif character == ".":
             if digits == 0 or at == len(part) - 1:
-                raise NoAddress(text, "IPv4 field must have at least one digit", part[at:])
+                raise AddressError(text, "IPv4 field must have at least one digit", part[at:])
             if len(fields) == 3:
-                raise NoAddress(text, "IPv4 address too long")
+                raise AddressError(text, "IPv4 address too long")
             fields.append(value)
             value = digits = 0
         else:
-            raise NoAddress(text, "unexpected character", part[at:])
+            raise AddressError(text, "unexpected character", part[at:])
     if len(fields) < 3:
-        raise NoAddress(text, "IPv4 address too short")
+        raise AddressError(text, "IPv4 address too short")
     return int.from_bytes(bytes((*fields, value)), "big")
 
 
 def _six(text: str, part: str) -> int:
-    """The number that an IPv6 address is."""
+    """Parse an IPv6 address into a number."""
     groups: list[int] = []
     gap: int | None = None
     rest = part
@@ -177,18 +179,18 @@ def _six(text: str, part: str) -> int:
         if not rest:
             break
         if rest[0] != ":":
-            raise NoAddress(text, "unexpected character, want colon", rest)
+            raise AddressError(text, "unexpected character, want colon", rest)
         if len(rest) == 1:
-            raise NoAddress(text, "colon must be followed by more characters", rest)
+            raise AddressError(text, "colon must be followed by more characters", rest)
         rest = rest[1:]
         if rest[0] == ":":
             if gap is not None:
-                raise NoAddress(text, "multiple :: in address", rest)
+                raise AddressError(text, "multiple :: in address", rest)
             gap, rest = len(groups), rest[1:]
             if not rest:
                 break
     if rest:
-        raise NoAddress(text, "trailing garbage after address", rest)
+        raise AddressError(text, "trailing garbage after address", rest)
     return _filled(text, groups, gap)
 
 
@@ -196,30 +198,30 @@ def _digits(text: str, rest: str) -> str:
     match = _HEX.match(rest)
     assert match is not None
     if len(match.group()) > 4:
-        raise NoAddress(text, "each group must have 4 or less digits", rest)
+        raise AddressError(text, "each group must have 4 or less digits", rest)
     if not match.group():
-        raise NoAddress(text, "each colon-separated field must have at least one digit", rest)
+        raise AddressError(text, "each colon-separated field must have at least one digit", rest)
     return match.group()
 
 
 def _embedded(text: str, rest: str, *, before: int, gap: int | None) -> tuple[int, int]:
-    """The last two groups, written as an IPv4 address."""
+    """Parse the last two groups, written as an IPv4 address."""
     if gap is None and before != 6:
-        raise NoAddress(text, "embedded IPv4 address must replace the final 2 fields of the address", rest)
+        raise AddressError(text, "embedded IPv4 address must replace the final 2 fields of the address", rest)
     if before > 6:
-        raise NoAddress(text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest)
+        raise AddressError(text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest)
     number = _four(text, rest)
     return number >> 16, number & 0xFFFF
 
 
 def _filled(text: str, groups: list[int], gap: int | None) -> int:
-    """The groups as a number, with zeros in the gap."""
+    """Return the groups as a number, with zeros in the gap."""
     if len(groups) < 8:
         if gap is None:
-            raise NoAddress(text, "address string too short")
+            raise AddressError(text, "address string too short")
         groups = [*groups[:gap], *([0] * (8 - len(groups))), *groups[gap:]]
     elif gap is not None:
-        raise NoAddress(text, "the :: must expand to at least one field of zeros")
+        raise AddressError(text, "the :: must expand to at least one field of zeros")
     number = 0
     for group in groups:
         number = number << 16 | group
@@ -227,10 +229,10 @@ def _filled(text: str, groups: list[int], gap: int | None) -> int:
 
 
 def address(text: str) -> IP:
-    """The address that a text is. EvaluationError for none, and for one with a zone or with IPv4 in IPv6."""
+    """Parse an address. Raises EvaluationError, also for an address with a zone and for an IPv4-mapped one."""
     try:
         found, zone = parse(text)
-    except NoAddress as error:
+    except AddressError as error:
         message = f"IP Address {quoted(text)} parse error during conversion from string: {error}"
         raise EvaluationError(message) from None
     if zone:
@@ -256,7 +258,7 @@ def _twice_charge(values: Sequence[Value], _result: Value) -> int:
     return traversal(size(values[0]), 2 * TRAVERSAL)
 
 
-# Read, written and compared with what was given.
+# The cost of parsing, printing and comparing the argument.
 _TWICE = Cost(_twice_estimate, _twice_charge)
 
 

@@ -1,4 +1,4 @@
-"""`jsonpatch.escapeKey`: a name as a part of the path of a JSON patch.
+"""`jsonpatch.escapeKey`: escape a key for the path of a JSON patch.
 
 Upstream: kubernetes/apiserver `pkg/cel/library/{jsonpatch,cost}.go`.
 """

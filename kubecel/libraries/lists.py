@@ -46,11 +46,11 @@ from kubecel.values.values import ABSENT, UInt, Value, compare, equal, go_type, 
 _ADDABLE = frozenset((int, UInt, float, str, bytes, Timestamp, Duration))
 _COMPARABLE = frozenset((bool, int, UInt, float, str, bytes, Timestamp, Duration))
 
-# Kubernetes' functions.
+# Kubernetes' functions
 
 
 def _order(one: Value, other: Value) -> int | None:
-    """-1, 0 or 1; None for what has no order, as 1 and "a", or NaN and any number."""
+    """Return -1, 0 or 1; None for values without order, such as 1 and "a", or NaN and any number."""
     try:
         return compare(one, other)
     except EvaluationError:
@@ -76,7 +76,7 @@ def _is_sorted(values: Sequence[Value]) -> bool:
 
 
 def _extreme(name: str, replaced: int) -> Callable[[Sequence[Value]], Value]:
-    """The element that no other precedes (`replaced` 1) or follows (-1); the first of several."""
+    """Return the least (`replaced` 1) or greatest (-1) element; the first of equal ones."""
 
     def extreme(values: Sequence[Value]) -> Value:
         if not values:
@@ -102,7 +102,7 @@ def _sum(zero: Value) -> Callable[[Sequence[Value]], Value]:
 
 
 def _same(one: Value, other: Value) -> bool:
-    """Equality, where what cannot be compared is not equal."""
+    """Return equality; values that cannot be compared are not equal."""
     try:
         return equal(one, other)
     except EvaluationError:
@@ -131,7 +131,7 @@ _ORDERED = (
 
 
 def _of_ordered(name: str, overload: str, call: Callable[[Sequence[Value]], Value], result: Type | None) -> Function:
-    """A function of lists of each type that has an order; without a result type it gives an element."""
+    """Return a function of lists of each ordered type. Without a result type it returns an element."""
     overloads = (
         member(overload.format(kind), (list_of(of),), result or of, call, cost=SEARCHING) for kind, of in _ORDERED
     )
@@ -167,7 +167,7 @@ LIBRARY = Library(
     ),
 )
 
-# The functions of cel-go.
+# cel-go's functions
 
 
 def _slice(values: Sequence[Value], start: int, end: int) -> list[Value]:
@@ -219,7 +219,7 @@ def _sort_by(values: Value, keys: Value) -> Sequence[Value]:
 
 
 def _sorted(values: Sequence[Value], keys: Sequence[Value]) -> Sequence[Value]:
-    """The values in the order of their keys."""
+    """Return the values in the order of their keys."""
     if len(values) != len(keys):
         raise EvaluationError(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "
@@ -261,18 +261,18 @@ def _distinct(values: Sequence[Value]) -> Sequence[Value]:
     return unique
 
 
-# Where elements with equal keys end up is Go's matter in lists up to this size; in larger ones they stay in their order.
+# Go's unstable sort decides the order of equal keys in lists up to this size. Larger lists are sorted stably.
 _SORTED_AS_IN_GO = 1024
-# More elements than this no list is flattened to: lists may hold one list many times.
+# Limit of the elements of a flattened list: lists may contain one list many times.
 _FLATTENED = 1 << 20
 # Types whose values are equal when Python says so.
 _HASHABLE = frozenset((str, int, UInt, bool, bytes))
 
-# Costs.
+# Costs
 
 
 def _made_estimate(factor: float, length: Range) -> CallEstimate:
-    """A list of so many elements is made, each at a price."""
+    """Estimate the construction of a list, at a price for each element."""
     return CallEstimate(length.scaled(factor).plus(Range(1, 1)).plus(Range(LIST, LIST)), length)
 
 
@@ -281,7 +281,7 @@ def _made_charge(factor: float, length: int) -> int:
 
 
 def _literal(expr: Expr | None, otherwise: int) -> int:
-    """The literal that an argument is, 0 for a negative one."""
+    """Return the literal of an argument, 0 for a negative one."""
     if isinstance(expr, Literal) and type(expr.value) is int:
         return max(expr.value, 0)
     return otherwise
@@ -310,7 +310,7 @@ def _flatten_estimate(estimator: Estimator, target: Node | None, arguments: Sequ
 
 
 def _compared_estimate(factor: float) -> Estimate:
-    """Every element is compared with every other: the elements of the argument, or without one of the target."""
+    """Estimate comparing every element with every other: elements of the argument, or without one of the target."""
 
     def estimate(estimator: Estimator, target: Node | None, arguments: Sequence[Node]) -> CallEstimate | None:
         compared = arguments[0] if arguments else target
@@ -322,7 +322,7 @@ def _compared_estimate(factor: float) -> Estimate:
     return estimate
 
 
-# What Go says when a cost is asked for and there is no value.
+# Go's message when a cost is needed and there is no value.
 _NO_LIST = "interface conversion: {} is not traits.Lister: missing method {}"
 _NO_INT = "interface conversion: ref.Val is *types.Err, not types.Int"
 
@@ -341,7 +341,7 @@ def _compared_charge(index: int) -> Charge:
     def charge(values: Sequence[Value], _result: Value) -> int:
         compared = values[index]
         if not is_list(compared):
-            # Go names the first method that the value does not have: what can be added lacks another.
+            # Go names the first method that the value lacks; values that can be added lack a different one.
             missing = "Contains" if type(compared) in _ADDABLE else "Add"
             raise Panic(_NO_LIST.format("*types.Err" if compared is ABSENT else go_type(compared), missing))
         length = size(compared)
@@ -363,7 +363,7 @@ _T = list_of(parameter("T"))
 def _sorting(
     name: str, overload: str, call: Callable[..., Value], arguments: Callable[[Type], tuple[Type, ...]]
 ) -> Function:
-    """A function that sorts by elements, or keys, of each type that has an order."""
+    """Return a function that sorts by elements or keys of each ordered type."""
     overloads: list[Overload] = []
     for _, of in _ORDERED:
         types = arguments(of)

@@ -1,5 +1,6 @@
-"""Optional values: `optional.of(x)`, `a.?b`, `a[?b]`, `.orValue(x)`. The program has them built in, so only types are declared.
+"""Optional values: `optional.of(x)`, `a.?b`, `a[?b]`, `.orValue(x)`.
 
+The program implements them, so only types are declared here.
 Upstream: google/cel-go `cel/library.go` optionalLib.
 """
 
@@ -55,7 +56,8 @@ _FUNCTIONS_V2 = (
     _function("unwrapOpt", _member("optional_unwrapOpt", (_LIST_OF_OPTIONALS,), _LIST)),
 )
 
-# Version 1 adds optFlatMap to version 0, and version 2 what unwraps lists and looks at their ends. Kubernetes has version 2.
+# Version 1 adds optFlatMap to version 0, and version 2 adds unwrapping of lists and their first and last elements.
+# Kubernetes has version 2.
 LIBRARY_V1 = Library(
     name="cel.lib.optional",
     functions=_FUNCTIONS_V1,

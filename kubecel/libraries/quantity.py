@@ -1,4 +1,4 @@
-"""`quantity("1.5Gi")`: amounts as Kubernetes writes them, compared and added exactly.
+"""`quantity("1.5Gi")`: Kubernetes quantities, compared and added exactly.
 
 Upstream: kubernetes/apiserver `pkg/cel/library/quantity.go`, `pkg/cel/quantity.go`.
 """
@@ -16,7 +16,7 @@ QUANTITY = struct("kubernetes.Quantity")
 
 
 class Quantity:
-    """An amount in an expression. `computed` ones are sums: upstream cannot compare with one on the right of `==`."""
+    """A quantity in an expression. `computed` ones are sums: upstream cannot compare with one on the right of `==`."""
 
     __slots__ = ("amount", "computed")
 
@@ -41,7 +41,7 @@ class Quantity:
 
 
 def _quantity(text: str) -> Quantity:
-    # In a document white space around an amount is dropped; here it is wrong.
+    # A document may have white space around a quantity; a literal may not.
     if text != text.strip():
         raise EvaluationError(amounts.FORMAT_WRONG)
     try:

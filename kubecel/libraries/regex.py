@@ -1,4 +1,4 @@
-"""`find` and `findAll`: what a pattern matches. `matches` is of the standard library.
+"""`find` and `findAll`: return the matches of a pattern. `matches` belongs to the standard library.
 
 Upstream: kubernetes/apiserver `pkg/cel/library/regex.go`.
 """
@@ -35,7 +35,7 @@ def _estimate(estimator: Estimator, target: Node | None, arguments: Sequence[Nod
     if target is None:
         return None
     text = estimator.size(target)
-    # One more than the text has: an empty one costs as well.
+    # One more than the length of the text, because an empty text costs as well.
     reading = text.plus(Range(1, 1)).scaled(TRAVERSAL)
     return CallEstimate(reading.times(estimator.size(arguments[0]).scaled(REGEX)), Range(0, text.most))
 

@@ -22,7 +22,7 @@ _ALPHANUMERIC = re.compile(r"[0-9A-Za-z-]*")
 
 
 class Semver:
-    """A version. What follows a `+` has no part in comparisons."""
+    """A version. The part after a `+` is ignored in comparisons."""
 
     __slots__ = ("build", "core", "prerelease")
 
@@ -36,7 +36,10 @@ class Semver:
         self.build = build
 
     def compared(self, other: Semver) -> int:
-        """-1, 0 or 1. A version comes after its prereleases, a number before a word, more elements after fewer."""
+        """Return -1, 0 or 1.
+
+        A version comes after its prereleases, a number before a word, and more elements after fewer.
+        """
         mine, theirs = self._key(), other._key()
         return 0 if mine == theirs else -1 if mine < theirs else 1
 
@@ -60,7 +63,7 @@ class Semver:
 
 
 def parse(text: str) -> Semver:
-    """The version that a text is. EvaluationError for none, in the words of blang/semver."""
+    """Parse a version. Raises EvaluationError with the message of blang/semver."""
     if not text:
         raise EvaluationError("Version string empty")
     parts = text.split(".", 2)
@@ -79,7 +82,10 @@ def parse(text: str) -> Semver:
 
 
 def normalized(text: str) -> str:
-    """A text with what is commonly left out or added: `v01.2` becomes `1.2.0`. EvaluationError for a short one with more than numbers."""
+    """Return a text in normal form: `v01.2` becomes `1.2.0`.
+
+    Raises EvaluationError for a short version with more than numbers.
+    """
     parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3:
         if "+" in parts[-1] or "-" in parts[-1]:
@@ -146,7 +152,7 @@ def _is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT
 
 def _part(index: int) -> Callable[[Semver], int]:
     def part(version: Semver) -> int:
-        # An int64 in an expression, where the version has a uint64.
+        # An int64 in expressions, although the version has a uint64.
         number = version.core[index]
         return number - (1 << 64) if number >= 1 << 63 else number
 

@@ -1,4 +1,4 @@
-"""`sets.contains`, `sets.equivalent`, `sets.intersects`: lists taken as sets.
+"""`sets.contains`, `sets.equivalent`, `sets.intersects`: lists as sets.
 
 Upstream: google/cel-go `ext/sets.go`.
 """
@@ -18,7 +18,7 @@ _HASHABLE = frozenset((str, int, UInt, bool, bytes))
 
 
 def _hashed(one: Sequence[Value], other: Sequence[Value]) -> bool:
-    """Whether two lists are of one type whose values can be looked up."""
+    """Return whether both lists are of one type whose values can be looked up."""
     kinds = {*map(type, one), *map(type, other)}
     return len(kinds) == 1 and kinds <= _HASHABLE
 

@@ -1,5 +1,6 @@
-"""The standard library: operators, conversions, strings, times. The program has all of it built in, so only types are declared.
+"""The standard library: operators, conversions, strings, times.
 
+The program implements all of it, so only types are declared here.
 Upstream: google/cel-go `common/stdlib/standard.go`.
 """
 
@@ -39,7 +40,10 @@ def _member(overload: str, arguments: tuple[Type, ...], result: Type) -> Overloa
 
 
 def _comparison(name: str, relation: str) -> Function:
-    """`_<_` and its like. Those of numbers of different types are only there when the environment compares across types."""
+    """Return `_<_` or one of its siblings.
+
+    Overloads for numbers of different types exist only when the environment compares across types.
+    """
     pairs = (
         ("bool", BOOL, BOOL),
         ("int64", INT, INT),
@@ -62,7 +66,7 @@ def _comparison(name: str, relation: str) -> Function:
 
 
 def _part_of_time(name: str, part: str, *, zoned: str = "", duration: bool = False) -> Function:
-    """A part of a timestamp, in UTC or in a time zone; hours and less there are of a duration too."""
+    """Return a part of a timestamp, in UTC or in a time zone. Durations have hours and smaller parts too."""
     overloads = [
         _member(f"timestamp_to_{part}", (TIMESTAMP,), INT),
         _member(zoned or f"timestamp_to_{part}_with_tz", (TIMESTAMP, STRING), INT),

@@ -18,10 +18,10 @@ from kubecel.values.values import Value, require, size, text
 
 _STRINGS = list_of(STRING)
 
-# What Go counts as white space.
+# White space according to Go.
 SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# The backslash first: the others bring it in.
+# The backslash comes first, because the other escapes contain it.
 _ESCAPES = (
     ("\\", "\\\\"),
     ("\a", "\\a"),
@@ -62,7 +62,7 @@ def _last_index_from(string: str, part: str, start: int) -> int:
         return start
     if start < 0:
         raise _outside(start)
-    # A start beyond the end finds nothing, although all of the string lies before it.
+    # A start beyond the end finds nothing, although the whole string lies before it.
     return string.rfind(part, 0, start + len(part)) if start < len(string) else -1
 
 
@@ -113,7 +113,7 @@ def _quote(string: str) -> str:
 
 
 def _lower_ascii(string: str) -> str:
-    # Letters outside ASCII have no bytes of it.
+    # UTF-8 of letters outside ASCII contains no ASCII bytes.
     return string.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")
 
 
@@ -121,7 +121,7 @@ def _upper_ascii(string: str) -> str:
     return string.encode(errors="surrogatepass").upper().decode(errors="surrogatepass")
 
 
-# Costs.
+# Costs
 
 
 def _same_size_estimate(estimator: Estimator, target: Node | None, _arguments: Sequence[Node]) -> CallEstimate | None:
@@ -140,7 +140,7 @@ def _replacing_estimate(estimator: Estimator, target: Node | None, arguments: Se
         return None
     length, old, new = map(estimator.size, (target, *arguments[:2]))
     if old.least == 0:
-        # An empty one is replaced around every code point.
+        # An empty text is replaced around every code point.
         most, kept_most = min(length.most + 1, UNLIMITED), length.most
     elif new.most <= old.least:
         most, kept_most = 0, length.most

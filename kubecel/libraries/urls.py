@@ -20,20 +20,21 @@ URL = struct("kubernetes.URL")
 
 _ALPHANUMERIC = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _IN_HOSTS = b"-_.~!$&'()*+,;=:[]<>\""
-# More parameters than this Go does not read at all.
+# Go does not parse more parameters than this.
 _PARAMETERS = 10_000
 
 
 class _Mode:
-    """A part of a URL: which bytes need no escape in it, and which may not stand in it."""
+    """A part of a URL: the bytes that need no escape in it, and the bytes that are forbidden."""
 
     __slots__ = ("escapes", "plain", "query", "special", "zone")
 
     def __init__(self, plain: bytes, *, host: bool = False, zone: bool = False, query: bool = False) -> None:
         self.plain = frozenset(_ALPHANUMERIC + plain)
-        # What each byte is written as.
+        # The escaped form of each byte.
         self.escapes = [bytes((byte,)) if byte in self.plain else b"%%%02X" % byte for byte in range(256)]
-        # Of hosts all escapes and the ASCII characters that no host has, of others the escapes that are none.
+        # Matches bad bytes: in hosts all escapes and the ASCII characters that are forbidden, elsewhere invalid
+        # escapes.
         barred = b"%([0-9A-Fa-f]{2})?|[^%\\x80-\\xff" + re.escape(_ALPHANUMERIC + plain) + b"]"
         self.special = re.compile(barred if host else b"%(?![0-9A-Fa-f]{2})")
         self.zone = zone
@@ -51,17 +52,17 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)?:")
 _PORT = re.compile(rb"(?::[0-9]*)?")
 _USER_INFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
-# A path or a fragment that is escaped already, as far as Go asks.
+# A path or a fragment that is already escaped, by Go's rules.
 _ESCAPED = re.compile(rb"[A-Za-z0-9_.~!$&'()*+,;=:@%\[\]/-]*")
 
 
-class _Wrong(Exception):
-    """What Go says of a URL, without the URL."""
+class _UrlError(Exception):
+    """Go's error about a URL, without the URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A URL in its parts, as bytes. What can be escaped in several ways is there twice: unescaped, and as written."""
+    """The parts of a URL, as bytes. Parts with several escaped forms are kept twice: unescaped, and as written."""
 
     scheme: bytes = b""
     opaque: bytes = b""
@@ -75,7 +76,7 @@ class _Parts:
     hostless: bool = False
 
     def text(self) -> bytes:
-        """The URL as Go writes it."""
+        """Return the URL as Go writes it."""
         parts = [self.scheme, b":"] if self.scheme else []
         if self.opaque:
             parts.append(self.opaque)
@@ -115,32 +116,32 @@ class Url:
 
     @property
     def scheme(self) -> str:
-        """In lower case, without the colon."""
+        """Return the scheme in lower case, without the colon."""
         return _text(self._parts.scheme)
 
     @property
     def host(self) -> str:
-        """Host and port, escapes resolved."""
+        """Return host and port, unescaped."""
         return _text(self._parts.host)
 
     @property
     def hostname(self) -> str:
-        """The host without its port, and without brackets."""
+        """Return the host without its port and brackets."""
         return _text(_host_and_port(self._parts.host)[0])
 
     @property
     def port(self) -> str:
-        """The digits after the last colon, "" without any."""
+        """Return the digits after the last colon, "" without any."""
         return _text(_host_and_port(self._parts.host)[1])
 
     @property
     def path(self) -> str:
-        """The path with its escapes, as written where that is valid."""
+        """Return the escaped path, as written if that is valid."""
         return _text(_escaped_as_written(self._parts.path, self._parts.written_path, _PATH))
 
     @property
     def query(self) -> dict[str, list[str]]:
-        """The values of each parameter. What cannot be read is left out."""
+        """Return the values of each parameter. Malformed ones are left out."""
         values: dict[str, list[str]] = {}
         pairs = (self._parts.query or b"").split(b"&")
         if len(pairs) > _PARAMETERS:
@@ -151,7 +152,7 @@ class Url:
             key, _, value = pair.partition(b"=")
             try:
                 name, content = _unescaped(key, _QUERY), _unescaped(value, _QUERY)
-            except _Wrong:
+            except _UrlError:
                 continue
             values.setdefault(_text(name), []).append(_text(content))
         return values
@@ -169,7 +170,7 @@ class Url:
 
 
 def _text(of: bytes) -> str:
-    """Bytes as text. What is no UTF-8, which a URL may escape, is replaced."""
+    """Return bytes as text. Bytes that are not UTF-8, which a URL may escape, are replaced."""
     return of.decode(errors="replace")
 
 
@@ -177,7 +178,7 @@ def _shown(of: bytes) -> str:
     return quoted(of.decode(errors="surrogateescape"))
 
 
-# Escapes.
+# Escapes
 
 
 def _escaped(part: bytes, mode: _Mode) -> bytes:
@@ -185,7 +186,7 @@ def _escaped(part: bytes, mode: _Mode) -> bytes:
 
 
 def _escaped_as_written(part: bytes, written: bytes, mode: _Mode) -> bytes:
-    """A part with escapes where it needs them; where more were written and they are valid, with those."""
+    """Return a part with its necessary escapes. If the written form has more escapes and is valid, return that."""
     if written and _ESCAPED.fullmatch(written.replace(b"?", b"") if mode is _FRAGMENT else written):
         return written
     return b"*" if part == b"*" and mode is _PATH else _escaped(part, mode)
@@ -195,9 +196,9 @@ def _unescaped(part: bytes, mode: _Mode) -> bytes:
     for match in mode.special.finditer(part):
         escape = match.group()
         if not escape.startswith(b"%"):
-            raise _Wrong(f"invalid character {_shown(escape)} in host name")
+            raise _UrlError(f"invalid character {_shown(escape)} in host name")
         if len(escape) == 1 or not _in_host(escape[1:], zone=mode.zone):
-            raise _Wrong(f"invalid URL escape {_shown(part[match.start() : match.start() + 3])}")
+            raise _UrlError(f"invalid URL escape {_shown(part[match.start() : match.start() + 3])}")
     if mode.query:
         part = part.replace(b"+", b" ")
     first, *rest = part.split(b"%")
@@ -205,27 +206,30 @@ def _unescaped(part: bytes, mode: _Mode) -> bytes:
 
 
 def _in_host(digits: bytes, *, zone: bool) -> bool:
-    """Whether a host, or the zone of one, may have an escape: a host of bytes outside ASCII, a zone of what a host may have."""
+    """Return whether a host, or a zone, may contain an escape.
+
+    A host may escape bytes outside ASCII, a zone the bytes that a host may contain.
+    """
     if digits == b"25":
         return True
     byte = int(digits, 16)
     return byte == ord(" ") or byte in _HOST.plain if zone else byte >= 0x80
 
 
-# Parsing.
+# Parsing
 
 
 def _parse(url: bytes, *, request: bool) -> _Parts:
-    """The parts of a URL; of a `request` it must be absolute, and has no fragment."""
+    """Return the parts of a URL. A `request` must be absolute, and has no fragment."""
     if _CONTROL.search(url):
-        raise _Wrong("net/url: invalid control character in URL")
+        raise _UrlError("net/url: invalid control character in URL")
     if not url and request:
-        raise _Wrong("empty url")
+        raise _UrlError("empty url")
     if url == b"*":
         return _Parts(path=b"*")
     match = _SCHEME.match(url)
     if match is not None and match[1] is None:
-        raise _Wrong("missing protocol scheme")
+        raise _UrlError("missing protocol scheme")
     scheme = b"" if match is None else match[1].lower()
     rest, mark, query = url[0 if match is None else match.end() :].partition(b"?")
     parts = _Parts(scheme=scheme, query=query if query or (mark and not query) else None)
@@ -233,9 +237,9 @@ def _parse(url: bytes, *, request: bool) -> _Parts:
         if scheme:
             return replace(parts, opaque=rest)
         if request:
-            raise _Wrong("invalid URI for request")
+            raise _UrlError("invalid URI for request")
         if b":" in rest.partition(b"/")[0]:
-            raise _Wrong("first path segment in URL cannot contain colon")
+            raise _UrlError("first path segment in URL cannot contain colon")
     if rest.startswith(b"//") and (scheme or not (request or rest.startswith(b"///"))):
         authority, slash, path = rest[2:].partition(b"/")
         user, host = _authority(scheme, authority)
@@ -247,20 +251,20 @@ def _parse(url: bytes, *, request: bool) -> _Parts:
 
 
 def _authority(scheme: bytes, authority: bytes) -> tuple[tuple[bytes, ...] | None, bytes]:
-    """User, with the password if there is one, and host."""
+    """Return user, password if there is one, and host."""
     info, at, host = authority.rpartition(b"@")
     host = _host(scheme, host)
     if not at:
         return None, host
     if _USER_INFO.fullmatch(info) is None:
-        raise _Wrong("net/url: invalid userinfo")
+        raise _UrlError("net/url: invalid userinfo")
     return tuple(_unescaped(part, _USER) for part in info.split(b":", 1)), host
 
 
 def _host(scheme: bytes, host: bytes) -> bytes:
     bracket = host.rfind(b"[")
     if bracket > 0:
-        raise _Wrong("invalid IP-literal")
+        raise _UrlError("invalid IP-literal")
     if bracket == 0:
         return _address(host)
     if b":" in host:
@@ -270,10 +274,10 @@ def _host(scheme: bytes, host: bytes) -> bytes:
 
 
 def _address(host: bytes) -> bytes:
-    """An IPv6 address in brackets, perhaps with a zone and a port."""
+    """Return an IPv6 address in brackets, unescaped, with its zone and port if there are any."""
     end = host.rfind(b"]")
     if end < 0:
-        raise _Wrong("missing ']' in host")
+        raise _UrlError("missing ']' in host")
     _check_port(host[end + 1 :])
     address, zone = host[1:end], host[1:end].find(b"%25")
     if zone >= 0:
@@ -282,16 +286,16 @@ def _address(host: bytes) -> bytes:
         literal = _unescaped(address, _HOST)
     try:
         found, _ = ip.parse(literal.decode(errors="surrogateescape"))
-    except ip.NoAddress as error:
-        raise _Wrong(f"invalid host: {error}") from None
+    except ip.AddressError as error:
+        raise _UrlError(f"invalid host: {error}") from None
     if found.bits == 32:
-        raise _Wrong("invalid IP-literal")
+        raise _UrlError("invalid IP-literal")
     return b"[" + literal + b"]" + host[end + 1 :]
 
 
 def _check_port(port: bytes) -> None:
     if _PORT.fullmatch(port) is None:
-        raise _Wrong(f"invalid port {_shown(port)} after host")
+        raise _UrlError(f"invalid port {_shown(port)} after host")
 
 
 def _host_and_port(host: bytes) -> tuple[bytes, bytes]:
@@ -304,21 +308,21 @@ def _host_and_port(host: bytes) -> tuple[bytes, bytes]:
 
 
 def request_uri(text: str) -> str | None:
-    """What Go says of a text that is no absolute URL or path (`url.ParseRequestURI`), None of one that is."""
+    """Return Go's error for a text that is not an absolute URL or path (`url.ParseRequestURI`); None for a valid one."""
     try:
         _parse(text.encode(errors="surrogatepass"), request=True)
-    except _Wrong as error:
+    except _UrlError as error:
         return f"parse {quoted(text)}: {error}"
     return None
 
 
 def host(text: str) -> str | None:
-    """Host and port of what Go's `url.Parse` takes for a URL, None of what it does not."""
+    """Return host and port of a text that Go's `url.Parse` accepts; None otherwise."""
     address, _, fragment = text.partition("#")
     try:
         parts = _parse(address.encode(errors="surrogatepass"), request=False)
         _unescaped(fragment.encode(errors="surrogatepass"), _FRAGMENT)
-    except _Wrong:
+    except _UrlError:
         return None
     return _text(parts.host)
 
@@ -327,7 +331,7 @@ def _url(text: str) -> Url:
     problem = request_uri(text)
     if problem is not None:
         raise EvaluationError(f"URL parse error during conversion from string: {problem}")
-    # Once more, now with a fragment.
+    # Parse again, now with a fragment.
     address, _, fragment = text.partition("#")
     shown = address
     try:
@@ -338,7 +342,7 @@ def _url(text: str) -> Url:
             plain = _unescaped(written, _FRAGMENT)
             as_written = b"" if _escaped(plain, _FRAGMENT) == written else written
             parts = replace(parts, fragment=plain, written_fragment=as_written)
-    except _Wrong as error:
+    except _UrlError as error:
         message = f"URL parse error during conversion from string: parse {quoted(shown)}: {error}"
         raise EvaluationError(message) from None
     return Url(parts)
@@ -348,7 +352,7 @@ def _is_url(text: str) -> bool:
     return request_uri(text) is None
 
 
-# Costs.
+# Costs
 
 
 def _url_estimate(estimator: Estimator, _target: Node | None, arguments: Sequence[Node]) -> CallEstimate:
@@ -357,7 +361,7 @@ def _url_estimate(estimator: Estimator, _target: Node | None, arguments: Sequenc
 
 
 def _equality_estimate(_estimator: Estimator, _target: Node | None, arguments: Sequence[Node]) -> CallEstimate:
-    # Upstream looks at the right side for both.
+    # Upstream reads the right side for both.
     length = arguments[1].computed_size
     return CallEstimate(Range(1, 1 if length is None else length.most).scaled(TRAVERSAL))
 

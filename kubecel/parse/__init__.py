@@ -1,1 +1,1 @@
-"""From the text of an expression to its syntax tree."""
+"""Parse the text of an expression into a syntax tree."""

@@ -1,6 +1,7 @@
-"""The tree that an expression is parsed into. Every node has an id that is unique in its tree, by which positions and types are kept.
+"""The syntax tree of an expression.
 
-Macros are expanded while parsing: what `[1].all(x, x > 0)` becomes is a Comprehension. Upstream: google/cel-go `common/ast/{ast,expr}.go`.
+Every node has an id that is unique in its tree. Positions and types are kept by id. Macros are expanded while parsing:
+`[1].all(x, x > 0)` becomes a Comprehension. Upstream: google/cel-go `common/ast/{ast,expr}.go`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Literal:
 
 @dataclass(slots=True)
 class Ident:
-    """A name; a leading dot (an absolute name) is kept."""
+    """A name. A leading dot (an absolute name) is kept."""
 
     id: int
     name: str
@@ -31,7 +32,7 @@ class Ident:
 
 @dataclass(slots=True)
 class Select:
-    """`operand.field`, or with `test_only` the question `has(operand.field)`."""
+    """`operand.field`, or `has(operand.field)` with `test_only`."""
 
     id: int
     operand: Expr
@@ -95,7 +96,7 @@ class StructExpr:
 
 @dataclass(slots=True)
 class Comprehension:
-    """A fold: what every macro over lists and maps becomes. `variable2` is "" with one variable."""
+    """A fold, the expansion of every macro over lists and maps. `variable2` is "" when there is one variable."""
 
     id: int
     range: Expr
@@ -124,7 +125,7 @@ class Ast:
 
 
 def descendants(expr: Expr) -> list[Expr]:
-    """A node with all inside it, each after those inside it: the order of cel-go's MatchDescendants."""
+    """Return a node with all its descendants, each after its own: the order of cel-go's MatchDescendants."""
     found: list[Expr] = []
     todo = [expr]
     while todo:
@@ -136,7 +137,7 @@ def descendants(expr: Expr) -> list[Expr]:
 
 
 def children(node: Expr) -> Sequence[Expr]:
-    """The nodes directly inside one, in the order in which they are looked at."""
+    """Return the direct children of a node, in the order of evaluation."""
     if isinstance(node, Call):
         return node.arguments if node.target is None else (node.target, *node.arguments)
     if isinstance(node, Select):

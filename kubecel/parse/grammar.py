@@ -1,6 +1,7 @@
-"""The grammar of the language, and the network of states that ANTLR makes of it.
+"""The grammar of the language, and the network of states that ANTLR generates from it.
 
-The network is what `prediction` looks ahead in and `recognizer` walks along: words and order of syntax errors depend on its shape.
+`prediction` looks ahead in the network and `recognizer` follows it. Messages and order of syntax errors depend on its
+shape.
 Upstream: google/cel-go `parser/gen/CEL.g4`; antlr/antlr4 `ParserATNFactory`, `LL1Analyzer`.
 """
 
@@ -14,19 +15,19 @@ from typing import NamedTuple
 
 from kubecel.parse.lexer import BYTES, END, ESCAPED, FLOAT, IDENTIFIER, INT, STRING, UINT
 
-# In a set of tokens that may follow: the rule may end here.
+# Stands in a set of possible tokens: the rule may end here.
 EPSILON = "<EPSILON>"
 
 
 class Token(NamedTuple):
-    """One token of several kinds. What is labelled is kept in the tree."""
+    """One token of one or several kinds. A label keeps it in the tree."""
 
     kinds: tuple[str, ...]
     label: str = ""
 
 
 class Rule(NamedTuple):
-    """What a rule describes; `precedence` is what its operators must bind as tightly as at least."""
+    """The call of a rule. `precedence` is the least precedence of its operators."""
 
     name: str
     label: str = ""
@@ -34,25 +35,25 @@ class Rule(NamedTuple):
 
 
 class Optional(NamedTuple):
-    """Once or not at all."""
+    """Zero or one occurrence."""
 
     elements: tuple[Element, ...]
 
 
 class Star(NamedTuple):
-    """Any number of times."""
+    """Zero or more occurrences."""
 
     elements: tuple[Element, ...]
 
 
 class Plus(NamedTuple):
-    """Once or more."""
+    """One or more occurrences."""
 
     elements: tuple[Element, ...]
 
 
 class Alternative(NamedTuple):
-    """One of several ways to write something, by the name that its node gets; of an operator with its precedence."""
+    """One alternative of a rule, with the name of its node. An operator has a precedence."""
 
     name: str
     elements: tuple[Element, ...]
@@ -63,7 +64,7 @@ Element = Token | Rule | Optional | Star | Plus
 
 
 class Definition(NamedTuple):
-    """A rule: one of `alternatives`; and any number of `operators`, whose left side is all that was read before."""
+    """A rule: one of `alternatives`, then any number of `operators` whose left side is everything read before."""
 
     alternatives: tuple[Alternative, ...]
     operators: tuple[Alternative, ...] = ()
@@ -83,11 +84,11 @@ _COMMA = Optional((_token(","),))
 
 
 def _list(*elements: Element) -> tuple[Element, ...]:
-    """Once or more, with commas between."""
+    """Return elements that occur once or more, separated by commas."""
     return *elements, Star((_token(","), *elements))
 
 
-# The order of alternatives is part of the language: where two fit, the first one counts.
+# The order of alternatives is part of the language: the first one that fits wins.
 GRAMMAR = {
     "start": _one("start", Rule("expr", "e"), _token(END)),
     "expr": _one(
@@ -214,7 +215,7 @@ GRAMMAR = {
 
 
 class Role(Enum):
-    """What a state does."""
+    """The purpose of a state."""
 
     PLAIN = "plain"
     STOP = "stop"
@@ -228,17 +229,20 @@ class Role(Enum):
 
 @dataclass(eq=False, slots=True)
 class State:
-    """A state of the network. It leads on by one of: a token, a rule, or any number of `ways`, in the order of alternatives."""
+    """A state of the network.
+
+    It leads on by a token, by a rule, or by any number of `ways`, in the order of alternatives.
+    """
 
     rule: str
     role: Role = Role.PLAIN
     ways: list[State] = field(default_factory=list)
     token: Token | None = None
     call: Rule | None = None
-    # What the token or the called rule leads to, and the next state from there that does anything.
+    # The state after the token or the called rule, and the next one that is not empty.
     then: State | None = None
     onward: State | None = None
-    # What an operator of the way needs to bind as tightly as; None for all others.
+    # The least precedence at which this operator may follow; None for other states.
     precedence: int | None = None
     # The name that a node gets here.
     names: str = ""
@@ -254,7 +258,7 @@ class Network:
     def __init__(self) -> None:
         self.starts = {name: State(name) for name in GRAMMAR}
         self.stops = {name: State(name, Role.STOP) for name in GRAMMAR}
-        # The states that follow a call of a rule, and whether the call was one of the loosest precedence.
+        # The states that follow a call of a rule, and whether the call had the lowest precedence.
         self.follows: dict[str, list[tuple[State, bool]]] = {name: [] for name in GRAMMAR}
         for name, definition in GRAMMAR.items():
             self._define(name, definition)
@@ -286,7 +290,9 @@ class Network:
         return end
 
     def _sequence(self, at: State, elements: tuple[Element, ...], end: State) -> None:
-        """What ends an alternative leads to `end` itself: calls that end alternatives of one block return to one state."""
+        """Add the elements of one alternative. Its last call returns to `end`, so all alternatives of a block share
+        that state.
+        """
         *others, last = elements
         at = self._step(at)
         for element in others:
@@ -316,7 +322,7 @@ class Network:
                 self._sequence(block, elements, back)
 
     def _shorten(self) -> None:
-        """Lead past the states that do nothing. Who called a rule stays the same, by which alternatives are told apart."""
+        """Skip empty states. The callers of a rule stay the same, because they tell alternatives apart."""
         pending = list(self.starts.values())
         seen: set[State] = set()
         while pending:
@@ -337,7 +343,7 @@ class Network:
 
 
 def _acting(state: State) -> State:
-    """The first state from here on that does anything."""
+    """Return the first state from here on that is not empty."""
     while state.role is Role.PLAIN and not (state.token or state.call or state.names):
         state = state.ways[0]
     return state
@@ -348,7 +354,7 @@ NETWORK = Network()
 
 @cache
 def following(state: State) -> frozenset[str]:
-    """The kinds of tokens that may be next in a state, and EPSILON when its rule may end before: ATN.nextTokens."""
+    """Return the kinds of tokens that may follow a state, with EPSILON if its rule may end first: ATN.nextTokens."""
     found: set[str] = set()
     seen: set[State] = set()
     pending = [state]
@@ -362,7 +368,7 @@ def following(state: State) -> frozenset[str]:
         elif at.token:
             found.update(at.token.kinds)
         elif at.call:
-            # No rule describes nothing at all.
+            # No rule is empty.
             found |= following(NETWORK.starts[at.call.name])
         pending += at.ways
     return frozenset(found)
@@ -370,7 +376,7 @@ def following(state: State) -> frozenset[str]:
 
 @cache
 def _lookahead(state: State) -> frozenset[str]:
-    """The kinds of tokens that may be next in a state, wherever its rule is called: LL1Analyzer.getDecisionLookahead."""
+    """Return the kinds of tokens that may follow a state, for any caller of its rule: LL1Analyzer.getDecisionLookahead."""
     found: set[str] = set()
     seen: set[State] = set()
     pending = [state]
@@ -390,7 +396,7 @@ def _lookahead(state: State) -> frozenset[str]:
 
 @cache
 def one_token_decides(state: State) -> dict[str, int] | None:
-    """The alternatives of a decision by the token that begins them; None where one token is not enough to tell."""
+    """Return the alternatives of a decision by their first token; None where one token does not decide."""
     decided: dict[str, int] = {}
     for alternative, way in enumerate(state.ways, 1):
         for kind in _lookahead(way):

@@ -1,4 +1,4 @@
-"""What both ways to read an expression share: limits, operators, literals, reserved words.
+"""Limits, operators, literals and reserved words, which both parsers share.
 
 Upstream: google/cel-go `parser/{parser,helper,options}.go`, `common/operators/operators.go`.
 """
@@ -12,12 +12,12 @@ from kubecel.parse.lexer import BYTES, FLOAT, INT, STRING, UINT
 from kubecel.parse.literals import byte_string, double, integer, string, unsigned
 from kubecel.values.values import Value
 
-# An expression has at most so many code points.
+# Limit of the code points of an expression.
 MAX_SIZE = 100_000
-# Selections, calls, indices, operators and conditionals nest at most so deeply in each other.
+# Limit of the nesting of selections, calls, indices, operators and conditionals.
 MAX_DEPTH = 250
 
-# Words that name no variable and no function; they do name fields.
+# Words that cannot name a variable or function. They can name fields.
 RESERVED = frozenset(
     (
         *("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"),
@@ -26,7 +26,7 @@ RESERVED = frozenset(
 )
 
 RELATION, SUM, PRODUCT = 1, 2, 3
-# How tightly an operator binds, and the function that it calls.
+# The precedence of an operator, and the function that it calls.
 OPERATORS = {
     **{sign: (RELATION, f"_{sign}_") for sign in ("<", "<=", ">=", ">", "==", "!=")},
     "in": (RELATION, "@in"),
@@ -34,14 +34,14 @@ OPERATORS = {
     **{sign: (PRODUCT, f"_{sign}_") for sign in "*/%"},
 }
 
-# What numbers that may have a sign, and all literals, stand for.
+# How to read numbers that may have a sign, and all other literals.
 SIGNED: dict[str, Callable[[str], Value]] = {INT: integer, FLOAT: double}
 LITERALS: dict[str, Callable[[str], Value]] = {**SIGNED, UINT: unsigned, STRING: string, BYTES: byte_string}
 CONSTANTS: dict[str, Value] = {"true": True, "false": False, "null": None}
 
 
 def balanced(function: str, terms: list[Expr], signs: list[int]) -> Expr:
-    """A chain of `&&` or `||` as a tree that is as flat as can be: cel-go's logicManager. `signs` are the ids of the operators."""
+    """Return a chain of `&&` or `||` as a balanced tree: cel-go's logicManager. `signs` are the ids of the operators."""
 
     def between(low: int, high: int) -> Expr:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Expressions cut into tokens, each as long as can be.
+"""Split an expression into tokens, each as long as possible.
 
 Upstream: google/cel-go `parser/gen/CEL.g4`, its lexer rules.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 INT, UINT, FLOAT = "NUM_INT", "NUM_UINT", "NUM_FLOAT"
 STRING, BYTES, IDENTIFIER, ESCAPED = "STRING", "BYTES", "IDENTIFIER", "ESC_IDENTIFIER"
 END = "<EOF>"
-# Words that are tokens of their own.
+# Keywords: each is a token kind of its own.
 KEYWORDS = frozenset(("in", "true", "false", "null"))
 # All kinds, in the order in which messages name them.
 KINDS = (
@@ -20,12 +20,12 @@ KINDS = (
     *("?", ":", "+", "*", "/", "%", "true", "false", "null", FLOAT, INT, UINT, STRING, BYTES, IDENTIFIER, ESCAPED),
 )
 
-# Every pattern here has one way to match a text. None is left to try when a token turns out to be none, so that no text takes long.
+# Every pattern matches a text in one way only. So a failed match needs no backtracking, and no text takes long.
 
-# Whatever stands between tokens. A comment ends with its line.
+# Whitespace and comments between tokens. A comment ends with its line.
 _HIDDEN = r"[\t \r\n\f]*(?://[^\n]*(?:\n[\t \r\n\f]*|\Z))*"
 _ESCAPE = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7]{2}|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
-# The three quotes of a long string win over the two of an empty one only when the long string ends.
+# An opening `"""` starts a long string only if that string ends; otherwise the first two quotes are an empty string.
 _STRING = "|".join(
     (
         *(rf"{q}{q}{q}[^\\{q}]*(?:(?:{_ESCAPE}|{q}(?!{q}{q}))[^\\{q}]*)*{q}{q}{q}" for q in "\"'"),
@@ -50,7 +50,7 @@ _TOKEN = re.compile(
 
 
 class Tokens(NamedTuple):
-    """The tokens of a text, side by side. The last one is `END`.
+    """The tokens of a text, in parallel lists. The last one is `END`.
 
     The kind of an operator, a bracket or a keyword is its text.
     """
@@ -61,7 +61,7 @@ class Tokens(NamedTuple):
 
 
 def tokenize(text: str) -> Tokens | None:
-    """All tokens of `text`; None when something in it is no token."""
+    """Return all tokens of `text`; None if it contains an invalid token."""
     kinds: list[str] = []
     texts: list[str] = []
     offsets: list[int] = []
@@ -82,7 +82,7 @@ def tokenize(text: str) -> Tokens | None:
 
 
 class Word(NamedTuple):
-    """One token as `scan` finds it; `before` is what is hidden between it and the token before."""
+    """One token of `scan`; `before` is the whitespace and comments since the previous token."""
 
     kind: str
     text: str
@@ -91,13 +91,13 @@ class Word(NamedTuple):
 
 
 class Unrecognized(NamedTuple):
-    """Characters that begin no token, up to the one that shows it."""
+    """Characters that form no token, up to and including the first one that cannot continue it."""
 
     text: str
     offset: int
 
 
-# The most that can be read of something that turns out to be no token. The character behind it is read too.
+# The longest prefix of an invalid token. The next character belongs to it as well.
 _BROKEN = re.compile(
     "|".join(
         (
@@ -114,7 +114,7 @@ _SKIPPED = re.compile(_HIDDEN)
 
 
 def scan(text: str) -> Iterator[Word | Unrecognized]:
-    """The tokens of `text` one after the other, with what is no token; the last one is `END`."""
+    """Yield the tokens of `text` in order, with the characters that form no token. The last one is `END`."""
     at = 0
     before = ""
     while True:

@@ -1,4 +1,4 @@
-"""What literals stand for. Upstream: google/cel-go `parser/{parser,unescape}.go`."""
+"""Compute the values of literals. Upstream: google/cel-go `parser/{parser,unescape}.go`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubecel.values.values import UInt
 
 MAX_UINT = 2**64 - 1
 MAX_INT, MIN_INT = 2**63 - 1, -(2**63)
-# So many digits are certainly too many; Python takes quadratic time for them.
+# A number of more digits always overflows. Python's conversion takes quadratic time.
 _MAX_DIGITS = 20
 
 _ESCAPE = re.compile(r"\\(?:([xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})|([0-7]{3})|(.))", re.DOTALL)
@@ -17,11 +17,11 @@ _NEWLINE = re.compile(r"\r\n?")
 
 
 class LiteralError(Exception):
-    """A literal that is well written and stands for nothing."""
+    """A literal is well-formed but has no value."""
 
 
 def integer(text: str) -> int:
-    """The value of a NUM_INT, with its sign if there is one."""
+    """Return the value of a NUM_INT, with its sign if there is one."""
     value = _number(text)
     if value is None or not MIN_INT <= value <= MAX_INT:
         raise LiteralError("invalid int literal")
@@ -29,7 +29,7 @@ def integer(text: str) -> int:
 
 
 def unsigned(text: str) -> UInt:
-    """The value of a NUM_UINT."""
+    """Return the value of a NUM_UINT."""
     value = _number(text[:-1])
     if value is None or value > MAX_UINT:
         raise LiteralError("invalid uint literal")
@@ -47,7 +47,7 @@ def _number(text: str) -> int | None:
 
 
 def double(text: str) -> float:
-    """The value of a NUM_FLOAT, with its sign if there is one."""
+    """Return the value of a NUM_FLOAT, with its sign if there is one."""
     value = float(text)
     if value in (float("inf"), float("-inf")):
         raise LiteralError("invalid double literal")
@@ -55,7 +55,7 @@ def double(text: str) -> float:
 
 
 def string(text: str) -> str:
-    """The value of a STRING."""
+    """Return the value of a STRING."""
     body, raw = _body(text)
     if raw or "\\" not in body:
         return body
@@ -63,7 +63,7 @@ def string(text: str) -> str:
 
 
 def byte_string(text: str) -> bytes:
-    """The value of a BYTES: what is written is encoded as UTF-8, `\\x` and octal escapes are bytes."""
+    """Return the value of a BYTES literal. Its text is encoded as UTF-8; `\\x` and octal escapes are bytes."""
     body, raw = _body(text[1:])
     if raw or "\\" not in body:
         return body.encode()
@@ -77,13 +77,13 @@ def byte_string(text: str) -> bytes:
 
 
 def _body(text: str) -> tuple[str, bool]:
-    """What stands between the quotes, and whether it is raw."""
+    """Return the text between the quotes, and whether it is raw."""
     if "\r" in text:
         text = _NEWLINE.sub("\n", text)
     raw = text[0] in "rR"
     if raw:
         text = text[1:]
-    # No string of one quote is empty and begins and ends with another two.
+    # A string with single quotes cannot begin and end with two more of them.
     quotes = 3 if len(text) >= 6 and text.startswith(text[0] * 3) else 1
     return text[quotes:-quotes], raw
 

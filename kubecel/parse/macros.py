@@ -1,4 +1,4 @@
-"""Macros: calls that are replaced while they are parsed, mostly by comprehensions.
+"""Expand macros: calls that the parser replaces, mostly by comprehensions.
 
 Upstream: google/cel-go `parser/{macro,helper}.go`, `cel/library.go` (optMap, optFlatMap), `ext/{bindings,comprehensions}.go`.
 """
@@ -24,17 +24,17 @@ from kubecel.parse.ast import (
 from kubecel.values.stackless import Task, run
 from kubecel.values.values import Value
 
-# The accumulator of a comprehension: no name that an expression can write. The old one is kept from them too.
+# The accumulator of a comprehension. No expression can write this name; the previous name is reserved as well.
 ACCUMULATOR, _OLD_ACCUMULATOR = "@result", "__result__"
-# The loop variable of a comprehension that has nothing to loop over.
+# The loop variable of a comprehension over an empty list.
 UNUSED = "#unused"
-# So many nodes an expression has at most, and so many more for each of its code points. What is written alone stays far below:
-# but `optMap` copies its target, so that a chain of it doubles with every link. Upstream has no bound.
+# Limit of the nodes of an expression, and the further nodes that each code point allows. Expressions without macros
+# stay far below. But `optMap` copies its target, so each link of a chain doubles the expression. Upstream has no limit.
 MAX_NODES, MAX_NODES_BY_SIZE = 10_000, 4
 
 
 class MacroError(Exception):
-    """A macro that is called wrongly. `expression` is the id of the node to blame."""
+    """A macro is called wrongly. `expression` is the id of the node at fault."""
 
     def __init__(self, expression: int, message: str) -> None:
         super().__init__(message)
@@ -50,18 +50,18 @@ class TooManyNodes(Exception):
 
 
 class Ids:
-    """The ids of the nodes of one expression, in the order in which cel-go gives them, and where each node stands."""
+    """The ids and offsets of the nodes of one expression. Ids are in cel-go's order."""
 
     __slots__ = ("_limit", "following", "positions")
 
     def __init__(self, size: int) -> None:
-        """`size` is that of the text in code points."""
+        """Start with the size of the text in code points, which decides the limit."""
         self._limit = MAX_NODES + MAX_NODES_BY_SIZE * size
         self.following = 1
         self.positions: dict[int, int] = {}
 
     def new(self, offset: int) -> int:
-        """An id for a node at `offset`."""
+        """Return an id for a node at `offset`."""
         expression = self.following
         if expression > self._limit:
             raise TooManyNodes(self._limit)
@@ -70,14 +70,14 @@ class Ids:
         return expression
 
     def drop(self, expression: int) -> None:
-        """Forget an id; the last one is given again."""
+        """Forget an id. If it was the last one, it is used again."""
         del self.positions[expression]
         if expression == self.following - 1:
             self.following = expression
 
 
 class Expansion:
-    """What a macro builds its replacement with. All nodes stand where the call of the macro stands."""
+    """Builds the replacement of a macro. All nodes have the position of the call."""
 
     __slots__ = ("_ids", "_offset")
 
@@ -86,43 +86,43 @@ class Expansion:
         self._offset = offset
 
     def literal(self, value: Value) -> Expr:
-        """A constant."""
+        """Return a constant."""
         return Literal(self._ids.new(self._offset), value)
 
     def true(self) -> Expr:
-        """`true`."""
+        """Return `true`."""
         return self.literal(value=True)
 
     def false(self) -> Expr:
-        """`false`."""
+        """Return `false`."""
         return self.literal(value=False)
 
     def ident(self, name: str) -> Expr:
-        """A name."""
+        """Return a name."""
         return Ident(self._ids.new(self._offset), name)
 
     def accumulator(self) -> Expr:
-        """The name of the accumulator."""
+        """Return the name of the accumulator."""
         return self.ident(ACCUMULATOR)
 
     def list(self, *elements: Expr) -> Expr:
-        """A list."""
+        """Return a list."""
         return ListExpr(self._ids.new(self._offset), [*elements])
 
     def map(self) -> Expr:
-        """An empty map."""
+        """Return an empty map."""
         return MapExpr(self._ids.new(self._offset), [])
 
     def call(self, function: str, *arguments: Expr) -> Expr:
-        """The call of a function."""
+        """Return a call of a function."""
         return Call(self._ids.new(self._offset), function, None, [*arguments])
 
     def member_call(self, function: str, target: Expr, *arguments: Expr) -> Expr:
-        """The call of a member function."""
+        """Return a call of a member function."""
         return Call(self._ids.new(self._offset), function, target, [*arguments])
 
     def presence(self, operand: Expr, field: str) -> Expr:
-        """The question whether a field is there."""
+        """Return a presence test, `has(operand.field)`."""
         return Select(self._ids.new(self._offset), operand, field, test_only=True)
 
     def fold(
@@ -136,14 +136,14 @@ class Expansion:
         result: Expr,
         accumulator: str = ACCUMULATOR,
     ) -> Expr:
-        """A comprehension."""
+        """Return a comprehension."""
         first, second = variables
         return Comprehension(
             self._ids.new(self._offset), over, first, second, accumulator, init, condition, step, result
         )
 
     def copy(self, expr: Expr) -> Expr:
-        """The same again with ids of its own; each node stands where its original stands."""
+        """Return a copy with ids of its own. Each node keeps the position of its original."""
         copied: Expr = run(self._copy(expr))
         return copied
 
@@ -187,12 +187,12 @@ class Expansion:
         return copies
 
 
-# (what to build with, the target of a member call, the arguments) → the replacement; None when the call is no macro after all.
+# (builder, target of a member call, arguments) → the replacement; None when the call is not a macro after all.
 Expand = Callable[[Expansion, Expr | None, list[Expr]], Expr | None]
 
 
 class Macro(NamedTuple):
-    """A macro: `receiver` when it is called on a target, `arity` the number of its arguments, None for any."""
+    """A macro: `receiver` when it has a target, `arity` the number of its arguments, None for any."""
 
     name: str
     receiver: bool
@@ -201,19 +201,19 @@ class Macro(NamedTuple):
 
 
 class Macros:
-    """Macros by what they look like. Of two that look alike the later one counts."""
+    """Macros by signature. The later of two equal ones wins."""
 
     def __init__(self, macros: Iterable[Macro] = ()) -> None:
         self._macros = {(macro.name, macro.receiver, macro.arity): macro for macro in macros}
         self.names = frozenset(name for name, _, _ in self._macros)
 
     def find(self, name: str, *, receiver: bool, arity: int) -> Macro | None:
-        """The macro that a call is, None when it is none."""
+        """Return the macro that a call matches, or None."""
         macros = self._macros
         return macros.get((name, receiver, arity)) or macros.get((name, receiver, None))
 
     def expand(self, ids: Ids, call: Call) -> Expr | None:
-        """What replaces a call, None when it stays. The id of a replaced call is dropped, of a wrong one too."""
+        """Return the replacement of a call, None if it is not a macro. Drops the id of a replaced or wrong call."""
         macro = self.find(call.function, receiver=call.target is not None, arity=len(call.arguments))
         if macro is None:
             return None
@@ -260,7 +260,7 @@ def _two_variables(arguments: list[Expr]) -> tuple[str, str]:
     return first, second
 
 
-# How many variables a macro has, and what finds them.
+# The number of variables of a macro, and the function that finds them.
 _Variables = Callable[[list[Expr]], tuple[str, str]]
 
 
@@ -340,7 +340,7 @@ def _bind(make: Expansion, target: Expr | None, arguments: list[Expr]) -> Expr |
 
 
 def _bound(make: Expansion, nothing: Expr, variable: tuple[str, Expr], result: Expr) -> Expr:
-    """`result` with a variable, its name and its value: a comprehension over nothing whose accumulator the variable is."""
+    """Return `result` with one variable: a comprehension over an empty list whose accumulator is the variable."""
     name, value = variable
     condition = make.false()
     step = make.ident(name)
@@ -348,7 +348,7 @@ def _bound(make: Expansion, nothing: Expr, variable: tuple[str, Expr], result: E
 
 
 def _sort_by(make: Expansion, target: Expr | None, arguments: list[Expr]) -> Expr:
-    """`list.sortBy(x, key)`: `cel.bind` of the list, sorted by the list of its keys."""
+    """Expand `list.sortBy(x, key)`: `cel.bind` of the list, sorted by the list of its keys."""
     held = make.ident("@__sortBy_input__")
     over = _over(target)
     if isinstance(over, (Literal, MapExpr, StructExpr)):
@@ -371,7 +371,10 @@ def _sort_by(make: Expansion, target: Expr | None, arguments: list[Expr]) -> Exp
 
 
 def _transform(start: Callable[[Expansion], Expr], add: Callable[[Expansion, str, Expr], Expr]) -> Expand:
-    """Folds with two variables that add what is transformed, of four arguments only where the third is true."""
+    """Return the expansion of a fold with two variables that adds transformed entries.
+
+    With four arguments it adds only entries for which the third is true.
+    """
 
     def expand(make: Expansion, target: Expr | None, arguments: list[Expr]) -> Expr:
         names = _two_variables(arguments)
@@ -386,7 +389,7 @@ def _transform(start: Callable[[Expansion], Expr], add: Callable[[Expansion, str
 
 
 def _over(target: Expr | None) -> Expr:
-    """The target of a receiver macro, which always has one."""
+    """Return the target of a receiver macro, which always has one."""
     if target is None:
         raise TypeError("a macro of a receiver is called without one")
     return target

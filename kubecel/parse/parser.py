@@ -1,7 +1,8 @@
-"""Expressions made into trees.
+"""Parse expressions.
 
-What is written well and nests little is read here in one go, by precedence. All else goes to `syntax`, which knows what is wrong with a
-text as cel-go words it, and does not mind depth. Upstream: google/cel-go `parser/{parser,helper}.go`, `parser/gen/CEL.g4`.
+This module parses valid texts of moderate depth in one pass, by precedence. All other texts go to `syntax`, which
+reports errors in cel-go's words and handles any depth. Upstream: google/cel-go `parser/{parser,helper}.go`,
+`parser/gen/CEL.g4`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from kubecel.parse.literals import LiteralError
 from kubecel.parse.macros import Ids, MacroError, Macros, TooManyNodes
 from kubecel.parse.source import CompileError, Issue, Source
 
-# So deeply brackets and conditionals may nest here; each costs a few frames of Python's stack.
+# Limit of nested brackets and conditionals here. Each level takes a few frames of Python's stack.
 _MAX_NESTING = 24
 
-# An operator that is none.
+# Stands for "no operator".
 _NONE = (0, "")
 
 
 def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast:
-    """The tree of an expression, its macros expanded.
+    """Return the tree of an expression, with its macros expanded.
 
     `optional_syntax` allows `a.?b`, `a[?b]`, `[?a]` and `{?a: b}`. Raises CompileError.
     """
@@ -31,8 +32,11 @@ def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> As
 
 
 def well_written(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast | None:
-    """The tree of what is right and nests little; None for all else, which is found out in a hundredth of the time that `parse` takes.
-    Raises CompileError for what is too large."""
+    """Return the tree of a valid expression of moderate depth, else None.
+
+    It refuses a text in a hundredth of the time that `parse` takes. Raises CompileError for an expression that is too
+    large.
+    """
     size = len(source.text)
     if size > MAX_SIZE:
         issue = Issue(None, f"expression code point size exceeds limit: size: {size}, limit {MAX_SIZE}", 1)
@@ -43,20 +47,20 @@ def well_written(source: Source, *, macros: Macros, optional_syntax: bool = True
     reader = _Reader(tokens, size, macros, optional_syntax=optional_syntax)
     try:
         return Ast(reader.read(), source, reader.positions)
-    except (_Elsewhere, LiteralError, MacroError):
+    except (_NotSimple, LiteralError, MacroError):
         return None
     except TooManyNodes as error:
         raise CompileError(source, (Issue(None, str(error)),)) from None
 
 
-class _Elsewhere(Exception):
-    """The text is wrong, or nests too deeply: it is read again by `syntax`."""
+class _NotSimple(Exception):
+    """The text is invalid or too deep, and `syntax` must read it."""
 
 
 class _Reader:
     """Reads the tokens of an expression from left to right.
 
-    Ids are given in cel-go's order: those of operators after their left side, of brackets before what stands in them, of `&&` and `||`
+    Ids are in cel-go's order. An operator gets its id after its left side, a bracket before its content, `&&` and `||`
     after their right side.
     """
 
@@ -83,33 +87,33 @@ class _Reader:
         self._expand = macros.expand
         self._optional = optional_syntax
         self._nesting = 0
-        # How deeply the expression that was just read nests, as MAX_DEPTH counts.
+        # The depth of the last expression, as MAX_DEPTH counts it.
         self._height = 0
 
     @property
     def positions(self) -> dict[int, int]:
-        """Where the nodes stand."""
+        """Return the positions of the nodes."""
         return self._ids.positions
 
     def read(self) -> Expr:
-        """The whole expression."""
+        """Parse the whole expression."""
         expr = self._expression()
         if self._kinds[self._at] != END or self._height > MAX_DEPTH:
-            raise _Elsewhere
+            raise _NotSimple
         return expr
 
     def _expect(self, kind: str) -> int:
-        """Pass the next token, which must be of a kind: its offset."""
+        """Consume the next token, which must be of a kind, and return its offset."""
         at = self._at
         if self._kinds[at] != kind:
-            raise _Elsewhere
+            raise _NotSimple
         self._at = at + 1
         return self._offsets[at]
 
     def _expression(self) -> Expr:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            raise _Elsewhere
+            raise _NotSimple
         expr = self._logical("||")
         if self._kinds[self._at] == "?":
             height = self._height
@@ -139,7 +143,7 @@ class _Reader:
         return balanced(f"_{sign}_", terms, signs)
 
     def _binary(self, above: int) -> Expr:
-        """Relations, sums and products that bind more tightly than `above`."""
+        """Parse relations, sums and products that bind more tightly than `above`."""
         expr = self._unary()
         while True:
             precedence, function = OPERATORS.get(self._kinds[self._at], _NONE)
@@ -179,19 +183,19 @@ class _Reader:
                 return expr
 
     def _selected(self, operand: Expr) -> Expr:
-        """`.field`, `.?field` or `.function(arguments)` of an operand."""
+        """Parse `.field`, `.?field` or `.function(arguments)` after an operand."""
         kinds = self._kinds
         at = self._at
         offset = self._offsets[at]
         optional = kinds[at + 1] == "?"
         at += 2 if optional else 1
         if kinds[at] != IDENTIFIER:
-            raise _Elsewhere
+            raise _NotSimple
         self._at = at + 1
         name = self._texts[at]
         if optional:
             if not self._optional:
-                raise _Elsewhere
+                raise _NotSimple
             field = Literal(self._new(self._offsets[at]), name)
             self._height += 1
             return Call(self._new(offset), "_?._", None, [operand, field])
@@ -204,14 +208,14 @@ class _Reader:
         return expr
 
     def _call(self, name: str, target: Expr | None) -> Expr:
-        """A call whose opening parenthesis is next."""
+        """Parse a call from its opening parenthesis on."""
         expression = self._new(self._offsets[self._at])
         self._at += 1
         call = Call(expression, name, target, self._arguments())
         return (name in self._macros and self._expand(self._ids, call)) or call
 
     def _arguments(self) -> list[Expr]:
-        """What a call is given, up to the closing parenthesis."""
+        """Parse the arguments of a call up to the closing parenthesis."""
         arguments: list[Expr] = []
         height = 0
         if self._kinds[self._at] != ")":
@@ -226,7 +230,7 @@ class _Reader:
         return arguments
 
     def _indexed(self, operand: Expr) -> Expr:
-        """`[index]` or `[?index]` of an operand."""
+        """Parse `[index]` or `[?index]` after an operand."""
         height = self._height
         expression = self._new(self._expect("["))
         function = "_[?_]" if self._question() else "_[_]"
@@ -236,11 +240,11 @@ class _Reader:
         return Call(expression, function, None, [operand, index])
 
     def _question(self) -> bool:
-        """Whether the question mark of something optional is next; it is passed."""
+        """Consume the question mark of an optional part, and return whether there was one."""
         if self._kinds[self._at] != "?":
             return False
         if not self._optional:
-            raise _Elsewhere
+            raise _NotSimple
         self._at += 1
         return True
 
@@ -268,15 +272,15 @@ class _Reader:
             self._at = at + 2
             value = SIGNED[self._kinds[at + 1]](f"-{self._texts[at + 1]}")
             return Literal(self._new(offset), value)
-        raise _Elsewhere
+        raise _NotSimple
 
     def _named(self) -> Expr:
-        """A variable, the call of a function, or a structure; an absolute name begins with a dot."""
+        """Parse a variable, the call of a function, or a structure. An absolute name begins with a dot."""
         kinds, texts = self._kinds, self._texts
         dot = "." if kinds[self._at] == "." else ""
         at = self._at + len(dot)
         if kinds[at] != IDENTIFIER:
-            raise _Elsewhere
+            raise _NotSimple
         last = at
         while kinds[last + 1] == "." and kinds[last + 2] == IDENTIFIER:
             last += 2
@@ -286,7 +290,7 @@ class _Reader:
             return StructExpr(self._new(self._offsets[last + 1]), type_name, self._fields())
         name = texts[at]
         if name in RESERVED:
-            raise _Elsewhere
+            raise _NotSimple
         self._at = at + 1
         if kinds[at + 1] == "(":
             return self._call(dot + name, None)
@@ -305,7 +309,10 @@ class _Reader:
         return ListExpr(expression, elements, frozenset(optional))
 
     def _more(self, end: str, *, begun: bool) -> bool:
-        """Whether another element of a list or map follows; if not, its end is passed. One comma may stand before the end."""
+        """Return whether another element of a list or map follows; else consume its end.
+
+        One comma may precede the end.
+        """
         comma = self._kinds[self._at] == ","
         if comma:
             self._at += 1
@@ -313,7 +320,7 @@ class _Reader:
             self._at += 1
             return False
         if comma != begun:
-            raise _Elsewhere
+            raise _NotSimple
         return True
 
     def _entries(self) -> list[Entry]:

@@ -1,10 +1,10 @@
-"""Which alternative of a decision the next tokens mean: ANTLR's adaptive prediction, as its runtime for Go does it.
+"""Choose an alternative by the next tokens: ANTLR's adaptive prediction, as its Go runtime does it.
 
-All alternatives are followed at once, token by token, until one is left, or until they cannot be told apart any more: then the first
-counts. It is done without regard to who called the rule of the decision. Upstream does it again from the actual callers when several
-are left, which never tells more with this grammar: all that it leaves open is whether `-1` is a number or the negation of one, and
-both are the same to whoever called. Upstream: antlr4-go/antlr `parser_atn_simulator.go`, `prediction_mode.go`,
-`prediction_context.go`, `atn_config_set.go`.
+It follows all alternatives at once, token by token, until one is left or until more tokens cannot tell them apart. Then
+the first one wins. It ignores the actual callers of the decision's rule. When several alternatives are left, upstream
+repeats the prediction with the actual callers. With this grammar that decides nothing more. The only open question is
+whether `-1` is a number or a negation, and both mean the same to every caller. Upstream: antlr4-go/antlr
+`parser_atn_simulator.go`, `prediction_mode.go`, `prediction_context.go`, `atn_config_set.go`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kubecel.parse.lexer import END
 from kubecel.values.stackless import Task, run
 
 
-class NoWay(Exception):
-    """No alternative goes on with the tokens. `ahead` says with which token it ends, 1 for the next one."""
+class NoViableAlternative(Exception):
+    """No alternative accepts the tokens. `ahead` is the number of the failing token, 1 for the next one."""
 
     def __init__(self, ahead: int) -> None:
         super().__init__(ahead)
@@ -28,13 +28,16 @@ class NoWay(Exception):
 
 @dataclass(eq=False, slots=True)
 class Callers:
-    """A stack of states to return to, or several merged: each has the stack below it. Those that one lookahead makes are one if equal."""
+    """A stack of return states, or several merged ones, each with the stack below.
+
+    Equal stacks of one lookahead are one object.
+    """
 
     ways: tuple[tuple[State | None, Callers | None], ...]
 
     @property
     def none(self) -> bool:
-        """Whether nobody called, or nobody knows who did."""
+        """Return whether there is no caller, or none is known."""
         return self.ways[0][0] is None
 
 
@@ -42,14 +45,14 @@ NOBODY = Callers(((None, None),))
 
 
 class _Config(NamedTuple):
-    """A state that may have been reached, for which alternative, and by whom its rule was called."""
+    """A state that may have been reached, with its alternative and the callers of its rule."""
 
     state: State
     alternative: int
     callers: Callers
-    # The rule of the decision was left towards a caller that takes any operator.
+    # The rule of the decision ended, and its caller accepts any operator.
     loosely: bool = False
-    # The rule of the decision was left towards callers that are not known.
+    # The rule of the decision ended, and its callers are unknown.
     outside: bool = False
     # Still in the rule of the decision, before any token.
     here: bool = False
@@ -57,15 +60,15 @@ class _Config(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Step:
-    """All that may have been reached with some tokens, and where other tokens lead from there; None is nowhere."""
+    """All configurations after some tokens, and the steps for further tokens; None for a token that does not fit."""
 
     configs: tuple[_Config, ...]
     onward: dict[str, _Step | None] = field(default_factory=dict)
-    # The alternative that is left, or the first of several that cannot be told apart; 0 while more tokens may tell.
+    # The only alternative left, or the first of several that stay ambiguous; 0 while more tokens may decide.
     decided: int = 0
 
     def finished(self) -> int:
-        """The first alternative that ended the rule of the decision, 0 for none."""
+        """Return the first alternative that ended the rule of the decision, 0 for none."""
         return min((c.alternative for c in self.configs if c.outside or _at_end(c)), default=0)
 
 
@@ -74,7 +77,7 @@ def _at_end(config: _Config) -> bool:
 
 
 class Prediction:
-    """What was learnt of looking ahead in one text serves the others; the grammar bounds it to some hundred steps."""
+    """Looks ahead in texts. Its cache serves all texts; the grammar limits it to some hundred steps."""
 
     def __init__(self) -> None:
         self._stacks: dict[tuple[tuple[State | None, Callers | None], ...], Callers] = {NOBODY.ways: NOBODY}
@@ -82,9 +85,10 @@ class Prediction:
         self._steps: dict[frozenset[_Config], _Step] = {}
 
     def predict(self, decision: State, ahead: Callable[[int], str], precedence: int) -> int:
-        """The alternative that the next tokens mean.
+        """Return the alternative that the next tokens belong to.
 
-        `ahead` gives the kind of a token, 1 for the next one; `precedence` is what operators must bind as tightly as. Raises NoWay.
+        `ahead` returns the kind of a token, 1 for the next one. `precedence` is the least precedence of operators.
+        Raises NoViableAlternative.
         """
         key = decision, precedence if decision.operators else 0
         step = self._starts.get(key)
@@ -101,7 +105,7 @@ class Prediction:
                 finished = step.finished()
                 if finished:
                     return finished
-                raise NoWay(at)
+                raise NoViableAlternative(at)
             if onward.decided:
                 return onward.decided
             step = onward
@@ -120,7 +124,7 @@ class Prediction:
         return self._steps.setdefault(key, _Step(configs, decided=decided))
 
     def _called(self, state: State, callers: Callers) -> Callers:
-        """The stack of a rule that returns to a state."""
+        """Return the stack of a rule that returns to a state."""
         return self._stack(((state, callers),))
 
     def _stack(self, ways: tuple[tuple[State | None, Callers | None], ...]) -> Callers:
@@ -139,7 +143,7 @@ class Prediction:
         return _without_repeated(configs) if decision.operators else configs
 
     def _reached(self, configs: Sequence[_Config], kind: str) -> tuple[_Config, ...]:
-        """What a token leads to from somewhere."""
+        """Return the configurations after a token."""
         matched: list[_Config] = []
         ended: list[_Config] = []
         for config in configs:
@@ -155,7 +159,7 @@ class Prediction:
         return (*stopped, *ended)
 
     def _closure(self, seeds: Iterable[_Config], *, rule: str = "", precedence: int = 0) -> tuple[_Config, ...]:
-        """All states at tokens, and all ends, that are reached without a token."""
+        """Return all states at tokens, and all rule ends, that need no token to reach."""
         found: dict[tuple[State, int], _Config] = {}
         seen: set[_Config] = set()
         pending = [*seeds]
@@ -205,7 +209,7 @@ class Prediction:
         )
 
     def _merged(self, one: Callers, other: Callers) -> Task:
-        """Two stacks as one."""
+        """Return two stacks merged into one."""
         if one is other:
             return one
         if one.none or other.none:
@@ -221,7 +225,7 @@ PREDICTION = Prediction()
 
 
 def _number(way: tuple[State | None, Callers | None]) -> float:
-    """Nobody comes last."""
+    """Return the order of a return state; no caller comes last."""
     return way[0].number if way[0] else float("inf")
 
 
@@ -232,9 +236,9 @@ def _then(state: State) -> State:
 
 
 def _loop_is_entered_below(config: _Config) -> int:
-    """How many ways to leave out: the loop over the operators of a rule is not entered where the rule was called by itself only.
+    """Return how many ways to skip: the loop over operators is not entered where only its own rule called it.
 
-    It would be entered again by the caller (canDropLoopEntryEdgeInLeftRecursiveRule).
+    The caller enters it anyway (canDropLoopEntryEdgeInLeftRecursiveRule).
     """
     if not config.state.operators:
         return 0
@@ -242,7 +246,7 @@ def _loop_is_entered_below(config: _Config) -> int:
 
 
 def _without_repeated(configs: tuple[_Config, ...]) -> tuple[_Config, ...]:
-    """Without what another operator leads to as well as the end of the rule: applyPrecedenceFilter."""
+    """Remove configurations that both another operator and the end of the rule lead to: applyPrecedenceFilter."""
     entered = {config.state: config.callers for config in configs if config.alternative == 1}
     return tuple(
         config
@@ -252,7 +256,7 @@ def _without_repeated(configs: tuple[_Config, ...]) -> tuple[_Config, ...]:
 
 
 def _subsets(configs: Iterable[_Config]) -> Iterable[set[int]]:
-    """The alternatives that meet in the same state with the same callers."""
+    """Return the sets of alternatives that meet in the same state with the same callers."""
     subsets: dict[tuple[State, Callers], set[int]] = {}
     for config in configs:
         subsets.setdefault((config.state, config.callers), set()).add(config.alternative)
@@ -260,7 +264,7 @@ def _subsets(configs: Iterable[_Config]) -> Iterable[set[int]]:
 
 
 def _conflicting(configs: tuple[_Config, ...]) -> bool:
-    """Whether more tokens will not tell the alternatives apart: hasSLLConflictTerminatingPrediction."""
+    """Return whether more tokens cannot tell the alternatives apart: hasSLLConflictTerminatingPrediction."""
     if all(config.state.role is Role.STOP for config in configs):
         return True
     if all(len(alternatives) == 1 for alternatives in _subsets(configs)):

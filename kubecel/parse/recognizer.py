@@ -1,8 +1,8 @@
-"""Texts read as the parser reads them that ANTLR makes: with its words for what is wrong, and its way to go on after it.
+"""Recognize texts as ANTLR's generated parser does, with its error messages and its error recovery.
 
-It walks along the states of `grammar`, asks `prediction` where one token does not decide, and keeps a stack of its own, so that no
-text is too deep for it. Upstream: antlr4-go/antlr `{parser,error_strategy}.go`, google/cel-go
-`parser/parser.go`, `parser/gen/cel_parser.go`.
+It follows the states of `grammar`, and asks `prediction` where one token does not decide. It has a stack of its own, so
+no text is too deep. Upstream: antlr4-go/antlr `{parser,error_strategy}.go`, google/cel-go `parser/parser.go`,
+`parser/gen/cel_parser.go`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 from kubecel.parse.grammar import EPSILON, NETWORK, Role, State, following, one_token_decides
 from kubecel.parse.lexer import END, KINDS, Unrecognized, Word, scan
-from kubecel.parse.prediction import PREDICTION, NoWay
+from kubecel.parse.prediction import PREDICTION, NoViableAlternative
 from kubecel.parse.source import PRINTED, Issue, Source
 
-# No rule is entered more often than this without being left.
+# Limit of the nested entries of one rule.
 MAX_DEPTH = 250
-# So many times the recognizer tries to go on after an error, looking so many tokens ahead each time.
+# Limits of error recovery: attempts, and tokens that each attempt skips.
 MAX_RECOVERIES = 30
 MAX_RECOVERY_TOKENS = 256
 
-# Words for a keyword where a name should stand.
+# The message for a keyword in the place of a name.
 _KEYWORD_AS_NAME = re.compile("no viable alternative at input '.(true|false|null)'")
 
 _RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
@@ -33,36 +33,39 @@ _BLOCKS = frozenset((Role.BLOCK, Role.STAR_BLOCK, Role.PLUS_BLOCK, Role.STAR_ENT
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """What was read by a rule, as far as it was read. `name` is the alternative, or the rule when no alternative was found."""
+    """The parts that a rule has read so far.
+
+    `name` is the alternative, or the rule if no alternative was found.
+    """
 
     name: str
     offset: int
-    # What was read by label, in the order in which it was read: words, or nodes.
+    # The parts by label, in the order of reading: words or nodes.
     parts: dict[str, list[Any]] = field(default_factory=dict)
 
     def word(self, label: str) -> Word | None:
-        """The word of a label, None when it was not read."""
+        """Return the word of a label, None if it was not read."""
         return self.parts[label][0] if label in self.parts else None
 
     def words(self, label: str) -> list[Word]:
-        """The words of a label."""
+        """Return the words of a label."""
         return self.parts.get(label, [])
 
     def node(self, label: str) -> Node | None:
-        """The node of a label, None when its rule was not entered."""
+        """Return the node of a label, None if its rule was not entered."""
         return self.parts[label][0] if label in self.parts else None
 
     def nodes(self, label: str) -> list[Node]:
-        """The nodes of a label."""
+        """Return the nodes of a label."""
         return self.parts.get(label, [])
 
 
 class Stopped(Exception):
-    """It is not gone on with the text. `issues` has the reason, if it needs one."""
+    """Recognition ended early. `issues` has the reason, if it needs one."""
 
 
 class _Mismatch(Exception):
-    """The next token does not fit, and nothing simple helps."""
+    """The next token does not fit, and no simple recovery helps."""
 
     def __init__(self, message: str, word: Word) -> None:
         super().__init__(message)
@@ -76,14 +79,14 @@ class _Frame:
 
     rule: str
     node: Node
-    # The state that called it, and the rule that did.
+    # The calling state and rule.
     caller: State | None
     parent: _Frame | None
     precedence: int
 
 
 class Recognizer:
-    """Reads one text."""
+    """Recognizes one text."""
 
     def __init__(self, source: Source) -> None:
         self.issues: list[Issue] = []
@@ -91,19 +94,19 @@ class Recognizer:
         self._words: list[Word] = []
         self._at = 0
         self._depths = dict.fromkeys(NETWORK.starts, 0)
-        # The state that the recognizer is in, for what is expected in it.
+        # The current state, which decides the expected tokens.
         self._state = NETWORK.starts["start"]
-        # In recovery from here on: nothing is reported until a token fits.
+        # The token at which recovery began. No error is reported until a token fits.
         self._recovering = False
         self._recoveries = 0
-        # How many tokens recovery may still pass over, None outside of it.
+        # How many tokens recovery may still skip, None outside of it.
         self._budget: int | None = None
         self._last_error: int | None = None
         self._last_states: set[State] = set()
         self._frame: _Frame
 
     def read(self) -> Node:
-        """What the text says, as far as it says anything. Raises Stopped."""
+        """Return the root node, as complete as the text allows. Raises Stopped."""
         self._enter("start")
         root = self._frame
         state: State | None = NETWORK.starts["start"]
@@ -119,7 +122,7 @@ class Recognizer:
     # Tokens
 
     def _fill(self, index: int) -> None:
-        """Have the tokens up to an index. What is no token is reported as soon as it is met."""
+        """Read tokens up to an index. Report invalid characters at once."""
         while len(self._words) <= index and not (self._words and self._words[-1].kind == END):
             found = next(self._scan)
             if isinstance(found, Unrecognized):
@@ -148,7 +151,7 @@ class Recognizer:
             self._fill(self._at)
 
     def _text(self, first: int, last: int) -> str:
-        """What is written from one token to another, without what is no token."""
+        """Return the text from one token to another, without invalid characters."""
         words = self._words[first : last + 1]
         return words[0].text + "".join(word.before + word.text for word in words[1:])
 
@@ -162,7 +165,7 @@ class Recognizer:
             self._stop(f"expression recursion limit exceeded: {MAX_DEPTH}")
 
     def _left(self) -> State | None:
-        """Leave a rule: the state that follows its call."""
+        """Leave a rule and return the state that follows its call."""
         frame = self._frame
         self._depths[frame.rule] -= 1
         if frame.parent is None or frame.caller is None or frame.caller.call is None:
@@ -172,9 +175,9 @@ class Recognizer:
         return frame.caller.onward
 
     def _walk(self, state: State) -> State | None:
-        """One state on."""
+        """Advance by one state."""
         if state.precedence:
-            # What was read of the rule becomes the left side of an operator.
+            # The node of the rule becomes the left side of an operator.
             left = self._frame.node
             self._frame.node = Node(state.rule, left.offset, {"left": [left]})
         if state.names:
@@ -198,7 +201,10 @@ class Recognizer:
         return self._chosen(state)
 
     def _looped(self, back: State) -> State:
-        """Again, or on: the entry of a loop decides after each round, the end of one that is done at least once."""
+        """Repeat a loop or leave it.
+
+        The entry of a loop decides after each round; the end decides for loops that run at least once.
+        """
         self._state = back
         self._sync()
         if back.role is Role.STAR_BACK:
@@ -208,7 +214,7 @@ class Recognizer:
         return chosen.ways[0] if chosen.role is Role.PLUS_BLOCK else chosen
 
     def _chosen(self, state: State) -> State:
-        """The way on from a decision."""
+        """Return the next state after a decision."""
         if len(state.ways) == 1:
             return state.ways[0]
         alternatives = one_token_decides(state)
@@ -218,7 +224,7 @@ class Recognizer:
             alternative = alternatives.get(self._kind(), 0)
         if not alternative:
             if state.ways[-1].names:
-                # Not one way of the block is to leave it out.
+                # No way of the block skips it.
                 raise self._no_way(1)
             alternative = len(state.ways)
         return state.ways[alternative - 1]
@@ -226,13 +232,13 @@ class Recognizer:
     def _predicted(self, state: State) -> int:
         try:
             return PREDICTION.predict(state, self._kind, self._frame.precedence)
-        except NoWay as end:
+        except NoViableAlternative as end:
             raise self._no_way(end.ahead) from None
 
     # Errors
 
     def _complain(self, message: str, offset: int) -> None:
-        """A syntax error; more than a hundred are too many."""
+        """Report a syntax error. More than a hundred end the recognition."""
         message = _KEYWORD_AS_NAME.sub(r"mismatched input '\1' expecting IDENTIFIER", message)
         if len(self.issues) >= PRINTED:
             self.issues.append(Issue(offset, f"Syntax error: More than {PRINTED} syntax errors"))
@@ -249,7 +255,7 @@ class Recognizer:
             self._complain(message, word.offset)
 
     def _fits(self) -> None:
-        """A token was as expected: errors are reported again."""
+        """Note that a token fits: errors are reported again."""
         self._recovering = False
         self._last_error = None
         self._last_states = set()
@@ -264,7 +270,7 @@ class Recognizer:
         return _Mismatch(f"no viable alternative at input {_quoted(text)}", self._words[last])
 
     def _match(self, state: State, label: str) -> None:
-        """The token that a state is left by; one too many is passed over, one that is missing is made up."""
+        """Consume the token of a state. Skip one surplus token, or insert a missing one."""
         if state.token and self._kind() in state.token.kinds:
             word = self._word()
             self._fits()
@@ -275,7 +281,7 @@ class Recognizer:
             self._frame.node.parts.setdefault(label, []).append(word)
 
     def _sync(self) -> None:
-        """Before a decision: whether the next token can begin anything."""
+        """Check before a decision whether the next token can begin any alternative."""
         if self._recovering:
             return
         state = self._state
@@ -290,7 +296,7 @@ class Recognizer:
             self._pass_until(self._expected(state) | self._recovery_set())
 
     def _delete(self) -> Word | None:
-        """The token after the next one when that is what is expected; the next one is passed over."""
+        """Return the token after the next one if it fits, and skip the next one."""
         if self._kind(2) not in self._expected(self._state):
             return None
         self._extraneous()
@@ -327,7 +333,7 @@ class Recognizer:
             raise Stopped
 
     def _recover(self) -> None:
-        """Pass over tokens until one comes that can follow a rule that was entered."""
+        """Skip tokens until one can follow a rule that was entered."""
         self._count_recovery()
         self._budget = MAX_RECOVERY_TOKENS
         try:
@@ -352,7 +358,7 @@ class Recognizer:
         return frozenset(kinds - {EPSILON})
 
     def _expected(self, state: State) -> frozenset[str]:
-        """The tokens that may be next in a state, in those that called its rule where it may end."""
+        """Return the tokens that may follow a state, including those after its rule where it may end."""
         kinds = following(state)
         expected = set(kinds)
         frame = self._frame

@@ -1,7 +1,7 @@
-"""Room on Python's stack for expressions that are nested deeply: closures follow the tree by recursion.
+"""Enlarge Python's stack for deeply nested expressions: closures follow the tree by recursion.
 
-The parser bounds the depth (some thousand nodes with all that macros add), but not below what Python allows by default. Calls between
-functions written in Python occupy none of the C stack, so more of them can be allowed safely while they are needed.
+The parser limits the depth to some thousand nodes, macros included, which is more than Python allows by default. Calls
+between Python functions take no C stack. So it is safe to allow more of them for a while.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from threading import Lock
 
 from kubecel.parse.ast import Expr, children
 
-# Up to this height an expression fits into what Python allows by default.
+# Expressions up to this height fit into Python's default limit.
 SHALLOW = 40
-# Calls that planning one level takes at most; evaluating it takes fewer.
+# The most calls that planning one level takes. Evaluation takes fewer.
 _CALLS = 16
 
 
 def height(expr: Expr) -> int:
-    """How deeply an expression is nested."""
+    """Return the nesting depth of an expression."""
     deepest = 0
     level = [expr]
     while level:
@@ -30,7 +30,7 @@ def height(expr: Expr) -> int:
 
 
 class _Stack:
-    """Who needs how many calls now, and what is allowed when nobody needs more."""
+    """Counts the calls that the running evaluations need, and restores the default limit afterwards."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -54,8 +54,8 @@ _STACK = _Stack()
 
 
 @contextmanager
-def room(levels: int) -> Iterator[None]:
-    """Allow as many calls as an expression of that height needs, for the time being."""
+def deep_stack(levels: int) -> Iterator[None]:
+    """Raise the recursion limit for an expression of this height while the context lasts."""
     calls = levels * _CALLS
     _STACK.enter(calls)
     try:

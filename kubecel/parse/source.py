@@ -1,4 +1,4 @@
-"""The text of an expression, and what is wrong with it: issues as cel-go words them.
+"""The text of an expression, and errors in it, in cel-go's words.
 
 Upstream: google/cel-go `common/{source,location,error,errors}.go`.
 """
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-# At most so many issues are printed; of the others their number is said (cel-go common.Errors).
+# Limit of printed issues. The number of further ones is printed (cel-go common.Errors).
 PRINTED = 100
-# A line of more bytes is not repeated below an issue.
+# A longer line, in bytes, is not printed below an issue.
 MAX_SNIPPET = 16384
 
-# What the caret line of an issue is made of. A character of several bytes has wide marks below.
+# The characters of the caret line. Characters of several bytes have wide marks.
 _DOT, _IND = ".", "^"
 _WIDE_DOT, _WIDE_IND = "\uff0e", "\uff3e"
 _NARROW, _WIDE = re.compile("[\0-\x7f]"), re.compile("[^\0-\x7f]")
@@ -25,7 +25,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Issue(NamedTuple):
-    """One complaint. `offset` is counted in code points, None when no place is to blame; `expression` is the id of the node, 0 for none."""
+    """One error.
+
+    `offset` counts code points, None if no place is at fault. `expression` is the id of the node, 0 for none.
+    """
 
     offset: int | None
     message: str
@@ -34,9 +37,9 @@ class Issue(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """An expression as it was written. Offsets, lines and columns count code points; lines begin at 1, columns at 0.
+    """The text of an expression. Offsets, lines and columns count code points.
 
-    What is half of a surrogate pair reads as U+FFFD, as it does when Go decodes it.
+    Lines begin at 1, columns at 0. A lone surrogate reads as U+FFFD, as Go decodes it.
     """
 
     text: str
@@ -60,20 +63,20 @@ class Source:
         return {}
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset. Before the text, and in an empty one, cel-go says column -1."""
+        """Return line and column of an offset. Before the text, and in an empty one, cel-go's column is -1."""
         if offset < 0 or not self.text:
             return 1, -1
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1]
 
     def line(self, number: int) -> str:
-        """The text of a line, without its end."""
+        """Return the text of a line, without its end."""
         start = self._starts[number - 1]
         end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
         return self.text[start:end]
 
     def describe(self, issue: Issue) -> str:
-        """An issue with its place, the line and a caret: cel-go Error.ToDisplayString."""
+        """Return an issue with its place, its line and a caret: cel-go Error.ToDisplayString."""
         line, column = (-1, -1) if issue.offset is None else self.place(issue.offset)
         said = f"ERROR: {self.name}:{line}:{column + 1}: {issue.message}"
         snippet = self._snippet(line)
@@ -84,7 +87,7 @@ class Source:
         return f"{said}\n | {text}\n | {dots[: max(column, 0)]}{indicator}"
 
     def _snippet(self, line: int) -> tuple[str, str] | None:
-        """A line as it is printed, and the dots for all of it; None when it is not printed."""
+        """Return a line as it is printed, with the dots of its caret line; None if it is not printed."""
         if line < 1 or not self.text:
             return None
         if line not in self._snippets:
@@ -96,17 +99,17 @@ class Source:
 
 
 class CompileError(Exception):
-    """An expression that is refused. `str()` is cel-go's whole text: issues by line and column, a caret line below each."""
+    """An expression is refused. `str()` is cel-go's whole text: issues by line and column, with caret lines."""
 
     def __init__(self, source: Source, issues: Sequence[Issue]) -> None:
-        """`issues` in the order in which they were found; the first `PRINTED` of them are printed."""
+        """Keep the issues in the order in which they were found. The first `PRINTED` of them are printed."""
         super().__init__(source, issues)
         self.source = source
         self.issues = tuple(issues)
 
     @cached_property
     def text(self) -> str:
-        """What `str()` is."""
+        """Return the text of `str()`."""
         printed = sorted(self.issues[:PRINTED], key=self._place)
         lines = [self.source.describe(issue) for issue in printed]
         if len(self.issues) > PRINTED:

@@ -1,7 +1,7 @@
-"""Trees of texts that are wrong or deep, and all that is wrong with them.
+"""Build trees of invalid or deep texts, and collect all their errors.
 
-What `recognizer` read is made into a tree as far as that goes, because more may be wrong than its syntax: literals, reserved words,
-macros. Upstream: google/cel-go `parser/parser.go`.
+It turns the result of `recognizer` into a tree as far as possible, because literals, reserved words and macros may be
+wrong too. Upstream: google/cel-go `parser/parser.go`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from kubecel.parse.recognizer import Node, Recognizer, Stopped
 from kubecel.parse.source import CompileError, Issue, Source
 from kubecel.values.stackless import Task, run
 
-# Where something stands that has no place.
+# The position of a node that has none.
 _NOWHERE = -1
 
-# Nodes that hand on one part of theirs unless they have an operator.
+# Nodes that pass on one of their parts unless they have an operator.
 _TRANSPARENT = frozenset(
     (
         *("start", "expr", "conditionalOr", "conditionalAnd", "relation", "calc"),
         *("MemberExpr", "PrimaryExpr", "Nested", "ConstantLiteral"),
     )
 )
-# What counts for MAX_DEPTH, with an operator.
+# Nodes that count for MAX_DEPTH when they have an operator.
 _NESTING = frozenset(("expr", "relation", "calc", "Select", "MemberCall", "Index"))
 
 
 def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> Ast:
-    """The tree of an expression; raises CompileError with all that is wrong."""
+    """Return the tree of an expression. Raises CompileError with all errors."""
     recognizer = Recognizer(source)
     issues = recognizer.issues
     ids = Ids(len(source.text))
@@ -49,9 +49,9 @@ def parse(source: Source, *, macros: Macros, optional_syntax: bool = True) -> As
 
 
 class _Builder:
-    """Makes a tree of nodes. Ids are given in cel-go's order.
+    """Builds a tree of nodes, with ids in cel-go's order.
 
-    Where nothing was read that could be made into an expression, null stands for it: that has been complained about.
+    Null stands for a part that is no expression. Its error has been reported.
     """
 
     def __init__(self, ids: Ids, issues: list[Issue], macros: Macros, *, optional_syntax: bool) -> None:
@@ -78,7 +78,7 @@ class _Builder:
         }
 
     def expression(self, node: Node | None) -> Task:
-        """The tree of a node."""
+        """Return the tree of a node."""
         while node and node.name in _TRANSPARENT and "op" not in node.parts and "ops" not in node.parts:
             node = node.node("e")
         if node is None:
@@ -103,7 +103,7 @@ class _Builder:
         return Literal(self._ids.new(offset), None)
 
     def _wrong(self, offset: int | None, message: str) -> Expr:
-        """A complaint, and what stands for the expression."""
+        """Report an error, and return the placeholder of the expression."""
         unknown = self._unknown(_NOWHERE if offset is None else offset)
         self._issues.append(Issue(offset, message, unknown.id))
         return unknown
@@ -138,7 +138,7 @@ class _Builder:
         return Call(expression, OPERATORS[word.kind][1], None, [left, right])
 
     def _negated(self, node: Node) -> Task:
-        """An even number of signs is none."""
+        """Build a negation. An even number of signs cancels out."""
         signs = node.words("ops")
         if len(signs) % 2 == 0:
             return (yield self.expression(node.node("e")))
@@ -212,7 +212,7 @@ class _Builder:
             return self._wrong(node.offset, str(error))
 
     def _named(self, node: Node) -> Expr | None:
-        """A name; None where there is none."""
+        """Return a name, or None without one."""
         word = node.word("id")
         if word is None:
             return None
@@ -246,7 +246,7 @@ class _Builder:
         return ListExpr(expression, elements, frozenset(optional))
 
     def _allowed(self, node: Node) -> bool:
-        """Whether a key or field may be as optional as it is."""
+        """Return whether a key or field may have its question mark."""
         if "opt" not in node.parts or self._optional:
             return True
         self._wrong(node.offset, "unsupported syntax '?'")
@@ -289,5 +289,5 @@ class _Builder:
 
 
 def _no_field(node: Node | None) -> str:
-    """Why something names no field."""
+    """Return the reason why a node is not a field name."""
     return "unsupported syntax: '`'" if node and node.name == "EscapedIdentifier" else "unsupported ident kind"

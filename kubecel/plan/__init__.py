@@ -1,1 +1,1 @@
-"""From a checked tree to a program, and its evaluation."""
+"""Compile a checked tree into a program, and evaluate it."""

@@ -1,6 +1,6 @@
-"""Variables, and what is selected of values: `a.b`, `a[b]`, `a.?b`, `a[?b]`, `has(a.b)`.
+"""Read variables and select parts of values: `a.b`, `a[b]`, `a.?b`, `a[?b]`, `has(a.b)`.
 
-A chain of selections is one closure, however long. Each of them costs 1, and so does the chain.
+A chain of selections is one closure, however long. Each selection costs 1, and so does the chain.
 Upstream: google/cel-go `interpreter/attributes.go`.
 """
 
@@ -18,10 +18,10 @@ KEYS = frozenset((str, int, UInt, bool, float))
 
 
 class Qualifier(NamedTuple):
-    """One selection: by a constant `key`, or with `run` by one that is computed at a cost of `cost` at least.
+    """One selection: by a constant `key`, or by a key that `run` computes at a cost of at least `cost`.
 
-    An `optional` one makes all that follow optional, a `test` asks only whether there is something. The key is `given` when it is part of
-    what the caller has given, which matters to what is said of one that is none.
+    An `optional` selection makes all later ones optional. A `test` returns only whether there is a value. The key is
+    `given` when it is part of the caller's input, which changes the message for an invalid key.
     """
 
     key: Value
@@ -33,7 +33,7 @@ class Qualifier(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What is selected of: the value that `run` gives at a cost of `cost` at least; `slot` when it is a variable."""
+    """The value to select from: `run` computes it at a cost of at least `cost`. `slot` is that of a variable."""
 
     run: Run
     cost: int = 0
@@ -41,7 +41,7 @@ class Root(NamedTuple):
 
 
 def global_variable(name: str, slot: int) -> Run:
-    """A variable of the caller: given, computed now, or missing."""
+    """Read a variable of the caller, which is a value, Lazy or missing."""
 
     def run(f: Frame) -> Value:
         value = f[slot]
@@ -54,7 +54,7 @@ def global_variable(name: str, slot: int) -> Run:
                 value = Failure(error.with_traceback(None))
             f[slot] = value
         if type(value) is Failure:
-            # Nothing here may hold on to an error that holds on to this call by its traceback.
+            # No local name may keep the error, whose traceback refers to this call.
             value = None
             raise f[slot].error
         return value
@@ -63,7 +63,7 @@ def global_variable(name: str, slot: int) -> Run:
 
 
 def loop_variable(slot: int) -> Run:
-    """The variable of a loop, which always has a value."""
+    """Read the variable of a loop, which always has a value."""
 
     def run(f: Frame) -> Value:
         return f[slot]
@@ -72,7 +72,10 @@ def loop_variable(slot: int) -> Run:
 
 
 def accumulator(slot: int, init: Run | None) -> Run:
-    """The accumulator of a comprehension: its value, the failure to compute it, or with `init` what computes it when first read."""
+    """Read the accumulator of a comprehension.
+
+    It is a value, the failure to compute it, or is computed by `init` at the first read.
+    """
 
     def run(f: Frame) -> Value:
         value = f[slot]
@@ -83,7 +86,7 @@ def accumulator(slot: int, init: Run | None) -> Run:
                 value = Failure(error.with_traceback(None))
             f[slot] = value
         if type(value) is Failure:
-            # Nothing here may hold on to an error that holds on to this call by its traceback.
+            # No local name may keep the error, whose traceback refers to this call.
             value = None
             raise f[slot].error
         return value
@@ -92,7 +95,7 @@ def accumulator(slot: int, init: Run | None) -> Run:
 
 
 def selected(root: Root, qualifiers: Sequence[Qualifier]) -> tuple[Run, int]:
-    """What a root and the selections of it give, and what that costs in any case."""
+    """Return the closure of a root with selections, and the cost that it always has."""
     if not qualifiers:
         return root.run, root.cost
     if any(qualifier.run or qualifier.optional or qualifier.test for qualifier in qualifiers):
@@ -105,7 +108,7 @@ def selected(root: Root, qualifiers: Sequence[Qualifier]) -> tuple[Run, int]:
 
 
 def _fields(slot: int, keys: tuple[str, ...], careful: Run) -> Run:
-    """Fields of a variable that holds a document. Whatever is not that simple is left to `careful`."""
+    """Read fields of a variable that holds a document. `careful` handles all other values."""
     if len(keys) == 1:
         (first,) = keys
 
@@ -140,7 +143,10 @@ def _fields(slot: int, keys: tuple[str, ...], careful: Run) -> Run:
 
 
 def _careful(root: Root, keys: tuple[Value, ...]) -> Run:
-    """Constant keys of any value. The cost of all is counted already, and that of those that are not reached is taken back."""
+    """Select constant keys of any value.
+
+    The caller counts the cost of all selections; the cost of those that are not reached is subtracted.
+    """
     start, count = root.run, len(keys)
     general = _walk([Qualifier(key) for key in keys])
 
@@ -172,7 +178,7 @@ def _general(root: Root, qualifiers: Sequence[Qualifier]) -> Run:
 
 
 def _walk(qualifiers: Sequence[Qualifier]) -> Callable[[Frame, Value], Value]:
-    """Selections of every kind, one after the other; of an optional value optional ones."""
+    """Apply selections of every kind in turn. Selections of an optional value are optional."""
 
     def walk(f: Frame, value: Value) -> Value:
         optional = type(value) is Optional
@@ -197,7 +203,7 @@ def _walk(qualifiers: Sequence[Qualifier]) -> Callable[[Frame, Value], Value]:
 
 
 def flattened(run: Run) -> Run:
-    """What is read through a name or a branch: of optionals in an optional the innermost alone is left."""
+    """Read through a name or a branch: of nested optionals only the innermost one is left."""
 
     def read(f: Frame) -> Value:
         value = run(f)
@@ -207,7 +213,10 @@ def flattened(run: Run) -> Run:
 
 
 def _opened(of: Optional) -> Value:
-    """What Go's Value() gives for what an optional holds: it goes through optionals, and of a type it is the name."""
+    """Return what Go's Value() returns for the value of an optional.
+
+    It resolves nested optionals; a type becomes its name.
+    """
     value = of.value
     while type(value) is Optional:
         value = value.value if value.has_value else None
@@ -215,7 +224,7 @@ def _opened(of: Optional) -> Value:
 
 
 def _taken_back(value: Value) -> Value:
-    """What becomes of it when Go makes a value of what Value() gave (cel-go `common/types/provider.go` NativeToValue)."""
+    """Return the value that Go makes from the result of Value() (cel-go `common/types/provider.go` NativeToValue)."""
     native = getattr(value, "go_native", None)
     if native is None:
         return value
@@ -232,12 +241,12 @@ def _key(f: Frame, qualifier: Qualifier) -> Value:
     return key
 
 
-# What Go has for the values of a document.
+# Go's types of the values of a document.
 _GIVEN = {type(None): "<nil>", list: "[]interface {}", dict: "map[string]interface {}", bytes: "[]uint8"}
 
 
 def presence(run: Run) -> Run:
-    """`has(…)` of a chain that ends in a test."""
+    """Evaluate `has(…)`: a chain that ends in a test."""
 
     def test(f: Frame) -> Value:
         value = run(f)
@@ -247,7 +256,7 @@ def presence(run: Run) -> Run:
 
 
 def conditional(condition: Run, then: Run, otherwise: Run) -> Run:
-    """`condition ? then : otherwise`"""
+    """Evaluate `condition ? then : otherwise`."""
 
     def run(f: Frame) -> Value:
         value = condition(f)

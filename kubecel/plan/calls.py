@@ -1,7 +1,8 @@
-"""Calls of functions and operators: closures that evaluate the arguments, call, and count what that costs.
+"""Call functions and operators: closures that evaluate the arguments, call, and count the cost.
 
-cel-go's errors are values: an argument that fails does not keep the others from being evaluated and counted, unless there are three or more
-or the function takes any number. Hence the `except` clauses below, which cost nothing when nothing fails.
+cel-go's errors are values. So after an argument fails, the others are evaluated and counted as well. Functions with
+three or more or any number of arguments are the exception. Hence the `except` clauses below, which cost nothing when
+nothing fails.
 Upstream: google/cel-go `interpreter/{interpretable,runtimecost}.go`.
 """
 
@@ -14,12 +15,14 @@ from kubecel.plan.frames import COST, Frame, Node, Run, charged, counted, in_tur
 from kubecel.values.errors import EvaluationError, Panic
 from kubecel.values.values import ABSENT, Optional, UInt, Value, equal, size
 
-# The values of a call and its result → its cost. ABSENT stands for what could not be computed, which has size 1.
+# (values of a call, result) → cost. ABSENT stands for a value that could not be computed; its size is 1.
 Cost = Callable[[Sequence[Value], Value], int]
 
 
 def part(count: int) -> int:
-    """The cost of going through so many characters or bytes (StringTraversalCostFactor), rounded up in double precision."""
+    """Return the cost of reading so many characters or bytes (StringTraversalCostFactor), rounded up in double
+    precision.
+    """
     return math.ceil(count * 0.1)
 
 
@@ -51,7 +54,7 @@ def _elements(values: Sequence[Value], _: Value) -> int:
     return size(values[1])
 
 
-# By the ids of overloads; all others cost 1 (runtimecost.go costCall).
+# Costs by the id of the overload; all others cost 1 (runtimecost.go costCall).
 COSTS: dict[str, Cost] = {
     **dict.fromkeys(
         (
@@ -81,7 +84,7 @@ COSTS: dict[str, Cost] = {
 
 
 def _evaluated(run: Run, f: Frame) -> Value:
-    """What is evaluated for its cost and its size alone: ABSENT when it fails."""
+    """Evaluate only for the cost and the size: return ABSENT on failure."""
     try:
         return run(f)
     except EvaluationError:
@@ -89,7 +92,7 @@ def _evaluated(run: Run, f: Frame) -> Value:
 
 
 def unary(call: Callable[[Value], Value], argument: Node) -> Node:
-    """A call that costs 1."""
+    """Return a call that costs 1."""
     run = argument.run
 
     def apply(f: Frame) -> Value:
@@ -99,7 +102,7 @@ def unary(call: Callable[[Value], Value], argument: Node) -> Node:
 
 
 def binary(call: Callable[[Value, Value], Value], one: Node, other: Node) -> Node:
-    """A call that costs 1."""
+    """Return a call that costs 1."""
     left, right = one.run, other.run
     cost = one.cost + other.cost + 1
     if other.is_constant:
@@ -124,7 +127,7 @@ def binary(call: Callable[[Value, Value], Value], one: Node, other: Node) -> Nod
 def compared(
     call: Callable[[Value, Value], Value], integers: Callable[[int, int], bool], one: Node, limit: int
 ) -> Node:
-    """A comparison with a constant integer, of what mostly is an integer; `call` compares all else."""
+    """Return a comparison with a constant integer. It is fast for integers; `call` compares all other values."""
     left = one.run
 
     def apply(f: Frame) -> Value:
@@ -135,7 +138,7 @@ def compared(
 
 
 def added(call: Callable[[Value, Value], Value], one: Node, other: Node, cost: Cost | None) -> Node:
-    """`+`: of what may become large, which is counted."""
+    """Return a call of `+` whose result may become large and is counted."""
     node = costing(call, (one, other), cost) if cost is not None else binary(call, one, other)
     run = node.run
 
@@ -146,7 +149,7 @@ def added(call: Callable[[Value, Value], Value], one: Node, other: Node, cost: C
 
 
 def costing(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost) -> Node:
-    """A call of one or two arguments whose cost depends on values."""
+    """Return a call of one or two arguments whose cost depends on the values."""
     runs = [argument.run for argument in arguments]
 
     def apply(f: Frame) -> Value:
@@ -165,7 +168,10 @@ def costing(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost) -
 
 
 def variadic(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost | None) -> Node:
-    """A call of any number of arguments. It ends with the first that fails, and then costs nothing unless that is the last."""
+    """Return a call of any number of arguments.
+
+    It ends with the first argument that fails. It costs nothing then, unless that is the last argument.
+    """
     runs, least = in_turn(arguments)
     last = len(runs) - 1
 
@@ -194,7 +200,7 @@ def _called(f: Frame, call: Callable[..., Value], values: list[Value], cost: Cos
 
 
 def lenient(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost | None) -> Node:
-    """A call that is given errors as values."""
+    """Return a call that receives errors as values."""
     runs = [argument.run for argument in arguments]
 
     def apply(f: Frame) -> Value:
@@ -209,7 +215,7 @@ def lenient(call: Callable[..., Value], arguments: Sequence[Node], cost: Cost | 
     return Node(apply, sum(argument.cost for argument in arguments))
 
 
-# Equality.
+# Equality
 
 
 def _equality_cost(one: Value, other: Value) -> int:
@@ -221,9 +227,10 @@ def _measured(value: Value) -> int:
 
 
 def equals(one: Node, other: Node, *, same: bool) -> Node:
-    """`==` and `!=`. What a library cannot compare fails with the one and differs with the other.
+    """Return `==` or `!=`.
 
-    The values of libraries cost 1 to compare with `==`, whatever their size (kubernetes/apiserver `pkg/cel/library/cost.go`).
+    Values that a library cannot compare fail with `==` and are different with `!=`. Comparing the values of libraries
+    with `==` costs 1, whatever their size (kubernetes/apiserver `pkg/cel/library/cost.go`).
     """
     left, right = one.run, other.run
 
@@ -257,7 +264,7 @@ def _known_equal(one: Value, other: Value) -> bool:
 
 
 def equals_string(one: Node, text: str, *, same: bool) -> Node:
-    """Equality with a constant string that is not empty."""
+    """Return the equality with a constant string that is not empty."""
     left, length = one.run, len(text)
     most = part(length)
 
@@ -277,11 +284,14 @@ def equals_string(one: Node, text: str, *, same: bool) -> Node:
     return Node(apply, one.cost)
 
 
-# Logic.
+# Logic
 
 
 def logical(terms: Sequence[Node], *, until: bool) -> Node:
-    """`&&` (until False) and `||` (until True) of any number of terms. The first error is the result unless a later term decides."""
+    """Return `&&` (until False) or `||` (until True) of any number of terms.
+
+    The first error is the result unless a later term decides.
+    """
     runs = [terms[0].run, *map(charged, terms[1:])]
     if len(runs) == 2:
         return Node(_pair(runs[0], runs[1], until=until), terms[0].cost)
@@ -299,7 +309,7 @@ def logical(terms: Sequence[Node], *, until: bool) -> Node:
                 if not failures:
                     failures.append(error)
         if failures:
-            # Not a name: the error holds on to this call by its traceback.
+            # No local name may keep the error, whose traceback refers to this call.
             raise failures.pop()
         return not until
 
@@ -307,7 +317,7 @@ def logical(terms: Sequence[Node], *, until: bool) -> Node:
 
 
 def _pair(left: Run, right: Run, *, until: bool) -> Run:
-    """Two terms, the most frequent case."""
+    """Return two terms, the commonest case."""
 
     def apply(f: Frame) -> Value:
         try:
@@ -330,7 +340,7 @@ def _pair(left: Run, right: Run, *, until: bool) -> Run:
 
 
 def optional_or(one: Node, other: Node, *, unwrapped: bool) -> Node:
-    """`or` and `orValue`, which cost nothing themselves. What is no optional is its own alternative."""
+    """Return `or` or `orValue`, which cost nothing themselves. A value that is not optional is its own alternative."""
     left, right = one.run, charged(other)
 
     def apply(f: Frame) -> Value:
@@ -345,7 +355,7 @@ def optional_or(one: Node, other: Node, *, unwrapped: bool) -> Node:
 
 
 def member_of(one: Node, elements: Sequence[Value]) -> Node:
-    """`in` a constant list of simple values: it costs nothing beyond its operand (evalSetMembership)."""
+    """Return `in` for a constant list of simple values. It costs no more than its operand (evalSetMembership)."""
     left = one.run
     if all(type(element) is str for element in elements):
         strings = frozenset(elements)
@@ -374,12 +384,12 @@ def _refuse_bytes(value: Value) -> None:
         raise Panic("runtime error: hash of unhashable type types.Bytes")
 
 
-# The types of elements whose membership can be looked up: bytes are no keys in Go.
+# Types of elements that can be looked up in a dict. Bytes are not: they cannot be keys in Go.
 PRIMITIVES = frozenset((str, bool, int, UInt, float))
 
 
 def _found_by(element: Value) -> Iterator[tuple[type, Value]]:
-    """What is found in a list by an element of it: itself, and the same number of another type."""
+    """Yield the values that an element is equal to: itself, and the same number of other types."""
     kind = type(element)
     yield kind, element
     if kind is float and element.is_integer():

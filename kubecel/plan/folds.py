@@ -1,7 +1,8 @@
-"""Comprehensions: loops over lists and maps. What the macros make is recognised by its shape and run as the loop that it means.
+"""Run comprehensions: loops over lists and maps.
 
-An error in one step is the value of the accumulator and the loop goes on, since a later step may decide without it. The cost of one
-iteration is what its condition and its step cost: reading the accumulator 1, `@not_strictly_false` 1, and so on.
+The expansion of a macro is recognised by its shape and runs as a specialised loop. An error in one step becomes the
+value of the accumulator, and the loop continues, since a later step may decide without it. An iteration costs the sum
+of its condition and its step: reading the accumulator 1, `@not_strictly_false` 1, and so on.
 Upstream: google/cel-go `interpreter/interpretable.go` evalFold, `parser/macro.go`.
 """
 
@@ -17,14 +18,14 @@ from kubecel.values.values import ABSENT, Value, find_key, go_type, is_list, is_
 
 
 def elements(value: Value) -> Iterator[Value]:
-    """What a loop with one variable goes through: elements of a list, keys of a map."""
+    """Yield the items of a loop with one variable: elements of a list, keys of a map."""
     if not is_list(value) and not is_map(value):
         raise EvaluationError(f"got '{go_type(value)}', expected iterable type")
     return iter(value)
 
 
 def entries(value: Value) -> Iterator[tuple[Value, Value]]:
-    """What a loop with two variables goes through: indices and elements of a list, keys and values of a map."""
+    """Yield the items of a loop with two variables: indices and elements of a list, keys and values of a map."""
     if is_list(value):
         return iter(enumerate(value))
     if is_map(value):
@@ -33,9 +34,10 @@ def entries(value: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def quantifier(over: Node, slot: int, predicate: Node, *, until: bool) -> Node:
-    """`all` (until False) and `exists` (until True). Errors of the predicate are forgotten when an element decides."""
+    """Return `all` (until False) or `exists` (until True). Errors of the predicate are dropped when an element decides."""
     source, test = over.run, predicate.run
-    # The condition reads the accumulator, negates it for `exists`, and asks whether it is not strictly false; the step reads it again.
+    # The condition reads the accumulator, negates it for `exists`, and tests whether it is not strictly false. The step
+    # reads it again.
     condition = 3 if until else 2
     iteration = condition + 1 + predicate.cost
 
@@ -70,7 +72,10 @@ def _keep_first(failures: list[EvaluationError], error: EvaluationError) -> None
 
 
 def transformer(over: Node, slot: int, predicate: Node | None, element: Node, *, creation: int) -> Node:
-    """`map` and `filter`: a list of `element` for each item for which the predicate holds; `creation` is what a list of one costs."""
+    """Return `map` or `filter`: a list of `element` for each item that satisfies the predicate.
+
+    `creation` is the cost of a list with one element.
+    """
     source, test, make = over.run, None if predicate is None else predicate.run, element.run
     iteration = 0 if predicate is None else predicate.cost
     # The step reads the accumulator, makes a list and adds the two.
@@ -88,7 +93,7 @@ def transformer(over: Node, slot: int, predicate: Node | None, element: Node, *,
                 if test is not None and not _holds(test(f)):
                     continue
             except EvaluationError as error:
-                # What the predicate fails with takes the place of the accumulator, whatever that is.
+                # The error of the predicate replaces the accumulator, whatever its value.
                 failures[:] = [error]
                 continue
             f[COST] += growth
@@ -113,7 +118,7 @@ def _holds(value: Value) -> bool:
 
 
 def counter(over: Node, slot: int, predicate: Node) -> Node:
-    """`exists_one`: whether the predicate holds for one element. Any error is the result."""
+    """Return `exists_one`: whether exactly one element satisfies the predicate. Any error is the result."""
     source, test = over.run, predicate.run
     iteration = predicate.cost
 
@@ -140,7 +145,7 @@ def counter(over: Node, slot: int, predicate: Node) -> Node:
 
 
 def binding(slot: int, result: Node) -> Node:
-    """`cel.bind`, `optMap`: a variable for `result`, computed when first read (attributes.accumulator)."""
+    """Return `cel.bind` or `optMap`: a variable for `result`, computed at its first read (attributes.accumulator)."""
     run = result.run
 
     def bind(f: Frame) -> Value:
@@ -151,7 +156,7 @@ def binding(slot: int, result: Node) -> Node:
 
 
 def growing(init: Run) -> Run:
-    """What computes an accumulator: an empty list or map becomes one that grows in place."""
+    """Return the initial accumulator. An empty list or map becomes one that grows in place."""
 
     def run(f: Frame) -> Value:
         value = init(f)
@@ -165,7 +170,10 @@ def growing(init: Run) -> Run:
 
 
 class Fold(NamedTuple):
-    """The parts of a comprehension of any shape, each with the slots of its variables; `second` is None with one variable."""
+    """The parts of a comprehension of any shape, with the slots of its variables.
+
+    `second` is None with one variable.
+    """
 
     over: Node
     first: int
@@ -178,7 +186,7 @@ class Fold(NamedTuple):
 
 
 def general(fold: Fold) -> Node:
-    """A comprehension of any shape."""
+    """Return a comprehension of any shape."""
     source, first, second, accumulator = fold.over.run, fold.first, fold.second, fold.accumulator
     init, condition, step, result = growing(fold.init), fold.condition, fold.step, fold.result
     pairs: Callable[[Value], Iterator[Value]] = elements if second is None else entries
@@ -202,13 +210,13 @@ def general(fold: Fold) -> Node:
                 f[accumulator] = Failure(error.with_traceback(None))
             if f[COST] > f[PAUSE]:
                 pause(f)
-        return _settled(result(f))
+        return _frozen(result(f))
 
     return Node(run, fold.over.cost)
 
 
-def _settled(value: Value) -> Value:
-    """A result that grows no more."""
+def _frozen(value: Value) -> Value:
+    """Return an immutable result."""
     if type(value) is MutableList:
         return list(value)
     return value.plain() if type(value) is MutableMap else value

@@ -1,6 +1,7 @@
-"""`"%d of %s".format([1, x])`: how clauses print values.
+"""Format values: `"%d of %s".format([1, x])`.
 
-Numbers look as in American English: `%f` groups thousands, `%e` writes `1.500000×10⁰³`. A precision of `%e` is a width, and both wrap.
+Numbers have the American format: `%f` groups thousands, `%e` prints `1.500000×10⁰³`. The precision of `%e` is a width,
+and both wrap.
 Upstream: google/cel-go `ext/formatting.go`, golang.org/x/text `message`.
 """
 
@@ -18,9 +19,10 @@ from kubecel.values.times import Duration, Timestamp
 from kubecel.values.types import Type
 from kubecel.values.values import UInt, Value, find_key, is_list, is_map, require, type_name
 
-# What is written without a precision.
+# The precision of a clause without one.
 _PRECISION = 6
-# More values than this no clause prints: lists that hold one list many times grow beyond all bounds when they are written out.
+# Limit of the values that a clause prints. A list may contain one list many times, so its text can grow beyond all
+# limits.
 _VALUES = 1 << 20
 # A double has no more digits after the point.
 _DIGITS = 1100
@@ -29,7 +31,7 @@ _NUMBERS_IN_WORDS = frozenset(("NaN", "Infinity", "-Infinity"))
 
 
 def formatted(template: str, arguments: Sequence[Value]) -> str:
-    """A template with its clauses filled in; EvaluationError."""
+    """Return a template with its clauses filled in. Raises EvaluationError."""
     length = len(template)
 
     def argument(index: int) -> Value:
@@ -59,7 +61,7 @@ def _string(value: Value, _: int) -> str | None:
 
 
 def _plain(value: Value) -> str | None:
-    """What is no list and no map, unquoted."""
+    """Return the text of a scalar, unquoted; None for a list or map."""
     if value is None:
         return "null"
     if isinstance(value, Type):
@@ -73,13 +75,13 @@ def _plain(value: Value) -> str | None:
 
 
 class _Verbatim(str):
-    """A piece of text between values that are yet to be written."""
+    """Text between values that are not printed yet."""
 
     __slots__ = ()
 
 
 def _written(value: Value) -> str:
-    """A list or a map as CEL would have it as a literal."""
+    """Return a list or a map as a CEL literal."""
     parts: list[str] = []
     todo = [value]
     length = 0
@@ -109,7 +111,7 @@ def _written(value: Value) -> str:
 
 
 def _element(value: Value) -> str:
-    """What is no list and no map, inside one."""
+    """Return the text of a scalar inside a list or map."""
     if type(value) is float:
         if math.isfinite(value):
             return f"{value:.6f}"
@@ -141,14 +143,14 @@ def _decimal(value: Value, _: int) -> str | None:
 
 
 def _number(value: Value) -> float | None:
-    """The double that `%f` and `%e` print."""
+    """Return the double that `%f` and `%e` print."""
     if type(value) is float:
         return value
     return float(value) if type(value) is str and value in _NUMBERS_IN_WORDS else None
 
 
 def _unparsed_by_go(precision: int) -> bool:
-    """Whether Go takes a number for too long to read on."""
+    """Return whether Go stops reading a number because it is too long."""
     return precision // 10 > 1_000_000
 
 
@@ -160,7 +162,7 @@ def _fixed(value: Value, precision: int) -> str | None:
         return "%!(NOVERB)"
     if not math.isfinite(number):
         return _infinite(number)
-    # At most so many digits, where a negative number has as many as needed; and at least so many.
+    # The greatest number of digits, which a negative number can exceed, and then the least.
     most, least = (precision + (1 << 15)) % (1 << 16) - (1 << 15), precision % (1 << 8)
     digits = f"{abs(number):.{min(most, _DIGITS)}f}" if most >= 0 else f"{Decimal(repr(abs(number))):f}"
     units, _, fraction = digits.partition(".")

@@ -1,9 +1,9 @@
-"""What one evaluation works on: its cost so far, its limits, and the values of variables in numbered slots.
+"""The state of one evaluation: its cost so far, its limits, and its variables in numbered slots.
 
-A planned node is a closure over a frame. Cost that a node causes whatever becomes of it is not counted by its closure: it is the `cost` of
-the node, which the node around it takes into its own, so that the whole of it is added in few places, mostly once. What is known to cost
-only while evaluating is added there. So it does not matter when a limit is looked at, so long as it is while loops run and at the end. (A
-chain of selections takes back what it did not come to, some units at most.)
+A planned node is a closure over a frame. The closure does not count the cost that a node always has. That is the `cost`
+of the node, and the parent adds it to its own. So the fixed cost is added in few places, mostly once. A closure counts
+only the cost that depends on the evaluation. It is enough to check the limit in loops and at the end. (A chain of
+selections subtracts the cost of steps that it did not reach, some units at most.)
 Upstream: google/cel-go `interpreter/{interpreter,runtimecost}.go`.
 """
 
@@ -18,16 +18,17 @@ from kubecel.values.values import ABSENT, MAX_PRODUCED, Value
 Frame = list[Any]
 Run = Callable[[Frame], Value]
 
-# The first slots of a frame: the cost so far, the cost at which to pause next, the limit of cost, what says whether the caller has lost
-# interest, and how much has been produced.
+# The first slots of a frame: the cost so far, the cost of the next pause, the cost limit, the `cancelled` callback, and
+# the size of the results so far.
 COST, PAUSE, LIMIT, CANCELLED, PRODUCED, FIRST = range(6)
 
-# A caller is asked after so much cost: every iteration of a loop costs 3 at least, and upstream asks after 100 of them.
+# The cost between two calls of `cancelled`. An iteration of a loop costs at least 3, and upstream checks after 100 of
+# them.
 _INTERVAL = 300
 
 
 class Node:
-    """A planned node: what evaluates it, what that costs in any case, and its value when that is a constant."""
+    """A planned node: its closure, the cost that it always has, and its value if it is constant."""
 
     __slots__ = ("constant", "cost", "run")
 
@@ -38,12 +39,12 @@ class Node:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is known before any evaluation."""
+        """Return whether the value is known before any evaluation."""
         return self.constant is not ABSENT
 
 
 class Failure:
-    """What a slot holds whose value could not be computed. Whoever reads it fails so, too."""
+    """The content of a slot whose value could not be computed. Reading it raises the error."""
 
     __slots__ = ("error",)
 
@@ -52,12 +53,12 @@ class Failure:
 
 
 def constant(value: Value) -> Node:
-    """A node that costs nothing."""
+    """Return a node that costs nothing."""
     return Node(lambda _: value, 0, value)
 
 
 def charged(node: Node) -> Run:
-    """A closure that counts the whole cost of a node: for those that are evaluated only sometimes."""
+    """Return a closure that counts the whole cost of a node, for nodes that are evaluated conditionally."""
     run, cost = node.run, node.cost
     if not cost:
         return run
@@ -70,14 +71,17 @@ def charged(node: Node) -> Run:
 
 
 def in_turn(nodes: Sequence[Node]) -> tuple[list[Run], int]:
-    """Closures of nodes that are evaluated until one fails: the first counts what it costs as part of the cost given, each other itself."""
+    """Return closures of nodes that are evaluated until one fails, and the cost of the first.
+
+    Each other closure counts its own cost.
+    """
     return [node.run if index == 0 else charged(node) for index, node in enumerate(nodes)], nodes[
         0
     ].cost if nodes else 0
 
 
 def pause(f: Frame) -> None:
-    """End the evaluation if its budget is used up or its caller has lost interest; else go on until the next pause."""
+    """End the evaluation if its budget is used up or its caller cancelled it; else set the next pause."""
     if f[COST] > f[LIMIT]:
         raise CostExceeded
     cancelled = f[CANCELLED]
@@ -87,12 +91,12 @@ def pause(f: Frame) -> None:
         f[PAUSE] = min(f[LIMIT], f[COST] + _INTERVAL)
 
 
-# Results up to so many characters, bytes or elements are not counted.
+# Smaller results, in characters, bytes or elements, are not counted.
 _SMALL = 4096
 
 
 def counted(f: Frame, value: Value) -> Value:
-    """A result, counted by what it occupies if it is large. All together end the evaluation when they are too much."""
+    """Count a result by its size if it is large. The evaluation ends when all results together reach their limit."""
     if isinstance(value, (str, bytes, list)) and len(value) > _SMALL:
         f[PRODUCED] += len(value) * _width(value)
         if f[PRODUCED] > MAX_PRODUCED or f[COST] > f[LIMIT]:
@@ -101,7 +105,7 @@ def counted(f: Frame, value: Value) -> Value:
 
 
 def _width(value: str | bytes | list[Value]) -> int:
-    """Bytes of a character or element, at most."""
+    """Return the greatest size of a character or element in bytes."""
     if isinstance(value, list):
         return 8
     return 4 if isinstance(value, str) and not value.isascii() else 1

@@ -1,6 +1,7 @@
-"""From a checked tree to closures. What upstream's program options of Kubernetes compute in advance is computed here too: lists and maps of
-constants, conversions of constants, membership in constant lists, constant regular expressions.
+"""Compile a checked tree into closures.
 
+It precomputes what upstream's program options of Kubernetes precompute: lists and maps of constants, conversions of
+constants, membership in constant lists, constant regular expressions.
 Upstream: google/cel-go `interpreter/{planner,decorators,optimizations}.go`, `common/decls/decls.go`.
 """
 
@@ -35,27 +36,29 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "_>_": operator.gt,
     "_>=_": operator.ge,
 }
-# Functions whose constant pattern is compiled in advance, and is the second argument.
+# Functions whose second argument is a pattern that is compiled in advance if it is constant.
 _PATTERNS = frozenset(("matches", "find", "findAll"))
 # Overloads of two arguments that upstream binds as functions of any number.
 _VARIADIC = frozenset(("string_format",))
 _DYNAMIC = frozenset((Kind.DYN, Kind.ANY, Kind.PARAMETER))
 
-# Built-in functions whose overloads are bound one by one, and so see to it that values are of the types that were promised.
+# Built-in functions with an implementation for each overload, which checks the types of the values.
 _GUARDED = (CONVERSIONS.keys() | GUARDED.keys()) - {"dyn", "type"}
 
 _NOTHING = Reference()
 
 
 class _Variable(NamedTuple):
-    """Where a name of a comprehension is kept, and what reads it."""
+    """The slot of a comprehension's variable, and the closure that reads it."""
 
     slot: int
     run: Run
 
 
 class Planner:
-    """Plans one expression. Afterwards `names` are the variables that it asks its caller for, in the order of their slots."""
+    """Plans one expression. Afterwards `names` has the variables that the caller must provide, in the order of their
+    slots.
+    """
 
     def __init__(self, checked: Checked, environment: Environment) -> None:
         self._types = checked.types
@@ -67,16 +70,16 @@ class Planner:
 
     @property
     def names(self) -> dict[str, int]:
-        """The variables that the expression asks for, with their slots."""
+        """Return the variables that the expression reads, with their slots."""
         return {name: variable.slot for name, variable in self._globals.items()}
 
     @property
     def slots(self) -> int:
-        """How large a frame is."""
+        """Return the size of a frame."""
         return self._slots
 
     def plan(self, expr: Expr) -> Node:
-        """The closure of an expression. Raises ProgramError."""
+        """Return the closure of an expression. Raises ProgramError."""
         match expr:
             case Literal():
                 return constant(expr.value)
@@ -95,14 +98,14 @@ class Planner:
             case Comprehension():
                 return self._comprehension(expr)
 
-    # Variables and what is selected of values.
+    # Variables and selections
 
     def _ident(self, expr: Ident) -> Node:
         value = self._references.get(expr.id, _NOTHING).value
         if value is not None:
             return constant(value)
         if self._types[expr.id].kind is Kind.TYPE:
-            # cel-go takes every name of a type's type for the name of a type, a macro's variable too.
+            # cel-go takes every name whose type is a type for the name of a type, even a variable of a macro.
             named = self._environment.identifier(expr.name)
             if named is None or named.reference.value is None:
                 raise ProgramError(f"reference to undefined type: {expr.name}")
@@ -124,7 +127,7 @@ class Planner:
         return self._slots - 1
 
     def _attribute(self, expr: Expr) -> Node:
-        """A variable, a selection, an index or a conditional: these may be selected of further as one chain."""
+        """Plan a variable, a selection, an index or a conditional. Further selections of these join one chain."""
         run, cost, conditional = self._resolved(expr, ())
         own = 0 if conditional else 1
         if isinstance(expr, Select) and expr.test_only:
@@ -132,7 +135,10 @@ class Planner:
         return Node(run, cost + own)
 
     def _resolved(self, expr: Expr, following: tuple[Qualifier, ...]) -> tuple[Run, int, bool]:
-        """A chain with more selections to follow: its closure, its cost without its own 1, and whether its root is a conditional."""
+        """Plan a chain with further selections.
+
+        Return its closure, its cost without its own 1, and whether its root is a conditional.
+        """
         links: list[Select | Call] = []
         while True:
             if isinstance(expr, Select):
@@ -156,7 +162,7 @@ class Planner:
         return Root(node.run, node.cost)
 
     def _qualifiers(self, links: Sequence[Select | Call]) -> list[Qualifier]:
-        """The selections of a chain, which is given from its end to its root."""
+        """Return the selections of a chain, whose links come from its end to its root."""
         return [
             Qualifier(link.field, test=link.test_only) if isinstance(link, Select) else self._index(link)
             for link in reversed(links)
@@ -183,7 +189,7 @@ class Planner:
         )
 
     def _is_given(self, expr: Expr) -> bool:
-        """Whether a chain looks into what the caller has given, and so has Go's types for what it finds, not CEL's."""
+        """Return whether a chain reads the caller's input. It then finds values with Go's types, not CEL's."""
         while isinstance(expr, Select) or (isinstance(expr, Call) and expr.function in _INDEX):
             expr = expr.operand if isinstance(expr, Select) else expr.arguments[0]
         if isinstance(expr, Call) and expr.function == "_?_:_":
@@ -191,7 +197,10 @@ class Planner:
         return isinstance(expr, Ident) and expr.name not in self._scopes
 
     def _conditional(self, expr: Call, chain: tuple[Qualifier, ...]) -> tuple[Run, int]:
-        """A conditional with what is selected of either branch. A branch that is a chain costs what it selects, but not its own 1."""
+        """Plan a conditional with selections of either branch.
+
+        A branch that is a chain costs its selections, but not its own 1.
+        """
         condition, *branches = expr.arguments
         test = self.plan(condition)
         runs = [charged(Node(*self._resolved(branch, chain)[:2])) for branch in branches]
@@ -199,7 +208,7 @@ class Planner:
             runs = [self._flattened(branch, run) for branch, run in zip(branches, runs, strict=True)]
         return attributes.conditional(test.run, runs[0], runs[1]), test.cost
 
-    # Calls.
+    # Calls
 
     def _call(self, expr: Call) -> Node:
         function = expr.function
@@ -226,7 +235,7 @@ class Planner:
         return self._function(function, chosen, overloads, arguments)
 
     def _terms(self, expr: Call) -> list[Expr]:
-        """The terms of nested `&&` or `||`, in order."""
+        """Return the terms of nested `&&` or `||`, in order."""
         terms: list[Expr] = []
         todo: list[Expr] = [expr]
         while todo:
@@ -271,17 +280,19 @@ class Planner:
         return calls.binary(call, arguments[0], arguments[1])
 
     def _cost(self, function: str, chosen: str) -> Cost | None:
-        """What a call costs when it is not 1: as the library says that declares it, else by the overload."""
+        """Return the cost of a call that is not always 1: that of the declaring library, else that of the overload."""
         known = COSTS.get(chosen)
         declared = (self._environment.overloads if chosen else self._environment.functions).get(chosen or function)
         return known if declared is None or declared.charge is None else _charging(declared.charge, known)
 
     def _dispatched(self, function: str, chosen: str) -> bool:
-        """Whether the overload is chosen by the types of values, which cel-go does with a function of any number of arguments."""
+        """Return whether the types of the values choose the overload. cel-go does this in functions of any number of
+        arguments.
+        """
         return not chosen and function not in BINARY and function in self._environment.functions
 
     def _implementation(self, function: str, chosen: str, count: int) -> Callable[..., Value]:
-        """What is called. A function that is built in has for other types the overloads that libraries add to it."""
+        """Return the implementation. A built-in function has the overloads that libraries add for other types."""
         built_in = _built_in(function)
         declared = self._environment.overloads.get(chosen)
         if declared is not None:
@@ -304,7 +315,7 @@ class Planner:
 
         return call
 
-    # Lists, maps, structures.
+    # Lists, maps, structures
 
     def _list(self, expr: ListExpr) -> Node:
         nodes = [self.plan(element) for element in expr.elements]
@@ -373,7 +384,7 @@ class Planner:
 
         return Node(run, _STRUCT + least)
 
-    # Comprehensions.
+    # Comprehensions
 
     def _comprehension(self, expr: Comprehension) -> Node:
         if _is_empty_list(expr.range) and _is_literal(expr.condition, value=False):
@@ -385,11 +396,11 @@ class Planner:
         slot = self._slot()
         init = folds.growing(charged(self.plan(expr.init)))
         with _Scope(self._scopes, {expr.accumulator: _Variable(slot, attributes.accumulator(slot, init))}):
-            self.plan(expr.step)  # never runs, but can be wrong
+            self.plan(expr.step)  # it never runs, but it can raise ProgramError
             return folds.binding(slot, self.plan(expr.result))
 
     def _recognised(self, expr: Comprehension, over: Node) -> Node | None:
-        """The loop of a macro with one variable, if it is one."""
+        """Return the loop of a macro with one variable, None for any other comprehension."""
         shape = None if expr.variable2 else _shape(expr)
         if shape is None:
             return None
@@ -421,7 +432,7 @@ class Planner:
 
 
 class _Scope:
-    """Names that hide those outside for a while."""
+    """Names that hide outer ones while the context lasts."""
 
     def __init__(self, scopes: dict[str, _Variable], names: dict[str, _Variable]) -> None:
         self._scopes = scopes
@@ -443,7 +454,7 @@ def _enter_optional(made: list[tuple[Value, Value]], key: Value, value: Value) -
     if value.has_value:
         made.append((key, value.value))
     else:
-        # An absent value takes the key away that an entry before it has set.
+        # An absent value removes the key that an earlier entry has set.
         made[:] = [entry for entry in made if not (type(entry[0]) is type(key) and entry[0] == key)]
 
 
@@ -484,7 +495,7 @@ def _pattern(pattern: str) -> Pattern:
 
 
 def _searching(search: Callable[..., Value], function: str) -> Callable[..., Value]:
-    """A search for a pattern that is compiled. It goes for the string inside an optional too, and for the name of a type."""
+    """Return a search for a compiled pattern. It also searches the string in an optional, and the name of a type."""
 
     def call(searched: Value, *others: Value) -> Value:
         if type(searched) is Optional and searched.has_value:
@@ -530,13 +541,16 @@ def _charging(charge: Charge, otherwise: Cost | None) -> Cost:
     return cost
 
 
-# Choosing overloads by values.
+# Choosing overloads by values
 
 _Matcher = Callable[[Value], bool]
 
 
 def _matcher(of: Type) -> _Matcher | None:
-    """What tells whether a value may be an argument of a type: of lists and maps what is first in them counts. None for any value."""
+    """Return a test whether a value fits a type; None if every value does.
+
+    Only the first element of a list or map is tested.
+    """
     if of.kind in _DYNAMIC:
         return None
     name, parameters = of.name, [_matcher(parameter) for parameter in of.parameters]
@@ -601,11 +615,14 @@ def _dispatching(
     return dispatch
 
 
-# The shapes of macros.
+# The shapes of macros
 
 
 class _Shape(NamedTuple):
-    """What a macro asks of each item: `until` of all and exists is what ends the loop, `element` of map and filter what is collected."""
+    """The work of a macro for each item.
+
+    `until` is the result that ends `all` and `exists`; `element` is the item that `map` and `filter` collect.
+    """
 
     predicate: Expr | None
     element: Expr | None = None

@@ -1,4 +1,4 @@
-"""Expressions that are ready to run.
+"""Compiled expressions.
 
 Upstream: google/cel-go `cel/program.go`.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kubecel.check.checker import Checked
 from kubecel.check.environment import Environment
-from kubecel.parse.recursion import SHALLOW, height, room
+from kubecel.parse.recursion import SHALLOW, deep_stack, height
 from kubecel.plan.frames import CANCELLED, COST, LIMIT, PAUSE, PRODUCED, Frame, pause
 from kubecel.plan.planner import Planner
 from kubecel.values.errors import CostExceeded, EvaluationError, Panic
@@ -18,17 +18,17 @@ from kubecel.values.values import ABSENT, Value
 
 
 class Outcome(NamedTuple):
-    """A value, and what it cost."""
+    """The result of an evaluation, and its cost."""
 
     value: Value
     cost: int
 
 
 class Program:
-    """An expression that can be evaluated any number of times, by any number of threads.
+    """A compiled expression. Any number of threads can evaluate it any number of times.
 
-    `cost_limit` bounds one evaluation. `asks` are the names of the variables that it may ask for. Raises ProgramError when a constant of
-    the expression is wrong.
+    `cost_limit` limits one evaluation. `asks` has the names of the variables that it may read. Raises ProgramError when
+    a constant of the expression is wrong.
     """
 
     def __init__(self, checked: Checked, environment: Environment, *, cost_limit: int | None = None) -> None:
@@ -36,7 +36,7 @@ class Program:
         self._levels = height(expr)
         planner = Planner(checked, environment)
         if self._levels > SHALLOW:
-            with room(self._levels):
+            with deep_stack(self._levels):
                 node = planner.plan(expr)
         else:
             node = planner.plan(expr)
@@ -51,12 +51,12 @@ class Program:
         self._frame[PRODUCED] = 0
 
     def evaluate(self, variables: Mapping[str, Value], *, cancelled: Callable[[], bool] | None = None) -> Outcome:
-        """The value of the expression. A variable may be Lazy. `cancelled` is asked now and then.
+        """Return the value of the expression. A variable may be Lazy. `cancelled` is called now and then.
 
-        Raises EvaluationError or CostExceeded, each with its `cost`, and Cancelled.
+        Raises EvaluationError or CostExceeded, each with its `cost`, and Cancelled when `cancelled` returns True.
         """
         if self._levels > SHALLOW:
-            with room(self._levels):
+            with deep_stack(self._levels):
                 return self._evaluate(variables, cancelled)
         return self._evaluate(variables, cancelled)
 
@@ -85,5 +85,5 @@ class Program:
             failure.cost = frame[COST]
             raise failure from None
         finally:
-            # A failure that a slot holds refers to the frame by its traceback.
+            # A failure in a slot refers to the frame by its traceback.
             frame.clear()

@@ -1,4 +1,4 @@
-"""Conversions between types: `int("5")`, `string(1.5)`, `type(x)`.
+"""Convert values between types: `int("5")`, `string(1.5)`, `type(x)`.
 
 Upstream: google/cel-go `common/types` ConvertToType, Go `strconv`.
 """
@@ -16,9 +16,9 @@ from kubecel.values.times import Duration, Timestamp, in_range, parse_duration, 
 from kubecel.values.types import BOOL, DOUBLE, DURATION, INT, TIMESTAMP, UINT, Type
 from kubecel.values.values import UInt, Value, double_text, type_of
 
-# What must not follow a repetition is said, so that `re` need not try shorter ones in the worst way: 0.9 s for 3 MB of zeros.
+# A lookahead after each repetition keeps `re` from trying shorter ones: 0.9 s for 3 MB of zeros otherwise.
 _INTEGER = re.compile(r"([+-]?)0*(?!0)([0-9]{0,20})", re.ASCII)
-# Digits with underscores in between. `_DANGLING` finds an underscore that no digit follows.
+# Digits with underscores in between. `_DANGLING` matches an underscore without a following digit.
 _DIGITS = r"[0-9][0-9_]*(?![0-9_])"
 _HEX_DIGITS = r"[0-9a-fA-F][0-9a-fA-F_]*(?![0-9a-fA-F_])"
 _DANGLING, _DANGLING_IN_HEX = re.compile("_(?![0-9])"), re.compile("_(?![0-9a-fA-F])")
@@ -180,7 +180,7 @@ def _conversion(function: str, table: dict[type, Conversion]) -> Conversion:
     return convert
 
 
-# The conversions by the names of their functions. One whose argument is a constant is made once, with the program.
+# Conversions by function name. The conversion of a constant runs once, with the program.
 CONVERSIONS: dict[str, Conversion] = {
     **{name: _conversion(name, table) for name, table in _CONVERSIONS.items()},
     "dyn": _same,

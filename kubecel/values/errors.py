@@ -1,20 +1,22 @@
-"""How making a program and evaluating it fail. The texts are cel-go's."""
+"""Errors of programs and evaluations, with cel-go's messages."""
 
 from __future__ import annotations
 
 
 class ProgramError(Exception):
-    """An expression that is right in its types and that can nevertheless not be run: a constant that cannot be converted, a regex."""
+    """The expression has correct types, but a constant is invalid: a failed conversion, or a malformed regular
+    expression.
+    """
 
 
 class EvaluationError(Exception):
-    """An error inside the language: `||`, `&&`, `?:` and the macros may absorb it. `cost` is what the evaluation cost until its end."""
+    """An error inside the language: `||`, `&&`, `?:` and macros may absorb it. `cost` is the cost of the evaluation."""
 
     cost = 0
 
 
 class CostExceeded(Exception):
-    """The evaluation used up its budget. Nothing absorbs it. `cost` is what it cost until its end."""
+    """The evaluation reached its cost limit. Nothing absorbs this error. `cost` is the cost of the evaluation."""
 
     def __init__(self, cost: int = 0) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -22,18 +24,18 @@ class CostExceeded(Exception):
 
 
 class Overspent(Exception):
-    """The variables that an evaluation has asked for cost more than all may together. Nothing absorbs it, not even what asked."""
+    """The variables of an evaluation exceeded their common budget. Nothing absorbs this error, not even their reader."""
 
 
 class Cancelled(Exception):
-    """The caller stopped the evaluation. Nothing absorbs it."""
+    """The caller stopped the evaluation. Nothing absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation interrupted")
 
 
 class Panic(Exception):
-    """Upstream's program panics: no operator absorbs it, and it is the error of the whole evaluation (`internal error: …`)."""
+    """Upstream's program panics. No operator absorbs it: the evaluation fails with `internal error: …`."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"internal error: {problem}")

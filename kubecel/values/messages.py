@@ -1,6 +1,6 @@
-"""What `google.protobuf.Int64Value{value: 3}` is: values of protobuf's own messages, most of which are values of the language.
+"""Construct protobuf's own messages: `google.protobuf.Int64Value{value: 3}`. Most of them are values of the language.
 
-Upstream: google/cel-go `common/types/provider.go` NewValue, and what each type's ConvertToNative says.
+Upstream: google/cel-go `common/types/provider.go` NewValue, and ConvertToNative of each type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MIN_INT, _MAX_INT = -(2**63), 2**63 - 1
 
 
 class Message:
-    """A message that is no value of the language: `google.protobuf.Empty{}`."""
+    """A message that is not a value of the language: `google.protobuf.Empty{}`."""
 
     def __init__(self, of: Type) -> None:
         self.cel_type = of
@@ -36,10 +36,10 @@ class Message:
 
 
 class _Unfit(Exception):
-    """A value does not become what the field is."""
+    """A value cannot be converted to the type of the field."""
 
 
-# How cel-go begins to say that a value of a type cannot be converted; `{}` is Go's name of what it should become.
+# How cel-go's message begins when a value of a type cannot be converted; `{}` is Go's name of the target.
 _REFUSALS: dict[str, str] = {
     "int": "unsupported type conversion from 'int' to {}",
     "uint": "unsupported type conversion from 'uint' to {}",
@@ -64,12 +64,14 @@ def _unfit(value: Value, native: str) -> _Unfit:
 
 
 def refusal(value: Value, native: str) -> str:
-    """cel-go's words for a value that cannot become what Go calls `native`."""
+    """Return cel-go's message for a value that cannot be converted to Go's `native` type."""
     return str(_unfit(value, native))
 
 
 def _scalar(kind: type, native: str, *, low: int = 0, high: int = 0, overflow: str = "") -> Callable[[Value], Value]:
-    """The conversion to a scalar field: the value itself, when it is of the type and between the bounds, if there are any."""
+    """Return the conversion to a scalar field: a value of the type and within the limits, if there are any, is
+    unchanged.
+    """
 
     def convert(value: Value) -> Value:
         if type(value) is not kind:
@@ -92,7 +94,7 @@ def _float32(value: Value) -> float:
 
 
 def _json(value: Value) -> stackless.Task:
-    """A value as JSON has it: numbers are doubles, what JSON has no type for is text."""
+    """Convert a value to JSON: numbers become doubles, values without a JSON type become text."""
     if type(value) is Optional:
         return (yield _json(_held(value)))
     if value is None or isinstance(value, bool | str | float):
@@ -142,7 +144,7 @@ _UINT32 = _scalar(UInt, "uint32", low=0, high=2**32 - 1, overflow="unsigned inte
 _BYTES = _scalar(bytes, "[]uint8")
 _TIME = {"seconds": _INT64, "nanos": _INT32}
 
-# How the fields of the messages are converted, and what a wrapper without a value is.
+# Conversions of the fields, and the value of a wrapper without a field.
 _FIELDS: dict[str, dict[str, Callable[[Value], Value]]] = {
     "google.protobuf.Any": {"type_url": _text, "value": _BYTES},
     "google.protobuf.BoolValue": {"value": _scalar(bool, "bool")},
@@ -169,12 +171,14 @@ _FIELDS: dict[str, dict[str, Callable[[Value], Value]]] = {
     },
 }
 _EMPTY = {"bool": False, "bytes": b"", "double": 0.0, "int": 0, "string": "", "uint": UInt(0)}
-# Fields with many values: another value is refused by its type, before anything is converted.
+# Fields with many values: a value of a wrong type is refused before anything is converted.
 _REPEATED = {"google.protobuf.ListValue": is_list, "google.protobuf.Struct": is_map}
 
 
 def message(name: str, fields: Mapping[str, Value]) -> Value:
-    """The value of a message with these fields. EvaluationError in cel-go's words when there is none."""
+    """Return the value of a message with these fields. Raises EvaluationError with cel-go's message for an invalid
+    field.
+    """
     conversions = _FIELDS.get(name)
     if conversions is None:
         raise EvaluationError(f"unknown type '{name}'")
@@ -182,7 +186,7 @@ def message(name: str, fields: Mapping[str, Value]) -> Value:
     if name in ("google.protobuf.Duration", "google.protobuf.Timestamp"):
         return _moment(name, made.get("seconds", 0), made.get("nanos", 0))
     if name == "google.protobuf.Value":
-        # Its fields exclude each other: the last one counts.
+        # The fields exclude each other: the last one wins.
         return list(made.values())[-1] if made else None
     if name == "google.protobuf.Any":
         raise EvaluationError("unsupported conversion to ref.Val: (*dynamicpb.Message)")

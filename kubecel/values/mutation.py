@@ -1,7 +1,7 @@
-"""`Object{spec: Object.spec{…}}` and `JSONPatch{op: "add", …}`: what expressions of mutating policies make.
+"""Construct the results of mutating policies: `Object{spec: Object.spec{…}}` and `JSONPatch{op: "add", …}`.
 
-The name of an object's type says where in the object it stands; neither that nor its fields are known to the checker, and every field is
-dyn. Whether names and places agree is asked of the value (`misplaced`).
+The name of an object's type is its place in the object. The checker knows neither names nor fields, and every field is
+dyn. `misplaced` checks the names of a value.
 Upstream: kubernetes/apiserver `pkg/cel/mutation/{typeresolver,jsonpatch}.go`, `pkg/cel/mutation/dynamic/objects.go`.
 """
 
@@ -18,26 +18,26 @@ from kubetext.quoting import go_quote
 OBJECT = struct("Object")
 PATCH = struct("JSONPatch")
 _NAMELESS = struct("")
-"""What upstream's checker takes a field for that an operation does not have."""
+"""The type that upstream's checker gives to a field that an operation does not have."""
 ROOTS = frozenset((OBJECT.name, PATCH.name))
-"""What the names of the types begin with."""
+"""The first parts of the type names."""
 
 
 class Constructor(Protocol):
-    """A type whose values an expression makes from fields."""
+    """A type whose values an expression constructs from fields."""
 
     @property
     def type(self) -> Type: ...
 
     def field(self, name: str) -> Type | None:
-        """The type of a field, None when there is no such field."""
+        """Return the type of a field, None for an unknown one."""
 
     def make(self, fields: Mapping[str, Value]) -> Value:
-        """Raises EvaluationError."""
+        """Return the value. Raises EvaluationError."""
 
 
 class ObjectValue:
-    """An object, or the part of one that its type names. A field that it does not have is null, and `has` tells."""
+    """An object, or the part of one that its type names. A missing field is null, and `has` finds it missing."""
 
     __slots__ = ("cel_type", "fields")
 
@@ -52,7 +52,7 @@ class ObjectValue:
         return not self.fields
 
     def cel_select(self, key: Value) -> Value:
-        """What was put there; an object is a map once it is a field of another."""
+        """Return the value of a field. An object that is a field of another one is a map."""
         found = self.fields.get(key, ABSENT) if type(key) is str else ABSENT
         return dict(found.fields) if isinstance(found, ObjectValue) else found
 
@@ -71,14 +71,14 @@ class ObjectValue:
 
 
 def _same(one: Value, other: Value) -> bool:
-    """Go's DeepEqual of two values: of one type, and a list is the same only as itself."""
+    """Return Go's DeepEqual of two values: types must be the same, and a list equals only itself."""
     if one is other:
         return True
     return type(one) is type(other) and not is_list(one) and equal(one, other)
 
 
 class PatchValue:
-    """One operation of a JSON patch. `value` is ABSENT where none was given; texts that were not given are empty."""
+    """One operation of a JSON patch. `value` is ABSENT by default, and texts are empty."""
 
     __slots__ = ("op", "origin", "path", "value")
 
@@ -86,7 +86,7 @@ class PatchValue:
     go_type = "*mutation.JSONPatchVal"
 
     def __init__(self, op: str = "", path: str = "", origin: str = "", value: Value = ABSENT) -> None:
-        """`origin` is the field `from`."""
+        """Construct an operation; `origin` is the field `from`."""
         self.op, self.path, self.origin, self.value = op, path, origin, value
 
     def cel_select(self, key: Value) -> Value:
@@ -114,7 +114,7 @@ class PatchValue:
 
 
 class _ObjectType:
-    """Any field may be set."""
+    """A type of which any field may be set."""
 
     __slots__ = ("type",)
 
@@ -129,7 +129,7 @@ class _ObjectType:
 
 
 class _PatchType:
-    """The fields of an operation."""
+    """The type of an operation, with its fields."""
 
     type = PATCH
     _fields: Mapping[str, Type] = {"op": STRING, "from": STRING, "path": STRING, "value": DYN}
@@ -156,12 +156,12 @@ _NATIVE = {
     "types.Bool": "bool",
     "types.Bytes": "[]uint8",
 }
-"""Go's types of what values of these types hold."""
+"""Go's types of the fields of these types."""
 _PATCH_TYPE = _PatchType()
 
 
 def constructor(name: str) -> Constructor | None:
-    """The type of this name, if it is one of those that policies make."""
+    """Return the type of this name, if policies can construct it."""
     if name == PATCH.name:
         return _PATCH_TYPE
     if name == OBJECT.name or name.startswith(f"{OBJECT.name}."):
@@ -170,7 +170,10 @@ def constructor(name: str) -> Constructor | None:
 
 
 def misplaced(value: Value) -> Iterator[str]:
-    """What is wrong with the names of the types in an object: each must be the way to its place. Lists and maps have no name."""
+    """Yield the errors in the type names of an object: each must be the path of its place.
+
+    Lists and maps have no type name.
+    """
     if not isinstance(value, ObjectValue):
         return
     todo: list[tuple[Value, tuple[str, ...]]] = [(value, (value.cel_type.name,))]

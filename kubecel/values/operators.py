@@ -1,7 +1,7 @@
-"""What operators and the functions of the standard library do with values. Errors are cel-go's.
+"""Apply the operators and functions of the standard library. Errors are cel-go's.
 
-A function of a trait (`+` needs an adder) says `no such overload` of a value that has the trait or that takes calls itself, as strings and
-times do, and names itself else: `no such overload: _+_`.
+A function of a trait (`+` needs an adder) fails with `no such overload` in two cases: the value has the trait, or it
+has methods, as strings and times do. Otherwise the message names the function: `no such overload: _+_`.
 Upstream: google/cel-go `common/stdlib/standard.go`, `common/types/{int,uint,double,string,bytes,list,…}.go`.
 """
 
@@ -35,19 +35,19 @@ Unary = Callable[[Value], Value]
 
 MIN_INT, MAX_INT, MAX_UINT = -(2**63), 2**63 - 1, 2**64 - 1
 
-# Types that take calls of any name, and refuse those that they do not know.
+# Types that accept calls of any name, and refuse unknown ones themselves.
 _RECEIVERS = frozenset((str, Timestamp, Duration))
 _NUMBERS = frozenset((int, UInt, float))
 
 
 class MutableList(list[Value]):
-    """The accumulator of a comprehension that began as an empty list: `+` appends to it in place, as cel-go's does."""
+    """An accumulator that began as an empty list: `+` appends to it in place, as cel-go's does."""
 
     __slots__ = ()
 
 
 class MutableMap(MixedMap):
-    """The accumulator of a comprehension that began as an empty map: `cel.@mapInsert` inserts in place."""
+    """An accumulator that began as an empty map: `cel.@mapInsert` inserts in place."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ def _refused(function: str, trait: frozenset[type], value: Value) -> EvaluationE
 
 
 def add(one: Value, other: Value) -> Value:
-    """`+`"""
+    """Return `one + other`."""
     left, right = type(one), type(other)
     if left is right:
         if left is int:
@@ -93,7 +93,7 @@ def _add_lists(one: Value, other: Value) -> Value:
 
 
 def subtract(one: Value, other: Value) -> Value:
-    """`-`"""
+    """Return `one - other`."""
     left, right = type(one), type(other)
     if left is right:
         if left is int:
@@ -115,7 +115,7 @@ _SUBTRACTORS = frozenset((int, UInt, float, Timestamp, Duration))
 
 
 def multiply(one: Value, other: Value) -> Value:
-    """`*`"""
+    """Return `one * other`."""
     kind = type(one)
     if kind is type(other) and kind in _NUMBERS:
         if kind is int:
@@ -125,7 +125,7 @@ def multiply(one: Value, other: Value) -> Value:
 
 
 def divide(one: Value, other: Value) -> Value:
-    """`/`: of integers towards zero."""
+    """Return `one / other`. Integers round towards zero."""
     kind = type(one)
     if kind is type(other) and kind in _NUMBERS:
         if kind is float:
@@ -145,7 +145,7 @@ def _divide_doubles(one: float, other: float) -> float:
 
 
 def modulo(one: Value, other: Value) -> Value:
-    """`%`: the remainder has the sign of the dividend."""
+    """Return `one % other`. The remainder has the sign of the dividend."""
     kind = type(one)
     if kind is type(other) and kind in _INTEGERS:
         if not other:
@@ -166,7 +166,7 @@ def _unsigned(value: int) -> UInt:
 
 
 def negate(value: Value) -> Value:
-    """`-`, before a number. It negates durations too."""
+    """Return `-value`, also of durations."""
     kind = type(value)
     if kind is int:
         return checked(-value)
@@ -181,7 +181,7 @@ _NEGATORS = frozenset((int, float, bool, Duration))
 
 
 def logical_not(value: Value) -> Value:
-    """`!`"""
+    """Return `!value`."""
     if value is True:
         return False
     if value is False:
@@ -199,27 +199,27 @@ def _order(function: str, one: Value, other: Value) -> int:
 
 
 def less(one: Value, other: Value) -> Value:
-    """`<`"""
+    """Return `one < other`."""
     return _order("_<_", one, other) < 0
 
 
 def less_equals(one: Value, other: Value) -> Value:
-    """`<=`"""
+    """Return `one <= other`."""
     return _order("_<=_", one, other) <= 0
 
 
 def greater(one: Value, other: Value) -> Value:
-    """`>`"""
+    """Return `one > other`."""
     return _order("_>_", one, other) > 0
 
 
 def greater_equals(one: Value, other: Value) -> Value:
-    """`>=`"""
+    """Return `one >= other`."""
     return _order("_>=_", one, other) >= 0
 
 
 def contained(one: Value, other: Value) -> Value:
-    """`in`: an element of a list or a key of a map."""
+    """Return `one in other`: an element of a list or a key of a map."""
     if isinstance(other, ListView):
         return other.contains(one)
     if is_list(other):
@@ -237,14 +237,14 @@ def _equals(one: Value, other: Value) -> bool:
 
 
 def size(value: Value) -> Value:
-    """Code points, bytes, elements, entries."""
+    """Return the number of code points, bytes, elements or entries."""
     if isinstance(value, (str, bytes)) or is_list(value) or is_map(value):
         return len(value)
     raise _refused("size", frozenset(), value)
 
 
 def insert(*arguments: Value) -> Value:
-    """A map with one more key and its value, or with all those of another map. No key may be there already."""
+    """Return a map with one more entry, or with all entries of another map. No key may exist already."""
     target, *more = arguments
     entries = [(more[0], more[1])] if len(more) == 2 else [(key, find_key(more[0], key)) for key in more[0]]
     grown = target if type(target) is MutableMap else MutableMap((key, find_key(target, key)) for key in target)
@@ -255,7 +255,7 @@ def insert(*arguments: Value) -> Value:
     return grown if grown is target else map_of((key, grown.find(key)) for key in grown)
 
 
-# Strings.
+# Strings
 
 
 def _strings(one: Value, other: Value) -> None:
@@ -264,28 +264,28 @@ def _strings(one: Value, other: Value) -> None:
 
 
 def contains(one: Value, other: Value) -> Value:
-    """Whether a string is part of another."""
+    """Return whether a string contains another."""
     _strings(one, other)
     return other in one
 
 
 def starts_with(one: Value, other: Value) -> Value:
-    """Whether a string begins with another."""
+    """Return whether a string begins with another."""
     _strings(one, other)
     return one.startswith(other)
 
 
 def ends_with(one: Value, other: Value) -> Value:
-    """Whether a string ends with another."""
+    """Return whether a string ends with another."""
     _strings(one, other)
     return one.endswith(other)
 
 
-# Optionals.
+# Optionals
 
 
 def optional_of_non_zero(value: Value) -> Value:
-    """An optional of a value that is not the zero of its type, else none."""
+    """Return an optional of the value; an empty one for the zero of its type."""
     if isinstance(value, (str, bytes, dict)) or is_list(value) or is_map(value):
         return Optional(value) if len(value) else NONE
     kind = type(value)
@@ -301,14 +301,14 @@ _ZEROABLE = frozenset((bool, int, UInt, float))
 
 
 def optional_value(of: Optional) -> Value:
-    """What an optional holds."""
+    """Return the value of an optional."""
     if not of.has_value:
         raise EvaluationError("optional.none() dereference")
     return of.value
 
 
 def unwrap(values: Value) -> Value:
-    """What those optionals of a list hold that hold something."""
+    """Return the values of those optionals of a list that are not empty."""
     for value in values:
         if type(value) is not Optional:
             raise EvaluationError(f"value {text(value)} is not optional")
@@ -316,12 +316,12 @@ def unwrap(values: Value) -> Value:
 
 
 def first(values: Value) -> Value:
-    """The first element of a list."""
+    """Return the first element of a list."""
     return Optional(values[0]) if len(values) else NONE
 
 
 def last(values: Value) -> Value:
-    """The last element of a list."""
+    """Return the last element of a list."""
     return Optional(values[len(values) - 1]) if len(values) else NONE
 
 
@@ -349,7 +349,7 @@ UNARY: dict[str, Unary] = {
     "optional.ofNonZeroValue": optional_of_non_zero,
 }
 
-# Functions of which cel-go checks the types of the arguments: by name what is called for which types.
+# Functions whose argument types cel-go checks: the implementation for each type, by function name.
 _PARTS: dict[str, Callable[[Clock], int]] = {
     "getFullYear": lambda clock: clock.year,
     "getMonth": lambda clock: clock.month,
@@ -371,7 +371,7 @@ _SPANS: dict[str, Callable[[Duration], int]] = {
 
 
 def no_such_overload(function: str, arguments: tuple[Value, ...]) -> EvaluationError:
-    """What cel-go says of a call whose overloads are chosen by the types of values: `no such overload: int(list)`."""
+    """Return cel-go's error for a call whose overload the values decide: `no such overload: int(list)`."""
     return EvaluationError(f"no such overload: {function}({', '.join(map(type_name, arguments))})")
 
 

@@ -1,8 +1,8 @@
-"""Regular expressions as Go has them: RE2's syntax, linear time, Go's verdicts and words. RE2 itself does the work.
+"""Match regular expressions as Go does: RE2's syntax, linear time, Go's error messages. RE2 does the matching.
 
-RE2 and Go's package are of one author and differ in little: in the words for what is wrong, in names of groups, in `\\C`, in how deep
-groups nest. One difference stays: a pattern counts as too large here sooner than in Go (`_MEMORY`, `_UNICODE_CLASSES`), so that none
-occupies memory or a processor for long.
+RE2 and Go's package have the same author and differ little: in error messages, names of groups, `\\C`, and the limit of
+nested groups. One difference remains: a pattern counts as too large sooner than in Go (`_MEMORY`, `_UNICODE_CLASSES`).
+So no pattern takes memory or a processor for long.
 Upstream: Go `regexp`, `regexp/syntax`.
 """
 
@@ -16,22 +16,22 @@ import re2
 
 from kubecel.values.errors import CostExceeded
 
-# What one compiled pattern may occupy, with all that it remembers of texts. A third of it is the program: some 130,000 instructions.
+# Memory of one compiled pattern, with its caches. A third of it is the program: some 130,000 instructions.
 _MEMORY = 3 << 20
 _INSTRUCTIONS = 130_000
-# A Unicode class takes 0.1 ms to look up. So many may be written in one pattern.
+# Unicode classes in one pattern: each takes 0.1 ms to look up.
 _UNICODE_CLASSES = 256
-# Go's bounds on the height of the tree of a pattern and on the number of repetitions.
+# Go's limits of the height of a pattern's tree and of repetitions.
 _HEIGHT = 1000
 _REPEATS = 1000
-# Instructions times bytes: what one search may take when everything goes wrong, about a second.
+# Instructions times bytes of one search in the worst case, which takes about a second.
 _WORK = 1 << 30
-# More matches of one text than this are not listed: each takes some microseconds.
+# Limit of the matches of one text: each takes some microseconds.
 _MATCHES = 1 << 18
-# Patterns that are remembered: those that an expression computes, or that no program holds.
+# Cached patterns: those that an expression computes, or that no program keeps.
 _REMEMBERED = 32
 
-# RE2's words and Go's.
+# RE2's messages and Go's.
 _WORDS = {
     "invalid escape sequence": "invalid escape sequence",
     "invalid character class": "invalid character class",
@@ -48,7 +48,7 @@ _WORDS = {
     "invalid named capture group": "invalid named capture",
 }
 
-# One element of a pattern. What follows a repetition may be missing everywhere, so nothing goes back on what it has matched.
+# One element of a pattern. Everything after a repetition is optional, so the match never backtracks.
 _ELEMENT = re.compile(
     r"""
       (?P<quoted> \\Q .*? (?: \\E | \Z ) )
@@ -73,7 +73,7 @@ _CLASSES = re.compile(r"\\[pP]")
 
 
 class InvalidPattern(ValueError):
-    """No regular expression. Its text is Go's: "error parsing regexp: missing closing ]: `[`"."""
+    """The pattern is invalid. The message is Go's: "error parsing regexp: missing closing ]: `[`"."""
 
     def __init__(self, problem: str, part: str) -> None:
         super().__init__(f"error parsing regexp: {problem}: `{part}`")
@@ -89,17 +89,20 @@ class Pattern:
         self._size = compiled.programsize
 
     def found(self, text: str) -> bool:
-        """Whether the pattern is found anywhere in a text."""
+        """Return whether a text contains a match."""
         return self._search(_encoded(text)) is not None
 
     def first(self, text: str) -> str:
-        """The leftmost match, "" without one."""
+        """Return the leftmost match, "" without one."""
         encoded = _encoded(text)
         match = self._search(encoded)
         return "" if match is None else _decoded(match.group())
 
     def every(self, text: str, limit: int = -1) -> list[str]:
-        """The first `limit` matches that do not overlap, all with a negative limit. An empty one right after another does not count."""
+        """Return the first `limit` matches that do not overlap, or all if it is negative.
+
+        An empty match directly after another one does not count.
+        """
         encoded = _encoded(text)
         matches: list[str] = []
         position, previous = 0, -1
@@ -123,7 +126,7 @@ class Pattern:
         if self._size * (len(encoded) - position) > _WORK:
             raise CostExceeded
         match = self._compiled.search(encoded, position)
-        # For RE2 \B holds in the middle of a character as well.
+        # In RE2, \B also matches in the middle of a character.
         while match is not None and _inside(encoded, match.start()):
             match = self._compiled.search(encoded, match.start() + 1)
         return match
@@ -131,7 +134,7 @@ class Pattern:
 
 @lru_cache(maxsize=_REMEMBERED)
 def compiled(pattern: str) -> Pattern:
-    """The compiled pattern; InvalidPattern when it is none."""
+    """Return the compiled pattern. Raises InvalidPattern."""
     if len(pattern) > _INSTRUCTIONS or len(_CLASSES.findall(pattern)) > _UNICODE_CLASSES:
         raise _too_large(pattern)
     _examine(pattern)
@@ -146,12 +149,12 @@ def _compile(pattern: str) -> Any:
     options.log_errors = False
     options.never_capture = True
     options.max_mem = _MEMORY
-    # Not through re2.compile, which remembers 128 patterns of its own.
+    # Not through re2.compile, which caches 128 patterns of its own.
     return re2._Regexp(_encoded(pattern), options)
 
 
 def _examine(pattern: str) -> None:
-    """Raises InvalidPattern for what RE2 would let pass and Go does not, or what would take RE2 long to refuse."""
+    """Raise InvalidPattern for patterns that RE2 accepts and Go does not, and for those that RE2 refuses slowly."""
     if "\\C" not in pattern and "(?" not in pattern and "{" not in pattern and pattern.count("(") < _HEIGHT // 4:
         return
     groups = [_Group(captures=False)]
@@ -185,21 +188,21 @@ def _examine(pattern: str) -> None:
 
 
 class _Group:
-    """What a group, or the whole pattern, has come to: the size that it unfolds to and the height of its tree."""
+    """The size of a group, or of the whole pattern, after expansion, and the height of its tree."""
 
     __slots__ = ("alternatives", "branch", "captures", "height", "items", "last", "repeated", "size")
 
     def __init__(self, *, captures: bool) -> None:
         self.captures = captures
         self.alternatives = 1
-        # Of all branches; height of the branch that is being read, its elements, and size and height of the last of them.
+        # Size and height of all branches; then of the current branch: its height, its elements, and size and height of the last one.
         self.size = self.height = 0
         self.branch = self.items = 0
         self.last = (0, 0)
         self.repeated = False
 
     def add(self, size: int, height: int) -> None:
-        """One more element."""
+        """Add one element."""
         self.items += 1
         self.repeated = False
         self.size += size
@@ -208,7 +211,7 @@ class _Group:
         self.height = max(self.height, self.branch + (self.items > 1))
 
     def repeat(self, operator: str) -> bool:
-        """The last element, so many times. False when there is none, or the repetition is refused anyway."""
+        """Repeat the last element. Return False without one, or if the repetition is refused anyway."""
         size, height = self.last
         times = max((int(number) for number in re.findall("[0-9]{1,5}", operator)), default=1)
         if self.items == 0 or self.repeated or times > _REPEATS:
@@ -220,18 +223,20 @@ class _Group:
         return True
 
     def bar(self) -> None:
-        """Another branch."""
+        """Begin another branch."""
         self.alternatives += 1
         self.branch = self.items = 0
         self.last = (0, 0)
 
     def sums(self) -> tuple[int, int]:
-        """Size and height of the closed group."""
+        """Return size and height of the closed group."""
         return self.size, max(self.height, 1) + (self.alternatives > 1) + self.captures
 
 
 def _named(pattern: str, start: int) -> None:
-    """Raises InvalidPattern when a group has no name, or one that is not of ASCII letters, digits and underscores."""
+    """Raise InvalidPattern if a group's name is empty or has other characters than ASCII letters, digits and
+    underscores.
+    """
     written = _NAME.match(pattern, start)
     if written is None or re.fullmatch("[0-9A-Za-z_]+", written["name"]) is None:
         wrong = pattern[start:] if written is None else written.group()
@@ -239,7 +244,7 @@ def _named(pattern: str, start: int) -> None:
 
 
 def _first(pattern: str, start: int, error: InvalidPattern) -> InvalidPattern:
-    """An error that comes before the one at `start`, else that one. That groups are still open is none."""
+    """Return an error that comes before the one at `start`, else that one. Open groups are not an error here."""
     try:
         _compile(pattern[:start])
     except re2.error as earlier:
@@ -249,13 +254,13 @@ def _first(pattern: str, start: int, error: InvalidPattern) -> InvalidPattern:
 
 
 def _words(error: re2.error) -> tuple[str, str]:
-    """What RE2 says, and of which part of the pattern."""
+    """Return RE2's message, and the part of the pattern that it concerns."""
     problem, _, part = _decoded(error.args[0]).partition(": ")
     return problem, part
 
 
 def _in_go(error: re2.error, pattern: str) -> InvalidPattern:
-    """RE2's refusal in Go's words."""
+    """Return RE2's error with Go's message."""
     problem, part = _words(error)
     count = _COUNT.search(part)
     if problem not in _WORDS:
@@ -263,7 +268,7 @@ def _in_go(error: re2.error, pattern: str) -> InvalidPattern:
     if problem == "unexpected )":
         part = pattern
     elif problem == "invalid UTF-8":
-        # Only an escape that ends too early comes here: a str holds no broken UTF-8.
+        # The only case left is an escape that ends too early: a str holds no broken UTF-8.
         problem, part = "invalid escape sequence", pattern[pattern.rindex("\\x{") :]
     elif (
         problem == "invalid escape sequence"
@@ -273,7 +278,7 @@ def _in_go(error: re2.error, pattern: str) -> InvalidPattern:
     ):
         problem = "invalid character class range"
     elif problem in {"invalid repetition size", "bad repetition operator"} and count is not None and _impossible(count):
-        # Go looks at the numbers first.
+        # Go checks the numbers first.
         problem, part = "invalid repetition size", count.group().removesuffix("?")
     return InvalidPattern(_WORDS[problem], part)
 
@@ -288,12 +293,12 @@ def _impossible(count: re.Match[str]) -> bool:
 
 
 def _inside(encoded: bytes, position: int) -> bool:
-    """Whether a position is in the middle of a character."""
+    """Return whether a position is in the middle of a character."""
     return position < len(encoded) and encoded[position] & 0xC0 == 0x80
 
 
 def _width(encoded: bytes, position: int) -> int:
-    """The length in bytes of the character at a position, 1 at the end."""
+    """Return the length in bytes of the character at a position, 1 at the end."""
     if position >= len(encoded) or encoded[position] < 0xC0:
         return 1
     return 2 if encoded[position] < 0xE0 else 3 if encoded[position] < 0xF0 else 4

@@ -1,16 +1,16 @@
-"""Recursion without Python's stack, for what hostile texts nest deeply."""
+"""Recurse without Python's stack, for deeply nested values of hostile texts."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from typing import Any
 
-# A generator that yields another wherever a function would call a function, is sent its result, and returns its own.
+# A generator that yields another one in the place of a function call, receives its result, and returns its own.
 Task = Generator[Any, Any, Any]
 
 
 def run(task: Task) -> Any:
-    """What a task returns. An exception ends it all: no task is given the errors of another."""
+    """Run a task and return its result. An exception ends all tasks: none receives the error of another."""
     stack: list[Task] = [task]
     value: Any = None
     while stack:

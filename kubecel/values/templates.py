@@ -1,4 +1,5 @@
-"""Texts with clauses that `format` fills in: `"%s has %d devices".format([name, count])`. Compiling and evaluating read them here.
+"""Parse the templates of `format`: `"%s has %d devices".format([name, count])`. The validator and the evaluation share
+this.
 
 Upstream: google/cel-go `ext/formatting.go` parseFormatString.
 """
@@ -17,7 +18,7 @@ Argument = TypeVar("Argument")
 
 
 class TemplateError(ValueError):
-    """What is wrong with a clause, or with what it is given, in cel-go's words; `expression` is the id of a literal argument."""
+    """A clause or its argument is invalid. The message is cel-go's; `expression` is the id of a literal argument."""
 
     def __init__(self, message: str, expression: int | None = None) -> None:
         super().__init__(message)
@@ -26,16 +27,16 @@ class TemplateError(ValueError):
 
 
 class Clause(NamedTuple):
-    """How to write one argument: the letter of the clause, and the digits after the point where it names them."""
+    """How to print one argument: the letter of the clause, and its number of digits after the point."""
 
     verb: str
     precision: int | None
 
 
 def fill(text: str, *, size: int, argument: Callable[[int], Argument], write: Callable[[Clause, Argument], str]) -> str:
-    """The text with each clause replaced by what `write` makes of its argument, in turn; there are `size` of them.
+    """Return the text with each clause replaced by `write` of its argument, in order. `size` counts the arguments.
 
-    Both functions may raise TemplateError, as this does.
+    Both functions may raise TemplateError, as this one does.
     """
     written: list[bytes] = []
     encoded = text.encode("utf-8", "surrogatepass")
@@ -74,7 +75,7 @@ _DEMANDS = {
 
 
 def cannot_write(clause: Clause, name: str, expression: int | None = None) -> TemplateError:
-    """What is said of a clause that is given a value of a type with this name."""
+    """Return the error of a clause whose argument is of the named type."""
     return TemplateError(f"{_DEMANDS[clause.verb]}, was given {name}", expression)
 
 

@@ -1,4 +1,4 @@
-"""Timestamps and durations, with nanoseconds, as Go computes, parses and prints them.
+"""Compute, parse and print timestamps and durations with nanoseconds, as Go does.
 
 Upstream: google/cel-go `common/types/{timestamp,duration,overflow}.go`, `common/stdlib/standard.go` inTimeZone; Go `time`.
 """
@@ -15,7 +15,7 @@ from kubecel.values.errors import EvaluationError
 
 NANOS = 1_000_000_000
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
-# Seconds from the epoch to 0001-01-01T00:00:00Z and to 9999-12-31T23:59:59Z: no timestamp lies outside.
+# Seconds from the epoch to 0001-01-01T00:00:00Z and to 9999-12-31T23:59:59Z, the range of timestamps.
 MIN_SECONDS, MAX_SECONDS = -62135596800, 253402300799
 
 _DAY = 86400
@@ -34,16 +34,16 @@ _UNITS = {
     "m": 60 * NANOS,
     "h": 3600 * NANOS,
 }
-# Zones are asked about moments at least this far inside what `datetime` can hold: no rule changes in between.
+# Zones are looked up at moments at least this far inside the range of `datetime`. No rule changes in between.
 _MARGIN = 2 * _DAY
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - reckoned in UTC without saying so, as ZoneInfo.fromutc wants it
-# No text of a duration and no name of a zone is longer than this, and no error prints more of one.
+# Limit of the text of a duration, of the name of a zone, and of either in an error message.
 _LONGEST = 4096
 _ATOI = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class Duration:
-    """A span of time in nanoseconds, which fit into 64 bits."""
+    """A span of time in nanoseconds, within 64 bits."""
 
     __slots__ = ("nanoseconds",)
 
@@ -63,11 +63,11 @@ class Duration:
         return f"Duration({self})"
 
     def __str__(self) -> str:
-        """Seconds, as `string()` gives them: `5400s`, `1.5s`."""
+        """Return seconds, as `string()` does: `5400s`, `1.5s`."""
         return f"{Decimal(repr(_seconds(self.nanoseconds))).normalize():f}s" if self.nanoseconds else "0s"
 
     def go_text(self) -> str:
-        """As Go prints a duration: `1h30m0s`, `1.5s`, `250ms`."""
+        """Return the duration as Go prints it: `1h30m0s`, `1.5s`, `250ms`."""
         rest = abs(self.nanoseconds)
         if rest < NANOS:
             unit, name = (1_000_000, "ms") if rest >= 1_000_000 else (1_000, "µs") if rest >= 1_000 else (1, "ns")
@@ -79,26 +79,26 @@ class Duration:
         return f"{'-' * (self.nanoseconds < 0)}{amount}"
 
     def hours(self) -> int:
-        """Whole hours, towards zero."""
+        """Return whole hours, rounded towards zero."""
         return _whole(self.nanoseconds, 3600 * NANOS)
 
     def minutes(self) -> int:
-        """Whole minutes, towards zero."""
+        """Return whole minutes, rounded towards zero."""
         return _whole(self.nanoseconds, 60 * NANOS)
 
     def seconds(self) -> int:
-        """Whole seconds, towards zero."""
+        """Return whole seconds, rounded towards zero."""
         return _whole(self.nanoseconds, NANOS)
 
     def milliseconds(self) -> int:
-        """Whole milliseconds, towards zero."""
+        """Return whole milliseconds, rounded towards zero."""
         return quotient(self.nanoseconds, 1_000_000)
 
 
 class Timestamp:
-    """A moment: seconds since 1970 and nanoseconds, and the offset from UTC in seconds that it was written with.
+    """A moment: seconds since 1970 and nanoseconds, and the UTC offset in seconds of its text.
 
-    The offset is for printing alone: moments are equal whatever their offsets.
+    The offset is used only to print: moments are equal whatever their offsets.
     """
 
     __slots__ = ("nanos", "offset", "seconds")
@@ -121,7 +121,7 @@ class Timestamp:
         return f"Timestamp({self})"
 
     def __str__(self) -> str:
-        """RFC 3339 with as many digits of a second as there are."""
+        """Return RFC 3339, with as many digits of a second as needed."""
         year, month, day, seconds = _civil(self.seconds + self.offset)
         minutes, second = divmod(seconds, 60)
         hour, minute = divmod(minutes, 60)
@@ -129,7 +129,7 @@ class Timestamp:
         return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{fraction}{_offset_text(self.offset)}"
 
     def go_text(self) -> str:
-        """As Go prints a time: `2024-05-01 10:00:00 +0000 UTC`."""
+        """Return the time as Go prints it: `2024-05-01 10:00:00 +0000 UTC`."""
         date, _, clock = str(self).partition("T")
         minutes = abs(self.offset) // 60
         offset = f"{'-' if self.offset < 0 else '+'}{minutes // 60:02d}{minutes % 60:02d}"
@@ -138,7 +138,7 @@ class Timestamp:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """A timestamp out of RFC 3339 as Go's time.Parse takes it; None for what it is not. May lie outside the range: see `in_range`."""
+    """Parse RFC 3339 as Go's time.Parse does; None for an invalid text. The result may be out of range: see `in_range`."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -148,7 +148,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
         return None
     offset = 0
     if sign is not None:
-        # Some write offsets of 24 hours and 60 minutes, and Go lets them.
+        # Go accepts offsets of 24 hours and of 60 minutes.
         if int(offset_hours) > 24 or int(offset_minutes) > 60:
             return None
         offset = (int(offset_hours) * 60 + int(offset_minutes)) * (-60 if sign == "-" else 60)
@@ -157,14 +157,17 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def in_range(moment: Timestamp) -> Timestamp:
-    """The timestamp itself; EvaluationError when it lies outside the years 1 to 9999."""
+    """Return the timestamp itself. Raises EvaluationError outside the years 1 to 9999."""
     if not MIN_SECONDS <= moment.seconds <= MAX_SECONDS:
         raise EvaluationError("timestamp overflow")
     return moment
 
 
 def parse_duration(text: str) -> Duration | None:
-    """A duration as Go's time.ParseDuration takes it: `1h30m`, `-1.5s`, `0`; None for what it is not, or is absurdly long."""
+    """Parse a duration as Go's time.ParseDuration: `1h30m`, `-1.5s`, `0`.
+
+    Return None for an invalid or absurdly long text.
+    """
     if len(text) > _LONGEST:
         return None
     rest = text[1:] if text[:1] in ("+", "-") else text
@@ -191,7 +194,9 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def _duration_part(whole: str, fraction: str, unit: int) -> int | None:
-    """`whole.fraction` of a unit, in nanoseconds; None when it overflows. Digits of the fraction beyond 64 bits are ignored."""
+    """Return `whole.fraction` of a unit in nanoseconds; None on overflow. Digits of the fraction beyond 64 bits are
+    ignored.
+    """
     whole = whole.lstrip("0")
     if len(whole) > 19 or (units := int(whole or "0")) > 2**63 // unit:
         return None
@@ -207,35 +212,35 @@ def _duration_part(whole: str, fraction: str, unit: int) -> int | None:
 
 
 def add_durations(one: int, other: int) -> Duration:
-    """The sum of two spans of nanoseconds."""
+    """Return the sum of two durations in nanoseconds."""
     return Duration(checked(one + other))
 
 
 def add_time(moment: Timestamp, nanoseconds: int) -> Timestamp:
-    """The moment that is so much later; it is written with the same offset."""
+    """Return the moment plus a duration, with the same offset."""
     seconds, nanos = divmod(moment.seconds * NANOS + moment.nanos + nanoseconds, NANOS)
     return in_range(Timestamp(seconds, nanos, moment.offset))
 
 
 def subtract_times(one: Timestamp, other: Timestamp) -> Duration:
-    """How much later the one is than the other."""
+    """Return the duration from the other moment to the one."""
     return Duration(checked(checked((one.seconds - other.seconds) * NANOS) + one.nanos - other.nanos))
 
 
 def checked(value: int) -> int:
-    """A signed integer of 64 bits; EvaluationError for what does not fit."""
+    """Return the integer. Raises EvaluationError if it does not fit into 64 bits with sign."""
     if not MIN_INT <= value <= MAX_INT:
         raise EvaluationError("integer overflow")
     return value
 
 
 def quotient(one: int, other: int) -> int:
-    """Division of integers towards zero."""
+    """Return the quotient of integers, rounded towards zero."""
     return -(-one // other) if (one < 0) != (other < 0) else one // other
 
 
 class Clock:
-    """What calendars and clocks of one zone show at one moment. Months, days of the year and days of the week begin at 0."""
+    """Calendar and clock of one zone at one moment. Months, days of the year and days of the week begin at 0."""
 
     __slots__ = ("_seconds", "day", "month", "nanos", "seconds", "year")
 
@@ -247,17 +252,17 @@ class Clock:
 
     @property
     def day_of_year(self) -> int:
-        """0 on the first of January."""
+        """Return the day of the year; 0 on the first of January."""
         return _days(self.year, self.month + 1, self.day) - _days(self.year, 1, 1)
 
     @property
     def day_of_week(self) -> int:
-        """0 on Sundays."""
+        """Return the day of the week; 0 on Sundays."""
         return (self._seconds // _DAY + 4) % 7
 
 
 def _zone_offset(zone: str, seconds: int) -> int:
-    """Seconds east of UTC at a moment, for `+05:30` and for names of the IANA database."""
+    """Return seconds east of UTC at a moment, for `+05:30` and for names of the IANA database."""
     if zone in ("", "UTC"):
         return 0
     hours, colon, minutes = zone.partition(":")
@@ -286,7 +291,7 @@ def _zone(name: str) -> ZoneInfo | None:
 
 
 def _atoi(text: str) -> int:
-    """Go's strconv.Atoi."""
+    """Return Go's strconv.Atoi."""
     if _ATOI.fullmatch(text) is None:
         raise EvaluationError(f'strconv.Atoi: parsing "{text[:_LONGEST]}": invalid syntax')
     if len(text.lstrip("+-0")) > 19 or not MIN_INT <= (value := int(text)) <= MAX_INT:
@@ -299,13 +304,13 @@ def _wrapped(value: int) -> int:
 
 
 def _seconds(nanoseconds: int) -> float:
-    """time.Duration.Seconds."""
+    """Return time.Duration.Seconds."""
     whole = quotient(nanoseconds, NANOS)
     return float(whole) + float(nanoseconds - whole * NANOS) / 1e9
 
 
 def _whole(nanoseconds: int, unit: int) -> int:
-    """Whole units as time.Duration.Hours and its like round: in double precision."""
+    """Return whole units, rounded in double precision as time.Duration.Hours and its siblings do."""
     whole = quotient(nanoseconds, unit)
     return int(float(whole) + float(nanoseconds - whole * unit) / float(unit))
 
@@ -318,7 +323,7 @@ def _offset_text(offset: int) -> str:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 in the calendar of Gregory, carried on into the past."""
+    """Return days since 1970-01-01 in the proleptic Gregorian calendar."""
     year -= month <= 2
     era, of_era = divmod(year, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -326,7 +331,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _civil(seconds: int) -> tuple[int, int, int, int]:
-    """Year, month, day and the seconds of the day: the inverse of `_days`."""
+    """Return year, month, day and the seconds of the day: the inverse of `_days`."""
     days, of_day = divmod(seconds, _DAY)
     era, of_era = divmod(days + 719468, 146097)
     year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365

@@ -1,4 +1,4 @@
-"""The types of CEL, as the checker sees them and as they are printed.
+"""The types of CEL, as the checker uses and prints them.
 
 Upstream: google/cel-go `common/types/types.go`, `checker/format.go`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-# Only an expression that doubles its types again and again makes one whose text is longer: of that the beginning is printed.
+# Only an expression that doubles its types repeatedly makes longer ones; their text is cut.
 PRINTED = 65_536
 
 
@@ -38,11 +38,11 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Type:
-    """A type, immutable. `name` is the name that programs see at run time.
+    """An immutable type. `name` is its name at run time.
 
-    Null may be assigned to a `nullable` one too (the wrappers of protobuf); cel-go does not tell it from the other where it asks
-    whether two types are exactly the same, which `bare` is for: the type without that mark, inside it neither. `variables` are the
-    names of the parameters that occur somewhere inside, `open` whether there are any, `weight` of how many types it is made.
+    Null may be assigned to a `nullable` type as well (protobuf's wrappers). When cel-go compares types for identity it
+    ignores this mark, so `bare` is the type without the mark, at any depth. `variables` are the names of all type
+    parameters inside, and `open` says whether there are any. `weight` is the number of types of which it consists.
     """
 
     __slots__ = ("_hash", "bare", "kind", "name", "nullable", "open", "parameters", "variables", "weight")
@@ -86,7 +86,7 @@ class Type:
         )
 
     def __str__(self) -> str:
-        """As cel-go prints a type in errors of evaluation: `list(<A>)`, `google.protobuf.Any`."""
+        """Return the type as cel-go prints it in evaluation errors: `list(<A>)`, `google.protobuf.Any`."""
         return _printed(self, _STRING_NAMES, parameter="<%s>")
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Type:
 
     @property
     def declared_name(self) -> str:
-        """The name, `wrapper(…)` around it when null may be assigned too."""
+        """Return the name, inside `wrapper(…)` when null may be assigned too."""
         return f"wrapper({self.name})" if self.nullable else self.name
 
 
@@ -109,7 +109,7 @@ _FORMAT_NAMES = {
 
 
 def format_type(of: Type, limit: int = PRINTED) -> str:
-    """A type as issues of the checker print it: `list(A)`, `any`, `null`, `!error!`; at most `limit` characters."""
+    """Return a type as the checker's issues print it: `list(A)`, `any`, `null`, `!error!`. Cut at `limit` characters."""
     return (
         _printed(of, _FORMAT_NAMES, parameter="%s", limit=limit)
         if of.parameters
@@ -118,7 +118,7 @@ def format_type(of: Type, limit: int = PRINTED) -> str:
 
 
 def _printed(of: Type, names: dict[Kind, str], *, parameter: str, limit: int = PRINTED) -> str:
-    """The text of a type, by a walk that neither recurses nor goes on beyond the limit."""
+    """Return the text of a type, without recursion, up to the limit."""
     parts: list[str] = []
     length = 0
     todo: list[Type | str] = [of]
@@ -160,41 +160,41 @@ UINT = Type(Kind.UINT, "uint")
 
 
 def list_of(element: Type) -> Type:
-    """`list(element)`."""
+    """Return `list(element)`."""
     return Type(Kind.LIST, "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """`map(key, value)`."""
+    """Return `map(key, value)`."""
     return Type(Kind.MAP, "map", (key, value))
 
 
 def type_of(of: Type) -> Type:
-    """`type(of)`: the type of a type."""
+    """Return `type(of)`: the type of a type."""
     return Type(Kind.TYPE, "type", (of,))
 
 
 def parameter(name: str) -> Type:
-    """A type that a call determines: the A in `list(A)`."""
+    """Return a type that each call determines: the A in `list(A)`."""
     return Type(Kind.PARAMETER, name)
 
 
 def opaque(name: str, *parameters: Type) -> Type:
-    """An abstract type: its values have functions and no fields."""
+    """Return an abstract type: its values have functions but no fields."""
     return Type(Kind.OPAQUE, name, parameters)
 
 
 def optional_of(of: Type) -> Type:
-    """`optional_type(of)`."""
+    """Return `optional_type(of)`."""
     return opaque("optional_type", of)
 
 
 def nullable(of: Type) -> Type:
-    """A primitive type to which null may be assigned too: `wrapper(of)`, what protobuf's Int64Value and its like are."""
+    """Return `wrapper(of)`: a primitive type that accepts null too, such as protobuf's Int64Value."""
     return Type(of.kind, of.name, of.parameters, nullable=True)
 
 
-# What protobuf's own messages are to the checker.
+# The checker's types of protobuf's own messages.
 WELL_KNOWN: dict[str, Type] = {
     "google.protobuf.BoolValue": nullable(BOOL),
     "google.protobuf.BytesValue": nullable(BYTES),
@@ -216,14 +216,14 @@ WELL_KNOWN: dict[str, Type] = {
 
 
 def struct(name: str) -> Type:
-    """A type with named fields, declared by its shape in the environment; a message of protobuf is what CEL makes of it."""
+    """Return a type with named fields, declared by its shape. For a protobuf message return CEL's type of it."""
     return WELL_KNOWN.get(name) or Type(Kind.STRUCT, name)
 
 
 def assignable(to: Type, source: Type) -> bool:
-    """Whether declarations regard a value of `source` as one of `to`, parameters counting as dyn (Type.IsAssignableType).
+    """Return whether a value of `source` can be declared as `to`; parameters count as dyn (Type.IsAssignableType).
 
-    Recursive: meant for declared types, which are small. What an expression makes is judged by the checker.
+    It recurses, so it is for declared types, which are small. The checker compares the types of expressions.
     """
     if to.nullable and source.kind is Kind.NULL:
         return True
@@ -235,7 +235,7 @@ def assignable(to: Type, source: Type) -> bool:
 
 
 def equivalent(one: Type, other: Type) -> bool:
-    """Whether two types are the same but for the names of their parameters (Type.IsEquivalentType)."""
+    """Return whether two types are the same except for the names of their parameters (Type.IsEquivalentType)."""
     if one is other:
         return True
     if one.kind is not other.kind or len(one.parameters) != len(other.parameters):

@@ -1,4 +1,4 @@
-"""What an expression computes with, and what holds of every value: its type, its size, its equality.
+"""Python's representation of values, and operations on any value: type, size, equality.
 
 | CEL | Python |
 |---|---|
@@ -11,7 +11,7 @@
 | optional | Optional |
 | a type of a library (quantity, semver, url, ip, …) | a class of that library with `cel_type` |
 
-Python takes True for 1 and 1 for 1.0: whoever compares values of an expression uses `equal`, whoever keys by them `map_of_entries`.
+Python takes True for 1 and 1 for 1.0. So compare values with `equal`, and build maps with `map_of`.
 Upstream: google/cel-go `common/types`.
 """
 
@@ -30,10 +30,10 @@ from kubecel.values.times import Duration, Timestamp
 
 Value = Any
 
-# The bytes that the large results of one evaluation may occupy: more than a budget of cost lets through, but some operations cost 1
-# whatever the size of their result.
+# Limit of the bytes of the large results of one evaluation. A cost budget alone would allow more, but some operations
+# cost 1 whatever the size of their result.
 MAX_PRODUCED = 1 << 25
-# A value that is part of the text of an error is printed up to here.
+# Values in error messages are cut at this length.
 _PRINTED = 4096
 
 
@@ -44,7 +44,7 @@ class UInt(int):
 
 
 class _Absent:
-    """What a map gives that does not have a key; null is a value."""
+    """There is no value for a key; null is a value."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ ABSENT = _Absent()
 
 
 class Unsupported:
-    """What an optional holds in place of a value that Go cannot take back from its native form. It is an error once it is taken out."""
+    """Stands in an optional for a value that Go cannot convert back from its native form. Unwrapping it is an error."""
 
     __slots__ = ("reason",)
 
@@ -65,7 +65,7 @@ class Unsupported:
 
 
 class Optional:
-    """A value or none. `held` is the value, or what stands for it."""
+    """A value or none. `held` is the value or its stand-in."""
 
     __slots__ = ("held",)
 
@@ -76,12 +76,12 @@ class Optional:
 
     @property
     def has_value(self) -> bool:
-        """Whether there is a value."""
+        """Return whether there is a value."""
         return self.held is not ABSENT
 
     @property
     def value(self) -> Value:
-        """The value. Raises EvaluationError for what is Unsupported."""
+        """Return the value. Raises EvaluationError if it is Unsupported."""
         held = self.held
         if type(held) is Unsupported:
             raise EvaluationError(held.reason)
@@ -100,7 +100,7 @@ NONE = Optional()
 
 
 class Lazy:
-    """A variable that is computed when an expression first asks for it, once in an evaluation."""
+    """A variable that is computed at its first read, once in an evaluation."""
 
     __slots__ = ("resolve",)
 
@@ -109,51 +109,51 @@ class Lazy:
 
 
 class ListView(Sequence[Value]):
-    """A list that is not a Python list. Slices are not asked for."""
+    """A list that is not a Python list. It has no slices."""
 
     __slots__ = ()
 
     def plus(self, other: Value) -> Value:
-        """This list and the elements of another."""
+        """Return this list followed by the elements of another."""
         return [*self, *other]
 
     def at(self, key: Value) -> Value:
-        """The element at an index, which may be a number of any type; ABSENT for none."""
+        """Return the element at an index, which may be a number of any type; ABSENT if it is out of range."""
         index = index_of(key)
         return self[index] if 0 <= index < len(self) else ABSENT
 
     def equals(self, other: Value) -> bool:
-        """CEL's equality with another value."""
+        """Return CEL's equality with another value."""
         return is_list(other) and equal_lists(self, other)
 
     def contains(self, value: Value) -> bool:
-        """CEL's `in`."""
+        """Return CEL's `in`."""
         return any(equal(value, element) for element in self)
 
 
 class MapView:
-    """A map that is not a dict of equal keys."""
+    """A map that is not a dict with keys of one type."""
 
     __slots__ = ()
 
     @abstractmethod
     def find(self, key: Value) -> Value:
-        """The value of a key, ABSENT for none. EvaluationError for a key that cannot be one."""
+        """Return the value of a key, ABSENT without one. Raises EvaluationError for an invalid key."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def __iter__(self) -> Iterator[Value]:
-        """The keys."""
+        """Yield the keys."""
 
     def equals(self, other: Value) -> bool:
-        """CEL's equality with another value."""
+        """Return CEL's equality with another value."""
         return is_map(other) and equal_maps(self, other)
 
 
 class MixedMap(MapView):
-    """A map whose keys Python would take for one another: `{true: 1, 1: 2, 1u: 3}`. Grown by `insert`."""
+    """A map with keys that Python cannot distinguish: `{true: 1, 1: 2, 1u: 3}`. It grows by `insert`."""
 
     __slots__ = ("_entries",)
 
@@ -167,7 +167,7 @@ class MixedMap(MapView):
         self._entries[_mixed_key(key)] = key, value
 
     def remove(self, key: Value) -> None:
-        """Forget a key, which need not be there."""
+        """Remove a key, if it exists."""
         self._entries.pop(_mixed_key(key), None)
 
     def find(self, key: Value) -> Value:
@@ -178,7 +178,7 @@ class MixedMap(MapView):
         return ABSENT
 
     def plain(self) -> Value:
-        """The same as a dict when one can hold it."""
+        """Return an equal dict, if a dict can represent the map."""
         kinds = {kind for kind, _ in self._entries}
         if not kinds or (len(kinds) == 1 and kinds <= _PLAIN_KEYS):
             return dict(self._entries.values())
@@ -191,13 +191,13 @@ class MixedMap(MapView):
         return (key for key, _ in self._entries.values())
 
 
-# The types of keys of which a dict may hold one: no two keys of one of these types are equal in Python alone.
+# Key types of which a dict may hold one: equal keys of one of these types are equal in Python too.
 _PLAIN_KEYS = frozenset((str, int, UInt, bool))
 _IDENTITY_KEYS = (list, tuple, dict, ListView, MapView, Optional)
 
 
 def _mixed_key(key: Value) -> tuple[type, Value]:
-    """What stands for a key in a MixedMap. Lists, maps and optionals are keys by identity, as the pointers are that they are in Go."""
+    """Return the key of a MixedMap. Lists, maps and optionals are keys by identity, because Go has pointers there."""
     kind = type(key)
     if kind is bytes:
         raise Panic("runtime error: hash of unhashable type types.Bytes")
@@ -205,7 +205,7 @@ def _mixed_key(key: Value) -> tuple[type, Value]:
 
 
 def _same_numbers(key: Value) -> Iterator[tuple[type, Value]]:
-    """What a key finds in a MixedMap: itself, and the same number of another type."""
+    """Yield the keys that match in a MixedMap: the key itself, and the same number of other types."""
     kind = type(key)
     if isinstance(key, _IDENTITY_KEYS) or kind is bytes or (kind is float and math.isnan(key)):
         return
@@ -222,21 +222,21 @@ def _same_numbers(key: Value) -> Iterator[tuple[type, Value]]:
 
 
 def map_of(entries: Iterable[tuple[Value, Value]]) -> Value:
-    """A map of entries; of those with one key the last counts."""
+    """Return a map of entries. The last of equal keys wins."""
     return MixedMap(entries).plain()
 
 
 def is_list(value: Value) -> bool:
-    """Whether a value is a list."""
+    """Return whether a value is a list."""
     return isinstance(value, (list, tuple, ListView))
 
 
 def is_map(value: Value) -> bool:
-    """Whether a value is a map."""
+    """Return whether a value is a map."""
     return isinstance(value, (dict, MapView))
 
 
-# What a value is.
+# Types of values
 
 _TYPES: dict[type, types.Type] = {
     type(None): types.NULL,
@@ -272,7 +272,7 @@ _GO_TYPES = {
 
 
 def type_of(value: Value) -> types.Type:
-    """The type of a value at run time: what is in a list or map does not count."""
+    """Return the type of a value at run time, without the types of elements."""
     known = _TYPES.get(type(value))
     if known is not None:
         return known
@@ -285,13 +285,15 @@ def type_of(value: Value) -> types.Type:
 
 
 def type_name(value: Value) -> str:
-    """The name of the type of a value at run time: `int`, `list`, `google.protobuf.Timestamp`, `net.IP`."""
+    """Return the name of the type of a value at run time: `int`, `list`, `google.protobuf.Timestamp`, `net.IP`."""
     return type_of(value).name
 
 
 def go_type(value: Value) -> str:
-    """The name that Go has for the type of a value, which some errors of cel-go say. A class of a library has it as `go_type`, and as
-    `go_native` the type of what it wraps, "" for nothing."""
+    """Return Go's name of the type of a value, for errors of cel-go.
+
+    A class of a library has it as `go_type`. Its `go_native` is the type of the value that it wraps, "" for none.
+    """
     known = _GO_TYPES.get(type(value))
     if known is not None:
         return known
@@ -302,32 +304,35 @@ def go_type(value: Value) -> str:
 
 
 def size(value: Value) -> int:
-    """What a value counts for in the cost of an operation: code points, bytes, elements, entries; 1 for all others."""
+    """Return the size of a value for costs: code points, bytes, elements, entries; 1 for all others."""
     if isinstance(value, (str, bytes, list, dict, tuple, ListView, MapView)):
         return len(value)
     if type(value) is Optional and value.has_value:
         return size(value.held)
-    # A class of a library may say what its values count for.
+    # A class of a library may have its own size.
     counted: int = getattr(value, "cel_size", 1)
     return counted
 
 
 def require(produced: int) -> None:
-    """CostExceeded when a result would be larger than any evaluation may produce. To be asked before the result is made."""
+    """Raise CostExceeded if a result of this size is larger than any evaluation may produce.
+
+    Call it before making the result.
+    """
     if produced > MAX_PRODUCED:
         raise CostExceeded
 
 
-# Equality and order.
+# Equality and order
 
 _SIMPLE = frozenset((type(None), bool, int, UInt, str, bytes, Timestamp, Duration))
 _NUMBERS = frozenset((int, UInt, float))
 
 
 def equal(one: Value, other: Value) -> bool:
-    """CEL's `==`: numbers of any type by value, lists and maps by what is in them, values of different types are not equal.
+    """Return CEL's `==`. Numbers compare by value, lists and maps by their elements; other types must be the same.
 
-    EvaluationError when a library cannot compare its value with the other one.
+    Raises EvaluationError when a library cannot compare its value with the other one.
     """
     left, right = type(one), type(other)
     if left is right and left in _SIMPLE:
@@ -350,26 +355,26 @@ def equal(one: Value, other: Value) -> bool:
 
 
 def _equal_numbers(one: Value, other: Value) -> bool:
-    """Integers are compared exactly with integers, and with doubles in double precision, as in Go."""
+    """Compare integers exactly with each other, and with doubles in double precision, as in Go."""
     if type(one) is float or type(other) is float:
         return float(one) == float(other)
     return bool(one == other)
 
 
 def equal_lists(one: Value, other: Value) -> bool:
-    """Whether two lists have equal elements."""
+    """Return whether two lists have equal elements."""
     return _equal_containers(one, other)
 
 
 def equal_maps(one: Value, other: Value) -> bool:
-    """Whether two maps have the same keys with equal values."""
+    """Return whether two maps have the same keys with equal values."""
     return _equal_containers(one, other)
 
 
 def _equal_containers(one: Value, other: Value) -> bool:
-    """Equality of what may be nested deeply, or hold the same part many times: it neither recurses nor looks at a pair twice.
+    """Compare values that may be deep, or contain one part many times, without recursion or repeated comparisons.
 
-    What cannot be compared counts as equal in here: cel-go looks for what is not equal.
+    Values inside that cannot be compared count as equal: cel-go searches for unequal ones.
     """
     seen: set[tuple[int, int]] = set()
     todo = [(one, other)]
@@ -407,7 +412,7 @@ def _maybe_equal(one: Value, other: Value) -> bool:
 
 
 def compare(one: Value, other: Value) -> int:
-    """CEL's order of two values: -1, 0 or 1. EvaluationError for those that have none, NaN among them."""
+    """Return CEL's order of two values: -1, 0 or 1. Raises EvaluationError for values without order, NaN included."""
     left, right = type(one), type(other)
     if left is right and left in _ORDERED:
         return -1 if one < other else int(other < one)
@@ -425,11 +430,11 @@ def compare(one: Value, other: Value) -> int:
 _ORDERED = frozenset((bool, int, UInt, str, bytes, Timestamp, Duration))
 
 
-# Looking into lists and maps.
+# Elements of lists and maps
 
 
 def find_key(of: Value, key: Value) -> Value:
-    """The value of a key in a map, ABSENT for none."""
+    """Return the value of a key in a map, ABSENT without one."""
     if isinstance(of, MapView):
         return of.find(key)
     kind = type(key)
@@ -437,7 +442,7 @@ def find_key(of: Value, key: Value) -> Value:
         return of.get(key, ABSENT)
     if kind not in _KEYS:
         return ABSENT
-    # All keys of a dict have one type, and it decides: to Python 1, 1.0 and True are the same key.
+    # All keys of a dict have one type, which decides: to Python 1, 1.0 and True are the same key.
     held: type = type(next(iter(of), None))
     if held is bool or kind is bool:
         return of.get(key, ABSENT) if held is kind else ABSENT
@@ -450,9 +455,10 @@ _KEYS = frozenset((bool, int, UInt, float))
 
 
 def find(of: Value, key: Value) -> Value:
-    """An element of a list or a value of a map; ABSENT when there is none, or when the value has no parts.
+    """Return an element of a list or a value of a map.
 
-    EvaluationError for what cannot be an index of a list.
+    It is ABSENT if there is no such element, or if the value has no elements. Raises EvaluationError for an invalid
+    index of a list.
     """
     if isinstance(of, (dict, MapView)):
         return find_key(of, key)
@@ -461,13 +467,13 @@ def find(of: Value, key: Value) -> Value:
     if isinstance(of, (list, tuple)):
         index = index_of(key)
         return of[index] if 0 <= index < len(of) else ABSENT
-    # A class of a library may say what its fields are.
+    # A class of a library may have fields of its own.
     select = getattr(of, "cel_select", None)
     return ABSENT if select is None else select(key)
 
 
 def lookup(of: Value, key: Value) -> Value:
-    """An element of a list or a value of a map; EvaluationError when there is none."""
+    """Return an element of a list or a value of a map. Raises EvaluationError without one."""
     found = find(of, key)
     if found is ABSENT:
         missing = getattr(of, "cel_missing", None)
@@ -478,7 +484,7 @@ def lookup(of: Value, key: Value) -> Value:
 
 
 def index_of(key: Value) -> int:
-    """The index that a number is, which may lie outside of any list. EvaluationError for what is none."""
+    """Return the index that a number denotes, which may be out of range. Raises EvaluationError for other values."""
     kind = type(key)
     if kind is int:
         return int(key)
@@ -491,11 +497,14 @@ def index_of(key: Value) -> int:
     raise EvaluationError(f"unsupported index type '{type_of(key)}' in list")
 
 
-# Printing.
+# Printing
 
 
 def double_text(value: float, *, exponents: bool = True) -> str:
-    """A double as Go prints it, with no more digits than it needs: as %g (`1e+06`), or without `exponents` as %f (`1000000`)."""
+    """Return a double as Go prints it, with the fewest digits.
+
+    The form is %g (`1e+06`), or %f without `exponents` (`1000000`).
+    """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     shortest = Decimal(repr(value)).normalize()
@@ -508,7 +517,7 @@ def double_text(value: float, *, exponents: bool = True) -> str:
 
 
 def text(value: Value) -> str:
-    """A value inside the text of an error, as Go's %v prints it; of a long one the beginning."""
+    """Return a value as Go's %v prints it in an error message. Long values are cut."""
     parts: list[str] = []
     todo = [value]
     length = 0
@@ -520,13 +529,13 @@ def text(value: Value) -> str:
 
 
 class _Verbatim(str):
-    """A piece of text between values that are yet to be printed."""
+    """Text between values that are not printed yet."""
 
     __slots__ = ()
 
 
 def _printed(value: Value, todo: list[Value]) -> str:
-    """The beginning of a value; the rest of it is put on `todo`, the nearest last."""
+    """Return the beginning of a value. Put the rest on `todo`, the next part last."""
     kind = type(value)
     if kind is str or kind is _Verbatim:
         return str(value)

@@ -1,4 +1,4 @@
-"""Protobuf's own messages, which every expression may name: `google.protobuf.Int64Value{value: 3}`.
+"""The protobuf messages that every expression may name: `google.protobuf.Int64Value{value: 3}`.
 
 Upstream: protocolbuffers/protobuf `src/google/protobuf/{any,duration,empty,struct,timestamp,wrappers}.proto`, google/cel-go
 `common/types/pb/pb.go`.

@@ -66,7 +66,7 @@ def _merged(resource: Resource, live: Mapping[str, Any], applied: dict[str, Any]
     type_ = typedefs.type_of(resource)
     failed = "error applying patch: "
     if wrong := validation.validate(applied, type_, foreign=True):
-        raise Refused(f"{failed}failed to convert patch object to typed object: {validation.told(wrong)}")
+        raise Refused(f"{failed}failed to convert patch object to typed object: {validation.joined(wrong)}")
     if atomic := list(islice(_atomics(applied, type_), MOST_COMPLAINTS)):
         told = ", ".join(atomic)
         raise Refused(f"{failed}invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {told}")

@@ -19,7 +19,7 @@ from structuredmerge.paths import field, text
 from structuredmerge.sets import Set
 from structuredmerge.types import DEDUCED, Type
 from structuredmerge.updater import UNCHANGED, Conflicts, Managers, Owned, apply, update
-from structuredmerge.validation import told, validate
+from structuredmerge.validation import joined, validate
 
 HERE = pathlib.Path(__file__).resolve().parent
 DEFAULT_VERSION = "v1"
@@ -99,7 +99,7 @@ class Room:
             return
         errors = validate(step["object"], self.versions.type, duplicates=step["op"] == "update")
         if errors or "error" in step:
-            assert told(errors) == step["error"]
+            assert joined(errors) == step["error"]
         elif step["op"] == "apply":
             self._apply(step)
         else:

@@ -16,7 +16,7 @@ from structuredmerge.paths import field, text
 from structuredmerge.sets import EMPTY, Set
 from structuredmerge.types import Type
 from structuredmerge.updater import UNCHANGED, Conflicts, Managers, apply, update
-from structuredmerge.validation import told, validate
+from structuredmerge.validation import joined, validate
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -98,7 +98,7 @@ def test_applies_and_updates_end_as_upstream_ends_them(case: Case) -> None:
         errors = validate(step["object"], type_, duplicates=step["op"] == "update")
         writer = {"version": version, "managers": managers, "manager": step["manager"], "versions": versions}
         if errors:
-            error = told(errors)
+            error = joined(errors)
         elif step["op"] == "update":
             managers, new = update(live, step["object"], **writer), step["object"]
         else:

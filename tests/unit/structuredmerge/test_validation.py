@@ -8,7 +8,7 @@ import pytest
 
 from apiserver.apimachinery.errors import MESSAGE_ROOM
 from structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
-from structuredmerge.validation import Foreign, told, validate
+from structuredmerge.validation import Foreign, joined, validate
 from tests.unit.structuredmerge.declared import TYPE
 
 
@@ -74,8 +74,8 @@ def test_items_that_are_there_twice_are_tolerated_where_an_object_is_not_applied
 
 def test_one_error_stands_alone_and_several_on_a_line_each() -> None:
     errors = validate({"name": 1, "age": "x"}, TYPE)
-    assert told(errors[:1]) == ".name: expected string, got &value.valueUnstructured{Value:1}"
-    assert told(errors) == (
+    assert joined(errors[:1]) == ".name: expected string, got &value.valueUnstructured{Value:1}"
+    assert joined(errors) == (
         "errors:\n"
         "  .name: expected string, got &value.valueUnstructured{Value:1}\n"
         "  .age: expected numeric (int or float), got string"
@@ -118,7 +118,7 @@ def test_an_item_whose_key_is_a_value_of_many_levels_is_no_item() -> None:
         uid = [uid]
     item = Type(map=Map({"uid": Member(Type(scalar=Scalar.STRING))}))
     errors = validate([{"uid": uid}], Type(list=List(item, atomic=False, keys=("uid",))))
-    assert told(errors) == "element 0: exceeded max depth of 100"
+    assert joined(errors) == "element 0: exceeded max depth of 100"
 
 
 def test_what_is_of_no_type_is_looked_for_wherever_anything_may_stand() -> None:
