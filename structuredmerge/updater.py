@@ -113,7 +113,7 @@ def apply(
     unless another manager owns them.
 
     If the manager applied in another version before, the result was converted there and back. It is then compared with
-    `spelled()`, the live object after the same conversions.
+    `spelled()`, the live object in the form in which upstream compares converted objects.
 
     Laws: the applier owns exactly the paths of the patch. A second, equal apply changes nothing, but null and an empty
     container may replace each other. With `force` there are no conflicts; without conflicts `force` changes nothing.
