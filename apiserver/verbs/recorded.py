@@ -19,8 +19,8 @@ from apiserver.codecs.objects import canonical, conversion
 from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call
-from apiserver.watchcache.entry import Entry, split
-from apiserver.watchcache.groups import PAST, Extent
+from apiserver.watchcache.entry import SUPERSEDED, Entry, split
+from apiserver.watchcache.groups import Extent
 from apiserver.wire import as_json, patches, segments
 from apiserver.wire.forms.form import Form, ListMeta
 
@@ -158,4 +158,4 @@ class _Apart(Sequence[Entry]):
 
     def _apart(self, entry: Entry) -> Entry:
         body, behind = split(bare(entry.value)) if self._bare else (entry.body, entry.verbatim)
-        return Entry(entry.key, entry.revision, body, entry.labels, entry.fields, group=PAST, verbatim=behind)
+        return Entry(entry.key, entry.revision, body, entry.labels, entry.fields, group=SUPERSEDED, verbatim=behind)

@@ -297,12 +297,9 @@ class Encoder:
 
     def _told(self, key: str, event: Event, told: Told[bytes]) -> bytes:
         """Remembers it, instead of one with older ages."""
-        chunk, held = self._frame(told.what), event.encodings
+        chunk = self._frame(told.what)
         told = told._replace(what=chunk, size=len(chunk))
-        if held is None or key not in held:
-            self._encodings.remember(event, key, told, size=told.size)
-        else:
-            self._encodings.keep(held, key, told, size=told.size)
+        self._encodings.remember(event, key, told, size=told.size)
         return chunk
 
     def bookmark(self, revision: Revision, *, marker: bool = False) -> bytes:

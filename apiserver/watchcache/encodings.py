@@ -19,7 +19,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
+
+from apiserver.watchcache.entry import Event
 
 BUDGET = 64 << 20
 """Bytes of one process: the rows of 100,000 objects, or YAML of 20,000 slices."""
@@ -178,12 +180,6 @@ class Use(Enum):
     __hash__ = object.__hash__  # each exists once, and is counted for every group of a list
 
 
-class Holder(Protocol):
-    """An event."""
-
-    encodings: Encodings | None
-
-
 class EncodingCache:
     """Every encoding that is remembered in this process. Threads may remember; places are read without a lock."""
 
@@ -196,16 +192,16 @@ class EncodingCache:
         self.size = 0
         """Bytes held, by estimate."""
 
-    def remember(self, holder: Holder, key: object, value: Any, *, size: int) -> None:
-        """Puts `value`, of about `size` bytes, beside the holder. A very large one is not kept."""
+    def remember(self, event: Event, key: object, value: Any, *, size: int) -> None:
+        """Cache `value`, of about `size` bytes, for an event, instead of an older one. A very large one is not cached."""
         if size > self.budget // LARGEST_SHARE:
             return
         with self._lock:
-            place = holder.encodings
-            if place is None:
-                place = holder.encodings = Encodings(self)
+            place = event.encodings
+            if not isinstance(place, Encodings):
+                place = event.encodings = Encodings(self)
             if key in place:
-                return
+                self._drop(place, key)
             self._put(place, key, value, size + VALUE_BYTES)
             self._make_room()
 

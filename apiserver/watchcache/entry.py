@@ -6,11 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import ClassVar, NewType
+from typing import Any, ClassVar, NewType, Protocol
 
 import msgspec
-
-from apiserver.watchcache.encodings import Encodings, Group
 
 Revision = NewType("Revision", int)
 """`epoch << 16 | n`; the resourceVersion on the wire. 0 names no revision."""
@@ -54,6 +52,32 @@ def stamp(value: bytes, version: bytes) -> bytes:
     return value[:at] + member + value[at:]
 
 
+class CachedGroup(Protocol):
+    """The encodings that an entry shares with its neighbours in lists. They lie in a cache above this package."""
+
+    def leave(self, member: object, /) -> None:
+        """Remove a member: its object was written or deleted."""
+
+
+class CachedFrames(Protocol):
+    """The watch frames of one event by form. They lie in the same cache."""
+
+    def get(self, key: object, /) -> Any:
+        """Return the frame of one form, or None."""
+
+    def forget(self) -> None:
+        """Drop all frames."""
+
+
+class _Superseded:
+    def leave(self, member: object, /) -> None:
+        """Nothing is shared."""
+
+
+SUPERSEDED = _Superseded()
+"""The group of every entry that is no longer the newest of its object. Nothing is cached for it."""
+
+
 class Entry(msgspec.Struct, gc=False, eq=False):
     """An object at a revision.
 
@@ -71,7 +95,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     body: bytes
     labels: Mapping[str, str]
     fields: tuple[str, ...]
-    group: Group | None = None
+    group: CachedGroup | None = None
     uid_hash: int = -1
     verbatim: bytes = b""
     judged: bool = False
@@ -101,6 +125,12 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         """As it stands in the body; empty when there is none."""
         start = self.body.find(_UID) + len(_UID)
         return self.body[start : self.body.index(b'"', start)] if start >= len(_UID) else b""
+
+    def supersede(self) -> None:
+        """Leave the group: the object was written or deleted."""
+        if self.group is not None:
+            self.group.leave(self)
+        self.group = SUPERSEDED
 
     def at(self, revision: Revision) -> Entry:
         """The same content under another revision: how a deletion shows the last state."""
@@ -159,4 +189,4 @@ class Event(msgspec.Struct, gc=False, eq=False):
     type: EventType
     entry: Entry
     previous: Entry | None
-    encodings: Encodings | None = None
+    encodings: CachedFrames | None = None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from apiserver.watchcache.encodings import Draft, EncodingCache, Group
-from apiserver.watchcache.entry import Entry
+from apiserver.watchcache.entry import SUPERSEDED, Entry
 
 MOST = 64
 """Members of a group: 3 % more bytes than in one piece when they are compressed, and 0.2 ms to do it again when one is written."""
@@ -31,23 +31,16 @@ _ENDS = 64
 """One key of so many begins a group."""
 
 
-PAST = Group(EncodingCache(0), [], 1 << 63)
-"""The group of all objects that were superseded. No list is so new that it could put it together with others."""
-
-
-def supersede(entry: Entry) -> None:
-    """The object was written or deleted: its group is that of the others now."""
-    if entry.group is not None and entry.group is not PAST:
-        entry.group.leave(entry)
-    entry.group = PAST
+def group_of(entry: Entry) -> Group | None:
+    """Return the group of an entry; None before its first list, and after its object was written again."""
+    group = entry.group
+    return group if isinstance(group, Group) else None
 
 
 def member(entry: Entry, key: object) -> Any:
     """What is kept of one object under `key`; None when there is nothing."""
-    group = entry.group
-    if group is None or group is PAST:
-        return None
-    return group.kept(key, entry)
+    group = group_of(entry)
+    return group.kept(key, entry) if group is not None else None
 
 
 class Extent(NamedTuple):
@@ -92,7 +85,7 @@ def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iter
     at, end, state, sparse = 0, len(entries), extent.state, extent.sparse
     while at < end:
         first = entries[at]
-        group = first.group
+        group = group_of(first)
         # Members that nobody has written since are in every list that is no older than they are and leaves none out.
         if group is None:
             found = False
@@ -106,7 +99,7 @@ def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iter
         else:
             to = _end(entries, at)
             if not at and not extent.begins:  # perhaps in the middle of a group, behind which others are whole
-                to = next((other for other in range(1, to) if entries[other].group is not group), to)
+                to = next((other for other in range(1, to) if entries[other].group is not first.group), to)
             yield _run(Run(entries, at, to, None), extent, cache)
         at = to
 
@@ -122,7 +115,7 @@ def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
     if group is not None:
         run.group = group
         return run
-    home = members[0].group
+    home = group_of(members[0])
     place = home.place(members) if home is not None else None
     if home is not None and place is not None:
         run.part = Part(home, *place)
@@ -152,7 +145,9 @@ def _together(members: Sequence[Entry], state: int, cache: EncodingCache, *, par
 
     Members of other groups stay there when the list is older than these, or when it shows `partly` what lies there.
     """
-    groups = [entry.group for entry in members]
+    if any(entry.group is SUPERSEDED for entry in members):
+        return None
+    groups = list(map(group_of, members))
     others = {id(group): group for group in groups if group is not None}
     if any(group.state > state or (partly and group) for group in others.values()):
         return None

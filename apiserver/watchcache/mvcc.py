@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 
-from apiserver.watchcache import groups, keys
+from apiserver.watchcache import keys
 from apiserver.watchcache.blocks import Blocks, Frozen
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
@@ -207,7 +207,7 @@ class Index:
         event.previous = held
         if held is not None:
             _share(event.entry, held)
-            groups.supersede(held)
+            held.supersede()
         if event.type is EventType.DELETED:
             self._objects.remove(event.entry.key)
         else:
@@ -371,9 +371,9 @@ class Index:
                 yield
             # What was superseded before it could be seen is no less of the past: `apply` will not say so.
             if event.previous is not None:
-                groups.supersede(event.previous)
+                event.previous.supersede()
             if self._objects.get(event.entry.key) is not event.entry:
-                groups.supersede(event.entry)
+                event.entry.supersede()
         return told_from, since
 
 

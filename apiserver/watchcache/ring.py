@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 from apiserver.watchcache import scope as scopes
 from apiserver.watchcache.blocks import Frozen
-from apiserver.watchcache.encodings import Holder
 from apiserver.watchcache.entry import Event, EventType, Revision
 from apiserver.watchcache.scope import Scope, Touched
 
@@ -257,10 +256,10 @@ class Ring:
         return wanted if wanted > floor else None
 
 
-def _forget(holder: Holder) -> None:
-    if holder.encodings is not None:
-        holder.encodings.forget()
-        holder.encodings = None
+def _forget(event: Event) -> None:
+    if event.encodings is not None:
+        event.encodings.forget()
+        event.encodings = None
 
 
 def _cost(event: Event) -> int:

@@ -15,7 +15,7 @@ from apiserver.schema.resource import Resource
 from apiserver.verbs.context import Services
 from apiserver.verbs.selection import Selection
 from apiserver.verbs.watch import AgingSink, Encoder, Meter, Sink
-from apiserver.watchcache.encodings import BUDGET, EncodingCache
+from apiserver.watchcache.encodings import BUDGET, EncodingCache, Encodings
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.hub import Bookmark
 from apiserver.wire import as_json, frames, negotiation
@@ -136,7 +136,7 @@ def test_a_frame_with_a_newer_age_takes_the_place_of_the_older_one() -> None:
         watches.clock.now = CREATED + seconds
         more = len(frame_of(watches.begin(), event)) - length
         assert watches.cache.size == held + more
-    assert event.encodings is not None
+    assert isinstance(event.encodings, Encodings)
     assert len(event.encodings) == 1
     event.encodings.forget()
     assert watches.cache.size == 0

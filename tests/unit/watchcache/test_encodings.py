@@ -3,7 +3,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from apiserver.watchcache.encodings import LARGEST_SHARE, VALUE_BYTES, EncodingCache, Group
+from apiserver.watchcache.encodings import LARGEST_SHARE, VALUE_BYTES, EncodingCache, Encodings, Group
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 
 
@@ -11,11 +11,16 @@ def event(body: bytes = b"{}") -> Event:
     return Event(Revision(1), EventType.CREATED, Entry(Key("a"), Revision(1), body, NO_LABELS, ()), None)
 
 
+def encodings(event: Event) -> Encodings:
+    assert isinstance(event.encodings, Encodings)
+    return event.encodings
+
+
 def test_what_was_made_is_found_beside_its_event() -> None:
     cache, one = EncodingCache(), event()
     cache.remember(one, "yaml", b"a: 1", size=4)
     cache.remember(one, "row", b"[1]", size=3)
-    assert one.encodings == {"yaml": b"a: 1", "row": b"[1]"}
+    assert encodings(one) == {"yaml": b"a: 1", "row": b"[1]"}
     assert cache.size == 2 * VALUE_BYTES + 7
 
 
@@ -25,7 +30,7 @@ def test_the_bytes_of_all_events_together_stay_within_the_budget_and_the_oldest_
     for one in events:
         cache.remember(one, "form", b"x" * 100, size=100)
         assert cache.size <= 100 * (VALUE_BYTES + 100)
-    assert [bool(one.encodings) for one in events] == [False] * 150 + [True] * 100
+    assert [bool(encodings(one)) for one in events] == [False] * 150 + [True] * 100
 
 
 def test_many_forms_of_one_event_count_too() -> None:
@@ -40,14 +45,13 @@ def test_what_was_used_since_it_was_put_there_stays_longer() -> None:
     used, unused = event(), event()
     for one in (used, unused):
         cache.remember(one, "form", b"", size=0)
-    assert used.encodings is not None
-    assert used.encodings.use("form") == b""
+    assert encodings(used).use("form") == b""
     for _ in range(19):
         cache.remember(event(), "form", b"", size=0)
-    assert (bool(used.encodings), bool(unused.encodings)) == (True, False)
+    assert (bool(encodings(used)), bool(encodings(unused))) == (True, False)
     for _ in range(20):
         cache.remember(event(), "form", b"", size=0)
-    assert not used.encodings
+    assert not encodings(used)
 
 
 def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
@@ -55,8 +59,7 @@ def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
     for _ in range(1500):
         one = event()
         cache.remember(one, "form", b"", size=0)
-        assert one.encodings is not None
-        one.encodings.use("form")
+        encodings(one).use("form")
         assert cache.size <= 500 * VALUE_BYTES
 
 
@@ -73,7 +76,7 @@ def test_forgetting_gives_the_bytes_back_once() -> None:
     assert one.encodings is not None
     one.encodings.forget()
     one.encodings.forget()
-    assert (one.encodings, cache.size) == ({}, VALUE_BYTES + 2)
+    assert (encodings(one), cache.size) == ({}, VALUE_BYTES + 2)
     cache.remember(one, "form", b"xx", size=2)
     assert cache.size == 2 * (VALUE_BYTES + 2)
 

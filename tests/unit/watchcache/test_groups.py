@@ -30,12 +30,12 @@ class Objects:
 
     def write(self, key: Key, size: int = 10) -> None:
         if key in self.entries:
-            groups.supersede(self.entries[key])
+            self.entries[key].supersede()
         self.entries[key] = self._written(key, size)
         self.entries = dict(sorted(self.entries.items()))
 
     def delete(self, key: Key) -> None:
-        groups.supersede(self.entries.pop(key))
+        self.entries.pop(key).supersede()
 
     @property
     def all(self) -> list[Entry]:
@@ -242,7 +242,7 @@ def test_members_are_put_together_whatever_threads_and_memory_do_meanwhile(fails
     objects, cache = Objects(30), EncodingCache()
     objects.listed(cache)
     one, other = next((one, other) for one, other in pairwise(objects.all) if one.group is other.group)
-    group = one.group
+    group = groups.group_of(one)
     assert group is not None
     cache.keep(group, "another", Disturbed(_raise if fails else group.forget), size=1)
     objects.write(other.key)

@@ -480,8 +480,9 @@ def test_a_remembered_row_tells_the_age_of_now() -> None:
     for now, age in ((NOW, "60s"), (NOW + 600, "11m")):
         pieces = form(TABLE, now=now, cache=cache).listing([one], ListMeta(9)).pieces
         assert json.loads(sent(pieces))["rows"][0]["cells"] == ["a", age]
-    assert one.group is not None
-    assert len(one.group) == 2, "the row, and what it looked like last"
+    group = groups.group_of(one)
+    assert group is not None
+    assert len(group) == 2, "the row, and what it looked like last"
 
 
 def test_two_versions_of_a_kind_and_two_forms_never_share_what_is_remembered() -> None:
@@ -766,7 +767,7 @@ def test_what_the_cache_gives_up_meanwhile_is_not_held_by_a_long_list(monkeypatc
     pieces = form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces
     while sum(one.size for one in there) < 2 << 20:
         next(pieces).make()
-    for group in {id(entry.group): entry.group for entry in entries}.values():
+    for group in map(groups.group_of, entries):
         if group is not None:
             group.forget()
 
@@ -779,8 +780,9 @@ def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) 
     cache, one = EncodingCache(), entry(stored("a"))
     asked = form(accept.replace("List", ""), cache=cache)
     frame = sent(asked.initial([one], Extent(9), first=True))
-    assert one.group is not None
-    (held,) = one.group.values()
+    group = groups.group_of(one)
+    assert group is not None
+    (held,) = group.values()
     assert messages.frames(frame)[0][1] == asked.single(one.body)
     assert messages.opened(asked.single(one.body))[2] in held.text
     size = cache.size
