@@ -57,6 +57,7 @@ from apiserver.filters.node_authorizer import NodeAuthorizer
 from apiserver.filters.state import Filter, Handler, Request
 from apiserver.kinds import enablement, packages
 from apiserver.kinds.served import InvalidKinds, Kinds
+from apiserver.listcache.encoding import EncodingCache, Use
 from apiserver.resources import GATES, RESOURCES, DeviceSelectors
 from apiserver.runtime.fairqueue import Turnstile
 from apiserver.runtime.workers import RENDERING, SELECTORS, Workers
@@ -71,7 +72,6 @@ from apiserver.validation import verdict
 from apiserver.verbs import create, delete, patch, read, update, watch
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.patch_type import PatchType
-from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.wire import negotiation
 from apiserver.wire.forms.choice import Forms
 

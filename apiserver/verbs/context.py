@@ -10,13 +10,13 @@ from apiserver.admission.core.chain import Chain
 from apiserver.apimachinery.request import Decision, RequestInfo, User
 from apiserver.fieldmanager.manager import FieldManagers
 from apiserver.kinds.served import Kinds
+from apiserver.listcache.encoding import EncodingCache
 from apiserver.runtime.fairqueue import Turnstile
 from apiserver.runtime.workers import Workers
 from apiserver.schema.context import Compiler
 from apiserver.schema.featuregate import Gates
 from apiserver.schema.resource import Resource
 from apiserver.storage.store import Store
-from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire.forms.choice import Forms
 from apiserver.wire.response import Exchange
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
+from apiserver.listcache.group import Extent
 from apiserver.runtime.workers import BODIES
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Revision
 from apiserver.watchcache.errors import Compacted, Corrupt
-from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.mvcc import View
 from apiserver.wire.forms.form import ListMeta
 

@@ -16,12 +16,13 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Deferred, Recording
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion
+from apiserver.listcache import piece as segments
+from apiserver.listcache.group import Extent
 from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call
 from apiserver.watchcache.entry import SUPERSEDED, Entry, split
-from apiserver.watchcache.groups import Extent
-from apiserver.wire import as_json, patches, segments
+from apiserver.wire import as_json, patches
 from apiserver.wire.forms.form import Form, ListMeta
 
 LARGE = 64 << 10

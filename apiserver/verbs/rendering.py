@@ -10,19 +10,19 @@ from typing import Any, NamedTuple, TypeVar
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Recording
 from apiserver.codecs.objects import canonical
+from apiserver.listcache.group import Extent
+from apiserver.listcache.piece import Segment
 from apiserver.runtime.workers import BODIES, Workers
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import recorded
 from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry, Unreadable
 from apiserver.watchcache.errors import Corrupt
-from apiserver.watchcache.groups import Extent
 from apiserver.wire import body, negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta
 from apiserver.wire.forms.syntax import Pieces
 from apiserver.wire.representation import Representation
-from apiserver.wire.segments import Segment
 
 T = TypeVar("T")
 

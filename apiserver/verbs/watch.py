@@ -19,6 +19,8 @@ from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
+from apiserver.listcache import piece as segments
+from apiserver.listcache.group import Extent
 from apiserver.runtime.fairqueue import Turnstile
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
@@ -27,10 +29,9 @@ from apiserver.verbs.context import Call, Services
 from apiserver.verbs.selection import Selection
 from apiserver.watchcache.entry import Entry, Event, EventType, Revision
 from apiserver.watchcache.errors import Compacted, Future
-from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.hub import Bookmark, Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
-from apiserver.wire import negotiation, segments
+from apiserver.wire import negotiation
 from apiserver.wire.forms.form import Form, NoFrame, Told
 from apiserver.wire.frames import Framing
 from apiserver.wire.response import WatchStream

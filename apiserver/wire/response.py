@@ -18,9 +18,11 @@ from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Recording, Waits, Warnings, query_of
-from apiserver.wire import frames, gzip, negotiation, segments, websocket
+from apiserver.listcache import gzip
+from apiserver.listcache import piece as segments
+from apiserver.listcache.piece import LONG, Beginning, Segment
+from apiserver.wire import frames, negotiation, websocket
 from apiserver.wire.frames import Framing
-from apiserver.wire.segments import LONG, Beginning, Segment
 
 BODY_LIMIT = 3 << 20
 """Bytes of a request body, as upstream's `--max-request-body-bytes` has it."""

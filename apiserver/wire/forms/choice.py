@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from apiserver.apimachinery.request import NO_QUERY, Query
+from apiserver.listcache.encoding import EncodingCache
 from apiserver.schema.resource import Resource
-from apiserver.watchcache.encodings import EncodingCache
 from apiserver.wire import representation
 from apiserver.wire.forms.form import Form
 from apiserver.wire.forms.partial import Partial, PartialList

@@ -22,19 +22,19 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from apiserver.apimachinery.request import Query
 from apiserver.codecs.objects import canonical, conversion
 from apiserver.kinds import type_meta
+from apiserver.listcache import group as groups
+from apiserver.listcache.encoding import EncodingCache
+from apiserver.listcache.group import Extent
+from apiserver.listcache.piece import LONG
 from apiserver.schema import machinery
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
-from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, split
-from apiserver.watchcache.groups import Extent
 from apiserver.wire import as_json
 from apiserver.wire.forms import media
 from apiserver.wire.forms.sections import Made
 from apiserver.wire.forms.syntax import DocumentType, Piece, Pieces, Section, Streamed, document_type, ready
 from apiserver.wire.representation import Representation
-from apiserver.wire.segments import LONG
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import msgspec
 from apiserver.apimachinery import errors
 from apiserver.codecs.json import surrogates
 from apiserver.kinds import type_meta
+from apiserver.listcache.group import Extent
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
-from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame, extent_of
 from apiserver.wire.forms.syntax import DocumentType, Pieces, document_type
 from apiserver.wire.representation import PARTIAL, PARTIAL_LIST

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from apiserver.codecs.protobuf import envelope, messages
 from apiserver.codecs.protobuf.protowire import sized, varint
+from apiserver.listcache.piece import LONG, Beginning
 from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, joined, ready
-from apiserver.wire.segments import LONG, Beginning
 
 SHORT = 256 << 10
 """Up to so many bytes of a list are kept until its length is known, though nobody else has a use for them."""

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Draft, Elements, Group, Use
+from apiserver.listcache import group as groups
+from apiserver.listcache import gzip
+from apiserver.listcache.encoding import Draft, Elements, Group, Use
+from apiserver.listcache.group import Run
+from apiserver.listcache.gzip import Deflated
 from apiserver.watchcache.entry import Entry
-from apiserver.watchcache.groups import Run
-from apiserver.wire import gzip
 from apiserver.wire.forms.syntax import Piece, Pieces, Section
-from apiserver.wire.gzip import Deflated
 
 if TYPE_CHECKING:
     from apiserver.wire.forms.form import Form

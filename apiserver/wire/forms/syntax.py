@@ -17,11 +17,11 @@ from itertools import accumulate, chain
 from typing import Generic, NamedTuple, TypeVar
 
 from apiserver.codecs.json import json_strings
+from apiserver.listcache import gzip
+from apiserver.listcache.encoding import Elements
+from apiserver.listcache.gzip import Deflated
+from apiserver.listcache.piece import PORTION, Segment
 from apiserver.schema.types import Struct
-from apiserver.watchcache.encodings import Elements
-from apiserver.wire import gzip
-from apiserver.wire.gzip import Deflated
-from apiserver.wire.segments import PORTION, Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,20 @@ from typing import Any, NamedTuple
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.request import Query
 from apiserver.codecs.objects import decoding
+from apiserver.listcache import group as groups
+from apiserver.listcache import gzip
+from apiserver.listcache.encoding import Divisible, Elements, Use
+from apiserver.listcache.group import Extent, Run
+from apiserver.listcache.gzip import Deflated
 from apiserver.schema import shapes
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.schema.types import Struct
-from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Divisible, Elements, Use
 from apiserver.watchcache.entry import Entry
-from apiserver.watchcache.groups import Extent, Run
-from apiserver.wire import as_json, gzip
+from apiserver.wire import as_json
 from apiserver.wire.forms import json_text, partial
 from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, Told, extent_of
 from apiserver.wire.forms.sections import Made
 from apiserver.wire.forms.syntax import DocumentType, Section, Streamed, Syntax, document_type
-from apiserver.wire.gzip import Deflated
 from apiserver.wire.representation import TABLE
 
 logger = logging.getLogger(__name__)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from apiserver.listcache import group as groups
+from apiserver.listcache.group import Extent
+from apiserver.listcache.piece import LONG, PORTION
 from apiserver.schema import machinery
-from apiserver.watchcache import groups
 from apiserver.watchcache.entry import Entry
-from apiserver.watchcache.groups import Extent
 from apiserver.wire.forms import json_text
 from apiserver.wire.forms.form import Form, Listing, ListMeta, extent_of
 from apiserver.wire.forms.sections import Bodies
 from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Section, document_type, ready
-from apiserver.wire.segments import LONG, PORTION
 
 MEASURED = 32
 """Objects that are measured together, where they are not too large for that."""

@@ -13,10 +13,11 @@ import pytest
 from apiserver import resources
 from apiserver.apimachinery.request import NO_QUERY
 from apiserver.kinds.served import Kinds
+from apiserver.listcache import piece as segments
+from apiserver.listcache.encoding import EncodingCache
 from apiserver.schema.resource import Resource
-from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
-from apiserver.wire import as_json, negotiation, segments
+from apiserver.wire import as_json, negotiation
 from apiserver.wire.forms import choice, form
 from tests.fixtures import protobuf
 from tests.fixtures.protobuf import document, field, frames, inside, messages, number, opened

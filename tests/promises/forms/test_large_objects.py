@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from apiserver.listcache.encoding import BUDGET
 from apiserver.storage.store import Write
-from apiserver.watchcache.encodings import BUDGET
 from apiserver.watchcache.entry import Entry, Key, Revision
 from apiserver.wire.forms.table import Table
 from tests.fixtures import protobuf

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from apiserver.apimachinery.request import Query
+from apiserver.listcache.encoding import BUDGET, EncodingCache, Encodings
 from apiserver.runtime import workers
 from apiserver.runtime.fairqueue import Turnstile
 from apiserver.schema.resource import Resource
 from apiserver.verbs.context import Services
 from apiserver.verbs.selection import Selection
 from apiserver.verbs.watch import AgingSink, Encoder, Meter, Sink
-from apiserver.watchcache.encodings import BUDGET, EncodingCache, Encodings
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.hub import Bookmark
 from apiserver.wire import as_json, frames, negotiation

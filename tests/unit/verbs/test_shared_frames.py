@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from apiserver.apimachinery.request import Query
+from apiserver.listcache.encoding import EncodingCache
 from apiserver.runtime import workers
 from apiserver.runtime.fairqueue import Turnstile
 from apiserver.verbs.context import Services
 from apiserver.verbs.watch import Encoder, Meter, Sink
-from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.hub import Bookmark
 from apiserver.wire import as_json, frames, negotiation, websocket

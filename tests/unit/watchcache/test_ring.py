@@ -5,9 +5,9 @@ from unittest import mock
 
 import pytest
 
+from apiserver.listcache.encoding import EncodingCache
 from apiserver.watchcache import ring
 from apiserver.watchcache.blocks import Blocks
-from apiserver.watchcache.encodings import EncodingCache
 from apiserver.watchcache.entry import Key, Revision
 from apiserver.watchcache.ring import Budget, Ring
 from apiserver.watchcache.scope import Scope

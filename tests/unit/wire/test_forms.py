@@ -13,19 +13,20 @@ import yaml
 
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
+from apiserver.listcache import group as groups
+from apiserver.listcache import piece as segments
+from apiserver.listcache.encoding import Elements, EncodingCache, Use
+from apiserver.listcache.group import Extent
+from apiserver.listcache.piece import PORTION
 from apiserver.schema.resource import Column, Object, Resource
-from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Elements, EncodingCache, Use
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
-from apiserver.watchcache.groups import Extent
-from apiserver.wire import as_json, negotiation, segments
+from apiserver.wire import as_json, negotiation
 from apiserver.wire.forms import choice, media, partial, protobuf
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
 from apiserver.wire.forms.protobuf import SHORT, Protobuf
 from apiserver.wire.forms.syntax import MOST_JOINED, Brackets, DocumentType, Pieces, Text, fits_indented
 from apiserver.wire.representation import Representation
-from apiserver.wire.segments import PORTION
 from tests.fixtures import protobuf as messages
 from tests.unit.wire.served import CLAIMS, CLASSES, KINDS, SLICES
 

@@ -19,9 +19,9 @@ import uvloop
 from aiohttp import web
 
 from apiserver.apimachinery.errors import StatusError
+from apiserver.listcache.piece import LONG, PORTION, Beginning, Segment
 from apiserver.wire import frames, response
 from apiserver.wire.response import BODY_LIMIT, Exchange, WatchStream
-from apiserver.wire.segments import LONG, PORTION, Beginning, Segment
 from tests.unit.wire.tls_pair import server_context
 
 JSON = "application/json"

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from apiserver.watchcache import groups
-from apiserver.watchcache.encodings import Divisible, Elements, EncodingCache
+from apiserver.listcache import group as groups
+from apiserver.listcache.encoding import Divisible, Elements, EncodingCache
+from apiserver.listcache.group import Extent, Run
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
-from apiserver.watchcache.groups import Extent, Run
 
 FORM = "form"
 

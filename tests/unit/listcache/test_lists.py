@@ -13,16 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver.apimachinery.request import NO_QUERY, Query
+from apiserver.listcache import piece as segments
+from apiserver.listcache.encoding import EncodingCache, Use
+from apiserver.listcache.group import Extent
+from apiserver.listcache.piece import Segment
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.blocks import Blocks
-from apiserver.watchcache.encodings import EncodingCache, Use
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, splice
-from apiserver.watchcache.groups import Extent
 from apiserver.watchcache.mvcc import Index, View
-from apiserver.wire import as_json, negotiation, response, segments
+from apiserver.wire import as_json, negotiation, response
 from apiserver.wire.forms import choice
 from apiserver.wire.forms.form import Form, ListMeta
-from apiserver.wire.segments import Segment
 from tests.unit.wire.served import CLASSES, SLICES
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from apiserver.wire import gzip
-from apiserver.wire.gzip import Deflated
+from apiserver.listcache import gzip
+from apiserver.listcache.gzip import Deflated
 
 PORTION = 512 << 10
 """Bytes of a long answer that are worth a write. What a write copies and encrypts drives everything else out of the processor's caches, so

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from apiserver.watchcache.encodings import Draft, EncodingCache, Group
+from apiserver.listcache.encoding import Draft, EncodingCache, Group
 from apiserver.watchcache.entry import SUPERSEDED, Entry
 
 MOST = 64
