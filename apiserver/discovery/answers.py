@@ -45,7 +45,7 @@ class Document:
 
     @classmethod
     def of(cls, value: Mapping[str, Any], shape: Struct) -> Self:
-        return cls({plain: form.document(plain, value, shape).make() for plain in negotiation.PLAIN})
+        return cls({plain: form.document(plain, value, shape).run() for plain in negotiation.PLAIN})
 
     def form(self, representation: Representation) -> bytes:
         return self.forms[representation]

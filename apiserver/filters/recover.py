@@ -99,7 +99,7 @@ async def _status(exchange: Exchange, error: StatusError, workers: Workers) -> w
     if error.retry_after > 0:
         headers["Retry-After"] = str(error.retry_after)
     text = forms.status(chosen, error.status())
-    body = await workers.run_patiently(text.make) if text.heavy else text.make()
+    body = await workers.run_patiently(text.run) if text.heavy else text.run()
     return await exchange.respond(error.code, chosen.media, body, headers)
 
 

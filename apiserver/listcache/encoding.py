@@ -55,7 +55,7 @@ class Encodings(dict[object, Any]):
         self._cache.forget(self)
 
 
-class Divisible(ABC):
+class Encoding(ABC):
     """What was made of a group, member by member. `size` in bytes."""
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class Divisible(ABC):
         """What was made of one member; None when there is nothing."""
 
 
-class Draft(Divisible):
+class IncompleteEncoding(Encoding):
     """What is there of some members, while others have to be made."""
 
     __slots__ = ("parts", "size")
@@ -79,7 +79,7 @@ class Draft(Divisible):
         return self.parts[at]
 
 
-class Elements(Divisible):
+class JoinedEncoding(Encoding):
     """The members of a group as they stand in a list, one text, `separator` between two."""
 
     __slots__ = ("_gap", "_next", "size", "text")
@@ -152,13 +152,13 @@ class Group(Encodings):
     def kept(self, key: object, member: object) -> Any:
         """What is kept under `key` of one member, for somebody who wants it to stay; None when there is nothing."""
         whole = self.use(key)
-        return whole.cut(self._members.index(id(member))) if isinstance(whole, Divisible) else None
+        return whole.cut(self._members.index(id(member))) if isinstance(whole, Encoding) else None
 
     def all_kept(self, member: object) -> Iterator[tuple[object, Any]]:
         """All that is kept of one member."""
         at = self._members.index(id(member))
         for key, whole in self.copy().items():  # threads make room, here too
-            if isinstance(whole, Divisible) and (part := whole.cut(at)) is not None:
+            if isinstance(whole, Encoding) and (part := whole.cut(at)) is not None:
                 yield key, part
 
     def leave(self, member: object) -> None:

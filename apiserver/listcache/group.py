@@ -2,7 +2,7 @@
 
     keys      a  b  c│ d  e  f  g│ h  i …      a group ends where the hash of the next key says so, or where it is full
     entries   ─┬──────  ─┬─────────                each points to its group
-    Group      {form: Elements, Draft, Rows, Deflated, …}
+    Group      {form: JoinedEncoding, IncompleteEncoding, Rows, CompressedEncoding, …}
 
 Where groups end depends on keys alone, mostly, so a write changes one group, and lists of a namespace, of everything and in chunks
 have the same ones. A list takes a group for its own when it has exactly the group's members: then nothing has to be
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from apiserver.listcache.encoding import Draft, EncodingCache, Group
+from apiserver.listcache.encoding import EncodingCache, Group, IncompleteEncoding
 from apiserver.watchcache.entry import SUPERSEDED, Entry
 
 MOST = 64
@@ -43,7 +43,7 @@ def member(entry: Entry, key: object) -> Any:
     return group.kept(key, entry) if group is not None else None
 
 
-class Extent(NamedTuple):
+class ListRange(NamedTuple):
     """What a list shows: objects of `state`. `sparse`: there may be others between two of them. Whether it `begins` and `ends` where the
     resource does."""
 
@@ -61,7 +61,7 @@ class Part(NamedTuple):
     stop: int
 
 
-class Run(msgspec.Struct, gc=False):
+class Chunk(msgspec.Struct, gc=False):
     """Some neighbours of a list: those of `objects` from `start` to `stop`. `group` is theirs and nobody else's; without one little is kept
     of what is made of them together, and that beside the group of which they are a `part`."""
 
@@ -80,9 +80,9 @@ class Run(msgspec.Struct, gc=False):
         return self.stop - self.start
 
 
-def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iterator[Run]:
+def chunks(entries: Sequence[Entry], range_: ListRange, cache: EncodingCache) -> Iterator[Chunk]:
     """The objects of a list, in order, group by group."""
-    at, end, state, sparse = 0, len(entries), extent.state, extent.sparse
+    at, end, state, sparse = 0, len(entries), range_.state, range_.sparse
     while at < end:
         first = entries[at]
         group = group_of(first)
@@ -95,23 +95,23 @@ def runs(entries: Sequence[Entry], extent: Extent, cache: EncodingCache) -> Iter
             found = group.is_of(entries[at : at + (group.count or 1)])
         if group is not None and found:
             to = at + group.count
-            yield Run(entries, at, to, group)
+            yield Chunk(entries, at, to, group)
         else:
             to = _end(entries, at)
-            if not at and not extent.begins:  # perhaps in the middle of a group, behind which others are whole
+            if not at and not range_.begins:  # perhaps in the middle of a group, behind which others are whole
                 to = next((other for other in range(1, to) if entries[other].group is not first.group), to)
-            yield _run(Run(entries, at, to, None), extent, cache)
+            yield _run(Chunk(entries, at, to, None), range_, cache)
         at = to
 
 
-def _run(run: Run, extent: Extent, cache: EncodingCache) -> Run:
+def _run(run: Chunk, range_: ListRange, cache: EncodingCache) -> Chunk:
     if not cache.budget:
         return run
     members = run.entries
     partly = (
-        extent.sparse or (not run.start and not extent.begins) or (run.stop == len(run.objects) and not extent.ends)
+        range_.sparse or (not run.start and not range_.begins) or (run.stop == len(run.objects) and not range_.ends)
     )
-    group = _together(members, extent.state, cache, partly=partly)
+    group = _together(members, range_.state, cache, partly=partly)
     if group is not None:
         run.group = group
         return run
@@ -162,6 +162,6 @@ def _together(members: Sequence[Entry], state: int, cache: EncodingCache, *, par
         if group is not None:
             group.leave(entry)
     for key, parts in kept.items():
-        draft = Draft(parts)
+        draft = IncompleteEncoding(parts)
         cache.keep(made, key, draft, size=draft.size)
     return made

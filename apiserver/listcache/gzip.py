@@ -30,7 +30,7 @@ _TRAILER = struct.Struct("<II")
 _SIZE = 0xFFFF_FFFF
 
 
-class Deflated(NamedTuple):
+class CompressedEncoding(NamedTuple):
     """A text of `size` bytes, its CRC-32, and the blocks that stand for it."""
 
     data: bytes
@@ -38,21 +38,21 @@ class Deflated(NamedTuple):
     size: int
 
 
-def deflate(text: bytes) -> Deflated:
+def compress(text: bytes) -> CompressedEncoding:
     """Some hundred kilobytes at most are a step of the event loop."""
     if len(text) <= SHORT:
         return _stored(text)
     compressor = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
     data = compressor.compress(text) + compressor.flush(isal_zlib.Z_FULL_FLUSH)
-    return Deflated(data, isal_zlib.crc32(text), len(text))
+    return CompressedEncoding(data, isal_zlib.crc32(text), len(text))
 
 
-deflate_again = functools.lru_cache(maxsize=64)(deflate)
+compress_again = functools.lru_cache(maxsize=64)(compress)
 """For what stands between elements, the same thousands of times."""
 
 
-def _stored(text: bytes) -> Deflated:
-    return Deflated(_STORED.pack(0, len(text), len(text) ^ 0xFFFF) + text, isal_zlib.crc32(text), len(text))
+def _stored(text: bytes) -> CompressedEncoding:
+    return CompressedEncoding(_STORED.pack(0, len(text), len(text) ^ 0xFFFF) + text, isal_zlib.crc32(text), len(text))
 
 
 class Member:
@@ -66,7 +66,7 @@ class Member:
         self._crc = 0
         self._size = 0
 
-    def add(self, part: Deflated) -> bytes:
+    def add(self, part: CompressedEncoding) -> bytes:
         data, crc, size = part
         self._crc = isal_zlib.crc32_combine(self._crc, crc, size)
         self._size += size
@@ -79,5 +79,5 @@ class Member:
 def member(text: bytes) -> bytes:
     """A whole text, for who is not on the event loop."""
     made = Member()
-    parts = [made.add(deflate(text[at : at + AT_ONCE])) for at in range(0, len(text), AT_ONCE)]
+    parts = [made.add(compress(text[at : at + AT_ONCE])) for at in range(0, len(text), AT_ONCE)]
     return b"".join((made.HEAD, *parts, made.end()))

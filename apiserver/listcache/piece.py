@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from apiserver.listcache import gzip
-from apiserver.listcache.gzip import Deflated
+from apiserver.listcache.gzip import CompressedEncoding
 
 PORTION = 512 << 10
 """Bytes of a long answer that are worth a write. What a write copies and encrypts drives everything else out of the processor's caches, so
@@ -17,17 +17,17 @@ LONG = 128 << 10
 """Answers above this many bytes are compressed for clients that take it (upstream's `defaultGzipThresholdBytes`)."""
 
 
-class Segment(Protocol):
+class Piece(Protocol):
     """A part of an answer that others get too, in one piece or several."""
 
     def texts(self) -> Sequence[bytes]:
         """As it is."""
 
-    def deflated(self) -> Iterator[Deflated]:
+    def compressed(self) -> Iterator[CompressedEncoding]:
         """The same compressed."""
 
 
-class Beginning(NamedTuple):
+class FirstPiece(NamedTuple):
     """What an answer begins with that is certain to be LONG: a segment that need not wait for the others."""
 
     data: bytes
@@ -35,15 +35,15 @@ class Beginning(NamedTuple):
     def texts(self) -> Sequence[bytes]:
         return (self.data,)
 
-    def deflated(self) -> Iterator[Deflated]:
-        yield gzip.deflate(self.data)
+    def compressed(self) -> Iterator[CompressedEncoding]:
+        yield gzip.compress(self.data)
 
 
-def texts(part: bytes | Segment) -> Sequence[bytes]:
+def texts(part: bytes | Piece) -> Sequence[bytes]:
     """A part of an answer as it is."""
     return (part,) if isinstance(part, bytes) else part.texts()
 
 
-def text(part: bytes | Segment) -> bytes:
+def text(part: bytes | Piece) -> bytes:
     """The same in one piece."""
     return part if isinstance(part, bytes) else b"".join(part.texts())

@@ -14,7 +14,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
-from apiserver.listcache.group import Extent
+from apiserver.listcache.group import ListRange
 from apiserver.runtime.workers import BODIES
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services
@@ -66,7 +66,7 @@ async def list_(services: Services, call: Call) -> Any:
 async def listing(answer: rendering.Answer, found: Page, chosen: Selection) -> Any:
     """One page, as the client wants it."""
     meta = ListMeta(found.revision, found.continue_token, found.remaining, chosen.shard)
-    return await answer.listing(found.entries, meta, found.extent)
+    return await answer.listing(found.entries, meta, found.range)
 
 
 def raw_version(text: str) -> Revision:
@@ -99,9 +99,9 @@ class Page:
     sparse: bool = False
 
     @property
-    def extent(self) -> Extent:
+    def range(self) -> ListRange:
         """What of the resource it shows."""
-        return Extent(self.revision, self.sparse, self.begins, self.ends)
+        return ListRange(self.revision, self.sparse, self.begins, self.ends)
 
 
 async def page(

@@ -17,7 +17,7 @@ from apiserver.apimachinery.request import Deferred, Recording
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion
 from apiserver.listcache import piece as segments
-from apiserver.listcache.group import Extent
+from apiserver.listcache.group import ListRange
 from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call
@@ -122,11 +122,11 @@ class Listed(Deferred):
 
     def __iter__(self) -> Iterator[bytes]:
         listing = self._form.listing(
-            self._entries, self._meta, Extent(self._meta.revision, sparse=True), compressed=True
+            self._entries, self._meta, ListRange(self._meta.revision, sparse=True), compressed=True
         )
         last = b""
         for piece in listing.pieces:
-            for text in segments.texts(piece.make()):
+            for text in segments.texts(piece.run()):
                 if last:
                     yield last
                 last = text

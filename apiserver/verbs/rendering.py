@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Recording
 from apiserver.codecs.objects import canonical
-from apiserver.listcache.group import Extent
-from apiserver.listcache.piece import Segment
+from apiserver.listcache.group import ListRange
+from apiserver.listcache.piece import Piece
 from apiserver.runtime.workers import BODIES, Workers
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import recorded
@@ -90,16 +90,16 @@ class Answer(NamedTuple):
         recording = self.call.exchange.recording
         if recording is not None and recording.wants_answer:
             recording.answer = (canonical.encode_value(status),)
-        return await self.call.exchange.respond(200, self.representation.media, written.make())
+        return await self.call.exchange.respond(200, self.representation.media, written.run())
 
-    async def listing(self, entries: Sequence[Entry], meta: ListMeta, extent: Extent) -> Any:
+    async def listing(self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange) -> Any:
         """A list, streamed in pieces. What cannot be read is left out."""
         if self.call.store.holds_unreadable:
             entries = [entry for entry in entries if entry.readable]
         form, exchange = form_of(self.services, self.call, self.representation), self.call.exchange
         if exchange.recording is not None:
             self._record_list(exchange.recording, entries, meta)
-        length, pieces, large = form.listing(entries, meta, extent, compressed=exchange.accepts_gzip)
+        length, pieces, large = form.listing(entries, meta, range_, compressed=exchange.accepts_gzip)
         parts = made(pieces, self.services.workers)
         return await exchange.stream(200, form.media, parts, length=length, large=large)
 
@@ -122,11 +122,11 @@ MOST_READY = 4
 """Pieces that were there already, after which the clock is looked at."""
 
 
-async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Segment]:
+async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Piece]:
     """The pieces of a list, or of a watch's beginning, one after the other."""
     began, ready = perf_counter(), 0
     for piece in pieces:
-        part = await workers.run_patiently(piece.make) if piece.heavy else piece.make()
+        part = await workers.run_patiently(piece.run) if piece.heavy else piece.run()
         ready += 1
         if part != b"":
             yield part

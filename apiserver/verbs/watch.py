@@ -20,7 +20,7 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
 from apiserver.listcache import piece as segments
-from apiserver.listcache.group import Extent
+from apiserver.listcache.group import ListRange
 from apiserver.runtime.fairqueue import Turnstile
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
@@ -32,7 +32,7 @@ from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.hub import Bookmark, Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
 from apiserver.wire import negotiation
-from apiserver.wire.forms.form import Form, NoFrame, Told
+from apiserver.wire.forms.form import Form, NoFrame, TimedEncoding
 from apiserver.wire.frames import Framing
 from apiserver.wire.response import WatchStream
 
@@ -154,8 +154,8 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
         entries += [entry for entry in found if entry.readable]
     batch: list[bytes] = []
     size, whole = 0, not sink.chosen.prefix
-    extent = Extent(view.revision, sink.chosen.test is not None, begins=whole, ends=whole)
-    async for frames_ in sink.encoder.initial(entries, extent):
+    range_ = ListRange(view.revision, sink.chosen.test is not None, begins=whole, ends=whole)
+    async for frames_ in sink.encoder.initial(entries, range_):
         batch.append(frames_)
         size += len(frames_)
         if size >= segments.PORTION:
@@ -241,7 +241,7 @@ class Encoder:
         self._frame = framing.frame
         self._key = _key(form.key, framing.key)
         self.ages = form.ages
-        """Whether what is remembered is `Told`, and holds for a while by this clock."""
+        """Whether what is remembered is `TimedEncoding`, and holds for a while by this clock."""
         self.clock = form.clock
         self.workers = services.workers
         self.most = min(BATCH_BYTES, form.reach)
@@ -261,9 +261,9 @@ class Encoder:
         self.first = False
         self._keys = self._later_keys
 
-    async def initial(self, entries: Sequence[Entry], extent: Extent) -> AsyncIterator[bytes]:
+    async def initial(self, entries: Sequence[Entry], range_: ListRange) -> AsyncIterator[bytes]:
         """Synthetic ADDED events, some at a time, which will be sent."""
-        pieces = self._form.initial(entries, extent, first=self.first)
+        pieces = self._form.initial(entries, range_, first=self.first)
         if entries:
             self.sent()
         async for part in rendering.made(pieces, self.workers):
@@ -291,12 +291,12 @@ class Encoder:
 
     def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
         if self.ages:
-            return self._told(key, event, self._form.told(event_type, entry, first=first))
+            return self._told(key, event, self._form.timed_frame(event_type, entry, first=first))
         chunk = self._frame(self._form.frame(event_type, entry, first=first))
         self._encodings.remember(event, key, chunk, size=len(chunk))
         return chunk
 
-    def _told(self, key: str, event: Event, told: Told[bytes]) -> bytes:
+    def _told(self, key: str, event: Event, told: TimedEncoding[bytes]) -> bytes:
         """Remembers it, instead of one with older ages."""
         chunk = self._frame(told.what)
         told = told._replace(what=chunk, size=len(chunk))
@@ -461,7 +461,9 @@ class AgingSink(Sink):
 
     def event(self, event: Event) -> bool:
         keys, held = self._keys, event.encodings
-        told: Told[bytes] | None = held.get(keys[event.type]) if keys is not None and held is not None else None
+        told: TimedEncoding[bytes] | None = (
+            held.get(keys[event.type]) if keys is not None and held is not None else None
+        )
         if told is None or (chunk := told.at(self._clock())) is None:
             return self._event(event)
         return self._pushed(chunk)

@@ -20,7 +20,7 @@ from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Recording, Waits, Warnings, query_of
 from apiserver.listcache import gzip
 from apiserver.listcache import piece as segments
-from apiserver.listcache.piece import LONG, Beginning, Segment
+from apiserver.listcache.piece import LONG, FirstPiece, Piece
 from apiserver.wire import frames, negotiation, websocket
 from apiserver.wire.frames import Framing
 
@@ -158,19 +158,19 @@ class Exchange:
         self,
         code: int,
         media: str,
-        parts: AsyncIterator[bytes | Segment],
+        parts: AsyncIterator[bytes | Piece],
         *,
         length: int | None = None,
         large: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> web.StreamResponse:
         """An answer in parts, `length` bytes long if that is known, `large` if it is certain to be LONG, before or once its parts say so
-        (Beginning). What turns out to be short is sent as a whole."""
+        (FirstPiece). What turns out to be short is sent as a whole."""
         compressed = self.accepts_gzip and (length is None or length > LONG)
-        first: list[bytes | Segment] = []
+        first: list[bytes | Piece] = []
         if not large and (length is None or not compressed):
             first = await _first(parts, LONG if compressed else 0)
-            large = bool(first) and isinstance(first[-1], Beginning)
+            large = bool(first) and isinstance(first[-1], FirstPiece)
             following = None if large else await anext(parts, None)
             if following is not None:
                 first.append(following)
@@ -188,7 +188,7 @@ class Exchange:
     async def _send(
         self,
         response: web.StreamResponse,
-        parts: AsyncIterator[bytes | Segment],
+        parts: AsyncIterator[bytes | Piece],
         *,
         compressed: bool,
         soon: bool = False,
@@ -305,28 +305,28 @@ def _slices(body: bytes) -> Iterator[bytes]:
 
 
 async def _chain(
-    known: Iterable[bytes | Segment], rest: AsyncIterator[bytes | Segment] | None = None
-) -> AsyncIterator[bytes | Segment]:
+    known: Iterable[bytes | Piece], rest: AsyncIterator[bytes | Piece] | None = None
+) -> AsyncIterator[bytes | Piece]:
     for part in known:
-        yield part.data if isinstance(part, Beginning) else part
+        yield part.data if isinstance(part, FirstPiece) else part
     if rest is not None:
         async for part in rest:
             yield part
 
 
-async def _first(parts: AsyncIterator[bytes | Segment], more_than: int) -> list[bytes | Segment]:
+async def _first(parts: AsyncIterator[bytes | Piece], more_than: int) -> list[bytes | Piece]:
     """The first part, and as many more as it takes to exceed a size, or to know that it will be."""
-    found: list[bytes | Segment] = []
+    found: list[bytes | Piece] = []
     size = 0
     async for part in parts:
         found.append(part)
         size += len(segments.text(part))
-        if size > more_than or isinstance(part, Beginning):
+        if size > more_than or isinstance(part, FirstPiece):
             break
     return found
 
 
-async def gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> AsyncIterator[list[bytes]]:
+async def gathered(parts: AsyncIterator[bytes | Piece], *, soon: bool) -> AsyncIterator[list[bytes]]:
     """The text, as much at a time as is worth a write; `soon`: the very first part, whatever its size."""
     pending: list[bytes] = []
     size, enough, began = 0, 1 if soon else FIRST, perf_counter()
@@ -346,7 +346,7 @@ async def gathered(parts: AsyncIterator[bytes | Segment], *, soon: bool) -> Asyn
         yield pending
 
 
-async def packed(parts: AsyncIterator[bytes | Segment], *, soon: bool = False) -> AsyncIterator[list[bytes]]:
+async def packed(parts: AsyncIterator[bytes | Piece], *, soon: bool = False) -> AsyncIterator[list[bytes]]:
     """One gzip member, in pieces of which each is half a millisecond's work or worth a write. Texts that follow each other are compressed
     together, `soon` all but the very first; segments come as they are."""
     member = gzip.Member()
@@ -356,9 +356,9 @@ async def packed(parts: AsyncIterator[bytes | Segment], *, soon: bool = False) -
     async for part in parts:
         if not isinstance(part, bytes):
             if texts:
-                ready.append(member.add(gzip.deflate(_one(texts))))
+                ready.append(member.add(gzip.compress(_one(texts))))
                 texts, text_size = [], 0
-            for deflated in part.deflated():
+            for deflated in part.compressed():
                 ready.append(member.add(deflated))
                 size += len(deflated.data)
         else:
@@ -368,7 +368,7 @@ async def packed(parts: AsyncIterator[bytes | Segment], *, soon: bool = False) -
                 continue
             text_enough = GATHERED
             for piece in _slices(_one(texts)):
-                ready.append(member.add(gzip.deflate(piece)))
+                ready.append(member.add(gzip.compress(piece)))
                 yield ready
                 ready = []
             texts, text_size, size = [], 0, 0
@@ -376,7 +376,7 @@ async def packed(parts: AsyncIterator[bytes | Segment], *, soon: bool = False) -
             yield ready
             ready, size, enough = [], 0, GATHERED
     if texts:
-        ready.append(member.add(gzip.deflate(_one(texts))))
+        ready.append(member.add(gzip.compress(_one(texts))))
     ready.append(member.end())
     yield ready
 

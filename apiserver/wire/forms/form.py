@@ -24,7 +24,7 @@ from apiserver.codecs.objects import canonical, conversion
 from apiserver.kinds import type_meta
 from apiserver.listcache import group as groups
 from apiserver.listcache.encoding import EncodingCache
-from apiserver.listcache.group import Extent
+from apiserver.listcache.group import ListRange
 from apiserver.listcache.piece import LONG
 from apiserver.schema import machinery
 from apiserver.schema.resource import Resource
@@ -32,8 +32,8 @@ from apiserver.schema.types import Struct
 from apiserver.watchcache.entry import NO_LABELS, Entry, split
 from apiserver.wire import as_json
 from apiserver.wire.forms import media
-from apiserver.wire.forms.sections import Made
-from apiserver.wire.forms.syntax import DocumentType, Piece, Pieces, Section, Streamed, document_type, ready
+from apiserver.wire.forms.sections import EncodedPiece
+from apiserver.wire.forms.syntax import ChunkPiece, DocumentType, Pieces, Step, Streamed, document_type, ready
 from apiserver.wire.representation import Representation
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Listing(NamedTuple):
     large: bool = False
 
 
-class Told(NamedTuple, Generic[T]):
+class TimedEncoding(NamedTuple, Generic[T]):
     """What was made of objects with their ages, in bytes as many as `size`: the same from one moment up to another."""
 
     what: T
@@ -136,7 +136,7 @@ class Form(ABC):
         return True
 
     @functools.cached_property
-    def deflated_key(self) -> str:
+    def compressed_key(self) -> str:
         """The same for what was compressed."""
         return sys.intern(f"{self.key} deflated")
 
@@ -182,22 +182,22 @@ class Form(ABC):
 
     @abstractmethod
     def listing(
-        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+        self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange | None = None, *, compressed: bool = False
     ) -> Listing:
-        """Many objects; `extent` says which, where these are not all there are. `compressed`: perhaps they are sent so.
+        """Many objects; `range_` says which, where these are not all there are. `compressed`: perhaps they are sent so.
 
         Raises 406 for a form that only single objects have, at once.
         """
 
-    def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
+    def initial(self, entries: Sequence[Entry], range_: ListRange, *, first: bool) -> Pieces:
         """The frames that show them at the begin of a watch, `first` in their stream. Raises NoFrame."""
-        for run in groups.runs(entries, extent, self.cache):
-            section = Made(self, run)
-            yield from section.work()
+        for run in groups.chunks(entries, range_, self.cache):
+            section = EncodedPiece(self, run)
+            yield from section.steps()
             yield ready(self._events("ADDED", section, run.entries, first=first))
             first = False
 
-    def _events(self, event_type: str, section: Made, entries: Sequence[Entry], *, first: bool) -> bytes:
+    def _events(self, event_type: str, section: EncodedPiece, entries: Sequence[Entry], *, first: bool) -> bytes:
         """A frame for each element."""
         assert isinstance(self.syntax, Streamed)
         return self.syntax.events_of(event_type, self._type, section.cut(), typed=self.typed)
@@ -221,10 +221,10 @@ class Form(ABC):
         """Whether what is shown of an object changes as time goes by. Then whoever keeps a frame asks for one that is `told`."""
         return False
 
-    def told(self, event_type: str, entry: Entry, *, first: bool = False) -> Told[bytes]:
+    def timed_frame(self, event_type: str, entry: Entry, *, first: bool = False) -> TimedEncoding[bytes]:
         """As `frame`, with the time for which it holds."""
         frame = self.frame(event_type, entry, first=first)
-        return Told(frame, len(frame), -math.inf, math.inf)
+        return TimedEncoding(frame, len(frame), -math.inf, math.inf)
 
     def frame(self, event_type: str, entry: Entry, *, first: bool = False) -> bytes:
         """One event of a watch. Raises NoFrame."""
@@ -258,20 +258,20 @@ class Form(ABC):
         """Several objects as each stands in a list."""
         return list(map(self.element, entries))
 
-    def made(self, entry: Entry) -> Any:
+    def encoding_of(self, entry: Entry) -> Any:
         """What is kept of an object for lists: its element."""
         return self.element(entry)
 
-    def all_made(self, entries: Sequence[Entry]) -> Sequence[Any]:
+    def encodings_of(self, entries: Sequence[Entry]) -> Sequence[Any]:
         """The same of several, of those that cannot be read too."""
         try:
             return self.elements(entries)
         except UNREADABLE:  # one of them
-            return [self.readable(entry, self.made) for entry in entries]
+            return [self.readable(entry, self.encoding_of) for entry in entries]
 
-    def together(self, parts: Sequence[Any]) -> Any:
+    def joined(self, parts: Sequence[Any]) -> Any:
         """What is kept of neighbours."""
-        return self.syntax.together(parts)
+        return self.syntax.joined(parts)
 
     def readable(self, entry: Entry, make: Callable[[Entry], T]) -> T:
         """What `make` makes of the entry. One that cannot be read, whatever made it so, is shown as the zero object of its name, so that
@@ -297,27 +297,27 @@ class Form(ABC):
         name: str,
         entries: Sequence[Entry],
         *,
-        extent: Extent,
+        range_: ListRange,
         compressed: bool,
         null: bool = False,
     ) -> Listing:
         """A list that is made section by section. `null`: an empty one is no array."""
         sections = (
-            None if null and not entries else functools.partial(self.sections, entries, extent, compressed=compressed)
+            None if null and not entries else functools.partial(self.sections, entries, range_, compressed=compressed)
         )
         large = self.certainly_long(entries)
         pieces = self.syntax.collection(type_, members, name, sections, large=large)
         return Listing(None, pieces, large)
 
-    def sections(self, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> Iterator[Section]:
+    def sections(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
         """The objects of a list in this form."""
-        for run in groups.runs(entries, extent, self.cache):
-            yield Made(self, run, compressed=compressed)
+        for run in groups.chunks(entries, range_, self.cache):
+            yield EncodedPiece(self, run, compressed=compressed)
 
 
-def extent_of(meta: ListMeta) -> Extent:
+def range_of(meta: ListMeta) -> ListRange:
     """Of a list whose objects lie side by side."""
-    return Extent(meta.revision, ends=not meta.continue_token)
+    return ListRange(meta.revision, ends=not meta.continue_token)
 
 
 def _nameplate(entry: Entry, shape: Struct) -> Entry:
@@ -327,16 +327,16 @@ def _nameplate(entry: Entry, shape: Struct) -> Entry:
     return Entry(entry.key, entry.revision, body, NO_LABELS, ())
 
 
-def status(representation: Representation, value: Mapping[str, Any]) -> Piece[bytes]:
+def status(representation: Representation, value: Mapping[str, Any]) -> Step[bytes]:
     """An error's Status."""
     return document(representation, value, machinery.STATUS)
 
 
-def document(representation: Representation, value: Mapping[str, Any], shape: Struct) -> Piece[bytes]:
+def document(representation: Representation, value: Mapping[str, Any], shape: Struct) -> Step[bytes]:
     """Any document that says what it is."""
     syntax = media.syntax(representation.media, pretty=representation.pretty)
     type_, members = _typed(value, shape)
-    return Piece(lambda: syntax.document(type_, members), len(members) > syntax.step)
+    return Step(lambda: syntax.document(type_, members), len(members) > syntax.step)
 
 
 def _typed(value: Mapping[str, Any], shape: Struct) -> tuple[DocumentType, bytes]:

@@ -13,10 +13,10 @@ import msgspec
 from apiserver.apimachinery import errors
 from apiserver.codecs.json import surrogates
 from apiserver.kinds import type_meta
-from apiserver.listcache.group import Extent
+from apiserver.listcache.group import ListRange
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
-from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame, extent_of
+from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame, range_of
 from apiserver.wire.forms.syntax import DocumentType, Pieces, document_type
 from apiserver.wire.representation import PARTIAL, PARTIAL_LIST
 
@@ -89,7 +89,7 @@ class Partial(_OfMetadata):
         return self._document_of(entry)
 
     def listing(
-        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+        self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange | None = None, *, compressed: bool = False
     ) -> Listing:
         what = f"you requested {PARTIAL}, but the requested object is a list"
         raise errors.not_convertible(f"{what} (*{type_meta.hub_type(self.resource)}List)")
@@ -108,13 +108,13 @@ class PartialList(_OfMetadata):
     def _frame(self, event_type: str, source: bytes, *, first: bool) -> bytes:
         raise NoFrame
 
-    def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
+    def initial(self, entries: Sequence[Entry], range_: ListRange, *, first: bool) -> Pieces:
         if entries:
             raise NoFrame
         return iter(())
 
     def listing(
-        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+        self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange | None = None, *, compressed: bool = False
     ) -> Listing:
         members = b'{"metadata":%b}' % meta.json()
         type_ = document_type(PARTIAL_LIST, self._api_version, self._list_shape)
@@ -123,7 +123,7 @@ class PartialList(_OfMetadata):
             members,
             "items",
             entries,
-            extent=extent or extent_of(meta),
+            range_=range_ or range_of(meta),
             compressed=compressed,
             null=True,  # upstream appends to none
         )

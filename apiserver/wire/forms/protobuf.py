@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from apiserver.codecs.protobuf import envelope, messages
 from apiserver.codecs.protobuf.protowire import sized, varint
-from apiserver.listcache.piece import LONG, Beginning
-from apiserver.wire.forms.syntax import DocumentType, Pieces, Section, Sections, Streamed, joined, ready
+from apiserver.listcache.piece import LONG, FirstPiece
+from apiserver.wire.forms.syntax import ChunkPiece, DocumentType, Pieces, Sections, Streamed, joined, ready
 
 SHORT = 256 << 10
 """Up to so many bytes of a list are kept until its length is known, though nobody else has a use for them."""
@@ -52,18 +52,18 @@ class Protobuf(Streamed):
         if large:
             yield ready(opening)
             opening = b""
-        elements: list[Section] = []
+        elements: list[ChunkPiece] = []
         size, held = 0, 0
         for section in sections() if sections is not None else ():
-            if opening and size > LONG and not section.at_hand():
-                yield ready(Beginning(opening))
+            if opening and size > LONG and not section.cached_bytes():
+                yield ready(FirstPiece(opening))
                 opening = b""
-            yield from section.work()
+            yield from section.steps()
             elements.append(section)
             size += section.size
             if size > SHORT:
                 while held < len(elements):
-                    elements[held].let_go(entirely=size > LONGEST_HELD)
+                    elements[held].release(entirely=size > LONGEST_HELD)
                     held += 1
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
         yield ready(opening + varint(size + len(own)) + before)
@@ -98,7 +98,7 @@ def _around(event_type: str, type_: DocumentType, element: bytes) -> tuple[bytes
     return frame[: len(frame) - len(message) - len(envelope.TAIL)], len(element) - len(message)
 
 
-def _given_away(sections: list[Section]) -> Iterator[Section]:
+def _given_away(sections: list[ChunkPiece]) -> Iterator[ChunkPiece]:
     """One by one: what has to be made of them once more is held by nobody when it has been sent."""
     sections.reverse()
     while sections:

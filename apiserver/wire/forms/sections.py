@@ -8,34 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver.listcache import group as groups
 from apiserver.listcache import gzip
-from apiserver.listcache.encoding import Draft, Elements, Group, Use
-from apiserver.listcache.group import Run
-from apiserver.listcache.gzip import Deflated
+from apiserver.listcache.encoding import Group, IncompleteEncoding, JoinedEncoding, Use
+from apiserver.listcache.group import Chunk
+from apiserver.listcache.gzip import CompressedEncoding
 from apiserver.watchcache.entry import Entry
-from apiserver.wire.forms.syntax import Piece, Pieces, Section
+from apiserver.wire.forms.syntax import ChunkPiece, Pieces, Step
 
 if TYPE_CHECKING:
     from apiserver.wire.forms.form import Form
 
 
-class Bodies(Section):
+class StoredPiece(ChunkPiece):
     """Stored bytes, which are elements as they are. They are kept compressed, and asked for to be sent so."""
 
     __slots__ = ("_form", "_packed", "_run")
 
-    def __init__(self, form: Form, run: Run) -> None:
+    def __init__(self, form: Form, run: Chunk) -> None:
         self._form, self._run = form, run
-        self._packed: Deflated | None = None
+        self._packed: CompressedEncoding | None = None
 
     @property
     def size(self) -> int:  # type: ignore[override]
         return len(self.text())
 
-    def at_hand(self) -> int:
-        kept = self._packed = _kept_deflated(self._form, self._run)
+    def cached_bytes(self) -> int:
+        kept = self._packed = _cached_compressed(self._form, self._run)
         return len(kept.data) if kept is not None else 0
 
-    def work(self) -> Pieces:
+    def steps(self) -> Pieces:
         yield from ()
 
     def text(self) -> bytes:
@@ -46,44 +46,44 @@ class Bodies(Section):
         between = [piece for entry in self._run.entries for piece in (entry.body, b",")]
         return between[:-1]
 
-    def deflated(self) -> Deflated:
+    def compressed(self) -> CompressedEncoding:
         return _deflated(self._form, self._run, self.text, kept=self._packed)
 
-    def let_go(self, *, entirely: bool = False) -> None:
+    def release(self, *, entirely: bool = False) -> None:
         """Nothing was made."""
 
 
-class Made(Section):
-    """Elements that have to be made of what is stored. `compressed`: they are asked for to be sent so."""
+class EncodedPiece(ChunkPiece):
+    """JoinedEncoding that have to be made of what is stored. `compressed`: they are asked for to be sent so."""
 
-    __slots__ = ("_packed", "_run", "compressed", "form", "whole")
+    __slots__ = ("_packed", "_run", "form", "wants_gzip", "whole")
 
     whole: Any
     """All of them together, once the work is done."""
 
-    def __init__(self, form: Form, run: Run, *, compressed: bool = False) -> None:
-        self.form, self._run, self.compressed = form, run, compressed
-        self._packed: Deflated | None = None
+    def __init__(self, form: Form, run: Chunk, *, compressed: bool = False) -> None:
+        self.form, self._run, self.wants_gzip = form, run, compressed
+        self._packed: CompressedEncoding | None = None
         self.whole = self._found()
 
     def _found(self) -> Any:
         """What is kept of all of them together; None when there is nothing."""
         group = self._run.group
         kept = group.use(self.form.key) if group is not None else None
-        if kept is None or isinstance(kept, Draft):
+        if kept is None or isinstance(kept, IncompleteEncoding):
             return None
         self.form.cache.uses[Use.OBJECT_FOUND] += self._run.length
         return kept
 
-    def at_hand(self) -> int:
+    def cached_bytes(self) -> int:
         if self.whole is None:
             return 0
-        if not self.compressed:
+        if not self.wants_gzip:
             return self.size
-        kept = self._packed = _kept_deflated(self.form, self._run)
+        kept = self._packed = _cached_compressed(self.form, self._run)
         return len(kept.data) if kept is not None else 0
 
-    def work(self) -> Pieces:
+    def steps(self) -> Pieces:
         if self.whole is None:
             self.whole = self._found()  # another list may have made them since
         if self.whole is not None:
@@ -93,11 +93,11 @@ class Made(Section):
         while places := self._next(parts, at):
             yield self._piece(parts, places)
             at = places[-1] + 1
-        self.whole = form.together(parts)
+        self.whole = form.joined(parts)
         if group is not None and form.keeps and group.count:
             form.cache.keep(group, form.key, self.whole, size=self.whole.size)
 
-    def let_go(self, *, entirely: bool = False) -> None:
+    def release(self, *, entirely: bool = False) -> None:
         group = self._run.group
         if entirely or group is None or group.get(self.form.key) is not self.whole:
             self.whole = None
@@ -108,9 +108,9 @@ class Made(Section):
         if not form.keeps:
             return [None] * len(entries)
         draft = group.use(form.key) if group is not None else None
-        if not isinstance(draft, Draft):
+        if not isinstance(draft, IncompleteEncoding):
             # What was kept of them was taken over when they were put together.
-            draft = Draft([groups.member(entry, form.key) if group is None else None for entry in entries])
+            draft = IncompleteEncoding([groups.member(entry, form.key) if group is None else None for entry in entries])
             if group is not None:
                 form.cache.keep(group, form.key, draft, size=draft.size)
         missing = draft.parts.count(None)
@@ -131,15 +131,15 @@ class Made(Section):
                 places.append(place)
         return places
 
-    def _piece(self, parts: list[Any], places: Sequence[int]) -> Piece[bytes]:
+    def _piece(self, parts: list[Any], places: Sequence[int]) -> Step[bytes]:
         entries = self._run.entries
         heavy = len(places) == 1 and self.form.heavy(entries[places[0]].size)
-        return Piece(functools.partial(_make, self.form, entries, parts, places), heavy)
+        return Step(functools.partial(_make, self.form, entries, parts, places), heavy)
 
     def cut(self) -> list[Any]:
         """One by one, once the work is done."""
         whole = self.whole
-        return whole.parts() if isinstance(whole, Elements) else [whole.cut(at) for at in range(self._run.length)]
+        return whole.parts() if isinstance(whole, JoinedEncoding) else [whole.cut(at) for at in range(self._run.length)]
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -149,37 +149,46 @@ class Made(Section):
         text: bytes = self.whole.text
         return text
 
-    def deflated(self) -> Deflated:
+    def compressed(self) -> CompressedEncoding:
         return _deflated(self.form, self._run, self.text, kept=self._packed, keep=self.form.keeps)
 
 
 def _make(form: Form, entries: Sequence[Entry], parts: list[Any], places: Sequence[int]) -> bytes:
     """Nothing is sent of it."""
-    for at, made in zip(places, form.all_made([entries[at] for at in places]), strict=True):
+    for at, made in zip(places, form.encodings_of([entries[at] for at in places]), strict=True):
         parts[at] = made
     return b""
 
 
-def _place(form: Form, run: Run) -> tuple[Group | None, object]:
+def _place(form: Form, run: Chunk) -> tuple[Group | None, object]:
     """Where these are kept compressed: beside which group, under which key."""
     part = run.part
-    return (run.group, form.deflated_key) if part is None else (part.group, (form.deflated_key, part.start, part.stop))
+    return (
+        (run.group, form.compressed_key) if part is None else (part.group, (form.compressed_key, part.start, part.stop))
+    )
 
 
-def _kept_deflated(form: Form, run: Run) -> Deflated | None:
+def _cached_compressed(form: Form, run: Chunk) -> CompressedEncoding | None:
     if run.part is None:
-        return run.group.use(form.deflated_key) if run.group is not None else None
+        return run.group.use(form.compressed_key) if run.group is not None else None
     group, key = _place(form, run)
     return group.use(key) if group is not None else None
 
 
-def _deflated(form: Form, run: Run, text: Callable[[], bytes], *, kept: Deflated | None, keep: bool = True) -> Deflated:
+def _deflated(
+    form: Form,
+    run: Chunk,
+    text: Callable[[], bytes],
+    *,
+    kept: CompressedEncoding | None,
+    keep: bool = True,
+) -> CompressedEncoding:
     """`kept` is what has just been found of it."""
     if kept is None:
-        kept = _kept_deflated(form, run)
+        kept = _cached_compressed(form, run)
     form.cache.uses[Use.PIECE_MADE if kept is None else Use.PIECE_FOUND] += 1
     if kept is None:
-        kept = gzip.deflate(text())
+        kept = gzip.compress(text())
         group, key = _place(form, run)
         if keep and group is not None and group.count:
             form.cache.keep(group, key, kept, size=len(kept.data))

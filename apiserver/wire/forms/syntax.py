@@ -18,9 +18,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from apiserver.codecs.json import json_strings
 from apiserver.listcache import gzip
-from apiserver.listcache.encoding import Elements
-from apiserver.listcache.gzip import Deflated
-from apiserver.listcache.piece import PORTION, Segment
+from apiserver.listcache.encoding import JoinedEncoding
+from apiserver.listcache.gzip import CompressedEncoding
+from apiserver.listcache.piece import PORTION, Piece
 from apiserver.schema.types import Struct
 
 
@@ -71,18 +71,18 @@ def fits_indented(compact: bytes) -> bool:
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Piece(NamedTuple, Generic[T_co]):
+class Step(NamedTuple, Generic[T_co]):
     """A part of an answer, made when its turn comes. A heavy one would hold the event loop for too long: make it in a thread."""
 
-    make: Callable[[], T_co]
+    run: Callable[[], T_co]
     heavy: bool = False
 
 
-Pieces = Iterator[Piece[bytes | Segment]]
+Pieces = Iterator[Step[bytes | Piece]]
 """The parts of a list in their order; of those that are empty nothing is sent, they are work to be done."""
 
 
-class Section(ABC):
+class ChunkPiece(ABC):
     """Some neighbouring elements of a list, with what stands between them."""
 
     __slots__ = ()
@@ -90,11 +90,11 @@ class Section(ABC):
     """Bytes of the text, once the work is done."""
 
     @abstractmethod
-    def at_hand(self) -> int:
+    def cached_bytes(self) -> int:
         """About how many bytes are sent of it, where nothing has to be made for that; else 0."""
 
     @abstractmethod
-    def work(self) -> Pieces:
+    def steps(self) -> Pieces:
         """What has to be done before its text is there."""
 
     @abstractmethod
@@ -106,19 +106,19 @@ class Section(ABC):
         return (self.text(),)
 
     @abstractmethod
-    def deflated(self) -> Deflated:
+    def compressed(self) -> CompressedEncoding:
         """The same compressed."""
 
     @abstractmethod
-    def let_go(self, *, entirely: bool = False) -> None:
+    def release(self, *, entirely: bool = False) -> None:
         """Forgets what was made for it alone, or `entirely`: whoever keeps the rest may give it up. The work can be done once more."""
 
 
-class Joined(NamedTuple):
+class JoinedPiece(NamedTuple):
     """Sections one behind the other, with what stands before and between them: a segment."""
 
     before: bytes
-    sections: Sequence[Section]
+    sections: Sequence[ChunkPiece]
     separator: bytes
 
     def texts(self) -> Sequence[bytes]:
@@ -130,12 +130,12 @@ class Joined(NamedTuple):
             before = self.separator
         return parts
 
-    def deflated(self) -> Iterator[Deflated]:
+    def compressed(self) -> Iterator[CompressedEncoding]:
         before = self.before
         for section in self.sections:
             if before:
-                yield gzip.deflate_again(before)
-            yield section.deflated()
+                yield gzip.compress_again(before)
+            yield section.compressed()
             before = self.separator
 
 
@@ -143,26 +143,26 @@ MOST_JOINED = 32
 """Sections that go together, however little is sent of them: some tenths of a millisecond."""
 
 
-def joined(sections: Iterable[Section], separator: bytes) -> Pieces:
+def joined(sections: Iterable[ChunkPiece], separator: bytes) -> Pieces:
     """All of them. Those that are at hand go together: what each step costs is more than what they do."""
-    some, size, before = list[Section](), 0, b""
+    some, size, before = list[ChunkPiece](), 0, b""
     for section in sections:
-        more = section.at_hand()
+        more = section.cached_bytes()
         if some and (not more or size + more > PORTION or len(some) == MOST_JOINED):
-            yield ready(Joined(before, some, separator))
+            yield ready(JoinedPiece(before, some, separator))
             some, size, before = [], 0, separator
         if more:
             some.append(section)
             size += more
         else:
-            yield from section.work()
-            yield ready(Joined(before, (section,), separator))
+            yield from section.steps()
+            yield ready(JoinedPiece(before, (section,), separator))
             before = separator
     if some:
-        yield ready(Joined(before, some, separator))
+        yield ready(JoinedPiece(before, some, separator))
 
 
-Sections = Callable[[], Iterator[Section]]
+Sections = Callable[[], Iterator[ChunkPiece]]
 """The elements of a list, once for each call."""
 
 
@@ -199,9 +199,9 @@ class Syntax(ABC):
         """A list whose elements are the member `name`; `members` are its others. None stands for the null that some empty lists are. A
         `large` one begins as soon as it can."""
 
-    def together(self, elements: Sequence[bytes]) -> Elements:
+    def joined(self, elements: Sequence[bytes]) -> JoinedEncoding:
         """Neighbours in a list."""
-        return Elements(elements, self.separator)
+        return JoinedEncoding(elements, self.separator)
 
 
 class Brackets(NamedTuple):
@@ -237,9 +237,9 @@ class Text(Syntax):
         yield ready(around.closing)
 
 
-def ready(part: bytes | Segment) -> Piece[bytes | Segment]:
+def ready(part: bytes | Piece) -> Step[bytes | Piece]:
     """What is there already."""
-    return Piece(lambda: part)
+    return Step(lambda: part)
 
 
 class Streamed(Syntax):

@@ -17,18 +17,18 @@ from apiserver.apimachinery.request import Query
 from apiserver.codecs.objects import decoding
 from apiserver.listcache import group as groups
 from apiserver.listcache import gzip
-from apiserver.listcache.encoding import Divisible, Elements, Use
-from apiserver.listcache.group import Extent, Run
-from apiserver.listcache.gzip import Deflated
+from apiserver.listcache.encoding import Encoding, JoinedEncoding, Use
+from apiserver.listcache.group import Chunk, ListRange
+from apiserver.listcache.gzip import CompressedEncoding
 from apiserver.schema import shapes
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import as_json
 from apiserver.wire.forms import json_text, partial
-from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, Told, extent_of
-from apiserver.wire.forms.sections import Made
-from apiserver.wire.forms.syntax import DocumentType, Section, Streamed, Syntax, document_type
+from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, TimedEncoding, range_of
+from apiserver.wire.forms.sections import EncodedPiece
+from apiserver.wire.forms.syntax import ChunkPiece, DocumentType, Streamed, Syntax, document_type
 from apiserver.wire.representation import TABLE
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class _Around(NamedTuple):
     behind: bytes
 
 
-class _Rows(Divisible):
+class _Rows(Encoding):
     """Neighbours in a list, all of the same columns."""
 
     __slots__ = ("_rows", "_since", "_template", "size")
@@ -202,21 +202,21 @@ class _Ages(dict[float | None, bytes]):
         return age
 
 
-class _Section(Made):
+class _TablePiece(EncodedPiece):
     __slots__ = ("_ages", "_table", "_text")
 
-    def __init__(self, form: Table, run: Run, ages: _Ages, *, compressed: bool) -> None:
+    def __init__(self, form: Table, run: Chunk, ages: _Ages, *, compressed: bool) -> None:
         super().__init__(form, run, compressed=compressed)
         self._table = form
         self._ages = ages
         self._text: bytes | None = None
 
-    def at_hand(self) -> int:
+    def cached_bytes(self) -> int:
         if self.whole is None:
             return 0
-        if not self.compressed:
+        if not self.wants_gzip:
             return self.size
-        kept: Deflated | None = self._kept(self.form.deflated_key)
+        kept: CompressedEncoding | None = self._kept(self.form.compressed_key)
         self._packed = kept
         return len(kept.data) if kept is not None else 0
 
@@ -227,14 +227,14 @@ class _Section(Made):
         return size
 
     def _kept(self, key: str) -> Any:
-        told: Told[Any] | None = self._run.group.use(key) if self._run.group is not None else None
+        told: TimedEncoding[Any] | None = self._run.group.use(key) if self._run.group is not None else None
         return told.at(self._ages.now) if told is not None else None
 
     def _keep(self, key: str, what: Any, size: int) -> None:
         group = self._run.group
         if group is None or not group.count or not self.form.keeps:
             return
-        told = Told(what, size, self._ages.now, self.whole.until(self._ages))
+        told = TimedEncoding(what, size, self._ages.now, self.whole.until(self._ages))
         self.form.cache.keep(group, key, told, size=size)
 
     def text(self) -> bytes:
@@ -245,15 +245,15 @@ class _Section(Made):
             self._keep(self._table.text_key, self._text, len(self._text))
         return self._text
 
-    def deflated(self) -> Deflated:
+    def compressed(self) -> CompressedEncoding:
         uses = self.form.cache.uses
-        kept: Deflated | None = self._packed or self._kept(self.form.deflated_key)
+        kept: CompressedEncoding | None = self._packed or self._kept(self.form.compressed_key)
         if kept is not None:
             uses[Use.PIECE_FOUND] += 1
             return kept
         uses[Use.PIECE_MADE] += 1
-        made = gzip.deflate(self.whole.text(self._ages))
-        self._keep(self.form.deflated_key, made, len(made.data))
+        made = gzip.compress(self.whole.text(self._ages))
+        self._keep(self.form.compressed_key, made, len(made.data))
         return made
 
 
@@ -300,23 +300,23 @@ class Table(Form):
     def ages(self) -> bool:
         return any(column.since is not None for column in columns_of(self.resource))
 
-    def told(self, event_type: str, entry: Entry, *, first: bool = False) -> Told[bytes]:
+    def timed_frame(self, event_type: str, entry: Entry, *, first: bool = False) -> TimedEncoding[bytes]:
         assert isinstance(self.syntax, Streamed)
         event, ages = self.syntax.event, _Ages(self.clock())
         frame = self.readable(entry, lambda one: event(event_type, *self._shown(self.source(one), ages, first=first)))
-        return Told(frame, len(frame), ages.now, min(ages.until.values(), default=math.inf))
+        return TimedEncoding(frame, len(frame), ages.now, min(ages.until.values(), default=math.inf))
 
     @property
     def keeps(self) -> bool:
         return self._include != OBJECT and self._cut
 
     def listing(
-        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+        self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange | None = None, *, compressed: bool = False
     ) -> Listing:
         members = self._head(meta.json(), _definitions(tuple(columns_of(self.resource)))) + b"}"
         null = not self.resource.columns
         return self._collection(
-            self._type, members, "rows", entries, extent=extent or extent_of(meta), compressed=compressed, null=null
+            self._type, members, "rows", entries, range_=range_ or range_of(meta), compressed=compressed, null=null
         )
 
     @functools.cached_property
@@ -324,15 +324,15 @@ class Table(Form):
         """What the rows of neighbours are kept under once their ages are told."""
         return sys.intern(f"{self.key} told")
 
-    def sections(self, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> Iterator[Section]:
+    def sections(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
         if not self._cut:
-            yield from super().sections(entries, extent, compressed=compressed)
+            yield from super().sections(entries, range_, compressed=compressed)
             return
         ages = _Ages(self.clock())
-        for run in groups.runs(entries, extent, self.cache):
-            yield _Section(self, run, ages, compressed=compressed)
+        for run in groups.chunks(entries, range_, self.cache):
+            yield _TablePiece(self, run, ages, compressed=compressed)
 
-    def _events(self, event_type: str, section: Made, entries: Sequence[Entry], *, first: bool) -> bytes:
+    def _events(self, event_type: str, section: EncodedPiece, entries: Sequence[Entry], *, first: bool) -> bytes:
         around = self._around(event_type, first=False)
         begun = self._around(event_type, first=True) if first else around
         revisions = [b"%d" % entry.revision for entry in entries]
@@ -352,14 +352,14 @@ class Table(Form):
     def element(self, entry: Entry) -> bytes:
         return self.syntax.element(_ROW, self._row_of(entry).at(_Ages(self.clock())))
 
-    def made(self, entry: Entry) -> _Row | bytes:
+    def encoding_of(self, entry: Entry) -> _Row | bytes:
         return self._row_of(entry) if self._cut else self.element(entry)
 
-    def all_made(self, entries: Sequence[Entry]) -> Sequence[Any]:
-        return [self.readable(entry, self.made) for entry in entries]
+    def encodings_of(self, entries: Sequence[Entry]) -> Sequence[Any]:
+        return [self.readable(entry, self.encoding_of) for entry in entries]
 
-    def together(self, parts: Sequence[Any]) -> _Rows | Elements:
-        return _Rows(parts) if self._cut else super().together(parts)
+    def joined(self, parts: Sequence[Any]) -> _Rows | JoinedEncoding:
+        return _Rows(parts) if self._cut else super().joined(parts)
 
     @functools.cached_property
     def _read(self) -> Callable[[bytes], Object]:

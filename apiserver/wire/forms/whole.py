@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from apiserver.listcache import group as groups
-from apiserver.listcache.group import Extent
+from apiserver.listcache.group import ListRange
 from apiserver.listcache.piece import LONG, PORTION
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.forms import json_text
-from apiserver.wire.forms.form import Form, Listing, ListMeta, extent_of
-from apiserver.wire.forms.sections import Bodies
-from apiserver.wire.forms.syntax import Brackets, DocumentType, Pieces, Section, document_type, ready
+from apiserver.wire.forms.form import Form, Listing, ListMeta, range_of
+from apiserver.wire.forms.sections import StoredPiece
+from apiserver.wire.forms.syntax import Brackets, ChunkPiece, DocumentType, Pieces, document_type, ready
 
 MEASURED = 32
 """Objects that are measured together, where they are not too large for that."""
@@ -51,13 +51,13 @@ class Whole(Form):
         return self.syntax.costly or self.resource.conversion is not None
 
     def listing(
-        self, entries: Sequence[Entry], meta: ListMeta, extent: Extent | None = None, *, compressed: bool = False
+        self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange | None = None, *, compressed: bool = False
     ) -> Listing:
         members = b'{"metadata":%b}' % meta.json(shard=True)
         type_ = document_type(self.resource.list_kind, self.resource.api_version, machinery.LIST)
-        extent = extent or extent_of(meta)
+        range_ = range_ or range_of(meta)
         if not self._plain:
-            return self._collection(type_, members, "items", entries, extent=extent, compressed=compressed)
+            return self._collection(type_, members, "items", entries, range_=range_, compressed=compressed)
         around = json_text.COMPACT.brackets(type_, members, "items")
         large = self.certainly_long(entries)
         # To know how long a large list is, every object would have to be looked at before anything is sent.
@@ -65,19 +65,19 @@ class Whole(Form):
         if length is not None and length <= LONG:
             pieces: Pieces = iter((ready(_at_once(around, entries)),))
         elif compressed:
-            pieces = self._collection(type_, members, "items", entries, extent=extent, compressed=True).pieces
+            pieces = self._collection(type_, members, "items", entries, range_=range_, compressed=True).pieces
         else:
             pieces = _joined(around, entries)
         return Listing(length, pieces, large)
 
-    def sections(self, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> Iterator[Section]:
+    def sections(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
         if not self._plain:
-            return super().sections(entries, extent, compressed=compressed)
-        return (Bodies(self, run) for run in groups.runs(entries, extent, self.cache))
+            return super().sections(entries, range_, compressed=compressed)
+        return (StoredPiece(self, run) for run in groups.chunks(entries, range_, self.cache))
 
-    def initial(self, entries: Sequence[Entry], extent: Extent, *, first: bool) -> Pieces:
+    def initial(self, entries: Sequence[Entry], range_: ListRange, *, first: bool) -> Pieces:
         if not self._plain:
-            yield from super().initial(entries, extent, first=first)
+            yield from super().initial(entries, range_, first=first)
             return
         for bodies in batches(entries):
             yield ready(json_text.COMPACT.events_of("ADDED", self._type, bodies, typed=False))

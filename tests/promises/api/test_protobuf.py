@@ -284,7 +284,7 @@ def test_every_sort_of_error_is_a_status(api: Client, method: str, path: str, co
     assert (api_version, kind, dict(protobuf.fields(message))[6]) == ("v1", "Status", code)
 
 
-# Bodies
+# StoredPiece
 
 
 def test_what_was_read_can_be_written_back(api: Client, mine: str) -> None:
@@ -610,7 +610,7 @@ def test_a_real_server_writes_these_very_bytes(api: Client, mine: str) -> None:
                 reply = fetch(api, there, accept, **at(listed), **only)
                 entries = [entry(item, at) for at, item in enumerate(listed["items"])]
                 pieces = ours(resource, accept).listing(entries, form.ListMeta(version(listed))).pieces
-                assert reply.body == b"".join(segments.text(piece.make()) for piece in pieces)
+                assert reply.body == b"".join(segments.text(piece.run()) for piece in pieces)
         missing = fetch(api, f"{path}/nothing")
         status = fetch(api, f"{path}/nothing", "application/json").json
-        assert missing.body == form.status(negotiation.negotiate(PROTOBUF, NO_QUERY, ""), status).make()
+        assert missing.body == form.status(negotiation.negotiate(PROTOBUF, NO_QUERY, ""), status).run()

@@ -120,13 +120,13 @@ async def test_a_frame_of_a_large_object_is_made_once_for_all_watchers(
     served: Composed, include: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[bool] = []
-    told = Table.told
+    told = Table.timed_frame
 
     def counted(self: Table, event_type: str, entry: Entry, *, first: bool = False) -> Any:
         made.append(first)
         return told(self, event_type, entry, first=first)
 
-    monkeypatch.setattr(Table, "told", counted)
+    monkeypatch.setattr(Table, "timed_frame", counted)
     small = await stored(served, "a", b"null")
     query = f"resourceVersion={small.revision}&includeObject={include}"
     watchers = [await watching(served, query, TABLE) for _ in range(WATCHERS)]

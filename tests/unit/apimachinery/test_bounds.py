@@ -85,7 +85,7 @@ def test_whatever_is_wrong_with_metadata_is_found_and_told_within_bounds(case: s
     assert found
     assert failure.code == 422
     for form in FORMS:
-        assert len(forms.status(form, failure.status()).make()) <= MIB
+        assert len(forms.status(form, failure.status()).run()) <= MIB
     assert peak < 64 * MIB
     assert took < 5  # it is traced; without a bound this is minutes
 
@@ -144,7 +144,7 @@ def test_no_error_of_any_kind_is_longer_than_a_mebibyte(character: str) -> None:
         errors.invalid(errors.GroupKind(long, long), long, [fieldpath.invalid(long, long, long)]),
     ):
         for form in FORMS:
-            assert len(forms.status(form, failure.status()).make()) <= MIB
+            assert len(forms.status(form, failure.status()).run()) <= MIB
     assert (
         len(errors.TextError(500, long).text.encode("utf-8", "surrogateescape" if character != "\ud800" else "replace"))
         <= MIB

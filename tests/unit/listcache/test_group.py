@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from apiserver.listcache import group as groups
-from apiserver.listcache.encoding import Divisible, Elements, EncodingCache
-from apiserver.listcache.group import Extent, Run
+from apiserver.listcache.encoding import Encoding, EncodingCache, JoinedEncoding
+from apiserver.listcache.group import Chunk, ListRange
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 
 FORM = "form"
@@ -41,23 +41,25 @@ class Objects:
     def all(self) -> list[Entry]:
         return list(self.entries.values())
 
-    def listed(self, cache: EncodingCache, entries: list[Entry] | None = None, extent: Extent | None = None) -> bytes:
+    def listed(
+        self, cache: EncodingCache, entries: list[Entry] | None = None, range_: ListRange | None = None
+    ) -> bytes:
         """What a form does: takes what is kept of each, makes the others, keeps all of them together."""
         self.made = []
         taken = self.all if entries is None else entries
-        runs = groups.runs(taken, extent or Extent(self.revision), cache)
+        runs = groups.chunks(taken, range_ or ListRange(self.revision), cache)
         return b",".join([self._text(run, cache) for run in runs])
 
-    def _text(self, run: Run, cache: EncodingCache) -> bytes:
+    def _text(self, run: Chunk, cache: EncodingCache) -> bytes:
         kept = run.group.use(FORM) if run.group is not None else None
-        if isinstance(kept, Elements):
+        if isinstance(kept, JoinedEncoding):
             return kept.text
         parts = [groups.member(entry, FORM) for entry in run.entries]
         for at, part in enumerate(parts):
             if part is None:
                 self.made.append(run.entries[at].key)
                 parts[at] = run.entries[at].body
-        elements = Elements(parts, b",")
+        elements = JoinedEncoding(parts, b",")
         if run.group is not None:
             cache.keep(run.group, FORM, elements, size=elements.size)
         return elements.text
@@ -79,11 +81,11 @@ def test_groups_have_a_bounded_number_of_members_and_of_bytes() -> None:
     cache = EncodingCache()
     for size in (10, 5000, groups.MOST_BYTES // 2, 2 * groups.MOST_BYTES):
         objects = Objects(300, size=size)
-        for run in groups.runs(objects.all, Extent(objects.revision), cache):
+        for run in groups.chunks(objects.all, ListRange(objects.revision), cache):
             assert len(run.entries) <= groups.MOST
             assert len(run.entries) == 1 or sum(entry.size for entry in run.entries) <= groups.MOST_BYTES
     objects = Objects(1000)
-    assert len(list(groups.runs(objects.all, Extent(objects.revision), cache))) < 1000 // 16
+    assert len(list(groups.chunks(objects.all, ListRange(objects.revision), cache))) < 1000 // 16
 
 
 def test_after_a_write_only_what_was_written_is_made() -> None:
@@ -129,8 +131,8 @@ def test_chunks_and_lists_of_all_share_what_is_kept_and_do_not_take_it_from_each
     held = cache.size
     for start in range(0, 2000, limit):
         some = objects.all[start : start + limit]
-        extent = Extent(objects.revision, begins=not start, ends=start + limit >= 2000)
-        assert objects.listed(cache, some, extent) == plain(some)
+        range_ = ListRange(objects.revision, begins=not start, ends=start + limit >= 2000)
+        assert objects.listed(cache, some, range_) == plain(some)
         assert objects.made == []
     assert objects.listed(cache) == plain(objects.all)
     assert (objects.made, cache.size) == ([], held)
@@ -141,8 +143,8 @@ def test_a_list_of_one_namespace_among_many_makes_nothing_that_a_list_of_all_has
     objects.listed(cache)
     for namespace in range(20):
         some = [entry for entry in objects.all if entry.namespace == f"ns{namespace:03}"]
-        extent = Extent(objects.revision, begins=False, ends=False)
-        assert objects.listed(cache, some, extent) == plain(some)
+        range_ = ListRange(objects.revision, begins=False, ends=False)
+        assert objects.listed(cache, some, range_) == plain(some)
         assert objects.made == []
 
 
@@ -152,7 +154,7 @@ def test_selected_objects_are_taken_out_of_what_is_kept_of_all() -> None:
     held = cache.size
     some = random.Random(2).sample(objects.all, 300)
     some.sort(key=lambda entry: entry.key)
-    assert objects.listed(cache, some, Extent(objects.revision, sparse=True)) == plain(some)
+    assert objects.listed(cache, some, ListRange(objects.revision, sparse=True)) == plain(some)
     assert (objects.made, cache.size) == ([], held)
 
 
@@ -160,7 +162,7 @@ def test_what_only_selected_lists_ask_for_is_kept_as_well() -> None:
     objects, cache = Objects(1000), EncodingCache()
     some = objects.all[::3]
     for made in (len(some), 0):
-        objects.listed(cache, some, Extent(objects.revision, sparse=True))
+        objects.listed(cache, some, ListRange(objects.revision, sparse=True))
         assert len(objects.made) == made
     assert objects.listed(cache) == plain(objects.all)
     assert len(objects.made) == 1000 - len(some)
@@ -168,7 +170,7 @@ def test_what_only_selected_lists_ask_for_is_kept_as_well() -> None:
 
 def test_a_list_of_an_older_state_uses_what_is_there_and_changes_nothing() -> None:
     objects, cache = Objects(1000), EncodingCache()
-    older, state = objects.all, Extent(objects.revision)
+    older, state = objects.all, ListRange(objects.revision)
     keys = list(objects.entries)
     for key in keys[100:110]:
         objects.write(key)
@@ -217,12 +219,12 @@ def test_whatever_is_written_and_listed_no_list_differs_from_its_objects(seed: i
         some = entries[begin:end]
         if sparse:
             some = [entry for entry in some if draw.random() < 0.5]
-        extent = Extent(state, sparse, begins=not begin, ends=end == len(entries))
-        assert objects.listed(cache, some, extent) == plain(some)
+        range_ = ListRange(state, sparse, begins=not begin, ends=end == len(entries))
+        assert objects.listed(cache, some, range_) == plain(some)
         assert cache.size <= budget
 
 
-class Disturbed(Divisible):
+class Disturbed(Encoding):
     """While it is cut, something else happens."""
 
     def __init__(self, happens: Callable[[], None]) -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from apiserver.apimachinery.request import NO_QUERY, Query
 from apiserver.listcache import piece as segments
 from apiserver.listcache.encoding import EncodingCache, Use
-from apiserver.listcache.group import Extent
-from apiserver.listcache.piece import Segment
+from apiserver.listcache.group import ListRange
+from apiserver.listcache.piece import Piece
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, splice
@@ -104,10 +104,10 @@ def fresh(entries: Iterable[Entry]) -> list[Entry]:
     return [Entry(one.key, one.revision, one.body, one.labels, one.fields) for one in entries]
 
 
-def listed(form: Form, entries: Sequence[Entry], extent: Extent, *, compressed: bool) -> bytes:
-    meta = ListMeta(extent.state, "" if extent.ends else "more")
-    length, pieces, large = form.listing(entries, meta, extent, compressed=compressed)
-    parts = [piece.make() for piece in pieces]
+def listed(form: Form, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> bytes:
+    meta = ListMeta(range_.state, "" if range_.ends else "more")
+    length, pieces, large = form.listing(entries, meta, range_, compressed=compressed)
+    parts = [piece.run() for piece in pieces]
     text = b"".join(map(segments.text, parts))
     assert length in (None, len(text))
     assert not large or len(text) > segments.LONG / 2
@@ -118,8 +118,8 @@ def listed(form: Form, entries: Sequence[Entry], extent: Extent, *, compressed: 
     return text
 
 
-async def _packed(parts: Sequence[bytes | Segment]) -> bytes:
-    async def sent() -> AsyncIterator[bytes | Segment]:
+async def _packed(parts: Sequence[bytes | Piece]) -> bytes:
+    async def sent() -> AsyncIterator[bytes | Piece]:
         for part in parts:
             yield part
 
@@ -165,22 +165,22 @@ def _compare(
     store.views.append(view)
     if what == "older":
         view = store.views[number % len(store.views)]
-    entries, extent = list(view.scan()), Extent(view.revision)
+    entries, range_ = list(view.scan()), ListRange(view.revision)
     if what == "chunk":
         end = min(len(entries), number // 2 + 40)
-        entries, extent = entries[number // 2 : end], extent._replace(begins=number < 2, ends=end == len(entries))
+        entries, range_ = entries[number // 2 : end], range_._replace(begins=number < 2, ends=end == len(entries))
     elif what == "namespace":
-        entries, extent = list(view.scan("ns1/")), extent._replace(begins=False, ends=False)
+        entries, range_ = list(view.scan("ns1/")), range_._replace(begins=False, ends=False)
     elif what == "selected":
-        entries, extent = entries[number % 5 :: 3], extent._replace(sparse=True)
+        entries, range_ = entries[number % 5 :: 3], range_._replace(sparse=True)
     forms = STREAMED if what == "watch" else LISTS
     media, kind, query = forms[which % len(forms)]
 
     def shown(some: Sequence[Entry], kept: EncodingCache) -> bytes:
         form = made_of(media, kind, query, resource=resource, cache=kept, now=NOW + seconds)
         if what == "watch":
-            return b"".join(segments.text(piece.make()) for piece in form.initial(some, extent, first=True))
-        return listed(form, some, extent, compressed=compressed)
+            return b"".join(segments.text(piece.run()) for piece in form.initial(some, range_, first=True))
+        return listed(form, some, range_, compressed=compressed)
 
     assert shown(entries, cache) == shown(fresh(entries), EncodingCache(0))
 
@@ -191,7 +191,7 @@ def test_a_watch_begins_with_the_frames_of_its_objects(media: str, kind: str, qu
     entries = list(store.index.view().scan())
     form = made_of(media, kind, query, resource=SLICES, cache=EncodingCache(), now=NOW)
     begun = b"".join(
-        segments.text(piece.make()) for piece in form.initial(entries, Extent(store.index.applied), first=True)
+        segments.text(piece.run()) for piece in form.initial(entries, ListRange(store.index.applied), first=True)
     )
     assert begun == b"".join(form.frame("ADDED", entry, first=not at) for at, entry in enumerate(entries))
 
@@ -205,17 +205,17 @@ def test_lists_that_come_at_the_same_time_make_everything_once(
     store, cache = Store(), EncodingCache()
     entries, made = list(store.index.view().scan()), 0
     form = made_of(media, "", "", resource=SLICES, cache=cache, now=NOW)
-    make = form.all_made
+    make = form.encodings_of
 
     def counted(several: Sequence[Entry]) -> Sequence[Any]:
         nonlocal made
         made += len(several)
         return make(several)
 
-    monkeypatch.setattr(form, "all_made", counted)
+    monkeypatch.setattr(form, "encodings_of", counted)
     meta = ListMeta(store.index.applied)
-    at_hand = list(store.index.view().scan(before))
-    listed(form, at_hand, Extent(store.index.applied, begins=True, ends=False), compressed=False)
+    cached_bytes = list(store.index.view().scan(before))
+    listed(form, cached_bytes, ListRange(store.index.applied, begins=True, ends=False), compressed=False)
     texts = [b""] * lists
     going = dict(enumerate(form.listing(entries, meta).pieces for _ in texts))
     while going:
@@ -224,7 +224,7 @@ def test_lists_that_come_at_the_same_time_make_everything_once(
             if piece is None:
                 del going[at]
             else:
-                texts[at] += segments.text(piece.make())
+                texts[at] += segments.text(piece.run())
     assert made == len(entries)
     assert len(set(texts)) == 1
 
@@ -247,11 +247,11 @@ def test_who_walks_as_somebody_did_before_has_nothing_compressed_anew(limit: int
 
     def walk() -> None:
         for start in range(0, len(entries), limit):
-            extent = Extent(store.index.applied, begins=not start, ends=start + limit >= len(entries))
-            listed(form, entries[start : start + limit], extent, compressed=True)
+            range_ = ListRange(store.index.applied, begins=not start, ends=start + limit >= len(entries))
+            listed(form, entries[start : start + limit], range_, compressed=True)
 
     if before != "nothing":
-        listed(form, entries, Extent(store.index.applied), compressed=True)
+        listed(form, entries, ListRange(store.index.applied), compressed=True)
     else:
         assert compressed_anew(cache, walk) > 0
     walk()
@@ -264,7 +264,7 @@ def test_a_table_is_compressed_anew_when_an_age_in_it_changes_and_not_before() -
 
     def compressed_at(now: float) -> int:
         form = made_of(JSON, "Table", "", resource=SLICES, cache=cache, now=now)
-        return compressed_anew(cache, lambda: listed(form, entries, Extent(store.index.applied), compressed=True))
+        return compressed_anew(cache, lambda: listed(form, entries, ListRange(store.index.applied), compressed=True))
 
     day = 86400
     times = (0, 0.5, 100 * day, 100 * day + 60, 102 * day, 0)
@@ -280,7 +280,7 @@ def test_a_list_of_the_past_behind_a_restart_does_not_come_back_in_a_newer_one(
     store.restart()
     form = made_of(media, kind, query, resource=SLICES, cache=cache, now=NOW)
     for view in (store.index.view_at(Revision(store.index.applied - 1)), store.index.view()):
-        entries, extent = list(view.scan()), Extent(view.revision)
-        shown = listed(form, entries, extent, compressed=False)
+        entries, range_ = list(view.scan()), ListRange(view.revision)
+        shown = listed(form, entries, range_, compressed=False)
         anew = made_of(media, kind, query, resource=SLICES, cache=EncodingCache(0), now=NOW)
-        assert shown == listed(anew, fresh(entries), extent, compressed=False)
+        assert shown == listed(anew, fresh(entries), range_, compressed=False)

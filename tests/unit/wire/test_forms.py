@@ -15,8 +15,8 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
 from apiserver.listcache import group as groups
 from apiserver.listcache import piece as segments
-from apiserver.listcache.encoding import Elements, EncodingCache, Use
-from apiserver.listcache.group import Extent
+from apiserver.listcache.encoding import EncodingCache, JoinedEncoding, Use
+from apiserver.listcache.group import ListRange
 from apiserver.listcache.piece import PORTION
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
@@ -69,7 +69,7 @@ def entries_of(bodies: Sequence[bytes]) -> list[Entry]:
 
 
 def sent(pieces: Pieces) -> bytes:
-    return b"".join(segments.text(piece.make()) for piece in pieces)
+    return b"".join(segments.text(piece.run()) for piece in pieces)
 
 
 def single(accept: str, body: bytes, resource: Resource = CLASSES, *, query: str = "") -> bytes:
@@ -130,7 +130,7 @@ def test_a_long_list_comes_in_pieces_of_stored_bytes() -> None:
     body = stored("a", annotations={"x": "y" * 3000})
     bodies = [body] * 2000
     length, pieces, _ = form().listing(entries_of(bodies), ListMeta(9))
-    parts = [segments.text(piece.make()) for piece in pieces]
+    parts = [segments.text(piece.run()) for piece in pieces]
     assert len(parts) > 10
     assert max(map(len, parts)) < PORTION + 2 * len(body)
     assert sum(map(len, parts)) == length
@@ -442,12 +442,12 @@ STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failu
 
 
 def test_an_error_is_written_as_negotiated_or_indented() -> None:
-    compact = forms.status(rep(), STATUS).make()
+    compact = forms.status(rep(), STATUS).run()
     assert compact == (
         b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"\\u003cx\\u003e","code":404}\n'
     )
-    assert forms.status(negotiation.INDENTED, STATUS).make() == as_json.pretty(STATUS)
-    assert yaml.safe_load(forms.status(rep("application/yaml"), STATUS).make()) == STATUS
+    assert forms.status(negotiation.INDENTED, STATUS).run() == as_json.pretty(STATUS)
+    assert yaml.safe_load(forms.status(rep("application/yaml"), STATUS).run()) == STATUS
 
 
 def test_an_error_event_is_a_status_in_every_form() -> None:
@@ -508,7 +508,7 @@ def test_what_takes_long_is_for_a_thread_and_stands_alone_in_a_list(accept: str,
     if accept == PARTIAL or verbatim:
         return
     _, pieces, _ = asked.listing(entries_of([small, small, large, small]), ListMeta(9))
-    heavy = [piece.heavy for piece in pieces if piece.make() == b""]
+    heavy = [piece.heavy for piece in pieces if piece.run() == b""]
     # Where neighbours are told apart is a matter of their keys' hash: the small ones before it may be two pieces.
     assert [each for each, _ in itertools.groupby(heavy)] == [False, True, False]
     assert heavy.count(True) == 1
@@ -521,16 +521,16 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
     asked = form(accept, query=query)
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * (i % 40) * 97}) for i in range(600)])
     seen: list[list[Entry]] = []
-    made = asked.all_made
+    made = asked.encodings_of
 
     def watched(several: Sequence[Entry]) -> Sequence[Any]:
         seen[-1] += several
         return made(several)
 
-    monkeypatch.setattr(asked, "all_made", watched)
+    monkeypatch.setattr(asked, "encodings_of", watched)
     for piece in asked.listing(entries, ListMeta(9)).pieces:
         seen.append([])
-        piece.make()
+        piece.run()
     verbatim = (accept, query) == ("application/json", "")
     assert [one for taken in seen for one in taken] == ([] if verbatim else entries)
     for taken in filter(None, seen):
@@ -621,8 +621,8 @@ def test_a_syntax_is_a_class_and_a_line_in_the_table(monkeypatch: pytest.MonkeyP
 MEMORY = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
-class Counted(Elements):
-    """Elements that are known for as long as they are in memory."""
+class Counted(JoinedEncoding):
+    """JoinedEncoding that are known for as long as they are in memory."""
 
     __slots__ = ("__weakref__",)
 
@@ -634,7 +634,7 @@ class Counted(Elements):
 def pieces_of(asked: Form, entries: Sequence[Entry]) -> list[bytes]:
     length, pieces, _ = asked.listing(entries, ListMeta(9))
     assert length is None
-    return [segments.text(piece.make()) for piece in pieces]
+    return [segments.text(piece.run()) for piece in pieces]
 
 
 def test_a_list_in_protobuf_is_an_envelope_of_its_length() -> None:
@@ -647,7 +647,7 @@ def test_a_list_in_protobuf_is_an_envelope_of_its_length() -> None:
 def test_what_a_long_list_in_protobuf_is_can_be_sent_before_anything_of_it_is_made() -> None:
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 20}) for i in range(2200)])
-    made = (segments.text(piece.make()) for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
+    made = (segments.text(piece.run()) for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
     first = next(part for part in made if part)
     assert first.startswith(b"k8s\0")
     assert b"DeviceClassList" in first
@@ -660,14 +660,14 @@ def test_a_step_of_a_compressed_list_is_a_few_sections_however_small_they_are(ac
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i:05}") for i in range(3 * MOST_JOINED * groups.MOST)])
 
-    def parts() -> list[bytes | segments.Segment]:
+    def parts() -> list[bytes | segments.Piece]:
         pieces = form(accept, cache=cache).listing(entries, ListMeta(9), compressed=True).pieces
-        return [part for piece in pieces if (part := piece.make())]
+        return [part for piece in pieces if (part := piece.run())]
 
     for part in parts():
         if not isinstance(part, bytes):
-            list(part.deflated())
-    again = [len(list(part.deflated())) for part in parts() if not isinstance(part, bytes)]
+            list(part.compressed())
+    again = [len(list(part.compressed())) for part in parts() if not isinstance(part, bytes)]
 
     assert MOST_JOINED <= max(again) <= 2 * MOST_JOINED
 
@@ -714,17 +714,17 @@ def test_a_list_of_rows_alone_is_certain_to_be_long_only_when_it_is(media_type: 
 def test_what_a_list_of_fewer_is_can_be_sent_once_it_is_certain_to_be_long() -> None:
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(600)])
-    made = (piece.make() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
+    made = (piece.run() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
     first = next(part for part in made if part)
-    assert isinstance(first, segments.Beginning)
+    assert isinstance(first, segments.FirstPiece)
     assert b"DeviceClassList" in first.data
     assert cache.uses[Use.OBJECT_MADE] < 200
     whole = first.data + b"".join(map(segments.text, made))
     assert len(messages.messages(messages.opened(whole)[2], 2)) == 600
 
-    again = [piece.make() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces]
+    again = [piece.run() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces]
     assert b"".join(map(segments.text, again)) == whole
-    assert not any(isinstance(part, segments.Beginning) for part in again), "nothing had to be made"
+    assert not any(isinstance(part, segments.FirstPiece) for part in again), "nothing had to be made"
 
 
 @pytest.mark.parametrize("budget", [64 << 20, 1 << 20, 0])
@@ -749,12 +749,12 @@ def test_a_long_list_in_protobuf_is_never_in_memory_as_a_whole(
     budget: int, compressed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = weakref.WeakSet[Counted]()
-    monkeypatch.setattr(Protobuf, "together", lambda self, parts: Counted(parts, b"", there))
+    monkeypatch.setattr(Protobuf, "joined", lambda self, parts: Counted(parts, b"", there))
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(1200)])
     pieces = form(PROTOBUF, cache=EncodingCache(budget)).listing(entries, ListMeta(9), compressed=compressed).pieces
     most = 0
     for piece in pieces:
-        segments.text(piece.make())
+        segments.text(piece.run())
         most = max(most, sum(one.size for one in there))
 
     assert most <= budget + SHORT + 2 * groups.MOST_BYTES
@@ -762,32 +762,32 @@ def test_a_long_list_in_protobuf_is_never_in_memory_as_a_whole(
 
 def test_what_the_cache_gives_up_meanwhile_is_not_held_by_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
     there, cache = weakref.WeakSet[Counted](), EncodingCache()
-    monkeypatch.setattr(Protobuf, "together", lambda self, parts: Counted(parts, b"", there))
+    monkeypatch.setattr(Protobuf, "joined", lambda self, parts: Counted(parts, b"", there))
     monkeypatch.setattr(protobuf, "LONGEST_HELD", 512 << 10)
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(1200)])
     pieces = form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces
     while sum(one.size for one in there) < 2 << 20:
-        next(pieces).make()
+        next(pieces).run()
     for group in map(groups.group_of, entries):
         if group is not None:
             group.forget()
 
     assert sum(one.size for one in there) <= (512 << 10) + SHORT + 2 * groups.MOST_BYTES
-    assert sum(len(segments.text(piece.make())) for piece in pieces) > 2 << 20
+    assert sum(len(segments.text(piece.run())) for piece in pieces) > 2 << 20
 
 
 @pytest.mark.parametrize("accept", [PROTOBUF, MEMORY])
 def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) -> None:
     cache, one = EncodingCache(), entry(stored("a"))
     asked = form(accept.replace("List", ""), cache=cache)
-    frame = sent(asked.initial([one], Extent(9), first=True))
+    frame = sent(asked.initial([one], ListRange(9), first=True))
     group = groups.group_of(one)
     assert group is not None
     (held,) = group.values()
     assert messages.frames(frame)[0][1] == asked.single(one.body)
     assert messages.opened(asked.single(one.body))[2] in held.text
     size = cache.size
-    assert sent(asked.initial([one], Extent(9), first=True)) == frame == asked.frame("ADDED", one)
+    assert sent(asked.initial([one], ListRange(9), first=True)) == frame == asked.frame("ADDED", one)
     assert messages.frames(asked.frame("MODIFIED", one)) == [("MODIFIED", asked.single(one.body))]
     assert cache.size == size
 
@@ -799,7 +799,7 @@ def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resourc
     assert asked.remembered(one) is None
     if accept != PARTIAL:  # which has no lists
         for piece in asked.listing([one], ListMeta(9)).pieces:
-            piece.make()
+            piece.run()
     answer = asked.remembered(one)
     assert answer is None or answer == asked.single(one.body)
     assert (answer is not None) == (accept == PROTOBUF)
@@ -807,7 +807,7 @@ def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resourc
 
 def test_a_get_of_partial_metadata_in_protobuf_is_answered_from_what_watches_remember() -> None:
     asked, one = form(MEMORY.replace("List", "")), entry(stored("a"))
-    sent(asked.initial([one], Extent(9), first=True))
+    sent(asked.initial([one], ListRange(9), first=True))
     assert asked.remembered(one) == asked.single(one.body)
 
 
@@ -816,7 +816,7 @@ def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() 
     entries = entries_of([stored("a"), stored("b", annotations={"x": "y" * (1 << 20)}), stored("c")])
     assert asked.heavy(entries[1].size)
     pieces = asked.listing(entries, ListMeta(9)).pieces
-    heavy = [piece.heavy for piece in pieces if piece.make() == b""]
+    heavy = [piece.heavy for piece in pieces if piece.run() == b""]
     # Found out how long they are one after the other, then sent.
     assert heavy == [False, True, False]
 
@@ -850,4 +850,4 @@ def test_errors_have_the_bytes_that_a_kube_apiserver_sent() -> None:
     assert steps
     for step in steps:
         chosen = negotiation.INDENTED if "pretty" in step["format"] else rep()
-        assert forms.status(chosen, step["body"]).make().decode() == step["bytes"]
+        assert forms.status(chosen, step["body"]).run().decode() == step["bytes"]
