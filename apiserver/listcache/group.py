@@ -1,34 +1,97 @@
-"""Neighbours in the order of keys, which lists show together: what was made of them in a form is kept once for all of them. Pure.
+"""Groups: neighbours in key order that share cached encodings. Pure.
 
     keys      a  b  c│ d  e  f  g│ h  i …      a group ends where the hash of the next key says so, or where it is full
-    entries   ─┬──────  ─┬─────────                each points to its group
-    Group      {form: JoinedEncoding, IncompleteEncoding, Rows, CompressedEncoding, …}
+    entries   ─┬──────  ─┬─────────            each points to its group
+    Group      {form: encoding, …}
 
-Where groups end depends on keys alone, mostly, so a write changes one group, and lists of a namespace, of everything and in chunks
-have the same ones. A list takes a group for its own when it has exactly the group's members: then nothing has to be
-made. Otherwise the members are put together anew, and what was kept of each of them goes with it: only what a write changed is made.
-What a list of an older state, of selected objects, or the ends of a chunk share with groups is taken out of them, and no group is
-changed for it; what chunks take of a group is kept beside it.
+The ends of groups depend mostly on keys alone. So a write changes one group, and lists of a namespace, of everything and in chunks have
+the same groups.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
-
-from apiserver.listcache.encoding import EncodingCache, Group, IncompleteEncoding
+from apiserver.listcache.encoding import Encoding, EncodingCache, Encodings, IncompleteEncoding
 from apiserver.watchcache.entry import SUPERSEDED, Entry
 
 MOST = 64
-"""Members of a group: 3 % more bytes than in one piece when they are compressed, and 0.2 ms to do it again when one is written."""
+"""Members of a group. Compressing so many apart costs 3 % more bytes than in one text, and 0.2 ms again after a write."""
 MOST_BYTES = 128 << 10
 """Bytes of members above which a group is full; a larger object is alone."""
 FEW = 16
-"""Members of a group that does not go on into another namespace."""
+"""Members of a group that does not continue into another namespace."""
 _ENDS = 64
 """One key of so many begins a group."""
+
+
+class Group(Encodings):
+    """Encodings of some neighbours. `revision` is that of the list that made the group.
+
+    It knows its members by their ids, so comparing needs no attribute of theirs. It holds none of them: a member leaves before it is freed.
+    """
+
+    __slots__ = ("_left", "_members", "revision")
+
+    def __init__(self, cache: EncodingCache, members: Sequence[object], revision: int) -> None:
+        super().__init__(cache)
+        self.revision = revision
+        self._members = array("Q", map(id, members))
+        self._left = len(self._members)
+
+    @property
+    def count(self) -> int:
+        """How many members the group began with; 0 when all have left."""
+        return len(self._members) if self._left else 0
+
+    def is_of(self, members: Sequence[object]) -> bool:
+        """Report whether these are its members, all of them and no others."""
+        return array("Q", map(id, members)) == self._members
+
+    def spans(self, objects: Sequence[object], at: int, first: object) -> bool:
+        """Report whether all its members stand in `objects` from `at` on, given that `objects` hold every object between two of theirs.
+
+        It compares the first and the last member only. `first` is the object at that place.
+        """
+        members = self._members
+        last = at + len(members) - 1
+        return (
+            self._left == len(members)
+            and id(first) == members[0]
+            and last < len(objects)
+            and id(objects[last]) == members[-1]
+        )
+
+    def place(self, some: Sequence[object]) -> tuple[int, int] | None:
+        """Return where these stand side by side among its members, or None."""
+        wanted, members = array("Q", map(id, some)), self._members
+        try:
+            start = members.index(wanted[0])
+        except ValueError:
+            return None
+        stop = start + len(wanted)
+        return (start, stop) if members[start:stop] == wanted else None
+
+    def encoding_of(self, member: object, key: object) -> Any:
+        """Return the encoding of one member under `key`, or None, and let it stay longer."""
+        whole = self.use(key)
+        return whole.member(self._members.index(id(member))) if isinstance(whole, Encoding) else None
+
+    def encodings_of(self, member: object) -> Iterator[tuple[object, Any]]:
+        """Return all encodings of one member, with their keys."""
+        at = self._members.index(id(member))
+        for key, whole in self.copy().items():  # threads drop encodings meanwhile
+            if isinstance(whole, Encoding) and (one := whole.member(at)) is not None:
+                yield key, one
+
+    def leave(self, member: object, /) -> None:
+        """Remove a member. The last one takes all encodings with it."""
+        self._members[self._members.index(id(member))] = 0
+        self._left -= 1
+        if not self._left:
+            self.forget()
 
 
 def group_of(entry: Entry) -> Group | None:
@@ -37,93 +100,14 @@ def group_of(entry: Entry) -> Group | None:
     return group if isinstance(group, Group) else None
 
 
-def member(entry: Entry, key: object) -> Any:
-    """What is kept of one object under `key`; None when there is nothing."""
+def encoding_of(entry: Entry, key: object) -> Any:
+    """Return the cached encoding of one object under `key`, or None."""
     group = group_of(entry)
-    return group.kept(key, entry) if group is not None else None
+    return group.encoding_of(entry, key) if group is not None else None
 
 
-class ListRange(NamedTuple):
-    """What a list shows: objects of `state`. `sparse`: there may be others between two of them. Whether it `begins` and `ends` where the
-    resource does."""
-
-    state: int
-    sparse: bool = False
-    begins: bool = True
-    ends: bool = True
-
-
-class Part(NamedTuple):
-    """Members of a group that stand side by side in a list without the others: from which place on, up to which."""
-
-    group: Group
-    start: int
-    stop: int
-
-
-class Chunk(msgspec.Struct, gc=False):
-    """Some neighbours of a list: those of `objects` from `start` to `stop`. `group` is theirs and nobody else's; without one little is kept
-    of what is made of them together, and that beside the group of which they are a `part`."""
-
-    objects: Sequence[Entry]
-    start: int
-    stop: int
-    group: Group | None
-    part: Part | None = None
-
-    @property
-    def entries(self) -> Sequence[Entry]:
-        return self.objects[self.start : self.stop]
-
-    @property
-    def length(self) -> int:
-        return self.stop - self.start
-
-
-def chunks(entries: Sequence[Entry], range_: ListRange, cache: EncodingCache) -> Iterator[Chunk]:
-    """The objects of a list, in order, group by group."""
-    at, end, state, sparse = 0, len(entries), range_.state, range_.sparse
-    while at < end:
-        first = entries[at]
-        group = group_of(first)
-        # Members that nobody has written since are in every list that is no older than they are and leaves none out.
-        if group is None:
-            found = False
-        elif group.state <= state and not sparse:
-            found = group.spans(entries, at, first)
-        else:
-            found = group.is_of(entries[at : at + (group.count or 1)])
-        if group is not None and found:
-            to = at + group.count
-            yield Chunk(entries, at, to, group)
-        else:
-            to = _end(entries, at)
-            if not at and not range_.begins:  # perhaps in the middle of a group, behind which others are whole
-                to = next((other for other in range(1, to) if entries[other].group is not first.group), to)
-            yield _run(Chunk(entries, at, to, None), range_, cache)
-        at = to
-
-
-def _run(run: Chunk, range_: ListRange, cache: EncodingCache) -> Chunk:
-    if not cache.budget:
-        return run
-    members = run.entries
-    partly = (
-        range_.sparse or (not run.start and not range_.begins) or (run.stop == len(run.objects) and not range_.ends)
-    )
-    group = _together(members, range_.state, cache, partly=partly)
-    if group is not None:
-        run.group = group
-        return run
-    home = group_of(members[0])
-    place = home.place(members) if home is not None else None
-    if home is not None and place is not None:
-        run.part = Part(home, *place)
-    return run
-
-
-def _end(entries: Sequence[Entry], at: int) -> int:
-    """Where the group ends that begins there. It may hold objects of several namespaces, if these are few."""
+def end_of(entries: Sequence[Entry], at: int) -> int:
+    """Return where a group that begins at `at` ends. It holds objects of several namespaces if these are few."""
     to, size = at, 0
     for entry in entries[at : at + MOST]:
         size += len(entry.body)
@@ -132,7 +116,7 @@ def _end(entries: Sequence[Entry], at: int) -> int:
         if (size > MOST_BYTES or not hash(entry.key) % _ENDS) and to > at:
             break
         to += 1
-    # Keys are in order, so the last one tells of all.
+    # Keys are in order, so the last one speaks for all.
     namespace, few = entries[at].namespace + "/", at + FEW
     if to > few and not entries[to - 1].key.startswith(namespace):
         keys = [entry.key for entry in entries[few:to]]
@@ -140,28 +124,29 @@ def _end(entries: Sequence[Entry], at: int) -> int:
     return to
 
 
-def _together(members: Sequence[Entry], state: int, cache: EncodingCache, *, partly: bool) -> Group | None:
-    """A group of these, with what is kept of them; None when they are not for this list to put together.
+def grouped(members: Sequence[Entry], revision: int, cache: EncodingCache, *, partly: bool) -> Group | None:
+    """Make a group of these members, and take their cached encodings over.
 
-    Members of other groups stay there when the list is older than these, or when it shows `partly` what lies there.
+    Returns None if a member was written since, or belongs to a group that is newer than the list. So it does if the list shows groups only
+    `partly` and one of them has encodings.
     """
     if any(entry.group is SUPERSEDED for entry in members):
         return None
     groups = list(map(group_of, members))
     others = {id(group): group for group in groups if group is not None}
-    if any(group.state > state or (partly and group) for group in others.values()):
+    if any(group.revision > revision or (partly and group) for group in others.values()):
         return None
-    made = Group(cache, members, state)
-    kept: dict[object, list[Any]] = {}
+    made = Group(cache, members, revision)
+    cached: dict[object, list[Any]] = {}
     for at, (entry, group) in enumerate(zip(members, groups, strict=True)) if others else ():
         if group is not None:
-            for key, part in group.all_kept(entry):
-                kept.setdefault(key, [None] * len(members))[at] = part
+            for key, one in group.encodings_of(entry):
+                cached.setdefault(key, [None] * len(members))[at] = one
     for entry, group in zip(members, groups, strict=True):  # nothing of it can fail half-way
         entry.group = made
         if group is not None:
             group.leave(entry)
-    for key, parts in kept.items():
-        draft = IncompleteEncoding(parts)
-        cache.keep(made, key, draft, size=draft.size)
+    for key, ones in cached.items():
+        incomplete = IncompleteEncoding(ones)
+        cache.keep(made, key, incomplete, size=incomplete.size)
     return made

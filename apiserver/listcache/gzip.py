@@ -1,7 +1,7 @@
-"""One gzip member put together of parts that were compressed by themselves, so that what is the same in many answers is compressed once.
+"""One gzip member joined from texts that were compressed apart, so that what is the same in many answers is compressed once.
 
-A part is DEFLATE blocks that end on a byte and refer to nothing before them, which a full flush makes of any text. Parts can stand one
-after the other, and the checksum of the whole follows from theirs: readers see an ordinary stream.
+A compressed text is DEFLATE blocks that end on a byte and refer to nothing before them; a full flush makes such blocks. So compressed texts
+can stand one after the other. The checksum of the whole follows from theirs. Readers see an ordinary stream.
 RFC 1951, RFC 1952; upstream compresses while it sends: kubernetes/apiserver `pkg/endpoints/handlers/responsewriters/writers.go`.
 """
 
@@ -31,7 +31,7 @@ _SIZE = 0xFFFF_FFFF
 
 
 class CompressedEncoding(NamedTuple):
-    """A text of `size` bytes, its CRC-32, and the blocks that stand for it."""
+    """The compressed blocks of a text of `size` bytes, and its CRC-32."""
 
     data: bytes
     crc: int
@@ -39,7 +39,7 @@ class CompressedEncoding(NamedTuple):
 
 
 def compress(text: bytes) -> CompressedEncoding:
-    """Some hundred kilobytes at most are a step of the event loop."""
+    """Compress a text. More than some hundred kilobytes are too long for a step of the event loop."""
     if len(text) <= SHORT:
         return _stored(text)
     compressor = isal_zlib.compressobj(LEVEL, isal_zlib.DEFLATED, _RAW)
@@ -48,7 +48,7 @@ def compress(text: bytes) -> CompressedEncoding:
 
 
 compress_again = functools.lru_cache(maxsize=64)(compress)
-"""For what stands between elements, the same thousands of times."""
+"""The same for separators, which are compressed thousands of times."""
 
 
 def _stored(text: bytes) -> CompressedEncoding:
@@ -56,7 +56,7 @@ def _stored(text: bytes) -> CompressedEncoding:
 
 
 class Member:
-    """A stream that is being written: `HEAD`, what `add` returns for each part, and what `end` returns."""
+    """A gzip member that is being written: `HEAD`, the bytes that `add` returns for each encoding, and those that `end` returns."""
 
     HEAD = _HEAD
 
@@ -66,8 +66,8 @@ class Member:
         self._crc = 0
         self._size = 0
 
-    def add(self, part: CompressedEncoding) -> bytes:
-        data, crc, size = part
+    def add(self, encoding: CompressedEncoding) -> bytes:
+        data, crc, size = encoding
         self._crc = isal_zlib.crc32_combine(self._crc, crc, size)
         self._size += size
         return data
@@ -77,7 +77,7 @@ class Member:
 
 
 def member(text: bytes) -> bytes:
-    """A whole text, for who is not on the event loop."""
+    """Compress a whole text, outside of the event loop."""
     made = Member()
     parts = [made.add(compress(text[at : at + AT_ONCE])) for at in range(0, len(text), AT_ONCE)]
     return b"".join((made.HEAD, *parts, made.end()))

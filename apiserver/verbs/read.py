@@ -14,7 +14,7 @@ from typing import Any
 
 from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.options import ListOptions
-from apiserver.listcache.group import ListRange
+from apiserver.listcache.chunk import ListRange
 from apiserver.runtime.workers import BODIES
 from apiserver.verbs import continue_token, failures, lifecycle, rendering, selection, unreadable
 from apiserver.verbs.context import Call, Services

@@ -16,8 +16,8 @@ from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Deferred, Recording
 from apiserver.codecs.json import rawjson, surrogates
 from apiserver.codecs.objects import canonical, conversion
-from apiserver.listcache import piece as segments
-from apiserver.listcache.group import ListRange
+from apiserver.listcache import piece
+from apiserver.listcache.chunk import ListRange
 from apiserver.runtime.workers import BODIES
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs.context import Call
@@ -125,8 +125,8 @@ class Listed(Deferred):
             self._entries, self._meta, ListRange(self._meta.revision, sparse=True), compressed=True
         )
         last = b""
-        for piece in listing.pieces:
-            for text in segments.texts(piece.run()):
+        for one in piece.finished(listing.pieces):
+            for text in piece.texts(one):
                 if last:
                     yield last
                 last = text

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import Recording
 from apiserver.codecs.objects import canonical
-from apiserver.listcache.group import ListRange
-from apiserver.listcache.piece import Piece
+from apiserver.listcache.chunk import ListRange
+from apiserver.listcache.piece import Piece, Pieces, Step
 from apiserver.runtime.workers import BODIES, Workers
 from apiserver.schema.resource import Object, Resource
 from apiserver.verbs import recorded
@@ -21,7 +21,6 @@ from apiserver.watchcache.errors import Corrupt
 from apiserver.wire import body, negotiation
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta
-from apiserver.wire.forms.syntax import Pieces
 from apiserver.wire.representation import Representation
 
 T = TypeVar("T")
@@ -123,15 +122,20 @@ MOST_READY = 4
 
 
 async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Piece]:
-    """The pieces of a list, or of a watch's beginning, one after the other."""
+    """Yield the pieces of a list, or of the beginning of a watch. Run their steps, heavy ones in a thread."""
     began, ready = perf_counter(), 0
     for piece in pieces:
-        part = await workers.run_patiently(piece.run) if piece.heavy else piece.run()
-        ready += 1
-        if part != b"":
-            yield part
-            if ready < MOST_READY:
-                continue
+        if isinstance(piece, Step):
+            if piece.heavy:
+                await workers.run_patiently(piece.run)
+            else:
+                piece.run()
+        else:
+            ready += 1
+            if piece != b"":
+                yield piece
+                if ready < MOST_READY:
+                    continue
         ready = 0
         if perf_counter() - began > STEP_SECONDS:
             await asyncio.sleep(0)

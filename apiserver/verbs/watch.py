@@ -19,8 +19,9 @@ from apiserver.apimachinery import errors, options
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.options import ListOptions
 from apiserver.apimachinery.request import RequestInfo
-from apiserver.listcache import piece as segments
-from apiserver.listcache.group import ListRange
+from apiserver.listcache import piece
+from apiserver.listcache.chunk import ListRange
+from apiserver.listcache.encoding import TimedEncoding
 from apiserver.runtime.fairqueue import Turnstile
 from apiserver.schema.resource import Resource
 from apiserver.storage.errors import Initializing
@@ -32,7 +33,7 @@ from apiserver.watchcache.errors import Compacted, Future
 from apiserver.watchcache.hub import Bookmark, Dropped, Wake, Watcher
 from apiserver.watchcache.mvcc import View
 from apiserver.wire import negotiation
-from apiserver.wire.forms.form import Form, NoFrame, TimedEncoding
+from apiserver.wire.forms.form import Form, NoFrame
 from apiserver.wire.frames import Framing
 from apiserver.wire.response import WatchStream
 
@@ -158,7 +159,7 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
     async for frames_ in sink.encoder.initial(entries, range_):
         batch.append(frames_)
         size += len(frames_)
-        if size >= segments.PORTION:
+        if size >= piece.PORTION:
             await sink.stream.write(b"".join(batch))
             await asyncio.sleep(0)  # a client that takes everything at once never makes us wait
             batch, size = [], 0
@@ -267,7 +268,7 @@ class Encoder:
         if entries:
             self.sent()
         async for part in rendering.made(pieces, self.workers):
-            yield segments.text(part)
+            yield piece.text(part)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
         """The frame as it is sent, from the event's memory when another watcher already needed it. Raises NotMade."""
@@ -291,16 +292,15 @@ class Encoder:
 
     def _made(self, key: str, event: Event, event_type: str, entry: Entry, *, first: bool) -> bytes:
         if self.ages:
-            return self._told(key, event, self._form.timed_frame(event_type, entry, first=first))
+            return self._timed(key, event, self._form.timed_frame(event_type, entry, first=first))
         chunk = self._frame(self._form.frame(event_type, entry, first=first))
         self._encodings.remember(event, key, chunk, size=len(chunk))
         return chunk
 
-    def _told(self, key: str, event: Event, told: TimedEncoding[bytes]) -> bytes:
-        """Remembers it, instead of one with older ages."""
-        chunk = self._frame(told.what)
-        told = told._replace(what=chunk, size=len(chunk))
-        self._encodings.remember(event, key, told, size=told.size)
+    def _timed(self, key: str, event: Event, timed: TimedEncoding[bytes]) -> bytes:
+        """Cache a frame with its time, instead of one with older ages."""
+        chunk = self._frame(timed.value)
+        self._encodings.remember(event, key, timed._replace(value=chunk, size=len(chunk)), size=len(chunk))
         return chunk
 
     def bookmark(self, revision: Revision, *, marker: bool = False) -> bytes:

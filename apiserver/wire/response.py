@@ -18,9 +18,8 @@ from multidict import CIMultiDict
 
 from apiserver.apimachinery import errors
 from apiserver.apimachinery.request import NO_QUERY, Annotations, Query, Recording, Waits, Warnings, query_of
-from apiserver.listcache import gzip
-from apiserver.listcache import piece as segments
-from apiserver.listcache.piece import LONG, FirstPiece, Piece
+from apiserver.listcache import gzip, piece
+from apiserver.listcache.piece import LONG, PORTION, FirstPiece, Piece
 from apiserver.wire import frames, negotiation, websocket
 from apiserver.wire.frames import Framing
 
@@ -175,7 +174,7 @@ class Exchange:
             if following is not None:
                 first.append(following)
             elif not large:
-                return await self.respond(code, media, b"".join(map(segments.text, first)), headers)
+                return await self.respond(code, media, b"".join(map(piece.text, first)), headers)
         out = self._headers(media, headers)
         if compressed:
             _mark_compressed(out)
@@ -320,7 +319,7 @@ async def _first(parts: AsyncIterator[bytes | Piece], more_than: int) -> list[by
     size = 0
     async for part in parts:
         found.append(part)
-        size += len(segments.text(part))
+        size += len(piece.text(part))
         if size > more_than or isinstance(part, FirstPiece):
             break
     return found
@@ -331,13 +330,13 @@ async def gathered(parts: AsyncIterator[bytes | Piece], *, soon: bool) -> AsyncI
     pending: list[bytes] = []
     size, enough, began = 0, 1 if soon else FIRST, perf_counter()
     async for part in parts:
-        for text in segments.texts(part):
-            for piece in (text,) if len(text) <= 2 * segments.PORTION else _slices(text):
-                pending.append(piece)
-                size += len(piece)
+        for text in piece.texts(part):
+            for some in (text,) if len(text) <= 2 * PORTION else _slices(text):
+                pending.append(some)
+                size += len(some)
                 if size >= enough:
                     yield pending
-                    pending, size, enough = [], 0, FIRST if enough < FIRST else segments.PORTION
+                    pending, size, enough = [], 0, FIRST if enough < FIRST else PORTION
                     began = perf_counter()
         if size >= GATHERED and perf_counter() - began > SOON_SECONDS:
             yield pending
@@ -358,17 +357,17 @@ async def packed(parts: AsyncIterator[bytes | Piece], *, soon: bool = False) -> 
             if texts:
                 ready.append(member.add(gzip.compress(_one(texts))))
                 texts, text_size = [], 0
-            for deflated in part.compressed():
-                ready.append(member.add(deflated))
-                size += len(deflated.data)
+            for compressed in part.compressed():
+                ready.append(member.add(compressed))
+                size += len(compressed.data)
         else:
             texts.append(part)
             text_size += len(part)
             if text_size < text_enough:
                 continue
             text_enough = GATHERED
-            for piece in _slices(_one(texts)):
-                ready.append(member.add(gzip.compress(piece)))
+            for some in _slices(_one(texts)):
+                ready.append(member.add(gzip.compress(some)))
                 yield ready
                 ready = []
             texts, text_size, size = [], 0, 0

@@ -1,4 +1,4 @@
-"""Which class makes a form."""
+"""Choose the form of a request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FORMS: dict[str, type[Form]] = {
     representation.PARTIAL: Partial,
     representation.PARTIAL_LIST: PartialList,
 }
-"""By the kind that an object is turned into."""
+"""The form for each kind that objects can be converted to."""
 
 
 class Forms:
-    """The forms of a server's answers. One that asks nothing of the query is made once."""
+    """The forms of a server's answers. A form that reads nothing of the query is made once."""
 
     def __init__(self, *, clock: Callable[[], float], cache: EncodingCache) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class Forms:
         self._whole: dict[tuple[int, int], Form] = {}
 
     def of(self, chosen: Representation, resource: Resource, query: Query) -> Form:
-        """As `form`. What can be negotiated and what is served are few."""
+        """Return the form of an answer. There are few representations and few resources."""
         if chosen.target is not None:
             return form(chosen, resource, query=query, clock=self._clock, cache=self._cache)
         key = id(chosen), id(resource)  # the form holds both, so that these ids name nothing else
@@ -46,6 +46,6 @@ class Forms:
 def form(
     chosen: Representation, resource: Resource, *, query: Query, clock: Callable[[], float], cache: EncodingCache
 ) -> Form:
-    """What a request is answered in; `clock` is in seconds since the epoch. Raises 400 for a query that does not fit the form."""
+    """Make a form. `clock` returns seconds since the epoch. Raises 400 for a query that does not fit the form."""
     made = FORMS[chosen.target.kind if chosen.target is not None else ""]
     return made(chosen, resource, query=query, clock=clock, cache=cache)

@@ -1,11 +1,11 @@
-"""One form of an answer: what of an object is shown, written in one syntax. A request has one, and verbs ask nothing else.
+"""The form of an answer: which part of an object is shown, written in one syntax. Each request has one. Verbs use nothing else.
 
-    Form ─ what is shown          Syntax ─ how it is written
+    Form: the part that is shown  Syntax: how it is written
     whole.py    Whole             json_text.py   Compact, Indented
     table.py    Table             yaml_text.py   Yaml
     partial.py  Partial, PartialList   protobuf.py    Protobuf
 
-Whatever takes longer than a step of the event loop may is marked: `heavy` objects and heavy pieces are for a thread.
+`heavy` objects and steps take longer than a step of the event loop may: callers give them to a thread.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/response.go`.
 """
 
@@ -17,23 +17,22 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from apiserver.apimachinery.request import Query
 from apiserver.codecs.objects import canonical, conversion
 from apiserver.kinds import type_meta
-from apiserver.listcache import group as groups
-from apiserver.listcache.encoding import EncodingCache
-from apiserver.listcache.group import ListRange
-from apiserver.listcache.piece import LONG
+from apiserver.listcache import group
+from apiserver.listcache.chunk import ListRange, chunks
+from apiserver.listcache.encoding import EncodingCache, TimedEncoding
+from apiserver.listcache.piece import LONG, ChunkPiece, EncodedPiece, Pieces, Step
 from apiserver.schema import machinery
 from apiserver.schema.resource import Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache.entry import NO_LABELS, Entry, split
 from apiserver.wire import as_json
 from apiserver.wire.forms import media
-from apiserver.wire.forms.sections import EncodedPiece
-from apiserver.wire.forms.syntax import ChunkPiece, DocumentType, Pieces, Step, Streamed, document_type, ready
+from apiserver.wire.forms.syntax import DocumentType, Streamed, document_type
 from apiserver.wire.representation import Representation
 
 logger = logging.getLogger(__name__)
@@ -41,13 +40,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONVERSION_STEP = 64 << 10
-"""Bytes of objects that are turned into another version of their kind in one step."""
+"""Bytes of objects that are converted into another version in one step."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark behind the initial events."""
 
 
 UNREADABLE = ValueError, LookupError, TypeError, AttributeError, RecursionError
-"""What is raised for a stored object that is not what it should be, whoever wrote it."""
+"""Errors that a stored object raises if it is not valid."""
 
 
 class NoFrame(Exception):
@@ -55,8 +54,7 @@ class NoFrame(Exception):
 
 
 class ListMeta(NamedTuple):
-    """What is told of a list as a whole: the version of the state that it is of, how to go on, how many objects are left then, and the
-    selector of the shard that it is."""
+    """The metadata of a list: the revision of its state, the token of the next page, how many objects remain, the selector of its shard."""
 
     revision: int
     continue_token: str = ""
@@ -64,7 +62,7 @@ class ListMeta(NamedTuple):
     shard: str = ""
 
     def json(self, *, shard: bool = False) -> bytes:
-        """The list's metadata. Only lists of whole objects tell the shard, as upstream's do."""
+        """Return the metadata as JSON. Only lists of whole objects have the shard, as upstream's do."""
         members: dict[str, Any] = {"resourceVersion": str(self.revision)}
         if self.continue_token:
             members["continue"] = self.continue_token
@@ -76,39 +74,26 @@ class ListMeta(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list to be sent; its length in bytes if that is known before it is made. A `large` one is certain to be LONG."""
+    """A list to be sent, with its length in bytes if that is known before. A `large` one is certain to be longer than LONG."""
 
     length: int | None
     pieces: Pieces
     large: bool = False
 
 
-class TimedEncoding(NamedTuple, Generic[T]):
-    """What was made of objects with their ages, in bytes as many as `size`: the same from one moment up to another."""
-
-    what: T
-    size: int
-    since: float
-    until: float
-
-    def at(self, now: float) -> T | None:
-        return self.what if self.since <= now < self.until else None
-
-
 LEAST_BYTES = 60
-"""Neither an object nor its metadata is shown in less: a name of one letter, uid, version and time take as many in protobuf, and more
-elsewhere."""
+"""No object and no metadata is shorter: a name of one letter, uid, version and time take so many bytes in protobuf, and more elsewhere."""
 
 
 class Form(ABC):
-    """The answers to one request. Values are stored bytes of `resource`; all methods but `listing` take their time at once.
+    """The answers to one request. Values are stored bytes of `resource`. Only `listing` and `initial` work in steps.
 
-    `step`: as `Syntax.step`, for finding out what is shown. Raises 400 when it is made, for a query that does not fit.
+    `step`: as `Syntax.step`, for selecting what is shown. The constructor raises 400 for a query that does not fit.
     """
 
     step: int
     typed = True
-    """Whether the elements of a list say what they are."""
+    """Whether the elements of a list have their type."""
     _type: DocumentType
 
     def __init__(
@@ -132,75 +117,75 @@ class Form(ABC):
 
     @property
     def keeps(self) -> bool:
-        """Whether what is made of an object is kept, for others who ask for this form."""
+        """Whether encodings in this form are cached."""
         return True
 
     @functools.cached_property
     def compressed_key(self) -> str:
-        """The same for what was compressed."""
-        return sys.intern(f"{self.key} deflated")
+        """The key of compressed encodings."""
+        return sys.intern(f"{self.key} compressed")
 
     @functools.cached_property
     def key(self) -> str:
-        """What an encoding in this form is remembered under, beside objects of all served versions of a kind."""
+        """The key of encodings in this form. It differs for each served version of a kind."""
         resource, rep = self.resource, self._representation
         target = f"{rep.target.kind}.{rep.target.version}" if rep.target is not None else ""
         served = f"{resource.group}/{resource.version}/{resource.plural}"
         return sys.intern(f"{served} {rep.media} {rep.pretty} {target} {self._variant()}")
 
     def _variant(self) -> str:
-        """What else tells two forms apart."""
+        """Return what else the key consists of."""
         return ""
 
     def source(self, entry: Entry) -> bytes:
-        """What of a stored value this form is made of: the JSON of the object."""
+        """Return the part of a stored value that this form reads: the JSON of the object."""
         return entry.body
 
     def source_of(self, value: bytes) -> bytes:
-        """The same of a value that is no entry's."""
+        """Return the same part of a value without an entry."""
         return split(value)[0]
 
     def served(self, source: bytes) -> bytes:
-        """A stored object in the version that is asked for."""
+        """Convert a stored object into the version of the request."""
         return conversion.value(self.resource, source)
 
     def heavy(self, size: int) -> bool:
-        """Whether an object whose value has so many bytes takes too long for a step of the event loop."""
+        """Report whether an object of `size` bytes takes too long for a step of the event loop."""
         return size > self.reach
 
     @abstractmethod
     def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
-        """The type and the JSON members of what one object is shown as; `first` of its stream."""
+        """Return the type and the JSON members of the document that shows one object, `first` in its stream."""
 
     def single(self, value: bytes) -> bytes:
-        """One object. Raises 406 for a form that only lists have."""
+        """Write one object. Raises 406 for a form that only lists have."""
         return self.syntax.document(*self.shown(self.source_of(value)))
 
     def remembered(self, entry: Entry) -> bytes | None:
-        """A stored object as `single` would write it; None when that has to be made."""
+        """Return a stored object as `single` would write it, or None if that is not cached."""
         return None
 
     @abstractmethod
     def listing(
         self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange | None = None, *, compressed: bool = False
     ) -> Listing:
-        """Many objects; `range_` says which, where these are not all there are. `compressed`: perhaps they are sent so.
+        """Write a list. `range_` is the part of the resource that it shows, by default all of it. `compressed`: the client takes gzip.
 
-        Raises 406 for a form that only single objects have, at once.
+        Raises 406 at once for a form that only single objects have.
         """
 
     def initial(self, entries: Sequence[Entry], range_: ListRange, *, first: bool) -> Pieces:
-        """The frames that show them at the begin of a watch, `first` in their stream. Raises NoFrame."""
-        for run in groups.chunks(entries, range_, self.cache):
-            section = EncodedPiece(self, run)
-            yield from section.steps()
-            yield ready(self._events("ADDED", section, run.entries, first=first))
+        """Write the initial events of a watch, `first` in their stream. Raises NoFrame."""
+        for chunk in chunks(entries, range_, self.cache):
+            piece = EncodedPiece(self, chunk)
+            yield from piece.steps()
+            yield self._events("ADDED", piece, chunk.entries, first=first)
             first = False
 
-    def _events(self, event_type: str, section: EncodedPiece, entries: Sequence[Entry], *, first: bool) -> bytes:
-        """A frame for each element."""
+    def _events(self, event_type: str, piece: EncodedPiece, entries: Sequence[Entry], *, first: bool) -> bytes:
+        """Write a frame for each element."""
         assert isinstance(self.syntax, Streamed)
-        return self.syntax.events_of(event_type, self._type, section.cut(), typed=self.typed)
+        return self.syntax.events_of(event_type, self._type, piece.members(), typed=self.typed)
 
     @property
     def varies(self) -> bool:
@@ -209,29 +194,29 @@ class Form(ABC):
 
     @property
     def least(self) -> int:
-        """As few bytes as an element of a list can have."""
+        """The fewest bytes that an element of a list can have."""
         return LEAST_BYTES
 
     def certainly_long(self, entries: Sequence[Entry]) -> bool:
-        """Whether a list of so many is LONG, whatever they are."""
+        """Report whether a list of so many objects is longer than LONG for certain."""
         return len(entries) * self.least > LONG
 
     @property
     def ages(self) -> bool:
-        """Whether what is shown of an object changes as time goes by. Then whoever keeps a frame asks for one that is `told`."""
+        """Whether this form shows ages. Then a cached frame must be a `timed_frame`."""
         return False
 
     def timed_frame(self, event_type: str, entry: Entry, *, first: bool = False) -> TimedEncoding[bytes]:
-        """As `frame`, with the time for which it holds."""
+        """Write one event of a watch, with the time for which it holds."""
         frame = self.frame(event_type, entry, first=first)
         return TimedEncoding(frame, len(frame), -math.inf, math.inf)
 
     def frame(self, event_type: str, entry: Entry, *, first: bool = False) -> bytes:
-        """One event of a watch. Raises NoFrame."""
+        """Write one event of a watch. Raises NoFrame."""
         return self.readable(entry, lambda one: self._event(event_type, one, first=first))
 
     def _event(self, event_type: str, entry: Entry, *, first: bool) -> bytes:
-        """From what is remembered where writing is costly: watchers begin with the same objects."""
+        """Encode one event. Costly syntaxes reuse the cached encoding, since many watchers start with the same objects."""
         if not self.syntax.costly:
             return self._frame(event_type, self.source(entry), first=first)
         assert isinstance(self.syntax, Streamed)
@@ -242,40 +227,42 @@ class Form(ABC):
         return self.syntax.event(event_type, *self.shown(source, first=first))
 
     def bookmark(self, revision: int, *, marker: bool, first: bool = False) -> bytes:
-        """The zero object of the kind at `revision`. `marker` tells that the initial events are complete."""
+        """Write the zero object of the kind at `revision`. `marker`: the initial events are complete."""
         return self._frame("BOOKMARK", _zero_at(self.resource.stored.shape, revision, marker=marker), first=first)
 
     def error(self, status: dict[str, Any]) -> bytes:
-        """An ERROR event. Its Status passes every conversion unchanged."""
+        """Write an ERROR event. Its Status passes every conversion unchanged."""
         assert isinstance(self.syntax, Streamed)
         return self.syntax.event("ERROR", *_typed(status, machinery.STATUS))
 
     @abstractmethod
     def element(self, entry: Entry) -> bytes:
-        """An object as it stands in a list."""
+        """Encode an object as it stands in a list."""
 
     def elements(self, entries: Sequence[Entry]) -> list[bytes]:
-        """Several objects as each stands in a list."""
+        """Encode several objects as each stands in a list."""
         return list(map(self.element, entries))
 
     def encoding_of(self, entry: Entry) -> Any:
-        """What is kept of an object for lists: its element."""
+        """Encode an object for lists, as it is cached."""
         return self.element(entry)
 
     def encodings_of(self, entries: Sequence[Entry]) -> Sequence[Any]:
-        """The same of several, of those that cannot be read too."""
+        """Encode several objects for lists, also such as cannot be read."""
         try:
             return self.elements(entries)
         except UNREADABLE:  # one of them
             return [self.readable(entry, self.encoding_of) for entry in entries]
 
-    def joined(self, parts: Sequence[Any]) -> Any:
-        """What is kept of neighbours."""
-        return self.syntax.joined(parts)
+    def joined(self, encodings: Sequence[Any]) -> Any:
+        """Join the encodings of neighbours."""
+        return self.syntax.joined(encodings)
 
     def readable(self, entry: Entry, make: Callable[[Entry], T]) -> T:
-        """What `make` makes of the entry. One that cannot be read, whatever made it so, is shown as the zero object of its name, so that
-        it hides no other and can be found."""
+        """Return what `make` makes of the entry. An object that cannot be read is shown as the zero object of its name.
+
+        So it hides no other object, and its name can be found.
+        """
         try:
             return make(entry)
         except UNREADABLE as e:
@@ -284,10 +271,10 @@ class Form(ABC):
             return make(_nameplate(entry, self.resource.stored.shape))
 
     def _document_of(self, entry: Entry) -> bytes | None:
-        """From its element of a list, in a syntax whose elements are remembered and say nothing of where they stand."""
+        """Write a document from a cached element of a list, in a syntax whose elements do not depend on their place."""
         if not self.syntax.costly or not isinstance(self.syntax, Streamed):
             return None
-        element = groups.member(entry, self.key)
+        element = group.encoding_of(entry, self.key)
         return None if element is None else self.syntax.document_of(self._type, element)
 
     def _collection(
@@ -301,22 +288,19 @@ class Form(ABC):
         compressed: bool,
         null: bool = False,
     ) -> Listing:
-        """A list that is made section by section. `null`: an empty one is no array."""
-        sections = (
-            None if null and not entries else functools.partial(self.sections, entries, range_, compressed=compressed)
-        )
+        """Write a list piece by piece. `null`: without elements it has null instead of an array."""
         large = self.certainly_long(entries)
-        pieces = self.syntax.collection(type_, members, name, sections, large=large)
-        return Listing(None, pieces, large)
+        pieces = None if null and not entries else self.pieces(entries, range_, compressed=compressed)
+        return Listing(None, self.syntax.collection(type_, members, name, pieces, large=large), large)
 
-    def sections(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
-        """The objects of a list in this form."""
-        for run in groups.chunks(entries, range_, self.cache):
-            yield EncodedPiece(self, run, compressed=compressed)
+    def pieces(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
+        """Yield the objects of a list, chunk by chunk."""
+        for chunk in chunks(entries, range_, self.cache):
+            yield EncodedPiece(self, chunk, wants_gzip=compressed)
 
 
 def range_of(meta: ListMeta) -> ListRange:
-    """Of a list whose objects lie side by side."""
+    """Return the range of a list that leaves no object out."""
     return ListRange(meta.revision, ends=not meta.continue_token)
 
 
@@ -328,19 +312,19 @@ def _nameplate(entry: Entry, shape: Struct) -> Entry:
 
 
 def status(representation: Representation, value: Mapping[str, Any]) -> Step[bytes]:
-    """An error's Status."""
+    """Write an error's Status."""
     return document(representation, value, machinery.STATUS)
 
 
 def document(representation: Representation, value: Mapping[str, Any], shape: Struct) -> Step[bytes]:
-    """Any document that says what it is."""
+    """Write any document that has its kind and apiVersion."""
     syntax = media.syntax(representation.media, pretty=representation.pretty)
     type_, members = _typed(value, shape)
     return Step(lambda: syntax.document(type_, members), len(members) > syntax.step)
 
 
 def _typed(value: Mapping[str, Any], shape: Struct) -> tuple[DocumentType, bytes]:
-    """What a document says it is, and the JSON of its other members."""
+    """Return the type of a document, and the JSON of its other members."""
     type_ = document_type(value["kind"], value["apiVersion"], shape)
     return type_, as_json.dumps({name: x for name, x in value.items() if name not in type_meta.MEMBERS})
 

@@ -1,4 +1,4 @@
-"""The media types of objects, in this server's order of preference. What can be negotiated follows from this table alone.
+"""The media types of objects, in this server's order of preference. Negotiation uses this table alone.
 
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/codec_factory.go`.
 """
@@ -15,8 +15,11 @@ JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """One media type. `indented` is how it is written for humans, if there is a difference. `stream` is what a watch in it says that it
-    is, empty if there is none. `tables`: a Table can be written in it."""
+    """One media type.
+
+    `indented`: its syntax for humans, if that differs. `stream`: the Content-Type of a watch, empty if there are no watches in it.
+    `tables`: a Table can be written in it.
+    """
 
     name: str
     syntax: Syntax
@@ -39,5 +42,5 @@ _SYNTAXES = {
 
 
 def syntax(media: str, *, pretty: bool) -> Syntax:
-    """How a media type is written."""
+    """Return the syntax of a media type."""
     return _SYNTAXES[media, pretty]

@@ -13,11 +13,12 @@ import msgspec
 from apiserver.apimachinery import errors
 from apiserver.codecs.json import surrogates
 from apiserver.kinds import type_meta
-from apiserver.listcache.group import ListRange
+from apiserver.listcache.chunk import ListRange
+from apiserver.listcache.piece import Pieces
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.forms.form import Form, Listing, ListMeta, NoFrame, range_of
-from apiserver.wire.forms.syntax import DocumentType, Pieces, document_type
+from apiserver.wire.forms.syntax import DocumentType, document_type
 from apiserver.wire.representation import PARTIAL, PARTIAL_LIST
 
 
@@ -33,8 +34,7 @@ _FIRST, _NEXT = b'{"metadata":', b',"spec":'
 
 
 def metadata_of(body: bytes) -> bytes:
-    """The JSON of an object's metadata. What comes behind is not read where it is certain that the metadata ends before: up to there it is
-    JSON."""
+    """Return the JSON of an object's metadata. Read no further than its end, if the text before `spec` is valid JSON."""
     at = body.find(_NEXT) if body.startswith(_FIRST) else -1
     if at > 0:
         try:

@@ -1,8 +1,8 @@
-"""Protobuf: each object a message by the numbers of its shape, in the envelope that tells what it is; the elements of a list have none.
+"""Protobuf: each object is a message by the numbers of its shape, in an envelope with its type. The elements of a list have no envelope.
 
-An envelope says what its object is, then how long, before the object comes. So a list is made first and sent then: what is remembered for
-others too as it is, what is not, unless it is short, once more. Only what it is can be sent before,
-and is, where there is still something to make of one that is certain to be long.
+An envelope has the type and the length of its object before the object. So a list is encoded first and sent then. Cached pieces are sent as
+they are; the others are encoded once more, unless the list is short. Only the type can be sent before: it is, if a list is certain to be
+long and not all of it is cached.
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/{protobuf,collections}.go`, `pkg/util/framer/framer.go`.
 """
 
@@ -12,22 +12,22 @@ from collections.abc import Iterator, Sequence
 
 from apiserver.codecs.protobuf import envelope, messages
 from apiserver.codecs.protobuf.protowire import sized, varint
-from apiserver.listcache.piece import LONG, FirstPiece
-from apiserver.wire.forms.syntax import ChunkPiece, DocumentType, Pieces, Sections, Streamed, joined, ready
+from apiserver.listcache.piece import LONG, ChunkPiece, FirstPiece, Pieces, joined
+from apiserver.wire.forms.syntax import DocumentType, Streamed
 
 SHORT = 256 << 10
-"""Up to so many bytes of a list are kept until its length is known, though nobody else has a use for them."""
+"""Up to so many bytes of a list that are not cached are held until its length is known."""
 LONGEST_HELD = 24 << 20
-"""Up to so many of what the cache keeps: what comes behind them may push them out of it, and then they are this list's alone."""
+"""Up to so many cached bytes are held. The pieces behind them may push them out of the cache, and then only this list holds them."""
 
 _TYPE, _OBJECT, _RAW = b"\x0a", b"\x12", b"\x0a"
-"""Fields of a WatchEvent, and the one of the RawExtension that its object is."""
+"""Fields of a WatchEvent, and of the RawExtension that holds its object."""
 _MORE = 0x80
 _FRAME = 4
 
 
 class Protobuf(Streamed):
-    """Watches are frames: the length in four bytes, then an event whose object stands in an envelope of its own."""
+    """Frames of watches have their length in four bytes, then an event. Its object has an envelope of its own."""
 
     step = 64 << 10
     costly = True
@@ -45,30 +45,30 @@ class Protobuf(Streamed):
         return messages.fields_of_stored(type_.shape, type_.number, several)
 
     def collection(
-        self, type_: DocumentType, members: bytes, name: str, sections: Sections | None, *, large: bool
+        self, type_: DocumentType, members: bytes, name: str, pieces: Iterator[ChunkPiece] | None, *, large: bool
     ) -> Pieces:
         own = _message(type_, members)
         opening = envelope.opening(type_.api_version, type_.kind)
         if large:
-            yield ready(opening)
+            yield opening
             opening = b""
-        elements: list[ChunkPiece] = []
+        made: list[ChunkPiece] = []
         size, held = 0, 0
-        for section in sections() if sections is not None else ():
-            if opening and size > LONG and not section.cached_bytes():
-                yield ready(FirstPiece(opening))
+        for piece in pieces or ():
+            if opening and size > LONG and not piece.cached_bytes():
+                yield FirstPiece(opening)
                 opening = b""
-            yield from section.steps()
-            elements.append(section)
-            size += section.size
+            yield from piece.steps()
+            made.append(piece)
+            size += piece.size
             if size > SHORT:
-                while held < len(elements):
-                    elements[held].release(entirely=size > LONGEST_HELD)
+                while held < len(made):
+                    made[held].release(entirely=size > LONGEST_HELD)
                     held += 1
         before, behind = (b"", own) if _come_first(type_, name) else (own, b"")
-        yield ready(opening + varint(size + len(own)) + before)
-        yield from joined(_given_away(elements), b"")
-        yield ready(behind + envelope.TAIL)
+        yield opening + varint(size + len(own)) + before
+        yield from joined(_given_away(made), b"")
+        yield behind + envelope.TAIL
 
     def event(self, event_type: str, type_: DocumentType, members: bytes) -> bytes:
         return _frame(event_type, type_, _message(type_, members))
@@ -84,7 +84,7 @@ class Protobuf(Streamed):
         around: dict[int, tuple[bytes, int]] = {}
         for element in elements:
             found = around.get(len(element))
-            if found is None:  # what stands around a message depends on its length alone
+            if found is None:  # the bytes around a message depend on its length alone
                 found = around[len(element)] = _around(event_type, type_, element)
             before, at = found
             frames += before, element[at:], envelope.TAIL
@@ -92,21 +92,21 @@ class Protobuf(Streamed):
 
 
 def _around(event_type: str, type_: DocumentType, element: bytes) -> tuple[bytes, int]:
-    """What stands before the message of an element in a frame, and where in the element the message begins."""
+    """Return the bytes of a frame before an element's message, and where in the element the message begins."""
     message = _inside(element)
     frame = _frame(event_type, type_, message)
     return frame[: len(frame) - len(message) - len(envelope.TAIL)], len(element) - len(message)
 
 
-def _given_away(sections: list[ChunkPiece]) -> Iterator[ChunkPiece]:
-    """One by one: what has to be made of them once more is held by nobody when it has been sent."""
-    sections.reverse()
-    while sections:
-        yield sections.pop()
+def _given_away(pieces: list[ChunkPiece]) -> Iterator[ChunkPiece]:
+    """Yield pieces and hold none: a piece that is encoded once more is freed when it has been sent."""
+    pieces.reverse()
+    while pieces:
+        yield pieces.pop()
 
 
 def _come_first(type_: DocumentType, name: str) -> bool:
-    """Whether the elements of a list stand before its other members."""
+    """Report whether the elements of a list stand before its other members."""
     assert type_.shape is not None
     return min(type_.shape.fields, key=lambda field: field.number).name == name
 
@@ -117,7 +117,7 @@ def _message(type_: DocumentType, members: bytes) -> bytes:
 
 
 def _inside(element: bytes) -> bytes:
-    """The message of an element, which stands behind its key and its length."""
+    """Return the message of an element, which stands behind its key and its length."""
     at = 1
     while element[at] & _MORE:
         at += 1

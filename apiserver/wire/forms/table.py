@@ -15,36 +15,34 @@ from typing import Any, NamedTuple
 from apiserver.apimachinery import errors, meta
 from apiserver.apimachinery.request import Query
 from apiserver.codecs.objects import decoding
-from apiserver.listcache import group as groups
-from apiserver.listcache import gzip
-from apiserver.listcache.encoding import Encoding, JoinedEncoding, Use
-from apiserver.listcache.group import Chunk, ListRange
+from apiserver.listcache.chunk import Chunk, ListRange, chunks
+from apiserver.listcache.encoding import Encoding, JoinedEncoding, TimedEncoding
 from apiserver.listcache.gzip import CompressedEncoding
+from apiserver.listcache.piece import ChunkPiece, EncodedPiece
 from apiserver.schema import shapes
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.schema.types import Struct
 from apiserver.watchcache.entry import Entry
 from apiserver.wire import as_json
 from apiserver.wire.forms import json_text, partial
-from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, TimedEncoding, range_of
-from apiserver.wire.forms.sections import EncodedPiece
-from apiserver.wire.forms.syntax import ChunkPiece, DocumentType, Streamed, Syntax, document_type
+from apiserver.wire.forms.form import INITIAL_EVENTS_END, Form, Listing, ListMeta, range_of
+from apiserver.wire.forms.syntax import DocumentType, Streamed, Syntax, document_type
 from apiserver.wire.representation import TABLE
 
 logger = logging.getLogger(__name__)
 
 NONE, METADATA, OBJECT = "None", "Metadata", "Object"
 FAILED = "<error>"
-"""What is shown for a cell that raises: one object must not hide all others of its kind."""
+"""Shown instead of a cell that raises: one object must not hide all others of its kind."""
 _FAILED_SINCE = -math.inf
-"""In place of the moment from which an age counts, where that raises."""
+"""Stands for the moment from which an age counts, if reading that raises."""
 _ROW = document_type("", "")
 _ROW_BYTES = 256
-"""What a remembered row costs beside its texts."""
+"""What a cached row costs besides its texts."""
 
 
 def include_object(query: Query) -> str:
-    """What a row carries besides its cells. Raises 400."""
+    """Return what a row holds besides its cells. Raises 400."""
     asked = query.text("includeObject") or METADATA
     if asked not in (NONE, METADATA, OBJECT):
         raise errors.bad_request(
@@ -84,7 +82,7 @@ def columns_of(resource: Resource) -> Sequence[Column]:
 
 @functools.lru_cache(maxsize=64)
 def _definitions(columns: tuple[Column, ...]) -> bytes:
-    """The JSON of the column definitions."""
+    """Return the JSON of the column definitions."""
     return as_json.dumps(
         [
             {"name": c.name, "type": c.type, "format": c.format, "description": c.description, "priority": c.priority}
@@ -95,21 +93,21 @@ def _definitions(columns: tuple[Column, ...]) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _least(syntax: Syntax, columns: int) -> int:
-    """The bytes of a row without an object whose cells are as short as they can be."""
+    """Return the bytes of the shortest row without an object."""
     return len(syntax.element(_ROW, b'{"cells":[%b],"object":null}' % b",".join([b"0"] * columns)))
 
 
 _text = functools.lru_cache(maxsize=1024)(as_json.dumps)
-"""The JSON of an age: there are not many."""
+"""Return the JSON of an age: there are not many."""
 
 
 def _readable(shape: Struct, body: bytes) -> Object:
-    """The object, or whatever the decoder raises for bytes that no object of this shape has."""
+    """Return the object. Raises the decoder's error if the bytes do not fit the shape."""
     return decoding.decode(shape, as_json.loads(body), raw=body).object
 
 
 class _Row:
-    """A row's JSON, cut where an age stands: `texts` has one more than `since`. Its length is what it costs to keep it."""
+    """A row's JSON, cut where an age stands: `texts` has one more than `since`. Its length is its cost in the cache."""
 
     __slots__ = ("since", "texts")
 
@@ -117,22 +115,19 @@ class _Row:
         self.texts = texts
         self.since = since
 
-    def parts(self, ages: _Ages) -> list[bytes]:
-        """Its text, piece by piece."""
+    def at(self, ages: _Ages) -> bytes:
+        """Return its text with these ages."""
         parts = [self.texts[0]]
         for since, text in zip(self.since, self.texts[1:], strict=True):
             parts += ages[since], text
-        return parts
-
-    def at(self, ages: _Ages) -> bytes:
-        return b"".join(self.parts(ages))
+        return b"".join(parts)
 
     def __len__(self) -> int:
         return _ROW_BYTES + sum(map(len, self.texts))
 
 
 class _Around(NamedTuple):
-    """A frame but for its version and its row."""
+    """A frame without its version and its row."""
 
     before: bytes
     between: bytes
@@ -140,7 +135,7 @@ class _Around(NamedTuple):
 
 
 class _Rows(Encoding):
-    """Neighbours in a list, all of the same columns."""
+    """The rows of a chunk, all of the same columns, without ages."""
 
     __slots__ = ("_rows", "_since", "_template", "size")
 
@@ -155,18 +150,18 @@ class _Rows(Encoding):
         self._template.pop()
         self._since = list(zip(*(row.since for row in rows), strict=True))
 
-    def cut(self, at: int) -> _Row:
+    def member(self, at: int) -> _Row:
         return self._rows[at]
 
-    def text(self, ages: _Ages) -> bytes:
-        """Text, age, text, age, text, comma: as often as there are rows."""
+    def at(self, ages: _Ages) -> bytes:
+        """Return text, age, text, age, text, comma: as often as there are rows."""
         parts, columns = self._template.copy(), len(self._since)
         for column, since in enumerate(self._since):
             parts[1 + 2 * column :: 2 * columns + 2] = map(ages.__getitem__, since)
         return b"".join(parts)
 
     def framed(self, ages: _Ages, revisions: Sequence[bytes], around: _Around, first: _Around) -> bytes:
-        """Each in a frame of its own, `first` the first of them."""
+        """Return a frame for each row, `first` around the first of them."""
         count, columns = len(self._rows), len(self._since)
         texts = list(zip(*(row.texts for row in self._rows), strict=True))
         each = 2 * columns + 5
@@ -183,12 +178,12 @@ class _Rows(Encoding):
         return b"".join(parts)
 
     def until(self, ages: _Ages) -> float:
-        """Up to when the text stays as it is; of ages that were told."""
+        """Return the time before which the text with these ages stays as it is."""
         return min((ages.until[one] for since in self._since for one in since), default=math.inf)
 
 
 class _Ages(dict[float | None, bytes]):
-    """The JSON of each age, now; and up to when each stays as it is, of those that were asked for."""
+    """The JSON of each age now, and the time before which it stays as it is, for each age that was used."""
 
     def __init__(self, now: float) -> None:
         super().__init__()
@@ -203,62 +198,54 @@ class _Ages(dict[float | None, bytes]):
 
 
 class _TablePiece(EncodedPiece):
-    __slots__ = ("_ages", "_table", "_text")
+    """A chunk of rows. Its text and its compressed encoding are cached until an age in it changes."""
 
-    def __init__(self, form: Table, run: Chunk, ages: _Ages, *, compressed: bool) -> None:
-        super().__init__(form, run, compressed=compressed)
-        self._table = form
+    __slots__ = ("_ages", "_shown", "_text_key")
+
+    def __init__(self, form: Table, chunk: Chunk, ages: _Ages, *, wants_gzip: bool) -> None:
+        super().__init__(form, chunk, wants_gzip=wants_gzip)
+        self._text_key = form.text_key
         self._ages = ages
-        self._text: bytes | None = None
-
-    def cached_bytes(self) -> int:
-        if self.whole is None:
-            return 0
-        if not self.wants_gzip:
-            return self.size
-        kept: CompressedEncoding | None = self._kept(self.form.compressed_key)
-        self._packed = kept
-        return len(kept.data) if kept is not None else 0
+        self._shown: bytes | None = None
 
     @property
-    def size(self) -> int:  # type: ignore[override]
-        """Also before the text is there."""
-        size: int = self.whole.size
+    def size(self) -> int:
+        """Also known before the text is."""
+        size: int = self.encoding.size
         return size
 
-    def _kept(self, key: str) -> Any:
-        told: TimedEncoding[Any] | None = self._run.group.use(key) if self._run.group is not None else None
-        return told.at(self._ages.now) if told is not None else None
-
-    def _keep(self, key: str, what: Any, size: int) -> None:
-        group = self._run.group
-        if group is None or not group.count or not self.form.keeps:
-            return
-        told = TimedEncoding(what, size, self._ages.now, self.whole.until(self._ages))
-        self.form.cache.keep(group, key, told, size=size)
-
     def text(self) -> bytes:
-        if self._text is None:
-            self._text = self._kept(self._table.text_key)
-        if self._text is None:
-            self._text = self.whole.text(self._ages)
-            self._keep(self._table.text_key, self._text, len(self._text))
-        return self._text
+        rows: _Rows = self.encoding
+        return rows.at(self._ages)
 
-    def compressed(self) -> CompressedEncoding:
-        uses = self.form.cache.uses
-        kept: CompressedEncoding | None = self._packed or self._kept(self.form.compressed_key)
-        if kept is not None:
-            uses[Use.PIECE_FOUND] += 1
-            return kept
-        uses[Use.PIECE_MADE] += 1
-        made = gzip.compress(self.whole.text(self._ages))
-        self._keep(self.form.compressed_key, made, len(made.data))
-        return made
+    def texts(self) -> Sequence[bytes]:
+        if self._shown is None:
+            self._shown = self._cached_timed(self._text_key)
+        if self._shown is None:
+            self._shown = self.text()
+            self._keep_timed(self._text_key, self._shown, len(self._shown))
+        return (self._shown,)
+
+    def _cached_compressed(self) -> CompressedEncoding | None:
+        cached: CompressedEncoding | None = self._cached_timed(self.form.compressed_key)
+        return cached
+
+    def _keep_compressed(self, compressed: CompressedEncoding) -> None:
+        self._keep_timed(self.form.compressed_key, compressed, len(compressed.data))
+
+    def _cached_timed(self, key: str) -> Any:
+        cached: TimedEncoding[Any] | None = self._chunk.cached(key)
+        return cached.at(self._ages.now) if cached is not None else None
+
+    def _keep_timed(self, key: str, encoding: Any, size: int) -> None:
+        if self.form.keeps:
+            rows: _Rows = self.encoding
+            timed = TimedEncoding(encoding, size, self._ages.now, rows.until(self._ages))
+            self._chunk.keep(self.form.cache, key, timed, size)
 
 
 class Table(Form):
-    """Rows with what `includeObject` asks for. A row without the whole object is remembered; its ages are told anew each time."""
+    """Rows with the part of the object that `includeObject` names. Rows without the whole object are cached; their ages are not."""
 
     step = 64 << 10
 
@@ -270,21 +257,21 @@ class Table(Form):
         self._type = document_type(TABLE, self._api_version)
         self._include = include_object(self.query)
         self._cut = self.syntax is json_text.COMPACT
-        """Rows are cut where an age stands. In other syntaxes they are written whole each time."""
+        """Whether rows are cut where an age stands. In other syntaxes they are written whole each time."""
 
     def _variant(self) -> str:
         return self._include
 
     @property
     def varies(self) -> bool:
-        """Columns are named in the first frame of a stream only."""
+        """Only the first frame of a stream names the columns."""
         return True
 
     def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         return self._shown(source, _Ages(self.clock()), first=first)
 
     def _shown(self, source: bytes, ages: _Ages, *, first: bool) -> tuple[DocumentType, bytes]:
-        """One object as a Table at the object's version (an object that was only tried out has none)."""
+        """Show one object as a Table at the object's version, which an object of a dry run does not have."""
         body = self.served(source)
         obj = self._read(body)
         version = obj["metadata"].get("resourceVersion")
@@ -321,22 +308,22 @@ class Table(Form):
 
     @functools.cached_property
     def text_key(self) -> str:
-        """What the rows of neighbours are kept under once their ages are told."""
-        return sys.intern(f"{self.key} told")
+        """The key of the rows of a chunk with their ages."""
+        return sys.intern(f"{self.key} with ages")
 
-    def sections(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
+    def pieces(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
         if not self._cut:
-            yield from super().sections(entries, range_, compressed=compressed)
+            yield from super().pieces(entries, range_, compressed=compressed)
             return
         ages = _Ages(self.clock())
-        for run in groups.chunks(entries, range_, self.cache):
-            yield _TablePiece(self, run, ages, compressed=compressed)
+        for chunk in chunks(entries, range_, self.cache):
+            yield _TablePiece(self, chunk, ages, wants_gzip=compressed)
 
-    def _events(self, event_type: str, section: EncodedPiece, entries: Sequence[Entry], *, first: bool) -> bytes:
+    def _events(self, event_type: str, piece: EncodedPiece, entries: Sequence[Entry], *, first: bool) -> bytes:
         around = self._around(event_type, first=False)
         begun = self._around(event_type, first=True) if first else around
         revisions = [b"%d" % entry.revision for entry in entries]
-        rows: _Rows = section.whole
+        rows: _Rows = piece.encoding
         return rows.framed(_Ages(self.clock()), revisions, around, begun)
 
     def _around(self, event_type: str, *, first: bool) -> _Around:
@@ -346,7 +333,7 @@ class Table(Form):
         return _Around(*self.syntax.event(event_type, self._type, b'%b,"rows":[\0]}' % head).split(b"\0"))
 
     def _head(self, metadata: bytes, columns: bytes) -> bytes:
-        """A Table's members up to its rows."""
+        """Return a Table's members up to its rows."""
         return b'{"metadata":%b,"columnDefinitions":%b' % (metadata, columns)
 
     def element(self, entry: Entry) -> bytes:
@@ -358,12 +345,12 @@ class Table(Form):
     def encodings_of(self, entries: Sequence[Entry]) -> Sequence[Any]:
         return [self.readable(entry, self.encoding_of) for entry in entries]
 
-    def joined(self, parts: Sequence[Any]) -> _Rows | JoinedEncoding:
-        return _Rows(parts) if self._cut else super().joined(parts)
+    def joined(self, encodings: Sequence[Any]) -> _Rows | JoinedEncoding:
+        return _Rows(encodings) if self._cut else super().joined(encodings)
 
     @functools.cached_property
     def _read(self) -> Callable[[bytes], Object]:
-        """Reads of an object what a row is made of."""
+        """Read the members of an object that a row shows."""
         reads: list[str] = ["metadata.resourceVersion"]
         if self._include == NONE:
             reads.append("metadata.annotations")
@@ -405,7 +392,7 @@ class Table(Form):
             return _FAILED_SINCE
 
     def _written(self, cells: list[Any], body: bytes) -> bytes:
-        """The JSON of neighbours, without brackets."""
+        """Return the JSON of cells side by side, without brackets."""
         try:
             return as_json.dumps(cells)[1:-1]
         except Exception:  # noqa: BLE001 - a cell may be anything
@@ -432,7 +419,7 @@ class Table(Form):
         logger.error(message, extra={"resource": self.resource.storage_name, "key": key, **more})
 
     def _attached(self, body: bytes, obj: Object) -> bytes:
-        """What the row carries; the marker behind the initial events keeps its metadata whatever the client asked for."""
+        """Return the row's object. The marker behind the initial events always has its metadata."""
         if self._include == OBJECT:
             return self.resource.head + body[1:]
         if self._include == NONE and obj["metadata"].get("annotations", {}).get(INITIAL_EVENTS_END) != "true":

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from apiserver.listcache import group as groups
-from apiserver.listcache.group import ListRange
-from apiserver.listcache.piece import LONG, PORTION
+from apiserver.listcache.chunk import ListRange, chunks
+from apiserver.listcache.piece import LONG, PORTION, ChunkPiece, Pieces, StoredPiece
 from apiserver.schema import machinery
 from apiserver.watchcache.entry import Entry
 from apiserver.wire.forms import json_text
 from apiserver.wire.forms.form import Form, Listing, ListMeta, range_of
-from apiserver.wire.forms.sections import StoredPiece
-from apiserver.wire.forms.syntax import Brackets, ChunkPiece, DocumentType, Pieces, document_type, ready
+from apiserver.wire.forms.syntax import Brackets, DocumentType, document_type
 
 MEASURED = 32
-"""Objects that are measured together, where they are not too large for that."""
+"""Objects that are measured together, unless they are too large."""
 
 
 class Whole(Form):
@@ -63,24 +61,24 @@ class Whole(Form):
         # To know how long a large list is, every object would have to be looked at before anything is sent.
         length = None if large else _length(around, entries)
         if length is not None and length <= LONG:
-            pieces: Pieces = iter((ready(_at_once(around, entries)),))
+            pieces: Pieces = iter((_at_once(around, entries),))
         elif compressed:
             pieces = self._collection(type_, members, "items", entries, range_=range_, compressed=True).pieces
         else:
             pieces = _joined(around, entries)
         return Listing(length, pieces, large)
 
-    def sections(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
+    def pieces(self, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> Iterator[ChunkPiece]:
         if not self._plain:
-            return super().sections(entries, range_, compressed=compressed)
-        return (StoredPiece(self, run) for run in groups.chunks(entries, range_, self.cache))
+            return super().pieces(entries, range_, compressed=compressed)
+        return (StoredPiece(self, chunk) for chunk in chunks(entries, range_, self.cache))
 
     def initial(self, entries: Sequence[Entry], range_: ListRange, *, first: bool) -> Pieces:
         if not self._plain:
             yield from super().initial(entries, range_, first=first)
             return
         for bodies in batches(entries):
-            yield ready(json_text.COMPACT.events_of("ADDED", self._type, bodies, typed=False))
+            yield json_text.COMPACT.events_of("ADDED", self._type, bodies, typed=False)
 
     def element(self, entry: Entry) -> bytes:
         if not self.syntax.costly and self.resource.conversion is None:
@@ -95,7 +93,7 @@ class Whole(Form):
 
 
 def batches(entries: Sequence[Entry]) -> Iterator[list[bytes]]:
-    """The bodies of as many objects as make up a piece."""
+    """Yield the bodies of as many objects as are worth a write."""
     bodies: list[bytes] = []
     size = 0
     for start in range(0, len(entries), MEASURED):
@@ -121,13 +119,13 @@ def _length(around: Brackets, entries: Sequence[Entry]) -> int:
 
 
 def _joined(around: Brackets, entries: Sequence[Entry]) -> Pieces:
-    """Joins as many stored objects as make up a piece, never all of them."""
-    yield ready(around.opening)
+    """Join as many stored objects as are worth a write, never all of them."""
+    yield around.opening
     before: tuple[bytes, ...] = ()
     for bodies in batches(entries):
-        yield ready(b",".join((*before, *bodies)))
+        yield b",".join((*before, *bodies))
         before = (b"",)
-    yield ready(around.closing)
+    yield around.closing
 
 
 def _at_once(around: Brackets, entries: Sequence[Entry]) -> bytes:

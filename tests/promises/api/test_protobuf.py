@@ -13,8 +13,8 @@ import pytest
 from apiserver import resources
 from apiserver.apimachinery.request import NO_QUERY
 from apiserver.kinds.served import Kinds
-from apiserver.listcache import piece as segments
 from apiserver.listcache.encoding import EncodingCache
+from apiserver.listcache.piece import finished, text
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.wire import as_json, negotiation
@@ -610,7 +610,7 @@ def test_a_real_server_writes_these_very_bytes(api: Client, mine: str) -> None:
                 reply = fetch(api, there, accept, **at(listed), **only)
                 entries = [entry(item, at) for at, item in enumerate(listed["items"])]
                 pieces = ours(resource, accept).listing(entries, form.ListMeta(version(listed))).pieces
-                assert reply.body == b"".join(segments.text(piece.run()) for piece in pieces)
+                assert reply.body == b"".join(map(text, finished(pieces)))
         missing = fetch(api, f"{path}/nothing")
         status = fetch(api, f"{path}/nothing", "application/json").json
         assert missing.body == form.status(negotiation.negotiate(PROTOBUF, NO_QUERY, ""), status).run()

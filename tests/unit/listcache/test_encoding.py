@@ -3,7 +3,8 @@ from __future__ import annotations
 import sys
 import threading
 
-from apiserver.listcache.encoding import LARGEST_SHARE, VALUE_BYTES, EncodingCache, Encodings, Group
+from apiserver.listcache.encoding import LARGEST_SHARE, VALUE_BYTES, EncodingCache, Encodings
+from apiserver.listcache.group import Group
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from apiserver.listcache import group as groups
+from apiserver.listcache.chunk import Chunk, ListRange, chunks
 from apiserver.listcache.encoding import Encoding, EncodingCache, JoinedEncoding
-from apiserver.listcache.group import Chunk, ListRange
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 
 FORM = "form"
@@ -47,21 +47,21 @@ class Objects:
         """What a form does: takes what is kept of each, makes the others, keeps all of them together."""
         self.made = []
         taken = self.all if entries is None else entries
-        runs = groups.chunks(taken, range_ or ListRange(self.revision), cache)
-        return b",".join([self._text(run, cache) for run in runs])
+        found = chunks(taken, range_ or ListRange(self.revision), cache)
+        return b",".join([self._text(chunk, cache) for chunk in found])
 
-    def _text(self, run: Chunk, cache: EncodingCache) -> bytes:
-        kept = run.group.use(FORM) if run.group is not None else None
+    def _text(self, chunk: Chunk, cache: EncodingCache) -> bytes:
+        kept = chunk.group.use(FORM) if chunk.group is not None else None
         if isinstance(kept, JoinedEncoding):
             return kept.text
-        parts = [groups.member(entry, FORM) for entry in run.entries]
+        parts = [groups.encoding_of(entry, FORM) for entry in chunk.entries]
         for at, part in enumerate(parts):
             if part is None:
-                self.made.append(run.entries[at].key)
-                parts[at] = run.entries[at].body
+                self.made.append(chunk.entries[at].key)
+                parts[at] = chunk.entries[at].body
         elements = JoinedEncoding(parts, b",")
-        if run.group is not None:
-            cache.keep(run.group, FORM, elements, size=elements.size)
+        if chunk.group is not None:
+            cache.keep(chunk.group, FORM, elements, size=elements.size)
         return elements.text
 
 
@@ -81,11 +81,11 @@ def test_groups_have_a_bounded_number_of_members_and_of_bytes() -> None:
     cache = EncodingCache()
     for size in (10, 5000, groups.MOST_BYTES // 2, 2 * groups.MOST_BYTES):
         objects = Objects(300, size=size)
-        for run in groups.chunks(objects.all, ListRange(objects.revision), cache):
-            assert len(run.entries) <= groups.MOST
-            assert len(run.entries) == 1 or sum(entry.size for entry in run.entries) <= groups.MOST_BYTES
+        for chunk in chunks(objects.all, ListRange(objects.revision), cache):
+            assert len(chunk.entries) <= groups.MOST
+            assert len(chunk.entries) == 1 or sum(entry.size for entry in chunk.entries) <= groups.MOST_BYTES
     objects = Objects(1000)
-    assert len(list(groups.chunks(objects.all, ListRange(objects.revision), cache))) < 1000 // 16
+    assert len(list(chunks(objects.all, ListRange(objects.revision), cache))) < 1000 // 16
 
 
 def test_after_a_write_only_what_was_written_is_made() -> None:
@@ -225,12 +225,12 @@ def test_whatever_is_written_and_listed_no_list_differs_from_its_objects(seed: i
 
 
 class Disturbed(Encoding):
-    """While it is cut, something else happens."""
+    """While a member is taken, something else happens."""
 
     def __init__(self, happens: Callable[[], None]) -> None:
         self.size, self._happens = 1, happens
 
-    def cut(self, at: int) -> bytes:
+    def member(self, at: int) -> bytes:
         self._happens()
         return b"cut"
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apiserver.apimachinery.request import NO_QUERY, Query
-from apiserver.listcache import piece as segments
+from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import EncodingCache, Use
-from apiserver.listcache.group import ListRange
-from apiserver.listcache.piece import Piece
+from apiserver.listcache.piece import LONG, Piece, Step, finished, text
 from apiserver.schema.resource import Resource
 from apiserver.watchcache.blocks import Blocks
 from apiserver.watchcache.entry import NO_LABELS, Entry, Event, EventType, Key, Revision, splice
@@ -105,17 +104,17 @@ def fresh(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def listed(form: Form, entries: Sequence[Entry], range_: ListRange, *, compressed: bool) -> bytes:
-    meta = ListMeta(range_.state, "" if range_.ends else "more")
+    meta = ListMeta(range_.revision, "" if range_.ends else "more")
     length, pieces, large = form.listing(entries, meta, range_, compressed=compressed)
-    parts = [piece.run() for piece in pieces]
-    text = b"".join(map(segments.text, parts))
-    assert length in (None, len(text))
-    assert not large or len(text) > segments.LONG / 2
+    parts = list(finished(pieces))
+    data = b"".join(map(text, parts))
+    assert length in (None, len(data))
+    assert not large or len(data) > LONG / 2
     if not compressed:
-        return text
+        return data
     packed = asyncio.run(_packed(parts))
-    assert gzip.decompress(packed) == text
-    return text
+    assert gzip.decompress(packed) == data
+    return data
 
 
 async def _packed(parts: Sequence[bytes | Piece]) -> bytes:
@@ -179,7 +178,7 @@ def _compare(
     def shown(some: Sequence[Entry], kept: EncodingCache) -> bytes:
         form = made_of(media, kind, query, resource=resource, cache=kept, now=NOW + seconds)
         if what == "watch":
-            return b"".join(segments.text(piece.run()) for piece in form.initial(some, range_, first=True))
+            return b"".join(map(text, finished(form.initial(some, range_, first=True))))
         return listed(form, some, range_, compressed=compressed)
 
     assert shown(entries, cache) == shown(fresh(entries), EncodingCache(0))
@@ -190,9 +189,7 @@ def test_a_watch_begins_with_the_frames_of_its_objects(media: str, kind: str, qu
     store = Store()
     entries = list(store.index.view().scan())
     form = made_of(media, kind, query, resource=SLICES, cache=EncodingCache(), now=NOW)
-    begun = b"".join(
-        segments.text(piece.run()) for piece in form.initial(entries, ListRange(store.index.applied), first=True)
-    )
+    begun = b"".join(map(text, finished(form.initial(entries, ListRange(store.index.applied), first=True))))
     assert begun == b"".join(form.frame("ADDED", entry, first=not at) for at, entry in enumerate(entries))
 
 
@@ -223,8 +220,10 @@ def test_lists_that_come_at_the_same_time_make_everything_once(
             piece = next(pieces, None)
             if piece is None:
                 del going[at]
+            elif isinstance(piece, Step):
+                piece.run()
             else:
-                texts[at] += segments.text(piece.run())
+                texts[at] += text(piece)
     assert made == len(entries)
     assert len(set(texts)) == 1
 
@@ -241,7 +240,7 @@ def compressed_anew(cache: EncodingCache, show: Callable[[], object]) -> int:
 def test_who_walks_as_somebody_did_before_has_nothing_compressed_anew(limit: int, before: str) -> None:
     store, cache = Store(), EncodingCache()
     for number in range(0, 160, 2):
-        store.write(number, 2 * segments.LONG // limit)
+        store.write(number, 2 * LONG // limit)
     entries = list(store.index.view().scan())
     form = made_of(JSON, "", "", resource=SLICES, cache=cache, now=NOW)
 

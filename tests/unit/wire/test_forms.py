@@ -5,7 +5,7 @@ import itertools
 import json
 import pathlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -14,10 +14,9 @@ import yaml
 from apiserver.apimachinery.errors import StatusError
 from apiserver.apimachinery.request import Query
 from apiserver.listcache import group as groups
-from apiserver.listcache import piece as segments
+from apiserver.listcache.chunk import ListRange
 from apiserver.listcache.encoding import EncodingCache, JoinedEncoding, Use
-from apiserver.listcache.group import ListRange
-from apiserver.listcache.piece import PORTION
+from apiserver.listcache.piece import LONG, MOST_JOINED, PORTION, FirstPiece, Piece, Pieces, Step, finished, text
 from apiserver.schema.resource import Column, Object, Resource
 from apiserver.watchcache.entry import NO_LABELS, Entry, Key, Revision
 from apiserver.wire import as_json, negotiation
@@ -25,7 +24,7 @@ from apiserver.wire.forms import choice, media, partial, protobuf
 from apiserver.wire.forms import form as forms
 from apiserver.wire.forms.form import Form, ListMeta, NoFrame
 from apiserver.wire.forms.protobuf import SHORT, Protobuf
-from apiserver.wire.forms.syntax import MOST_JOINED, Brackets, DocumentType, Pieces, Text, fits_indented
+from apiserver.wire.forms.syntax import Brackets, DocumentType, Text, fits_indented
 from apiserver.wire.representation import Representation
 from tests.fixtures import protobuf as messages
 from tests.unit.wire.served import CLAIMS, CLASSES, KINDS, SLICES
@@ -68,8 +67,16 @@ def entries_of(bodies: Sequence[bytes]) -> list[Entry]:
     return [Entry(Key(f"o{at:04}"), Revision(7 + at), body, NO_LABELS, ()) for at, body in enumerate(bodies)]
 
 
+def steps_of(pieces: Pieces) -> Iterator[Step[None]]:
+    """Yield each step, then run it."""
+    for piece in pieces:
+        if isinstance(piece, Step):
+            yield piece
+            piece.run()
+
+
 def sent(pieces: Pieces) -> bytes:
-    return b"".join(segments.text(piece.run()) for piece in pieces)
+    return b"".join(map(text, finished(pieces)))
 
 
 def single(accept: str, body: bytes, resource: Resource = CLASSES, *, query: str = "") -> bytes:
@@ -130,7 +137,7 @@ def test_a_long_list_comes_in_pieces_of_stored_bytes() -> None:
     body = stored("a", annotations={"x": "y" * 3000})
     bodies = [body] * 2000
     length, pieces, _ = form().listing(entries_of(bodies), ListMeta(9))
-    parts = [segments.text(piece.run()) for piece in pieces]
+    parts = list(map(text, finished(pieces)))
     assert len(parts) > 10
     assert max(map(len, parts)) < PORTION + 2 * len(body)
     assert sum(map(len, parts)) == length
@@ -508,7 +515,7 @@ def test_what_takes_long_is_for_a_thread_and_stands_alone_in_a_list(accept: str,
     if accept == PARTIAL or verbatim:
         return
     _, pieces, _ = asked.listing(entries_of([small, small, large, small]), ListMeta(9))
-    heavy = [piece.heavy for piece in pieces if piece.run() == b""]
+    heavy = [step.heavy for step in steps_of(pieces)]
     # Where neighbours are told apart is a matter of their keys' hash: the small ones before it may be two pieces.
     assert [each for each, _ in itertools.groupby(heavy)] == [False, True, False]
     assert heavy.count(True) == 1
@@ -528,9 +535,8 @@ def test_no_piece_of_a_list_is_made_of_more_than_a_step_allows(
         return made(several)
 
     monkeypatch.setattr(asked, "encodings_of", watched)
-    for piece in asked.listing(entries, ListMeta(9)).pieces:
-        seen.append([])
-        piece.run()
+    for _ in steps_of(asked.listing(entries, ListMeta(9)).pieces):
+        seen.append([])  # noqa: PERF401 - the step that follows fills it
     verbatim = (accept, query) == ("application/json", "")
     assert [one for taken in seen for one in taken] == ([] if verbatim else entries)
     for taken in filter(None, seen):
@@ -548,9 +554,9 @@ def nested(levels: int, times: int = 1) -> bytes:
 def test_what_is_deep_is_not_blown_up_by_indenting_it(value: bytes) -> None:
     body = stored("a")[:-1] + b',"x":%b}' % value
     for accept, query in (("", "pretty=1"), ("application/yaml", "")):
-        for text in (single(accept, body, query=query), listed(accept, [body, body], query=query)):
-            assert len(text) < 3 * len(body) + (32 << 20)
-            assert text.count(b'"[[[["') in (body.count(b'"[[[["'), 2 * body.count(b'"[[[["')) or accept
+        for shown in (single(accept, body, query=query), listed(accept, [body, body], query=query)):
+            assert len(shown) < 3 * len(body) + (32 << 20)
+            assert shown.count(b'"[[[["') in (body.count(b'"[[[["'), 2 * body.count(b'"[[[["')) or accept
     if value != nested(1500):  # how deep one may read is for the Python to say
         assert (b"\n" in single("", body, query="pretty=1")) is fits_indented(body)
 
@@ -634,7 +640,7 @@ class Counted(JoinedEncoding):
 def pieces_of(asked: Form, entries: Sequence[Entry]) -> list[bytes]:
     length, pieces, _ = asked.listing(entries, ListMeta(9))
     assert length is None
-    return [segments.text(piece.run()) for piece in pieces]
+    return list(map(text, finished(pieces)))
 
 
 def test_a_list_in_protobuf_is_an_envelope_of_its_length() -> None:
@@ -647,7 +653,7 @@ def test_a_list_in_protobuf_is_an_envelope_of_its_length() -> None:
 def test_what_a_long_list_in_protobuf_is_can_be_sent_before_anything_of_it_is_made() -> None:
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 20}) for i in range(2200)])
-    made = (segments.text(piece.run()) for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
+    made = map(text, finished(form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces))
     first = next(part for part in made if part)
     assert first.startswith(b"k8s\0")
     assert b"DeviceClassList" in first
@@ -660,9 +666,8 @@ def test_a_step_of_a_compressed_list_is_a_few_sections_however_small_they_are(ac
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i:05}") for i in range(3 * MOST_JOINED * groups.MOST)])
 
-    def parts() -> list[bytes | segments.Piece]:
-        pieces = form(accept, cache=cache).listing(entries, ListMeta(9), compressed=True).pieces
-        return [part for piece in pieces if (part := piece.run())]
+    def parts() -> list[bytes | Piece]:
+        return list(finished(form(accept, cache=cache).listing(entries, ListMeta(9), compressed=True).pieces))
 
     for part in parts():
         if not isinstance(part, bytes):
@@ -705,7 +710,7 @@ def test_a_list_of_rows_alone_is_certain_to_be_long_only_when_it_is(media_type: 
     asked = form(accept, query="includeObject=None", now=1)
     for count in (2049, 2200, 3000, 5000):
         _, pieces, large = asked.listing(entries[:count], ListMeta(9))
-        long = len(sent(pieces)) > segments.LONG
+        long = len(sent(pieces)) > LONG
         assert large <= long
         assert long == (count > 3000)
     assert large
@@ -714,17 +719,17 @@ def test_a_list_of_rows_alone_is_certain_to_be_long_only_when_it_is(media_type: 
 def test_what_a_list_of_fewer_is_can_be_sent_once_it_is_certain_to_be_long() -> None:
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(600)])
-    made = (piece.run() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
+    made = finished(form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
     first = next(part for part in made if part)
-    assert isinstance(first, segments.FirstPiece)
+    assert isinstance(first, FirstPiece)
     assert b"DeviceClassList" in first.data
     assert cache.uses[Use.OBJECT_MADE] < 200
-    whole = first.data + b"".join(map(segments.text, made))
+    whole = first.data + b"".join(map(text, made))
     assert len(messages.messages(messages.opened(whole)[2], 2)) == 600
 
-    again = [piece.run() for piece in form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces]
-    assert b"".join(map(segments.text, again)) == whole
-    assert not any(isinstance(part, segments.FirstPiece) for part in again), "nothing had to be made"
+    again = list(finished(form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces))
+    assert b"".join(map(text, again)) == whole
+    assert not any(isinstance(part, FirstPiece) for part in again), "nothing had to be made"
 
 
 @pytest.mark.parametrize("budget", [64 << 20, 1 << 20, 0])
@@ -753,8 +758,8 @@ def test_a_long_list_in_protobuf_is_never_in_memory_as_a_whole(
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(1200)])
     pieces = form(PROTOBUF, cache=EncodingCache(budget)).listing(entries, ListMeta(9), compressed=compressed).pieces
     most = 0
-    for piece in pieces:
-        segments.text(piece.run())
+    for piece in finished(pieces):
+        text(piece)
         most = max(most, sum(one.size for one in there))
 
     assert most <= budget + SHORT + 2 * groups.MOST_BYTES
@@ -767,13 +772,15 @@ def test_what_the_cache_gives_up_meanwhile_is_not_held_by_a_long_list(monkeypatc
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(1200)])
     pieces = form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces
     while sum(one.size for one in there) < 2 << 20:
-        next(pieces).run()
+        piece = next(pieces)
+        if isinstance(piece, Step):
+            piece.run()
     for group in map(groups.group_of, entries):
         if group is not None:
             group.forget()
 
     assert sum(one.size for one in there) <= (512 << 10) + SHORT + 2 * groups.MOST_BYTES
-    assert sum(len(segments.text(piece.run())) for piece in pieces) > 2 << 20
+    assert sum(map(len, map(text, finished(pieces)))) > 2 << 20
 
 
 @pytest.mark.parametrize("accept", [PROTOBUF, MEMORY])
@@ -798,8 +805,7 @@ def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resourc
     asked, one = form(accept, resource), entry(stored("a"))
     assert asked.remembered(one) is None
     if accept != PARTIAL:  # which has no lists
-        for piece in asked.listing([one], ListMeta(9)).pieces:
-            piece.run()
+        sent(asked.listing([one], ListMeta(9)).pieces)
     answer = asked.remembered(one)
     assert answer is None or answer == asked.single(one.body)
     assert (answer is not None) == (accept == PROTOBUF)
@@ -816,7 +822,7 @@ def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() 
     entries = entries_of([stored("a"), stored("b", annotations={"x": "y" * (1 << 20)}), stored("c")])
     assert asked.heavy(entries[1].size)
     pieces = asked.listing(entries, ListMeta(9)).pieces
-    heavy = [piece.heavy for piece in pieces if piece.run() == b""]
+    heavy = [step.heavy for step in steps_of(pieces)]
     # Found out how long they are one after the other, then sent.
     assert heavy == [False, True, False]
 
