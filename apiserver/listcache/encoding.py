@@ -1,11 +1,11 @@
-"""What one chunk or object looks like in one form, and the cache that limits the bytes of all encodings. Pure.
+"""Encodings: one chunk or object in one form. The cache limits the bytes of all of them. Pure.
 
     Entry.group     ─► {form: encoding, …} ─┐
     Event.encodings ─► {form: frame, …}  ───┴─► EncodingCache: bytes held, oldest first
 
 Each event has `Encodings` of its own. Entries share those of their `Group`. So one look into a small dict finds an encoding. The cache
 counts bytes and drops single encodings, the oldest first. An encoding that was used since the cache last looked at it gets a second chance.
-So a form that no client asks for makes room for another form of the same objects. The cache holds `Encodings`, never entries or events:
+So a form that clients ask for replaces another form of the same objects. The cache holds `Encodings`, never entries or events:
 nothing in it keeps an object alive.
 Upstream: kubernetes/apiserver `pkg/storage/cacher/caching_object.go`.
 """
@@ -30,7 +30,7 @@ BUDGET = 64 << 20
 LARGEST_SHARE = 16
 """An encoding is cached only up to such a part of the budget: it must not push out everything else."""
 VALUE_BYTES = 640
-"""What an encoding costs besides its bytes, measured for one alone in its `Encodings`."""
+"""Cost of an encoding besides its bytes, measured for one alone in its `Encodings`."""
 CHANCES = 64
 """Used encodings that are passed over in one step."""
 
@@ -152,7 +152,7 @@ class EncodingCache:
             if key in encodings:
                 self._drop(encodings, key)
             self._put(encodings, key, value, size + VALUE_BYTES)
-            self._make_room()
+            self._shrink()
 
     def keep(self, encodings: Encodings, key: object, value: Any, *, size: int) -> None:
         """Cache `value` in these `Encodings`, instead of an older one. It is one of many that lists read one after the other.
@@ -164,7 +164,7 @@ class EncodingCache:
         with self._lock:
             if key in encodings:
                 self._drop(encodings, key)
-            if size > self.budget // LARGEST_SHARE or not self._has_room(cost):
+            if size > self.budget // LARGEST_SHARE or not self._fits(cost):
                 return
             self._put(encodings, key, value, cost)
             encodings.used.add(key)
@@ -189,14 +189,14 @@ class EncodingCache:
         encodings.used.discard(key)
         self.size -= cost
 
-    def _has_room(self, cost: int) -> bool:
+    def _fits(self, cost: int) -> bool:
         """Drop what was not used until `cost` bytes fit. It looks at one used encoding in each call."""
         while self.size + cost > self.budget and self._cached:
             if not self._drop_oldest(chance=True):
                 return False
         return self.size + cost <= self.budget
 
-    def _make_room(self) -> None:
+    def _shrink(self) -> None:
         chances = CHANCES
         while self.size > self.budget:
             if not self._drop_oldest(chance=chances > 0):

@@ -30,7 +30,7 @@ _ENDS = 64
 class Group(Encodings):
     """Encodings of some neighbours. `revision` is that of the list that made the group.
 
-    It knows its members by their ids, so comparing needs no attribute of theirs. It holds none of them: a member leaves before it is freed.
+    It knows its members by their ids, so comparing reads no attribute. It holds none of them: a member leaves before it is freed.
     """
 
     __slots__ = ("_left", "_members", "revision")
@@ -51,7 +51,7 @@ class Group(Encodings):
         return array("Q", map(id, members)) == self._members
 
     def spans(self, objects: Sequence[object], at: int, first: object) -> bool:
-        """Report whether all its members stand in `objects` from `at` on, given that `objects` hold every object between two of theirs.
+        """Report whether all its members stand in `objects` from `at` on, given that `objects` hold every object between two members.
 
         It compares the first and the last member only. `first` is the object at that place.
         """

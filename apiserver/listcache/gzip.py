@@ -1,7 +1,7 @@
 """One gzip member joined from texts that were compressed apart, so that what is the same in many answers is compressed once.
 
 A compressed text is DEFLATE blocks that end on a byte and refer to nothing before them; a full flush makes such blocks. So compressed texts
-can stand one after the other. The checksum of the whole follows from theirs. Readers see an ordinary stream.
+can stand one after the other. The checksum of the whole follows from the checksums of the parts. Readers see an ordinary stream.
 RFC 1951, RFC 1952; upstream compresses while it sends: kubernetes/apiserver `pkg/endpoints/handlers/responsewriters/writers.go`.
 """
 
@@ -22,7 +22,7 @@ SHORT = 128
 
 _RAW = -15
 _HEAD = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 4, 255))
-"""Of a member: DEFLATE, no name, no time, made fast, on an unknown system; what Go's `compress/gzip` writes."""
+"""The header: DEFLATE, no name, no time, made fast, on an unknown system. Go's `compress/gzip` writes the same."""
 _LAST = b"\x03\x00"
 """An empty block that says it is the last one."""
 _STORED = struct.Struct("<BHH")

@@ -21,9 +21,9 @@ from apiserver.watchcache.entry import Entry
 T_co = TypeVar("T_co", covariant=True)
 
 PORTION = 512 << 10
-"""Bytes of a long answer that are worth a write. What a write copies and encrypts drives everything else out of the processor's caches, so
-a third of a list's time goes by between writes of a quarter of that; larger copies have pages of their own (`allocator.LARGE_BYTES`),
-which take longer to come and go. Half a millisecond."""
+"""Bytes of a long answer that are worth a write: half a millisecond. A write drives everything else out of the processor's caches: with a
+quarter of these bytes a third of a list's time goes by between writes. Larger copies have pages of their own (`allocator.LARGE_BYTES`),
+which take longer to come and go."""
 
 LONG = 128 << 10
 """Answers above this many bytes are compressed for clients that take it (upstream's `defaultGzipThresholdBytes`)."""
@@ -92,7 +92,7 @@ class FirstPiece(Piece):
 
 
 class Form(Protocol):
-    """What a piece needs of the form that it is in: `wire.forms.form.Form`."""
+    """The part of `wire.forms.form.Form` that pieces use."""
 
     cache: EncodingCache
     reach: int

@@ -245,7 +245,7 @@ async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page
     if limit and (start or chosen.key is None):
         return await _first(view, chosen, limit, start=start)
     if chosen.key is None and chosen.test is None:
-        return Page(view.stretch(chosen.prefix, start=chosen.prefix + start), view.revision)
+        return Page(view.slice(chosen.prefix, start=chosen.prefix + start), view.revision)
     taken: list[Entry] = []
     async for found in matching(view, chosen, start=start):
         taken += found
@@ -255,7 +255,7 @@ async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page
 async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
     """Whether more are selected is not known: there is a next chunk when there are more objects."""
     if chosen.test is None:
-        every = view.stretch(chosen.prefix, start=chosen.prefix + start)
+        every = view.slice(chosen.prefix, start=chosen.prefix + start)
         return _chunk(view, chosen, every.first(limit), start=start, all_of_it=len(every) <= limit)
     taken: list[Entry] = []
     seen_all = True

@@ -5,7 +5,7 @@
     blocks  [a … k]      [m … t]         [c … z]      about 512 entries each: keys and entries in two lists of one order
 
 `Blocks.freeze()` hands out what is there as a `Frozen` in O(1): nothing is copied, and nothing that a Frozen can see is changed
-ever after. Whoever changes a block copies it first, but only when it was frozen since its last copy: each block carries the stamp
+ever after. A writer copies a block first, but only when it was frozen since its last copy: each block carries the stamp
 under which it was made, freezing draws a new stamp, and only a block with the present stamp may be written to. So a map that is
 frozen rarely pays nothing, one that is frozen at each change pays for one block (4 KB) and one list of blocks per change.
 
@@ -52,7 +52,7 @@ def _find(blocks: list[_Block], lows: list[str], key: str) -> Entry | None:
 
 
 def _beyond(prefix: str) -> str | None:
-    """The lowest text above everything that starts with `prefix`; None when there is none."""
+    """The lowest text above everything that starts with `prefix`; None if every text does."""
     stem = prefix.rstrip(_HIGHEST)
     return stem[:-1] + chr(ord(stem[-1]) + 1) if stem else None
 
@@ -87,12 +87,12 @@ class Frozen:
         whole = (block.entries for block in self.blocks[first + 1 : last])
         return chain(self.blocks[first].entries[at:], chain.from_iterable(whole), self.blocks[last].entries[:end])
 
-    def stretch(self, prefix: str = "", *, start: str = "") -> Stretch:
-        """What `scan` would give, where it lies: nothing of it is looked at."""
+    def slice(self, prefix: str = "", *, start: str = "") -> EntrySlice:
+        """Return the entries that `scan` yields, without a look at them."""
         beyond = _beyond(prefix)
         first = self._rank(_lowest(prefix, None, start))
         last = self._ranks()[-1] if beyond is None else self._rank(beyond)
-        return Stretch(self.blocks, self._ranks(), first, max(first, last))
+        return EntrySlice(self.blocks, self._ranks(), first, max(first, last))
 
     def count(self, prefix: str = "", *, after: str | None = None, start: str = "") -> int:
         """How many entries `scan` would give, by arithmetic on block sizes."""
@@ -122,9 +122,11 @@ class Frozen:
         return Blocks(self.blocks, self.lows, size=self._ranks()[-1])
 
 
-class Stretch(Sequence[Entry]):
-    """Entries side by side in a frozen map. Whoever looks at all of them pays for it with a miss of the processor's caches for each: a list
-    whose text is kept need not. Valid for ever."""
+class EntrySlice(Sequence[Entry]):
+    """Entries side by side in a frozen map. Valid for ever.
+
+    Each entry that is looked at costs a miss of the processor's caches. A list with cached encodings looks at few.
+    """
 
     __slots__ = ("_blocks", "_first", "_from", "_here", "_last", "_starts", "_to")
 
@@ -168,13 +170,13 @@ class Stretch(Sequence[Entry]):
         self._from, self._here = self._starts[block], self._blocks[block].entries
         self._to = min(self._from + len(self._here), self._last)
 
-    def first(self, count: int) -> Stretch:
-        """As many of them, or all that there are."""
-        return Stretch(self._blocks, self._starts, self._first, min(self._first + count, self._last))
+    def first(self, count: int) -> EntrySlice:
+        """Return the first `count` entries, or all if there are fewer."""
+        return EntrySlice(self._blocks, self._starts, self._first, min(self._first + count, self._last))
 
-    def behind(self, count: int) -> Stretch:
-        """Those behind as many."""
-        return Stretch(self._blocks, self._starts, min(self._first + count, self._last), self._last)
+    def behind(self, count: int) -> EntrySlice:
+        """Return the entries after the first `count`."""
+        return EntrySlice(self._blocks, self._starts, min(self._first + count, self._last), self._last)
 
     def __iter__(self) -> Iterator[Entry]:
         return chain.from_iterable(self._lists())
@@ -217,7 +219,7 @@ class Blocks:
         return self._size
 
     def parts(self) -> list[object]:
-        """What it consists of, to be let go of piece by piece."""
+        """Return its blocks, so that they can be freed one by one."""
         return list(self._blocks)
 
     def get(self, key: str) -> Entry | None:
@@ -277,7 +279,7 @@ class Blocks:
         self._lows = [*self._lows[: place + 1], right.keys[0], *self._lows[place + 1 :]]
 
     def _join(self, place: int) -> None:
-        """Put a small block together with the neighbour behind or before it, when there is room; an empty one always."""
+        """Put a small block together with the neighbour behind or before it, when both fit into one block; an empty one always."""
         size = len(self._blocks[place].keys)
         for left in (place, place - 1):
             if left < 0 or left + 1 >= len(self._blocks):

@@ -81,11 +81,10 @@ SUPERSEDED = _Superseded()
 class Entry(msgspec.Struct, gc=False, eq=False):
     """An object at a revision.
 
-    `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed. `verbatim` is what
-    stands behind it in the stored value, for who decodes that.
-    `fields` holds the values of the resource's indexed fields in its own order. `group` remembers how it and its neighbours look in
-    other forms (`groups`); it is None until a list needed one. `uid_hash` is kept for whoever selects by it, -1 until then. `judged` says
-    that this process found all of it in order before it was stored.
+    `body` is the JSON that clients get, resourceVersion included, without `kind` and `apiVersion`. It is never changed. `verbatim` is the
+    text behind it in the stored value; decoders of raw JSON read it. `fields` holds the values of the resource's indexed fields in its own
+    order. `group` is None until the first list needs one. `uid_hash` is for shard selectors, -1 until the first of them. `judged`: this
+    process validated the object before it was stored.
 
     No entry is part of a cycle, so the garbage collector does not look at them: with 100,000 it would hold the loop for 20 ms.
     """
@@ -109,7 +108,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
     @property
     def size(self) -> int:
-        """Of the value, in bytes."""
+        """Bytes of the value."""
         return len(self.body) + len(self.verbatim)
 
     @property
@@ -122,7 +121,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
     @property
     def uid(self) -> bytes:
-        """As it stands in the body; empty when there is none."""
+        """The uid as the body has it, or an empty text."""
         start = self.body.find(_UID) + len(_UID)
         return self.body[start : self.body.index(b'"', start)] if start >= len(_UID) else b""
 

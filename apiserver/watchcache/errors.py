@@ -1,4 +1,4 @@
-"""What memory can say beside an answer. The store's own errors (`storage.errors`) are of the same family."""
+"""Errors of reads from memory. The store's own errors (`storage.errors`) have the same base class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class StorageError(Exception):
-    """Whatever is said instead of an answer, here or by the store."""
+    """An error of the store or of its copy in memory."""
 
 
 class Compacted(StorageError):
@@ -27,7 +27,7 @@ class Future(StorageError):
 
 
 class Corrupt(StorageError):
-    """What is stored under this key is no object of its kind."""
+    """The value that is stored under this key is no object of its kind."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(f"{key} cannot be read")

@@ -1,4 +1,4 @@
-"""Who hears of a change, and when: the watchers of one resource. Knows neither frames nor sockets; reads the index, never writes it.
+"""Deliver changes to the watchers of one resource. Knows neither frames nor sockets; reads the index, never writes it.
 
 The ring of `mvcc.Index` is the only queue. A watcher is a position in it, and in exactly one of these states:
 
@@ -31,8 +31,9 @@ it belong to the ring, events above it to the pump:
    of the one before names a state that was lost, or never was: that watch is EXPIRED.
 
 Slices. The pump hands over until SLICE_SECONDS have passed, then lets the loop run; a round may take many slices. All moves above
-happen between two awaits, so a slice's end is the only moment at which other tasks can see the hub. The first slice, a short one, is
-that of whoever feeds the index (`deliver`): what few watch has left before anything else of that turn of the loop, and the pump sleeps on.
+happen between two awaits, so a slice's end is the only moment at which other tasks can see the hub. The first slice is a
+short one, in the step that feeds the index (`deliver`): a change with few watchers leaves first in that turn of the loop, and
+the pump sleeps on.
 
 Bookmarks. Each watcher that wants them has its next time in a bucket of one second: a minute ahead, or 2 s before the deadline. The first
 one comes up to a quarter of a minute early, by chance, so that watchers who came together are not all served in the same second for ever.
@@ -63,11 +64,11 @@ __all__ = ["Bookmark", "Dropped", "Hub", "Scope", "Sink", "Wake", "Watcher"]
 SLICE_SECONDS = 0.004
 """One step of the event loop stays below 5 ms."""
 AT_ONCE_SECONDS = 0.001
-"""Of the slice in the step that has fed the index."""
+"""Length of the slice in the step that has fed the index."""
 STRIDE = 16
 """Watchers between two looks at the clock: at 20 µs each a slice is over by less than half a millisecond."""
 FEW_LABELS = 64
-"""Of an object whose changes take so little. A selector may ask for as many labels as there are."""
+"""Labels up to which a STRIDE takes so little. A selector may test every label."""
 BATCH = 64
 """Events that the pump takes from the ring at a time."""
 STALL_SECONDS = 30.0
@@ -194,7 +195,7 @@ class Watcher:
 class Hub:
     """The watchers of one index.
 
-    What the store calls: `publish(event)` in the same step as `index.apply(event)`, and `deliver()` at the end of that step; `watch(…)`;
+    The store calls `publish(event)` in the same step as `index.apply(event)`, and `deliver()` at the end of that step; `watch(…)`;
     `end_all()` at shutdown and before it loads the index again; and it keeps a task on `run()`, which never returns. When a sink raises,
     so does `run()`, after dropping that sink's watcher; it may then simply be started again.
 
@@ -235,7 +236,7 @@ class Hub:
         self._buckets: dict[int, dict[Watcher, None]] = {}
         self._due: list[Watcher] = []
         self._overdue = False
-        self._bookmark = Bookmark(self._pumped)  # of the round of bookmarks that is being handed out
+        self._bookmark = Bookmark(self._pumped)  # the one that is being handed out
         self._next_tick = clock() + TICK_SECONDS
         self._idle: asyncio.Future[None] | None = None
         self._raised: Exception | None = None  # by a sink, in a step that is not the pump's
@@ -331,21 +332,21 @@ class Hub:
         self._ahead = {watcher: None for watcher in self._ahead if watcher.start > begun}
 
     def expire(self, watchers: Iterable[Watcher]) -> None:
-        """These start from no state of this log, and will be told so."""
+        """End watches that start from no state of this log, with an error."""
         for watcher in list(watchers):
             if watcher in self._watchers:
                 self._leave(watcher, Wake.EXPIRED)
 
     def publish(self, event: Event) -> None:
-        """The index has applied `event`, which the next `deliver` hands over. With nobody to tell, it is told already."""
+        """Take an event that the index has applied. The next `deliver` hands it over, unless there are no watchers."""
         if not self._nobody_listens():
             return
         self._batch.clear()
         self._pumped = event.revision
 
     def deliver(self) -> None:
-        """Hand over what was published, as far as that takes no time; the pump goes on. Must not raise: what a sink does is no affair of
-        whoever follows the log, and is told by `run`."""
+        """Hand over what was published, for one short slice; the pump does the rest. Must not raise: its caller follows the log. So `run`
+        raises the errors of sinks."""
         if self._nobody_listens():
             return
         try:
@@ -362,7 +363,7 @@ class Hub:
         """End the oldest watches, or all: each `wait()` returns ENDED at once, each sink has had its last call. How many are left."""
         for watcher in list(self._watchers)[:at_most]:
             self._leave(watcher, Wake.ENDED)
-        if not self._watchers:  # what was being handed out may be of a lineage that is about to be replaced
+        if not self._watchers:  # the event may belong to a lineage that is about to be replaced
             self._batch.clear()
             self._event, self._round, self._turn = None, [], 0
             self._due, self._overdue = [], False
@@ -418,7 +419,7 @@ class Hub:
     # The pump
 
     def _open_round(self) -> bool:
-        """The candidates of the next event; when there is none, or for a second there always was one, those with a bookmark due."""
+        """List the candidates of the next event. Without one, or after a second full of them, list the watchers with a bookmark due."""
         event = None if self._overdue else self._next_event()
         if event is None:
             self._round, self._due = self._due, []
@@ -535,8 +536,7 @@ class Hub:
     # Bookmarks
 
     def _remind(self, watcher: Watcher) -> None:
-        """It is this watcher's time. One that is catching up gets its bookmark when it is in step again; one that starts in the future has
-        been told of nothing yet."""
+        """Send a watcher its bookmark. One that catches up gets it when it is in step again, one that starts in the future gets none."""
         if watcher.wake is Wake.BEHIND:
             self._file(watcher, self._clock() + TICK_SECONDS)
         elif watcher.wake is None:
@@ -548,7 +548,7 @@ class Hub:
         due = now + BOOKMARK_SECONDS - early
         if watcher.deadline is not None:
             last = watcher.deadline - LAST_BOOKMARK_SECONDS
-            if now < last < due and math.floor(last) != watcher.bucket:  # which may have come up to a second early
+            if now < last < due and math.floor(last) != watcher.bucket:  # a bucket may come up to a second early
                 due = last
         self._file(watcher, due)
 

@@ -20,7 +20,7 @@ Life of one key, `ns/a`, beside others (revisions written as epoch-n, in truth `
     compact(7-3)   From now on view_at(7-2) is Compacted, whatever is physically left. 7-3 is the lowest revision to watch from:
                    {ns/a: v2}, then D, C.
 
-What it costs beside bodies and entries: 16 bytes per object for the current state. A checkpoint pins the blocks that are copied
+Costs beside bodies and entries: 16 bytes per object for the current state. A checkpoint pins the blocks that are copied
 after it, again 8 to 16 bytes per object; there is one for as many events as a sixteenth of the objects, not fewer than 256. So
 history costs at most 256 bytes per event for them, about as much garbage collection as the events themselves, and a view of the
 past costs half that many events.
@@ -34,15 +34,15 @@ from apiserver.watchcache import keys
 from apiserver.watchcache.blocks import Blocks, Frozen
 from apiserver.watchcache.entry import Entry, Event, EventType, Key, Revision
 from apiserver.watchcache.errors import Compacted, Future
-from apiserver.watchcache.ring import Budget, Ring, Stretch
+from apiserver.watchcache.ring import Budget, EventSlice, Ring
 from apiserver.watchcache.scope import Scope
 
 RING_BYTES = 256 << 20
-"""What the rings of all resources may hold together: about 50,000 changes of 4 KB objects."""
+"""Bytes that the rings of all resources may hold together: about 50,000 changes of 4 KB objects."""
 LINKED_AT_ONCE = 1000
-"""Events per step of a preload, or as many times LABELS_AT_ONCE labels of theirs: a few milliseconds."""
+"""Events per step of a preload, or as many times LABELS_AT_ONCE labels: a few milliseconds."""
 LABELS_AT_ONCE = 32
-"""Labels are compared in the time that everything else about an event takes."""
+"""So many labels are compared in the time that the rest of an event takes."""
 CHECKPOINT_EVENTS = 256
 CHECKPOINT_SHARE = 16
 EXACT_VIEWS = 8
@@ -68,7 +68,7 @@ class View(Frozen):
 class Index:
     """All of the above, for one resource.
 
-    What the store calls, in this order:
+    The store calls, in this order:
 
     1. `clear()`, if it held anything, then `load(objects, applied=…, floor=…, ended=…)`: the state at `applied`, once scan and log
        agree on it.
@@ -92,7 +92,7 @@ class Index:
         self._ring = Ring(_NONE, budget=self._budget)
         self.load(Blocks.of(()), applied=_NONE, floor=_NONE)
 
-    # What it holds
+    # State
 
     @property
     def applied(self) -> Revision:
@@ -137,7 +137,7 @@ class Index:
     # Filling it
 
     def clear(self) -> Iterator[None]:
-        """Forget everything. A hundred thousand objects are not let go of in one step; views that are being read keep theirs."""
+        """Forget everything. A hundred thousand objects are not let go of in one step; views that are being read stay valid."""
         objects, segments = self._objects.parts(), self._ring.segments
         self.load(Blocks.of(()), applied=_NONE, floor=_NONE)
         for parts in (objects, segments):
@@ -166,7 +166,7 @@ class Index:
         """Extend the ring backwards: `events` is all that happened after `since` and up to the `applied` of the load, ascending.
 
         `previous` may be None on an update or deletion whose predecessor is among the events. Where it is not and the log does
-        not hold the old value either (it omits large ones), history cannot be told any further back, and the reach ends there.
+        not hold the old value either (it omits large ones), history is not known any further back, and the reach ends there.
         """
         if events and events[-1].revision > self._ring.reach:
             raise Diverged(f"history up to {events[-1].revision} overlaps what is known after {self._ring.reach}")
@@ -176,7 +176,7 @@ class Index:
             yield
 
     def backfill(self) -> bool:
-        """Work out one more checkpoint of preloaded history, from the newest to the oldest; False when there is none to make.
+        """Work out one more checkpoint of preloaded history, from the newest to the oldest. Return False if all are made.
 
         A few milliseconds. `view_at` makes by itself all that it needs when it goes so far back: see `approach`.
         """
@@ -265,7 +265,7 @@ class Index:
 
     def events_after(
         self, revision: Revision, scope: Scope | None = None, *, limit: int = 256, until: Revision | None = None
-    ) -> Stretch:
+    ) -> EventSlice:
         """A first part of the events of a scope in (revision, until] (`ring.Ring.after`); `until` defaults to applied.
 
         Raises Compacted when `revision` is below the reach: this is about what is physically here, not about the floor.
@@ -339,7 +339,7 @@ class Index:
         return _undone(self.view() if state is None else state, events)
 
     def _link(self, events: Sequence[Event], since: Revision) -> Generator[None, None, tuple[int, Revision]]:
-        """Let the `previous` of each event be the very entry of the event before, as far back as that can be told: from where."""
+        """Let the `previous` of each event be the very entry of the event before, as far back as known. Return from where."""
         last: dict[Key, Event] = {}
         told_from = work = 0
         for at, event in enumerate(events):
@@ -369,7 +369,7 @@ class Index:
         for at, event in enumerate(events):
             if at % LINKED_AT_ONCE == LINKED_AT_ONCE - 1:
                 yield
-            # What was superseded before it could be seen is no less of the past: `apply` will not say so.
+            # `apply` never sees these entries, so they are marked here.
             if event.previous is not None:
                 event.previous.supersede()
             if self._objects.get(event.entry.key) is not event.entry:

@@ -1,14 +1,14 @@
-"""What happened of late: the events of one resource above a revision, in order, in segments. Pure; does not judge revisions.
+"""Recent events: those of one resource above a revision, in order, in segments. Pure; does not judge revisions.
 
     ┌─ segment ──────────┐┌─ segment ──────────┐┌─ segment ──────────┐┌─ open segment ─────┐
     │ event event … event││ event event … event││ event event … event││ event event        │
     └────────────────────┘└───────────────state└────────────────────┘└────────────────────┘
     reach        floor                                                               newest
 
-A closed segment can hold the state behind its last event: a checkpoint, put there by whoever closes it. Dropping is by whole
+A closed segment can hold the state behind its last event: a checkpoint, put there by the caller of `close`. Dropping is by whole
 segments, oldest first, so that a step costs no more than freeing one segment's objects.
 
-What is kept. The store moves the floor on by time (five minutes of serving behind the head), and every event above the floor
+Retention. The store moves the floor on by time (five minutes of serving behind the head), and every event above the floor
 stays, so that a revision that the floor allows is always served. When the ring exceeds its share of the byte budget, `overflow`
 names the floor that would help, for the store to raise it for all replicas. Only when that does not happen until the ring has twice
 its share does it drop events above the floor. Below the floor at least LEAST_EVENTS stay while the budget allows: a compaction does
@@ -36,7 +36,7 @@ SEGMENT_EVENTS = 256
 SEGMENTS_IN_BUDGET = 16
 """Large objects close a segment early, so that dropping one is a small part of the budget."""
 EVENT_BYTES = 512
-"""What an event costs beside bodies: itself, the superseded entry, its share of a checkpoint."""
+"""Cost of an event beside bodies: itself, the superseded entry, its share of a checkpoint."""
 PULL_BYTES = 1 << 20
 PULL_EXAMINED = 16384
 """Bounds of one step of `after`: what it returns, and how many events it looks at (some milliseconds at most)."""
@@ -45,7 +45,7 @@ _revision = attrgetter("revision")
 _last = attrgetter("last")
 
 
-class Stretch(NamedTuple):
+class EventSlice(NamedTuple):
     """All events of a scope between the revision that was asked for and `position`."""
 
     events: Sequence[Event]
@@ -81,7 +81,7 @@ class Segment:
         return scope.within(self._touched)
 
     def forget_encodings(self) -> None:
-        """Frames are for watchers in step; whoever comes later makes its own."""
+        """Drop the frames. They are for watchers in step; a watcher that comes later makes its own."""
         for event in self.events:
             _forget(event)
 
@@ -97,7 +97,7 @@ class Budget:
         self.used = 0
 
     def share(self, size: int, *, times: int = 1) -> int:
-        """What a ring of that size may hold; `times` the budget."""
+        """Return how many bytes a ring of that size may hold, with `times` the budget."""
         whole = times * self.bytes
         return max(whole // max(1, self.rings), whole - (self.used - size))
 
@@ -167,7 +167,7 @@ class Ring:
             yield from reversed(segment.events)
 
     def place(self, revision: Revision) -> tuple[int, int]:
-        """(segment, place in it) of the first event above `revision`; the end of the open segment when there is none."""
+        """(segment, place in it) of the first event above `revision`; the end of the open segment if there is no such event."""
         at = len(self.segments) - 1
         if at and self.segments[at - 1].last > revision:
             at = bisect_right(self.segments, revision, hi=at, key=_last)
@@ -184,14 +184,14 @@ class Ring:
         return None, events
 
     def from_checkpoint(self, place: int) -> tuple[Frozen | None, list[Event]]:
-        """The last checkpoint before a segment, and the events from it to that segment; None means that there is none."""
+        """The last checkpoint before a segment, and the events from it to that segment; None if no segment before it has one."""
         for at in range(place - 1, -1, -1):
             state = self.segments[at].state
             if state is not None:
                 return state, [event for segment in self.segments[at + 1 : place] for event in segment.events]
         return None, []
 
-    def after(self, revision: Revision, scope: Scope | None, *, limit: int, end: Revision) -> Stretch:
+    def after(self, revision: Revision, scope: Scope | None, *, limit: int, end: Revision) -> EventSlice:
         """A first part of the events of a scope (None: of all) in (revision, end].
 
         Complete when `position` is `end`, else to be continued from `position`, even if nothing was found: at most `limit`
@@ -200,24 +200,24 @@ class Ring:
         if limit < 1:
             raise ValueError(f"a limit of {limit} would pass over events")
         if end <= revision:
-            return Stretch((), revision)
+            return EventSlice((), revision)
         found: list[Event] = []
-        looked, room = 0, PULL_BYTES
+        looked, left = 0, PULL_BYTES
         first, at = self.place(revision)
         for segment in self.segments[first:]:
             stop = segment.behind(end)
             for event in self._of_scope(segment, scope, slice(at, min(stop, at + limit) if scope is None else stop)):
                 found.append(event)
-                room -= event.entry.size
-                if room <= 0 or len(found) == limit:
-                    return Stretch(found, event.revision)
+                left -= event.entry.size
+                if left <= 0 or len(found) == limit:
+                    return EventSlice(found, event.revision)
             looked += stop - at
             if stop < len(segment.events):
                 break
             if looked >= PULL_EXAMINED and stop and segment.last < end:
-                return Stretch(found, segment.last)
+                return EventSlice(found, segment.last)
             at = 0
-        return Stretch(found, end)
+        return EventSlice(found, end)
 
     def _of_scope(self, segment: Segment, scope: Scope | None, part: slice) -> Sequence[Event]:
         if scope is None:

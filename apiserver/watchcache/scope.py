@@ -1,4 +1,4 @@
-"""Which changes concern whom, asked in three ways: of one event, of a segment of them, and of all watchers at once. Pure."""
+"""Match changes with watchers: for one event, for a segment of events, and for all watchers at once. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Route = tuple[str, Key | None, Field | None]
 
 
 class Touched(NamedTuple):
-    """What some events are about: keys and namespace prefixes, and per indexed field all old and new values."""
+    """The subjects of some events: keys and namespace prefixes, and per indexed field all old and new values."""
 
     names: frozenset[str]
     values: tuple[frozenset[str], ...]
@@ -23,10 +23,10 @@ class Touched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which changes a watcher may have to hear of: all; those in a namespace (`prefix="ns/"`); those of one `key`; those before or
+    """The changes that may concern a watcher: all; those in a namespace (`prefix="ns/"`); those of one `key`; those before or
     after which an indexed field has a value (`field=(place, value)`); or the latter within a namespace.
 
-    It narrows the search for events and watchers. Whoever receives an event still judges it by the whole selector.
+    It narrows the search for events and watchers. A watcher still tests each event with its whole selector.
     """
 
     prefix: str = ""
@@ -68,7 +68,7 @@ class Scope:
 
 
 def touched(events: Sequence[Event]) -> Touched:
-    """Of at least one event."""
+    """Return the subjects of at least one event."""
     entries = [event.entry for event in events]
     entries += [event.previous for event in events if event.previous is not None]
     keys: set[str] = {entry.key for entry in entries}

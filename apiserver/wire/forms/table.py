@@ -38,11 +38,11 @@ _FAILED_SINCE = -math.inf
 """Stands for the moment from which an age counts, if reading that raises."""
 _ROW = document_type("", "")
 _ROW_BYTES = 256
-"""What a cached row costs besides its texts."""
+"""Cost of a cached row besides its texts."""
 
 
 def include_object(query: Query) -> str:
-    """Return what a row holds besides its cells. Raises 400."""
+    """Return the part of the object that rows hold. Raises 400."""
     asked = query.text("includeObject") or METADATA
     if asked not in (NONE, METADATA, OBJECT):
         raise errors.bad_request(

@@ -205,12 +205,12 @@ def test_every_frozen_state_equals_the_dictionary_of_its_time(
     ),
     some=st.tuples(st.integers(0, 70), st.integers(0, 70)),
 )
-def test_a_stretch_looks_like_the_list_of_what_a_scan_gives(
+def test_a_slice_equals_the_list_of_a_scan(
     keys: list[str], prefix: str, start: str, looks: list[int | slice], some: tuple[int, int]
 ) -> None:
     with mock.patch.multiple(blocks, TYPICAL=4, MOST=8, FEWEST=2):
         state = filled(*keys).freeze()
-        expected, found = list(state.scan(prefix, start=start)), state.stretch(prefix, start=start)
+        expected, found = list(state.scan(prefix, start=start)), state.slice(prefix, start=start)
         for what, there in (
             (expected, found),
             (expected[: some[0]], found.first(some[0])),
