@@ -59,13 +59,15 @@ class Pattern:
     instead: str
     nouns: tuple[str, ...] = ()
     """Words that programs may not use in names either."""
+    packages: tuple[str, ...] = ()
+    """The only packages where it counts; empty for all."""
 
     @classmethod
-    def of_nouns(cls, nouns: Sequence[str], instead: str) -> Pattern:
+    def of_nouns(cls, nouns: Sequence[str], instead: str, packages: Sequence[str] = ()) -> Pattern:
         """Matches nouns and verbs in `snake_case`, `CamelCase` and prose, in each of their forms."""
         small, large = "|".join(nouns), "|".join(map(str.capitalize, nouns))
         regex = rf"(?:(?<![A-Za-z])(?:{small})|(?:{large}))(?:s|es|d|r|rs)?(?![a-z])"
-        return cls(re.compile(regex), instead, tuple(nouns))
+        return cls(re.compile(regex), instead, tuple(nouns), tuple(packages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ def findings(path: pathlib.Path, wordings: Sequence[Pattern]) -> Iterator[Findin
     whole = (PROJECT / path).read_text(encoding="utf-8")
     program = path.suffix == ".py"
     small = whole.lower()
+    wordings = [one for one in wordings if not one.packages or package(path) in one.packages]
     for pattern in wordings:
         if program and any(noun in small for noun in pattern.nouns):
             for match in pattern.regex.finditer(whole):
@@ -156,7 +159,7 @@ def patterns(settings: Mapping[str, Any]) -> list[Pattern]:
     """The patterns that the settings list."""
     return [
         *(Pattern(re.compile(one["regex"]), one["instead"]) for one in settings["phrases"]),
-        *(Pattern.of_nouns(one["words"], one["instead"]) for one in settings["nouns"]),
+        *(Pattern.of_nouns(one["words"], one["instead"], one.get("packages", ())) for one in settings["nouns"]),
     ]
 
 

@@ -347,7 +347,7 @@ async def gathered(parts: AsyncIterator[bytes | Piece], *, soon: bool) -> AsyncI
 
 async def packed(parts: AsyncIterator[bytes | Piece], *, soon: bool = False) -> AsyncIterator[list[bytes]]:
     """One gzip member, in pieces of which each is half a millisecond's work or worth a write. Texts that follow each other are compressed
-    together, `soon` all but the very first; segments come as they are."""
+    together, `soon` all but the very first; pieces come as they are."""
     member = gzip.Member()
     ready: list[bytes] = [member.HEAD]
     texts: list[bytes] = []

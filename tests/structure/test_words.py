@@ -142,6 +142,14 @@ def test_a_budget_that_would_grow_is_not_written(tree: Tree) -> None:
     assert tree.run("--write") == ("2 places, more than the 1 of all budgets together", "")
 
 
+def test_nouns_of_some_packages_count_there_only(words: ModuleType, tree: Tree) -> None:
+    for name in ("cel", "wire"):
+        tree.write(f"{name}/a.py", "draft = 1\n")
+    (pattern,) = words.patterns({"phrases": [], "nouns": [{"words": ["draft"], "instead": "x", "packages": ["wire"]}]})
+    found = [one for name in ("cel", "wire") for one in words.findings(pathlib.Path(f"{name}/a.py"), [pattern])]
+    assert [(one.path.as_posix(), one.words) for one in found] == [("wire/a.py", "draft")]
+
+
 def test_a_package_that_moves_takes_its_budget_along(tree: Tree) -> None:
     tree.write("cel/a.py", '"""What it does."""\n')
     tree.run("--write")
