@@ -17,7 +17,7 @@ def encodings(event: Event) -> Encodings:
     return event.encodings
 
 
-def test_what_was_made_is_found_beside_its_event() -> None:
+def test_cached_encodings_are_found_on_their_event() -> None:
     cache, one = EncodingCache(), event()
     cache.remember(one, "yaml", b"a: 1", size=4)
     cache.remember(one, "row", b"[1]", size=3)
@@ -25,7 +25,7 @@ def test_what_was_made_is_found_beside_its_event() -> None:
     assert cache.size == 2 * VALUE_BYTES + 7
 
 
-def test_the_bytes_of_all_events_together_stay_within_the_budget_and_the_oldest_go_first() -> None:
+def test_cache_stays_within_its_budget_and_drops_the_oldest_first() -> None:
     cache = EncodingCache(100 * (VALUE_BYTES + 100))
     events = [event() for _ in range(250)]
     for one in events:
@@ -34,14 +34,14 @@ def test_the_bytes_of_all_events_together_stay_within_the_budget_and_the_oldest_
     assert [bool(encodings(one)) for one in events] == [False] * 150 + [True] * 100
 
 
-def test_many_forms_of_one_event_count_too() -> None:
+def test_each_form_of_one_event_counts() -> None:
     cache, one = EncodingCache(1 << 20), event()
     for form in range(1000):
         cache.remember(one, form, b"x" * 50_000, size=50_000)
         assert cache.size <= 1 << 20
 
 
-def test_what_was_used_since_it_was_put_there_stays_longer() -> None:
+def test_used_encodings_stay_longer() -> None:
     cache = EncodingCache(20 * VALUE_BYTES)
     used, unused = event(), event()
     for one in (used, unused):
@@ -55,7 +55,7 @@ def test_what_was_used_since_it_was_put_there_stays_longer() -> None:
     assert not encodings(used)
 
 
-def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
+def test_cache_drops_the_oldest_when_all_were_used() -> None:
     cache = EncodingCache(500 * VALUE_BYTES)
     for _ in range(1500):
         one = event()
@@ -64,13 +64,13 @@ def test_when_everything_was_used_the_oldest_go_all_the_same() -> None:
         assert cache.size <= 500 * VALUE_BYTES
 
 
-def test_one_that_is_very_large_is_not_remembered() -> None:
+def test_a_very_large_encoding_is_not_cached() -> None:
     cache, one = EncodingCache(1 << 20), event()
     cache.remember(one, "form", b"", size=(1 << 20) // LARGEST_SHARE + 1)
     assert (one.encodings, cache.size) == (None, 0)
 
 
-def test_forgetting_gives_the_bytes_back_once() -> None:
+def test_forget_gives_the_bytes_back_once() -> None:
     cache, one, other = EncodingCache(), event(), event()
     for each in (one, other):
         cache.remember(each, "form", b"xx", size=2)
@@ -82,14 +82,14 @@ def test_forgetting_gives_the_bytes_back_once() -> None:
     assert cache.size == 2 * (VALUE_BYTES + 2)
 
 
-def test_nothing_that_is_remembered_holds_an_event() -> None:
+def test_cached_encodings_hold_no_event() -> None:
     cache, one = EncodingCache(), event()
     before = sys.getrefcount(one)
     cache.remember(one, "form", b"x", size=1)
     assert sys.getrefcount(one) == before
 
 
-def test_threads_remember_at_the_same_time_without_miscounting() -> None:
+def test_threads_that_add_encodings_do_not_miscount() -> None:
     cache = EncodingCache(200 * VALUE_BYTES)
 
     def work() -> None:
@@ -112,7 +112,7 @@ def groups_of(cache: EncodingCache, count: int) -> list[Group]:
 
 
 def read_in_turn(cache: EncodingCache, groups: list[Group], form: str = "form") -> int:
-    """How many were found."""
+    """Count the hits."""
     found = 0
     for group in groups:
         if group.use(form) is not None:
@@ -122,7 +122,7 @@ def read_in_turn(cache: EncodingCache, groups: list[Group], form: str = "form") 
     return found
 
 
-def test_of_what_is_read_in_turn_most_is_found_even_if_not_all_has_room() -> None:
+def test_most_encodings_read_in_turn_are_hits_when_not_all_fit() -> None:
     cache = EncodingCache(80 * VALUE_BYTES)
     groups = groups_of(cache, 100)
     assert read_in_turn(cache, groups) == 0
@@ -131,7 +131,7 @@ def test_of_what_is_read_in_turn_most_is_found_even_if_not_all_has_room() -> Non
         assert cache.size <= 80 * VALUE_BYTES
 
 
-def test_what_nobody_reads_any_more_makes_room_for_what_is_read_in_turn() -> None:
+def test_unread_encodings_are_replaced_by_those_read_in_turn() -> None:
     cache = EncodingCache(80 * VALUE_BYTES)
     for _ in range(3):
         read_in_turn(cache, groups_of(cache, 100))
@@ -141,7 +141,7 @@ def test_what_nobody_reads_any_more_makes_room_for_what_is_read_in_turn() -> Non
     assert read_in_turn(cache, groups) == 80
 
 
-def test_a_form_that_nobody_asks_for_makes_room_for_another_of_the_same_objects() -> None:
+def test_an_unread_form_is_replaced_by_another_of_the_same_objects() -> None:
     cache = EncodingCache(100 * VALUE_BYTES)
     groups = groups_of(cache, 50)
     for form in ("json", "yaml"):
@@ -153,7 +153,7 @@ def test_a_form_that_nobody_asks_for_makes_room_for_another_of_the_same_objects(
     assert not any("yaml" in group for group in groups)
 
 
-def test_what_is_kept_instead_of_something_else_counts_once() -> None:
+def test_a_replaced_encoding_counts_once() -> None:
     cache = EncodingCache()
     member = object()
     group = Group(cache, [member], 1)

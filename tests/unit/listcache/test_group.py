@@ -16,7 +16,7 @@ FORM = "form"
 
 
 class Objects:
-    """A resource of many objects, and what lists of it show."""
+    """A resource of many objects, and lists of it."""
 
     def __init__(self, count: int, *, namespaces: int = 1, size: int = 10) -> None:
         self.revision = 0
@@ -44,7 +44,7 @@ class Objects:
     def listed(
         self, cache: EncodingCache, entries: list[Entry] | None = None, range_: ListRange | None = None
     ) -> bytes:
-        """What a form does: takes what is kept of each, makes the others, keeps all of them together."""
+        """Do as a form does: take cached encodings, encode the others, cache all of them joined."""
         self.made = []
         taken = self.all if entries is None else entries
         found = chunks(taken, range_ or ListRange(self.revision), cache)
@@ -69,7 +69,7 @@ def plain(entries: list[Entry]) -> bytes:
     return b",".join(entry.body for entry in entries)
 
 
-def test_a_second_list_makes_nothing() -> None:
+def test_a_second_list_encodes_nothing() -> None:
     objects, cache = Objects(1000), EncodingCache()
     assert objects.listed(cache) == plain(objects.all)
     assert len(objects.made) == 1000
@@ -77,7 +77,7 @@ def test_a_second_list_makes_nothing() -> None:
     assert objects.made == []
 
 
-def test_groups_have_a_bounded_number_of_members_and_of_bytes() -> None:
+def test_groups_have_limits_of_members_and_of_bytes() -> None:
     cache = EncodingCache()
     for size in (10, 5000, groups.MOST_BYTES // 2, 2 * groups.MOST_BYTES):
         objects = Objects(300, size=size)
@@ -88,7 +88,7 @@ def test_groups_have_a_bounded_number_of_members_and_of_bytes() -> None:
     assert len(list(chunks(objects.all, ListRange(objects.revision), cache))) < 1000 // 16
 
 
-def test_after_a_write_only_what_was_written_is_made() -> None:
+def test_a_list_after_a_write_encodes_only_the_written_object() -> None:
     objects, cache = Objects(1000), EncodingCache()
     objects.listed(cache)
     for key in (Key("ns000/o00000"), Key("ns000/o00500"), Key("ns000/o00999")):
@@ -97,7 +97,7 @@ def test_after_a_write_only_what_was_written_is_made() -> None:
         assert objects.made == [key]
 
 
-def test_what_is_created_or_deleted_between_others_leaves_what_is_kept_of_them() -> None:
+def test_creations_and_deletions_leave_the_encodings_of_neighbours() -> None:
     objects, cache = Objects(1000), EncodingCache()
     objects.listed(cache)
     for name in ("o00500a", "o00500b", "a", "z"):
@@ -110,7 +110,7 @@ def test_what_is_created_or_deleted_between_others_leaves_what_is_kept_of_them()
         assert objects.made == []
 
 
-def test_what_was_kept_of_a_group_goes_when_its_last_member_has_left() -> None:
+def test_a_group_drops_its_encodings_when_its_last_member_leaves() -> None:
     objects, cache = Objects(500), EncodingCache()
     objects.listed(cache)
     full = cache.size
@@ -125,7 +125,7 @@ def test_what_was_kept_of_a_group_goes_when_its_last_member_has_left() -> None:
 
 
 @pytest.mark.parametrize("limit", [50, 500])
-def test_chunks_and_lists_of_all_share_what_is_kept_and_do_not_take_it_from_each_other(limit: int) -> None:
+def test_pages_and_whole_lists_share_encodings_and_groups(limit: int) -> None:
     objects, cache = Objects(2000), EncodingCache()
     objects.listed(cache)
     held = cache.size
@@ -138,7 +138,7 @@ def test_chunks_and_lists_of_all_share_what_is_kept_and_do_not_take_it_from_each
     assert (objects.made, cache.size) == ([], held)
 
 
-def test_a_list_of_one_namespace_among_many_makes_nothing_that_a_list_of_all_has() -> None:
+def test_a_list_of_one_namespace_uses_the_encodings_of_a_list_of_all() -> None:
     objects, cache = Objects(1000, namespaces=20), EncodingCache()
     objects.listed(cache)
     for namespace in range(20):
@@ -148,7 +148,7 @@ def test_a_list_of_one_namespace_among_many_makes_nothing_that_a_list_of_all_has
         assert objects.made == []
 
 
-def test_selected_objects_are_taken_out_of_what_is_kept_of_all() -> None:
+def test_selected_objects_use_the_encodings_of_a_list_of_all() -> None:
     objects, cache = Objects(1000), EncodingCache()
     objects.listed(cache)
     held = cache.size
@@ -158,7 +158,7 @@ def test_selected_objects_are_taken_out_of_what_is_kept_of_all() -> None:
     assert (objects.made, cache.size) == ([], held)
 
 
-def test_what_only_selected_lists_ask_for_is_kept_as_well() -> None:
+def test_encodings_of_selected_lists_alone_are_cached_too() -> None:
     objects, cache = Objects(1000), EncodingCache()
     some = objects.all[::3]
     for made in (len(some), 0):
@@ -168,7 +168,7 @@ def test_what_only_selected_lists_ask_for_is_kept_as_well() -> None:
     assert len(objects.made) == 1000 - len(some)
 
 
-def test_a_list_of_an_older_state_uses_what_is_there_and_changes_nothing() -> None:
+def test_a_list_of_an_older_state_uses_encodings_and_changes_no_group() -> None:
     objects, cache = Objects(1000), EncodingCache()
     older, state = objects.all, ListRange(objects.revision)
     keys = list(objects.entries)
@@ -185,7 +185,7 @@ def test_a_list_of_an_older_state_uses_what_is_there_and_changes_nothing() -> No
     assert objects.made == []
 
 
-def test_without_a_budget_nothing_is_kept_and_nothing_differs() -> None:
+def test_a_cache_without_a_budget_caches_nothing_and_lists_are_equal() -> None:
     objects, cache = Objects(1000), EncodingCache(0)
     for _ in range(2):
         assert objects.listed(cache) == plain(objects.all)
@@ -196,7 +196,7 @@ def test_without_a_budget_nothing_is_kept_and_nothing_differs() -> None:
 
 @pytest.mark.parametrize("budget", [20_000, 64 << 20])
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_is_written_and_listed_no_list_differs_from_its_objects(seed: int, budget: int) -> None:
+def test_each_list_equals_its_objects_after_random_writes_and_lists(seed: int, budget: int) -> None:
     draw = random.Random(seed)
     objects, cache = Objects(draw.randrange(400), namespaces=draw.choice([1, 3, 50])), EncodingCache(budget)
     past: list[tuple[list[Entry], int]] = []
@@ -225,7 +225,7 @@ def test_whatever_is_written_and_listed_no_list_differs_from_its_objects(seed: i
 
 
 class Disturbed(Encoding):
-    """While a member is taken, something else happens."""
+    """Calls a function while a member is taken."""
 
     def __init__(self, happens: Callable[[], None]) -> None:
         self.size, self._happens = 1, happens
@@ -240,7 +240,7 @@ def _raise() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_members_are_put_together_whatever_threads_and_memory_do_meanwhile(fails: bool) -> None:
+def test_members_are_grouped_while_threads_drop_or_memory_ends(fails: bool) -> None:
     objects, cache = Objects(30), EncodingCache()
     objects.listed(cache)
     one, other = next((one, other) for one, other in pairwise(objects.all) if one.group is other.group)

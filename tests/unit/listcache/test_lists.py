@@ -1,4 +1,4 @@
-"""Whatever is kept of lists and whatever was written since: no byte of any list, chunk or beginning of a watch differs for it."""
+"""No byte of a list, a page or the initial events of a watch differs for cached encodings, after any writes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _as_read(event: Event) -> Event:
 
 
 def fresh(entries: Iterable[Entry]) -> list[Entry]:
-    """The same objects with nothing kept of them."""
+    """Return the same objects without cached encodings."""
     return [Entry(one.key, one.revision, one.body, one.labels, one.fields) for one in entries]
 
 
@@ -142,7 +142,7 @@ SHOWN = st.tuples(
     budget=st.sampled_from([0, 30_000, 64 << 20]),
 )
 @settings(max_examples=25, deadline=None)
-def test_no_list_differs_for_what_is_kept(resource: Resource, steps: list[tuple], budget: int) -> None:  # type: ignore[type-arg]
+def test_no_list_differs_for_cached_encodings(resource: Resource, steps: list[tuple], budget: int) -> None:  # type: ignore[type-arg]
     store, cache = Store(), EncodingCache(budget)
     for what, how, number in steps:
         if what == "write":
@@ -196,7 +196,7 @@ def test_a_watch_begins_with_the_frames_of_its_objects(media: str, kind: str, qu
 @pytest.mark.parametrize("lists", range(2, 7))
 @pytest.mark.parametrize("before", ["nothing", "ns0/"])
 @pytest.mark.parametrize("media", [PROTOBUF, YAML])
-def test_lists_that_come_at_the_same_time_make_everything_once(
+def test_lists_at_the_same_time_encode_each_object_once(
     media: str, before: str, lists: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, cache = Store(), EncodingCache()
@@ -211,8 +211,8 @@ def test_lists_that_come_at_the_same_time_make_everything_once(
 
     monkeypatch.setattr(form, "encodings_of", counted)
     meta = ListMeta(store.index.applied)
-    cached_bytes = list(store.index.view().scan(before))
-    listed(form, cached_bytes, ListRange(store.index.applied, begins=True, ends=False), compressed=False)
+    cached = list(store.index.view().scan(before))
+    listed(form, cached, ListRange(store.index.applied, begins=True, ends=False), compressed=False)
     texts = [b""] * lists
     going = dict(enumerate(form.listing(entries, meta).pieces for _ in texts))
     while going:
@@ -229,7 +229,7 @@ def test_lists_that_come_at_the_same_time_make_everything_once(
 
 
 def compressed_anew(cache: EncodingCache, show: Callable[[], object]) -> int:
-    """How many pieces of lists were compressed for that."""
+    """Count the pieces that are compressed for a list."""
     before = cache.uses[Use.PIECE_MADE]
     show()
     return cache.uses[Use.PIECE_MADE] - before
@@ -237,7 +237,7 @@ def compressed_anew(cache: EncodingCache, show: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("before", ["a list of all", "nothing"])
 @pytest.mark.parametrize("limit", [37, 50])
-def test_who_walks_as_somebody_did_before_has_nothing_compressed_anew(limit: int, before: str) -> None:
+def test_a_second_walk_of_pages_compresses_nothing_anew(limit: int, before: str) -> None:
     store, cache = Store(), EncodingCache()
     for number in range(0, 160, 2):
         store.write(number, 2 * LONG // limit)
@@ -257,7 +257,7 @@ def test_who_walks_as_somebody_did_before_has_nothing_compressed_anew(limit: int
     assert compressed_anew(cache, walk) == 0
 
 
-def test_a_table_is_compressed_anew_when_an_age_in_it_changes_and_not_before() -> None:
+def test_a_table_is_compressed_anew_only_when_an_age_changes() -> None:
     store, cache = Store(), EncodingCache()
     entries = list(store.index.view().scan())
 
@@ -271,9 +271,7 @@ def test_a_table_is_compressed_anew_when_an_age_in_it_changes_and_not_before() -
 
 
 @pytest.mark.parametrize(("media", "kind", "query"), LISTS)
-def test_a_list_of_the_past_behind_a_restart_does_not_come_back_in_a_newer_one(
-    media: str, kind: str, query: str
-) -> None:
+def test_a_list_of_the_past_after_a_restart_changes_no_newer_list(media: str, kind: str, query: str) -> None:
     store, cache = Store(), EncodingCache()
     store.write(20, 3)
     store.restart()
