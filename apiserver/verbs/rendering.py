@@ -36,7 +36,7 @@ class Answer(NamedTuple):
     async def stored(self, entry: Entry) -> Any:
         """One object as it is in memory."""
         form = form_of(self.services, self.call, self.representation)
-        data = form.remembered(entry)
+        data = form.cached_document(entry)
         if data is not None:
             await self._record(entry.value)
         return await (self.single(entry.value) if data is None else self.call.exchange.respond(200, form.media, data))

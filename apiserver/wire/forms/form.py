@@ -161,7 +161,7 @@ class Form(ABC):
         """Write one object. Raises 406 for a form that only lists have."""
         return self.syntax.document(*self.shown(self.source_of(value)))
 
-    def remembered(self, entry: Entry) -> bytes | None:
+    def cached_document(self, entry: Entry) -> bytes | None:
         """Return a stored object as `single` would write it, or None if that is not cached."""
         return None
 

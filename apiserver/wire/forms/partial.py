@@ -85,7 +85,7 @@ class Partial(_OfMetadata):
     def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         return self._type, _members(self.served(source))
 
-    def remembered(self, entry: Entry) -> bytes | None:
+    def cached_document(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
 
     def listing(

@@ -41,7 +41,7 @@ class Whole(Form):
     def shown(self, source: bytes, *, first: bool = True) -> tuple[DocumentType, bytes]:
         return self._type, self.served(source)
 
-    def remembered(self, entry: Entry) -> bytes | None:
+    def cached_document(self, entry: Entry) -> bytes | None:
         return self._document_of(entry)
 
     @property

@@ -803,10 +803,10 @@ def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) 
 @pytest.mark.parametrize("resource", [CLASSES, SLICES])
 def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resource: Resource) -> None:
     asked, one = form(accept, resource), entry(stored("a"))
-    assert asked.remembered(one) is None
+    assert asked.cached_document(one) is None
     if accept != PARTIAL:  # which has no lists
         sent(asked.listing([one], ListMeta(9)).pieces)
-    answer = asked.remembered(one)
+    answer = asked.cached_document(one)
     assert answer is None or answer == asked.single(one.body)
     assert (answer is not None) == (accept == PROTOBUF)
 
@@ -814,7 +814,7 @@ def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resourc
 def test_a_get_of_partial_metadata_in_protobuf_is_answered_from_what_watches_remember() -> None:
     asked, one = form(MEMORY.replace("List", "")), entry(stored("a"))
     sent(asked.initial([one], ListRange(9), first=True))
-    assert asked.remembered(one) == asked.single(one.body)
+    assert asked.cached_document(one) == asked.single(one.body)
 
 
 def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() -> None:
