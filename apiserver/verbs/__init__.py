@@ -1,1 +1,1 @@
-"""The conductors: one recipe per verb, calling down, never up."""
+"""The verbs: one function for each, which calls lower layers and never higher ones."""

@@ -1,4 +1,4 @@
-"""The one admission step of create, update and delete: what plugins see of a change, and what they make of it.
+"""Run the admission step of create, update and delete: show a change to the plugins, and return what they make of it.
 
 Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,delete}.go` (AdmissionToValidateObjectFunc and its siblings),
 `pkg/endpoints/handlers/{create,update,patch,delete}.go`.
@@ -18,7 +18,7 @@ from apiserver.verbs.context import Call, Services
 
 
 class Step:
-    """Of one change, in one round: first `mutate`, then `validate`, or `delete` alone. Where no plugin stands it costs nothing."""
+    """Admission of one change in one round: first `mutate`, then `validate`, or `delete` alone. Costs nothing without plugins."""
 
     def __init__(
         self,
@@ -44,8 +44,7 @@ class Step:
         self._attributes: Attributes | None = None
 
     async def mutate(self, obj: Object) -> Object:
-        """What the mutating plugins made of a new object. What they change is not managed by anybody; managedFields that nobody could
-        read are as they were."""
+        """Return a new object as the mutating plugins change it. No manager owns their changes. Unreadable managedFields are restored."""
         if not self._chain.mutating:
             return obj
         attributes = self._of(obj)
@@ -61,16 +60,16 @@ class Step:
             await BODIES.run_patiently(readmit)
         else:
             readmit()
-        lifecycle.settle_namespace(self._call, replaced)
+        lifecycle.set_namespace(self._call, replaced)
         return replaced
 
     async def validate(self, obj: Object) -> None:
-        """Has the object as it would be stored judged, by the name that it has by then."""
+        """Show the object to the validating plugins, as it would be stored and under its final name."""
         if self._chain.validating:
             await self._chain.validate(self._of(obj))
 
     async def delete(self) -> None:
-        """Both, for a deletion: there is no new object that a plugin could replace."""
+        """Run both for a deletion: plugins cannot replace an object here."""
         if self._chain.mutating or self._chain.validating:
             attributes = self._of(None)
             await self._chain.admit(attributes)

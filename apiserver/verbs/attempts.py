@@ -1,7 +1,7 @@
-"""The loop around every conditional write: try on the object as it is known, and again on the newer one when that was not the last word.
+"""Repeat conditional writes: try on the object in memory, and again on the newer one if another write came first.
 
-Storage answers "committed" or "moved" and never calls back. When the race is lost, everything is asked again on the newer object,
-admission included. What is wrong with an object from memory that turns out to be stale is not reported: the attempt is repeated.
+Storage answers "committed" or "moved" and never calls back. After a lost race, everything runs again on the newer object, admission
+included. An error found on an object from memory that turns out to be stale is not reported: the attempt is repeated.
 Upstream: kubernetes/apiserver `pkg/storage/etcd3/store.go` GuaranteedUpdate, conditionalDelete.
 """
 
@@ -19,8 +19,8 @@ from apiserver.watchcache.entry import Entry, Key
 Result = TypeVar("Result")
 
 
-async def until_settled(call: Call, key: Key, attempt: Callable[[Entry | None], Awaitable[Result]]) -> Result:
-    """What `attempt` makes of the object of this key, None if there is none. Raises StatusError."""
+async def until_done(call: Call, key: Key, attempt: Callable[[Entry | None], Awaitable[Result]]) -> Result:
+    """Return the result of `attempt` on the object of this key, or on None if there is no such object. Raises StatusError."""
     with failures.translated(call.info):
         live, fresh = call.store.view().get(key), False
         while True:

@@ -1,4 +1,4 @@
-"""What a verb may touch: the services of this process, and the one request it serves."""
+"""Hold what a verb may use: the services of this process, and the request that it serves."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything that outlives a request. Clocks, randomness and ids are here so that tests can hold them still.
+    """Everything that outlives a request. Clocks, randomness and ids are here so that tests can fix them.
 
-    `now` is in seconds since the epoch; `choose` picks one character of a text; `watch_seconds` draws the life of a watch
-    that names none; `workers` make what would hold the loop, `encodings` remembers what was made, `forms` are those of answers;
-    `namespace_labels` are None where the namespace is not known, `newest_labels` asks for them and raises ClusterError. `patch_types` are
-    by media type. `allowed` raises when the user may not do something beyond the request that was authorized; `why_not` tells what it
-    would say, None for nothing, and takes who cannot be asked for a no; `decide` is the authorizer itself, which raises ClusterError.
-    `managers` keep managedFields. `cel` judges the expressions of objects. `sending` is where watchers stand that are to be sent much.
+    * `now` returns seconds since the epoch; `choose` returns one character of a text.
+    * `watch_seconds` draws the timeout of a watch that names none.
+    * `workers` run long computations in threads; `encodings` caches encodings; `forms` has the forms of answers.
+    * `namespace_labels` returns None for an unknown namespace. `newest_labels` reads them anew, and raises ClusterError.
+    * `patch_types` are by media type.
+    * `allowed` raises if the user may not do something beyond the authorized request. `why_not` returns the text of that refusal, or None;
+      an authorizer that cannot be reached counts as a refusal. `decide` is the authorizer itself, which raises ClusterError.
+    * `managers` keep managedFields. `cel` compiles the expressions of objects.
+    * `sending` is the fair queue of watchers that wait to send large frames.
     """
 
     kinds: Kinds

@@ -1,6 +1,6 @@
-"""The continue token of chunked lists: which snapshot, and where in it the next chunk starts.
+"""Encode and decode the continue token of chunked lists: the snapshot, and the key where its next chunk starts.
 
-A token is bound to nothing: its start key is only ever appended to the scope that this request was authorized for.
+A token grants no access: its start key is only appended to the scope that this request was authorized for.
 Upstream: kubernetes/apiserver `pkg/storage/continue.go`.
 """
 
@@ -21,14 +21,14 @@ from kubetext import strconv
 
 VERSION = "meta.k8s.io/v1"
 READ = 1 << 16
-"""Characters of a token that are read: no key makes a longer one."""
+"""Longest token, in characters, that is read: no key makes a longer one."""
 INCONSISTENT = -1
-"""The revision of a token that goes on in the newest state, because its own snapshot is gone."""
+"""The revision of a token that goes on in the newest state, because its own snapshot no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`start` is the first key that may be returned, relative to the list's scope, with or without a slash before it."""
+    """`start` is the first key that may be returned, relative to the list's scope, with or without a leading slash."""
 
     revision: int
     start: str
@@ -44,12 +44,12 @@ class Token:
 
 
 def after(name: str, *, revision: int) -> Token:
-    """The token of a chunk whose last object is `name` (relative to the scope)."""
+    """Return the token of a chunk whose last object is `name` (relative to the scope)."""
     return Token(revision, f"/{name}\0")
 
 
 def decode(text: str) -> Token:
-    """The token of a request; StatusError 400 with upstream's words when it is none."""
+    """Return the token of a request. Raises StatusError 400 with upstream's text for an invalid one."""
     if len(text) > READ:
         raise _bad(f"it has more than {READ} characters")
     fields = _fields(text)
@@ -72,7 +72,7 @@ def _clean(key: str) -> str:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """The members that there are, as Go's decoder reads them into its struct: names in any case, the last of a name, null as nothing."""
+    """Return the known members, as Go's decoder reads them into its struct: names in any case, the last of equal names, null as absent."""
     illegal = _first_illegal(text)
     if illegal is not None:
         raise _bad(f"illegal base64 data at input byte {illegal}")
@@ -102,7 +102,7 @@ def _loads(raw: bytes) -> Any:
 
 
 def _checked(raw: bytes) -> bytes:
-    """What Python could not read: it is no JSON, or too deep for Python alone."""
+    """Return bytes that Python could not read. Raises 400 for invalid JSON; the others nest too deep for Python alone."""
     try:
         json_syntax.check(raw)
     except json_syntax.SyntaxProblem as e:
@@ -111,7 +111,7 @@ def _checked(raw: bytes) -> bytes:
 
 
 def _no_number(text: str) -> None:
-    """JSON has neither NaN nor Infinity."""
+    """Refuse NaN and Infinity, which JSON does not have."""
     raise ValueError(text)
 
 
@@ -122,24 +122,24 @@ class _Number(str):
 
 
 class _Members(list[tuple[str, Any]]):
-    """An object's, in their order."""
+    """The members of an object, in their order."""
 
     __slots__ = ()
 
 
 LOOKED_AT = 3 << 10
-"""Bytes of a text that Python could not read: to find out what is wrong takes some 2 µs for each."""
+"""Bytes that are examined in a text that Python could not read: finding the error takes some 2 µs per byte."""
 LEVELS = 2
-"""Of nesting that are looked at: the token, and of which kind its members are."""
+"""Levels of nesting that are examined: the token and the types of its members."""
 LONG_S = "\u017f"
-"""To Go a spelling of `s` in the name of a member."""
+"""Go accepts this character as an `s` in the name of a member."""
 _LINE_ENDS = re.compile("[\r\n]+")
-"""Between the digits of base64 they are nothing to Go's decoder."""
+"""Go's decoder ignores them between the digits of base64."""
 _FOREIGN = re.compile("[^A-Za-z0-9_\\-\r\n]")
 
 
 def _first_illegal(text: str) -> int | None:
-    """Where Go's decoder stops: at the first foreign character, or at one that is left alone at the end."""
+    """Return where Go's decoder stops: at the first foreign character, or at a single one that is left at the end."""
     found = _FOREIGN.search(text)
     if found is not None:
         return found.start()

@@ -1,4 +1,4 @@
-"""POST: decode, own, admit, prepare, validate, admit, commit, respond.
+"""Serve POST: decode, set managers, admit, prepare, validate, admit, commit, respond.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/create.go`, `pkg/registry/generic/registry/store.go`.
 """
@@ -20,11 +20,11 @@ from apiserver.wire import body
 from kubetext import names, quoting
 
 NAME_ATTEMPTS = 8
-"""How often a generated name may clash before the client is told."""
+"""How often a generated name may clash before the client gets an error."""
 
 
 async def create(services: Services, call: Call) -> Any:
-    """One new object; 201 with it as stored."""
+    """Create one object. Answer 201 with the object as stored."""
     answer = rendering.negotiate(services, call)
     stored = await _stored(services, call)
     services.workers.free(call.exchange.let_go())
@@ -32,7 +32,7 @@ async def create(services: Services, call: Call) -> Any:
 
 
 async def sent(services: Services, call: Call) -> tuple[Object, CreateOptions, int]:
-    """Read the object that a POST sends, in its namespace, with the request's options and about how many bytes it has. Raises
+    """Read the object of a POST in its namespace. Return it with the request's options and its approximate size in bytes. Raises
     StatusError."""
     exchange = call.exchange
     body.check_content_type(exchange.content_type)
@@ -47,9 +47,9 @@ async def sent(services: Services, call: Call) -> tuple[Object, CreateOptions, i
         validation=wanted.validation,
         warnings=exchange.warnings,
     )
-    size = body.heft(raw, exchange.content_type)
+    size = body.size_estimate(raw, exchange.content_type)
     await recorded.sent(call, obj, size=size)
-    lifecycle.settle_namespace(call, obj)
+    lifecycle.set_namespace(call, obj)
     return obj, wanted, size
 
 
@@ -73,14 +73,15 @@ async def insert(
     owned: bool = False,
     allowed: Callable[[], Awaitable[None]] | None = None,
 ) -> bytes:
-    """Commits `obj` under its own name or a generated one; its value with its resourceVersion. Raises StatusError, and KeyExists when its
-    own name is taken and it has no generateName.
+    """Commit `obj` under its own name or a generated one. Return its value with its resourceVersion.
 
-    `size` is about how many bytes it has. `owned`: it says itself who owns which field. `allowed` asks whether the user may create, where
-    nobody asked yet.
+    `size` is about how many bytes it has. With `owned`, its managedFields are final. `allowed` checks that the user may create, where that
+    was not checked before.
+
+    Raises StatusError. Raises KeyExists if its own name is taken and it has no generateName.
     """
     if await lifecycle.exceeds(call, obj, size=size):
-        # It cannot be stored, whoever manages it. Admission may still make it smaller.
+        # It is too large to store, with or without managedFields. Admission may still make it smaller.
         if not owned:
             obj["metadata"].pop("managedFields", None)
         owned = True
@@ -104,7 +105,7 @@ async def insert(
                 services, call, obj, step, size=size, dry_run=wanted.dry_run, owned=owned, allowed=allowed
             )
         except KeyExists as e:
-            # Upstream looks at generateName alone, also where a name is given beside it. A PATCH looks at the object again.
+            # Upstream looks at generateName alone, even if a name is given too. A PATCH retries on the existing object.
             if not base and (allowed is not None or not metadata.get("generateName")):
                 raise
             clash = e
@@ -122,7 +123,7 @@ async def _fitting(
     owned: bool,
     allowed: Callable[[], Awaitable[None]] | None,
 ) -> bytes:
-    """What is too large for the store is tried once more without managedFields, which are worth less than the object."""
+    """Commit the object. If it is too large, try once more without managedFields, which are worth less than the object."""
     with failures.translated(call.info):
         try:
             return await _commit(services, call, obj, step, size=size, dry_run=dry_run, allowed=allowed)
@@ -149,7 +150,7 @@ async def _commit(
     key = lifecycle.key_of(call, obj["metadata"].get("name", ""))
     stated = obj["metadata"].get("resourceVersion", "")
     if not dry_run:
-        # A PATCH that creates is an update of nothing: its version has been looked at.
+        # A PATCH that creates is an update of an absent object, and has checked its version already.
         if allowed is None and _is_version(stated):
             raise errors.raw("resourceVersion should not be set on objects to be created")
         lifecycle.drop_unstored(obj)
@@ -157,12 +158,12 @@ async def _commit(
     write = Write(key, value, Revision(0), obj["metadata"]["uid"])
     entry = await call.store.commit(write, dry_run=dry_run)
     entry.judged = True
-    # What a client takes for the version of a new object comes back from a dry run, whatever it is.
+    # A dry run returns the resourceVersion that the client sent for a new object, whatever it is.
     return stamp(value, quoting.go_json(stated).encode()) if stated and dry_run else entry.value
 
 
 def _is_version(text: str) -> bool:
-    """Whether it names a state. What is no number is let go, as 0 is."""
+    """Return whether the text names a state. Text that is not a number is ignored, as 0 is."""
     try:
         return bool(options.parse_revision(text))
     except ValueError:
@@ -170,7 +171,7 @@ def _is_version(text: str) -> bool:
 
 
 async def _exists(call: Call, entry: Entry, *, generated: bool = False) -> errors.StatusError:
-    """`generated`: the object that cannot be created names a generateName."""
+    """Return the conflict with an existing object. `generated`: the object that cannot be created has a generateName."""
     metadata = (await rendering.patiently(rendering.remains, call.resource, entry))[1]["metadata"]
     said = errors.generate_name_conflict if generated else errors.already_exists
     return said(call.resource.group_resource, metadata["name"], being_deleted="deletionTimestamp" in metadata)

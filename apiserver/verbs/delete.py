@@ -1,4 +1,4 @@
-"""DELETE of one object and of a collection: preconditions, finalizers, the two phases.
+"""Serve DELETE of one object and of a collection: preconditions, finalizers, the two phases.
 
 Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Delete, DeleteCollection and `pkg/registry/rest/delete.go`.
 """
@@ -33,11 +33,12 @@ VERSION_DIFFERS = (
 AT_ONCE = 64
 """Deletions of a collection in flight together; they share round trips to the store."""
 BYTES_AT_ONCE = 4 << 20
-"""And what their objects may have together, but for one that has more: each is on its way to the store and back several times over."""
+"""Bytes that their objects may have together; a larger object goes alone. Each object exists in memory several times while its deletion is
+in flight."""
 
 
 async def delete(services: Services, call: Call) -> Any:
-    """Removes the object, or marks it as deleting while finalizers remain; answers with it either way."""
+    """Remove the object, or mark it as deleting while finalizers remain. Answer with the object either way."""
     answer = rendering.negotiate(services, call)
     wanted = await _options(services, call)
     if wanted.ignore_read_error:
@@ -49,7 +50,7 @@ async def delete(services: Services, call: Call) -> Any:
 
 
 async def delete_collection(services: Services, call: Call) -> Any:
-    """Deletes what a list selects, object by object; answers with the list as it was."""
+    """Delete the objects that a list selects, one by one. Answer with the list as it was."""
     exchange = call.exchange
     answer = rendering.negotiate(services, call)
     listed = options.parse_list(exchange.query, watch=False)
@@ -70,7 +71,7 @@ async def delete_collection(services: Services, call: Call) -> Any:
 
 
 def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """What goes together, in order: bounded in number and in bytes."""
+    """Yield batches in order, bounded in number and in bytes."""
     batch: list[Entry] = []
     size = 0
     for entry in entries:
@@ -84,22 +85,23 @@ def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 async def _all(deletions: Iterable[Awaitable[None]]) -> None:
-    """Waits for every deletion, then reports the first failure."""
+    """Wait for every deletion, then raise the first failure."""
     for result in await asyncio.gather(*deletions, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
 
 
 class _Turns:
-    """Deletions of a collection: each is admitted when the one before it is, and none begins after one that failed. On their way to the
-    store they do not wait for each other."""
+    """Turns of the deletions of a collection. Each is admitted after the one before it, and none begins after one that failed. They reach
+    the store at the same time."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._failed = False
 
     async def take(self, deletion: Callable[[Callable[[], None]], Awaitable[object]]) -> None:
-        """`deletion` is given what it calls once it is admitted. What is gone already does not count as a failure."""
+        """Run `deletion` in its turn. It calls its argument once it is admitted. An object that no longer exists does not count as a
+        failure."""
         await self._lock.acquire()
         done = _once(self._lock.release)
         try:
@@ -114,7 +116,7 @@ class _Turns:
 
 
 def _once(function: Callable[[], None]) -> Callable[[], None]:
-    """The same, of which only the first call counts."""
+    """Return a function that calls `function` the first time only."""
     left = [function]
     return lambda: left.pop()() if left else None
 
@@ -124,7 +126,7 @@ def _nothing() -> None:
 
 
 async def _options(services: Services, call: Call) -> DeleteOptions:
-    """From the body when there is one (the query is then not looked at), else from the query."""
+    """Return the options from the body if there is one, otherwise from the query. The query is ignored if there is a body."""
     exchange = call.exchange
     raw = await exchange.body()
     if raw:
@@ -148,8 +150,8 @@ async def delete_one(
     admitted_as: str,
     admitted: Callable[[], None] = _nothing,
 ) -> tuple[Entry, bool]:
-    """(the object as it is answered, whether it is gone). `admitted` is called each time it is admitted."""
-    done = await attempts.until_settled(
+    """Return the object of the answer, and whether it was removed. Calls `admitted` each time the deletion is admitted."""
+    done = await attempts.until_done(
         call,
         lifecycle.key_of(call, name),
         lambda live: _attempt(services, call, wanted, live, name=name, admitted_as=admitted_as, admitted=admitted),
@@ -177,7 +179,7 @@ async def _attempt(
     if not live.readable and unreadable.guarded(services):
         raise failures.corrupt(call.info, live.key)
     _check_preconditions(call, name, wanted, old["metadata"])
-    # Upstream judges the update that begins a deletion, and the deletion as well if that left no finalizer.
+    # Upstream admits the update that begins a deletion. It also admits the deletion if that update leaves no finalizer.
     for _ in range(2 if old["metadata"].get("finalizers") and not finalizers else 1):
         step = admit.Step(
             services, call, operation="DELETE", options=wanted, name=admitted_as, old=old, size=len(live.body)
@@ -191,7 +193,7 @@ async def _attempt(
 
 
 def _found(wanted: DeleteOptions, resource: Resource, live: Entry) -> tuple[Entry, Object, list[str]]:
-    """`rendering.remains`, and the finalizers that it will have, which may be many."""
+    """Return the result of `rendering.remains`, and the finalizers that the object will have, which may be many."""
     live, old = rendering.remains(resource, live)
     return live, old, finalizers_after(wanted, old["metadata"].get("finalizers", []))
 
@@ -206,9 +208,9 @@ def _check_preconditions(call: Call, name: str, wanted: DeleteOptions, metadata:
 
 
 def finalizers_after(wanted: DeleteOptions, existing: list[str]) -> list[str]:
-    """The finalizers of the object once the garbage collector's are recomputed from the options.
+    """Return the finalizers of the object after the garbage collector's were recomputed from the options.
 
-    Priority: orphanDependents, propagationPolicy, what the object already carries, and background as the kinds' default.
+    Priority: orphanDependents, propagationPolicy, the object's present finalizers, and background as the kinds' default.
     """
     had_orphan, had_foreground = ORPHAN in existing, FOREGROUND in existing
     orphan, foreground = had_orphan, had_foreground and not had_orphan
@@ -225,7 +227,7 @@ def finalizers_after(wanted: DeleteOptions, existing: list[str]) -> list[str]:
 async def _mark(
     services: Services, call: Call, wanted: DeleteOptions, live: Entry, *, old: Object, finalizers: list[str]
 ) -> Entry:
-    """The first phase: the object stays, marked as deleting, until its finalizers are gone."""
+    """Run the first phase: mark the object as deleting. It stays until its finalizers are removed."""
     metadata = {**old["metadata"], "finalizers": finalizers}
     if not finalizers:
         del metadata["finalizers"]

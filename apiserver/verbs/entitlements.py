@@ -1,6 +1,6 @@
-"""What has to be asked before a change may be stored, beyond the request that was authorized: what else its user may do, and the labels of
-its namespace as they are now. Knows no kind: a subresource declares what a change of it requires, and a hook asks for the labels.
+"""Check what a change requires beyond the authorized request: further permissions of its user, and the present labels of its namespace.
 
+Knows no kind: a subresource declares what a change of it requires, and a hook asks for the labels.
 Upstream: kubernetes/kubernetes `pkg/registry/resource/utils.go`.
 """
 
@@ -18,26 +18,27 @@ from apiserver.schema.resource import Permission
 from apiserver.verbs.context import Call, Services
 
 AT_ONCE = 8
-"""Questions of one write that are under way together."""
+"""Permissions of one write that are checked at the same time."""
 IN_VAIN = 64
-"""Of a write that is refused anyway, so many permissions are asked about, and told: a kube-apiserver that answers for itself asks about
-all, but here a question is a request."""
+"""Permissions that are checked and reported for a write that is refused anyway. kube-apiserver checks all of them, because it is its own
+authorizer; here each check is a request."""
 LONGEST = 1024
-"""Characters of a name that may be asked about in vain."""
+"""Longest name, in characters, that is checked for such a write."""
 
 Refused = Mapping[Permission, str]
-"""Why the user may not, for each permission that is not given."""
+"""The reason of the authorizer, for each refused permission."""
 NONE_REFUSED: Refused = {}
 
 
 def worth_asking(required: Iterable[FieldError | Permission]) -> Iterator[FieldError | Permission]:
-    """What of it is asked about although the write is refused anyway."""
+    """Yield the requirements that are checked although the write is refused anyway."""
     short = (item for item in required if isinstance(item, FieldError) or len(item.name) <= LONGEST)
     return itertools.islice(short, IN_VAIN)
 
 
 async def refused(services: Services, call: Call, required: Sequence[Permission]) -> Refused:
-    """What of it the user is not allowed. An authorizer that cannot be asked has not allowed anything, and its error is the reason."""
+    """Return the permissions that the user does not have. An authorizer that cannot be reached allows nothing, and its error is the
+    reason."""
     found: dict[Permission, str] = {}
     for start in range(0, len(required), AT_ONCE):
         batch = required[start : start + AT_ONCE]
@@ -47,7 +48,7 @@ async def refused(services: Services, call: Call, required: Sequence[Permission]
 
 
 async def _why_not(services: Services, call: Call, permission: Permission) -> str | None:
-    """None when one of the verbs is allowed, else the refusal of the first."""
+    """Return None if one of the verbs is allowed, otherwise the refusal of the first."""
     first: str | None = None
     for verb in permission.verbs:
         info = dataclasses.replace(
@@ -64,8 +65,8 @@ async def _why_not(services: Services, call: Call, permission: Permission) -> st
     return first
 
 
-def told(required: Iterable[FieldError | Permission], refused: Refused) -> Iterator[FieldError]:
-    """What is told of what a change requires: the errors, and the permissions that were refused."""
+def errors_of(required: Iterable[FieldError | Permission], refused: Refused) -> Iterator[FieldError]:
+    """Yield the errors of a change: its field errors, and one for each permission that was refused."""
     for item in required:
         if isinstance(item, FieldError):
             yield item
@@ -74,10 +75,10 @@ def told(required: Iterable[FieldError | Permission], refused: Refused) -> Itera
 
 
 class NamespaceLabels:
-    """The labels of one namespace for the hooks of one write: first as the copy has them, once `refresh` was called as they are now.
+    """The labels of one namespace for the hooks of one write: first from the cache, after `refresh` the newest.
 
-    A copy is a moment old. Whoever just put a label on a namespace is not told that it is missing, and nobody profits from one that is
-    gone: what was judged by them is judged again if they are others now.
+    A cache is a moment old. So a client that just added a label gets no error about it, and nobody profits from a removed label: the write
+    is judged again if the labels differ.
     """
 
     def __init__(self, services: Services, name: str) -> None:
@@ -85,7 +86,7 @@ class NamespaceLabels:
         self._name = name
         self._known: Mapping[str, str] | LookupError | None = None
         self.asked = False
-        """Whether a hook has asked."""
+        """Whether a hook has asked for the labels."""
 
     def __call__(self) -> Mapping[str, str] | None:
         if not self.asked:
@@ -95,7 +96,7 @@ class NamespaceLabels:
         return self._known
 
     async def refresh(self) -> bool:
-        """Whether they are others than those that the hooks were told."""
+        """Read the labels anew. Return whether they differ from those that the hooks got."""
         told = self._known
         try:
             self._known = await self._services.newest_labels(self._name)

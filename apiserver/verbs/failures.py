@@ -1,4 +1,4 @@
-"""What storage says, in the words of the API. Storage knows no kinds, clients know no streams: this is the border.
+"""Translate storage errors into API errors. Storage knows no kinds, and clients know no streams.
 
 Upstream: kubernetes/apiserver `pkg/storage/errors/storage.go`, `pkg/storage/cacher/{ready,delegator}.go`.
 """
@@ -19,13 +19,13 @@ READS = frozenset({"get", "list", "watch"})
 UNAVAILABLE = "the store of this resource is not available, please try again"
 NO_ROOM = "the disk of the store is full: the server's log and /readyz/store name its folder; please try again when there is room"
 SHARPNESS, MOST_SECONDS = 0.06, 30
-"""How fast Retry-After grows while memory is being filled, and where it stops (upstream's `ready.go`)."""
+"""How fast Retry-After grows while memory is being filled, and its maximum (upstream's `ready.go`)."""
 SPREAD = 2
-"""Those who are refused at the same moment are told times up to so many times as long, or they would all come back at the same moment."""
+"""Clients that are refused at the same moment get times up to this factor longer, so that they do not all come back together."""
 
 
-class translated:  # noqa: N801 - used as a function; what contextlib would make of one costs every request five times as much
-    """Storage errors that mean the same for every verb; the others (KeyExists, Moved, Compacted) are the verb's own business."""
+class translated:  # noqa: N801 - used as a function; a context manager of contextlib would cost every request five times as much
+    """Translate storage errors that mean the same for every verb. The verbs handle the others (KeyExists, Moved, Compacted)."""
 
     __slots__ = ("_info",)
 
@@ -36,11 +36,11 @@ class translated:  # noqa: N801 - used as a function; what contextlib would make
         return None
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if error is not None and (told := _told(self._info, error)) is not None:
-            raise told from error
+        if error is not None and (translation := _translated(self._info, error)) is not None:
+            raise translation from error
 
 
-def _told(info: RequestInfo, error: BaseException) -> StatusError | None:
+def _translated(info: RequestInfo, error: BaseException) -> StatusError | None:
     match error:
         case Corrupt():
             return corrupt(info, error.key)
@@ -60,7 +60,7 @@ def _told(info: RequestInfo, error: BaseException) -> StatusError | None:
 
 
 def corrupt(info: RequestInfo, key: Key) -> StatusError:
-    """What is stored under the key is no object."""
+    """Return the error for a key whose stored value cannot be decoded."""
     return errors.internal(corrupt_text(info, key))
 
 
@@ -70,7 +70,7 @@ def corrupt_text(info: RequestInfo, key: Key) -> str:
 
 
 def shown_key(info: RequestInfo, key: Key) -> str:
-    """Where an object is stored, as errors say it."""
+    """Return the storage key of an object as errors show it."""
     return f"/{info.group}/{info.resource}/{key}"
 
 
@@ -82,7 +82,7 @@ def _initializing(info: RequestInfo, e: Initializing) -> StatusError:
 
 
 def _unavailable(info: RequestInfo, text: str = UNAVAILABLE) -> StatusError:
-    """A 503 makes informers list again; a watch is therefore told 429, which they answer by trying the same watch again."""
+    """Return 503, or 429 for a watch. A 503 makes informers list again; after a 429 they retry the same watch."""
     if info.verb == "watch":
         return errors.too_many_requests(text, retry_after=1)
     return errors.service_unavailable(text)

@@ -1,4 +1,4 @@
-"""What happens to every object on its way to storage, whatever verb brought it: names, system fields, hooks, validation.
+"""Prepare and check every object before it is stored, for all verbs: names, system fields, hooks, validation.
 
 A kind's hooks arrive as values in its `Resource`; this module knows no kind.
 Upstream: kubernetes/apiserver `pkg/registry/rest/{create,update,meta}.go`, `pkg/registry/generic/registry/store.go`.
@@ -54,11 +54,11 @@ DUPLICATE_OWNERS_LATER = (
 LARGE = 16 << 10
 """Objects whose JSON is longer than this many bytes are prepared, checked and encoded in threads."""
 MANY_OWNERS = 1000
-"""More owner references than these are compared in a thread."""
+"""Longer lists of owner references are compared in a thread."""
 
 
 def key_of(call: Call, name: str) -> Key:
-    """The storage key of one object of this request; upstream checks the parts as late as this, in these words."""
+    """Return the storage key of one object of this request. Upstream checks the parts as late as this, with these texts."""
     namespace = call.info.namespace if call.resource.namespaced else ""
     if call.resource.namespaced and not namespace:
         raise errors.bad_request("Namespace parameter required.")
@@ -70,8 +70,8 @@ def key_of(call: Call, name: str) -> Key:
     return keys.key(namespace, name)
 
 
-def settle_namespace(call: Call, obj: Object) -> None:
-    """The object's namespace is the URL's; a cluster-scoped object has none, whatever its body says."""
+def set_namespace(call: Call, obj: Object) -> None:
+    """Set the object's namespace to that of the URL. A cluster-scoped object has none, whatever its body says."""
     metadata = obj["metadata"]
     if not call.resource.namespaced:
         metadata.pop("namespace", None)
@@ -85,7 +85,7 @@ def settle_namespace(call: Call, obj: Object) -> None:
 
 
 def check_name(call: Call, obj: Object) -> None:
-    """The object of a PUT or PATCH must be the one that the URL names."""
+    """Raise 400 unless the object of a PUT or PATCH has the name of the URL."""
     stated, wanted = obj["metadata"].get("name", ""), call.info.name
     if not stated:
         raise errors.bad_request(
@@ -96,7 +96,7 @@ def check_name(call: Call, obj: Object) -> None:
 
 
 async def dedup_owners(obj: Object, warnings: Warnings, *, after_admission: bool) -> None:
-    """Repeated owner references go, with a warning."""
+    """Remove repeated owner references, with a warning."""
     owners = meta.metadata(obj).get("ownerReferences")
     if not owners:
         return
@@ -108,13 +108,13 @@ async def dedup_owners(obj: Object, warnings: Warnings, *, after_admission: bool
 
 
 def wipe_system_metadata(obj: Object) -> None:
-    """What a client may not set by POST. Not resourceVersion, generation and finalizers: upstream leaves those."""
+    """Remove metadata that a client may not set by POST. resourceVersion, generation and finalizers stay, as upstream."""
     for name in ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         obj["metadata"].pop(name, None)
 
 
 def member(resource: Resource, name: str) -> Struct | None:
-    """The shape of a top-level member that is a struct."""
+    """Return the shape of a top-level member that is a struct."""
     for field in resource.shape.fields:
         if field.name == name and isinstance(field.type, Struct):
             return field.type
@@ -122,13 +122,13 @@ def member(resource: Resource, name: str) -> Struct | None:
 
 
 def spec_changed(resource: Resource, new: Object, old: Object) -> bool:
-    """Whether spec differs in meaning: spelling of quantities and empty against absent do not count."""
+    """Return whether spec differs in meaning. The spelling of quantities does not count, nor does empty against absent."""
     shape = member(resource, "spec")
     return shape is not None and not canonical.equal(shape, new.get("spec") or {}, old.get("spec") or {})
 
 
 class Judgement(NamedTuple):
-    """Of an object that was prepared: whether it may be stored, and what its user must be allowed for that."""
+    """Whether a prepared object may be stored, and the permissions that its user needs for that."""
 
     acceptable: bool
     permissions: Sequence[Permission] = ()
@@ -144,10 +144,13 @@ async def check(
     sub: Subresource | None = None,
     judged: bool = False,
 ) -> bool:
-    """Makes `new` what may be stored: system fields, the kind's own preparation, then every check. Whether it is large.
+    """Prepare `new` for the store: system fields, the kind's own preparation, then every check. Return whether it is large.
 
-    Of a change of `old`: of all of it, or of the part that `sub` owns. `size` is about how many bytes both have. `judged`: `old` was found
-    in order in this way. Raises 422; what the kind warns of goes into the answer.
+    * `old` is the stored object; `sub` limits the change to the part that the subresource owns.
+    * `size` is about how many bytes both have.
+    * `judged`: `old` passed these checks before.
+
+    Raises 422. Warnings of the kind go into the answer.
     """
     resource, labels = call.resource.stored, NamespaceLabels(services, call.info.namespace)
     context = Context(
@@ -160,10 +163,10 @@ async def check(
         old_obeys=judged,
     )
     large = size > 2 * LARGE or is_large(new)
-    settling = functools.partial(settle, context, resource, new, old, sub=sub)
+    work = functools.partial(prepare_and_judge, context, resource, new, old, sub=sub)
     quick = context.cel is None or context.cel.is_quick(resource.expressions(new))
     pool = workers.BODIES if quick else workers.EXPRESSIONS
-    judgement = settling() if quick and not large else await pool.run_patiently(settling)
+    judgement = work() if quick and not large else await pool.run_patiently(work)
     if labels.asked and await labels.refresh():
         judgement = await pool.run_patiently(judge, context, resource, new, old, sub=sub)
     refused = await entitlements.refused(services, call, judgement.permissions)
@@ -175,8 +178,10 @@ async def check(
 
 
 def drop_unstored(obj: Object) -> None:
-    """What is stored of nobody's, whoever set it. A dry run, which stores nothing, shows it (kubernetes/apiserver
-    `pkg/storage/api_object_versioner.go` PrepareObjectForStorage)."""
+    """Remove metadata that is never persisted (`selfLink`). A dry run still shows it in its response.
+
+    Upstream: kubernetes/apiserver `pkg/storage/api_object_versioner.go` PrepareObjectForStorage.
+    """
     obj["metadata"].pop("selfLink", None)
 
 
@@ -192,7 +197,7 @@ async def exceeds(call: Call, obj: Object, *, size: int) -> bool:
 
 
 async def to_store(call: Call, obj: Object, *, large: bool) -> bytes:
-    """Encode the object as it is stored. Raises TooBig at once where its texts alone are too large."""
+    """Encode the object as it is stored. Raises TooBig at once if its texts alone are too large."""
     least, limit = meta.text_bytes(obj["metadata"]) if large else 0, call.store.object_limit
     if least > limit:
         raise TooBig(f"{least} bytes or more are more than {limit}")
@@ -200,24 +205,25 @@ async def to_store(call: Call, obj: Object, *, large: bool) -> bytes:
 
 
 async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
-    """The object as it is stored."""
+    """Return the object's stored bytes."""
     if not large:
         return canonical.encode(resource.shape, obj)
     return await workers.BODIES.run_patiently(canonical.encode, resource.shape, obj)
 
 
 def is_large(new: Object) -> bool:
-    """Whether preparing, checking and encoding it is work for a thread, of one that is not known to be: to find out is work too."""
+    """Return whether the object needs a thread for preparing, checking and encoding. The answer may be late for an object of unknown size,
+    but costs little."""
     try:
-        return body.heft(rawjson.light(new, LARGE), negotiation.JSON) > LARGE
+        return body.size_estimate(rawjson.light(new, LARGE), negotiation.JSON) > LARGE
     except TypeError:
-        return True  # deep, with half characters, or long
+        return True  # deep, with lone surrogates, or long
 
 
-def settle(
+def prepare_and_judge(
     context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
 ) -> Judgement:
-    """Prepares `new` and judges it. Each check runs once. `old` is None on create."""
+    """Prepare `new` and judge it. Each check runs once. `old` is None on create."""
     if old is None:
         prepare_create(context, resource, new)
     else:
@@ -228,7 +234,7 @@ def settle(
 def judge(
     context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
 ) -> Judgement:
-    """What is to be said of an object that is prepared."""
+    """Judge a prepared object."""
     acceptable = _acceptable(context, resource, new, old, sub=sub)
     if sub is None or old is None:
         return Judgement(acceptable)
@@ -255,7 +261,7 @@ def _name_rule(resource: Resource) -> meta.NameCheck:
 def _own_errors(
     context: Context, resource: Resource, new: Object, old: Object | None, *, sub: Subresource | None
 ) -> Iterator[FieldError]:
-    """What the kind has to say beside the metadata."""
+    """Yield the kind's own errors, besides those of metadata."""
     if sub is not None:
         yield from sub.validate(context, new, old)
         return
@@ -267,7 +273,7 @@ def _own_errors(
 
 
 def prepare_create(context: Context, resource: Resource, obj: Object) -> None:
-    """System fields of a new object, then the kind's own hook."""
+    """Set the system fields of a new object, then call the kind's own hook."""
     for sub in resource.subresources:
         for name in () if sub.initial else sub.owns:
             obj.pop(name, None)
@@ -279,7 +285,7 @@ def prepare_create(context: Context, resource: Resource, obj: Object) -> None:
 
 
 def prepare_update(context: Context, resource: Resource, new: Object, old: Object, *, sub: Subresource | None) -> None:
-    """Makes `new` a legal successor of `old` as far as the system decides that: isolation, generation, times, uid."""
+    """Make `new` a legal successor of `old` in what the system decides: isolation, generation, times, uid."""
     metadata, stored = new["metadata"], old["metadata"]
     restore(metadata, stored, "generation")
     if sub is not None:
@@ -306,7 +312,7 @@ def prepare_update(context: Context, resource: Resource, new: Object, old: Objec
 
 
 def _isolate(sub: Subresource, new: Object, old: Object) -> None:
-    """A subresource write brings only what it owns."""
+    """Restore everything that a subresource does not own."""
     _take(new, old, tuple(n for n in {**new, **old} if n != "metadata" and n not in sub.owns))
     for name in KEPT_BY_STATUS:
         restore(new["metadata"], old["metadata"], name)
@@ -318,7 +324,7 @@ def _take(new: Object, old: Object, members: tuple[str, ...]) -> None:
 
 
 def restore(new: dict[str, Any], old: dict[str, Any], name: str) -> None:
-    """`name` becomes what it is in `old`, also when that is absent."""
+    """Set `name` to its value in `old`, or remove it if it is absent there."""
     if name in old:
         new[name] = old[name]
     else:
@@ -334,7 +340,7 @@ def refusal(
     sub: Subresource | None,
     refused: Refused = NONE_REFUSED,
 ) -> StatusError:
-    """422 with everything that is wrong with an object that may not be stored, and with who wants it stored."""
+    """Return 422 with all errors of an object that may not be stored, and with the refused permissions of its user."""
     if old is None:
         found = creation_errors(context, resource, new)
     else:
@@ -343,20 +349,20 @@ def refusal(
 
 
 def creation_errors(context: Context, resource: Resource, obj: Object) -> FieldErrors:
-    """The strategy's check of a new object; only if it passes, the generic check of metadata."""
+    """Return the errors of the strategy's check of a new object. If that passes, return those of the generic check of metadata."""
     found = meta.validate_object_meta(obj, namespaced=resource.namespaced, name_check=_name_rule(resource))
     found += _own_errors(context, resource, obj, None, sub=None)
     return _in_order(resource, found) or _generic_errors(resource, obj)
 
 
 def _in_order(resource: Resource, errors: FieldErrors) -> FieldErrors:
-    """Of all that are told: in the order in which upstream looks."""
+    """Sort the errors that will be reported into the order in which upstream checks."""
     errors[:] = report.in_order(resource.shape, errors)
     return errors
 
 
 def _generic_errors(resource: Resource, obj: Object) -> FieldErrors:
-    """What every write is asked, whatever the kind's own check says."""
+    """Return the errors that every write can have, apart from the kind's own check."""
     return meta.validate_object_meta(
         obj, namespaced=resource.namespaced, name_check=names.path_segment_name, qualified_finalizers=False
     )
@@ -371,16 +377,16 @@ def update_errors(
     sub: Subresource | None,
     refused: Refused = NONE_REFUSED,
 ) -> FieldErrors:
-    """Every check of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`.
+    """Return the errors of an update, concatenated as upstream does: the same metadata error can appear several times in `causes`.
 
-    Nobody asks further if no further error would be counted.
+    Stops checking when no further error would be counted.
     """
     found = _generic_errors(resource, new)
     if found.full:
         return found
     found += meta.validate_object_meta_update(new, old, qualified_finalizers=False)
     if sub is not None:
-        found += entitlements.told(sub.requires(context, new, old), refused)
+        found += entitlements.errors_of(sub.requires(context, new, old), refused)
     own = FieldErrors()
     if sub is None and resource.rechecks_metadata:
         own += meta.validate_object_meta(new, namespaced=resource.namespaced, name_check=_name_rule(resource))

@@ -1,4 +1,4 @@
-"""Whose write it is, and where metadata.managedFields come from: every write is told to the field managers before admission.
+"""Find the writer of a request, and update metadata.managedFields before admission.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/fieldmanager.go`, kubernetes/apiserver
 `pkg/endpoints/handlers/{create,update,patch}.go`, `pkg/endpoints/handlers/fieldmanager/equality.go`.
@@ -22,11 +22,11 @@ from kubetext import utf8
 
 UNKNOWN = "unknown"
 LARGE = 16 << 10
-"""Of objects above this many bytes, the new one and the stored one together, the managers are found in a thread."""
+"""Bytes of the new and the stored object together, above which managers are computed in a thread."""
 
 
 def writer(services: Services, call: Call, manager: str, *, force: bool = False) -> Writer:
-    """The writer of a request: its fieldManager, or else the program that its User-Agent names."""
+    """Return the writer of a request: its fieldManager, or the program that its User-Agent names."""
     return Writer(
         manager=manager or _program(call.exchange.user_agent),
         resource=call.resource,
@@ -39,8 +39,8 @@ def writer(services: Services, call: Call, manager: str, *, force: bool = False)
 
 
 def _program(user_agent: str) -> str:
-    """What stands before the first slash, as far as it can be printed and is not too long (upstream's prefixFromUserAgent). A byte that is
-    no UTF-8 is the character for that, which can be printed."""
+    """Return the printable text before the first slash, cut to the longest manager name (upstream's prefixFromUserAgent). A byte that is
+    not UTF-8 becomes U+FFFD, which is printable."""
     name = user_agent[: 4 * FIELD_MANAGER_BYTES].partition("/")[0]
     if name.isascii() and name.isprintable():
         return name[:FIELD_MANAGER_BYTES] or UNKNOWN
@@ -49,13 +49,13 @@ def _program(user_agent: str) -> str:
 
 
 async def owned(services: Services, call: Call, new: Object, live: Object | None, *, manager: str, size: int) -> Object:
-    """`new` with its managedFields. `size` is about how many bytes `new` and `live` have."""
-    settle = functools.partial(services.managers.updated, new, live, writer(services, call, manager))
-    return await BODIES.run_patiently(settle) if size > LARGE else settle()
+    """Return `new` with its managedFields. `size` is about how many bytes `new` and `live` have."""
+    update = functools.partial(services.managers.updated, new, live, writer(services, call, manager))
+    return await BODIES.run_patiently(update) if size > LARGE else update()
 
 
 async def keep_times(resource: Resource, new: Object, old: Object, *, size: int) -> None:
-    """A change that would only stamp new times on managedFields is none: they are as they are stored."""
+    """Keep the stored times of managedFields if the change would only set new times."""
     since = time.perf_counter()
     keep = functools.partial(fieldmanager.keep_times, resource.shape, new, old)
     heavy = size > LARGE and fieldmanager.differ_in_time(new, old)

@@ -1,4 +1,4 @@
-"""PATCH: a pure function from the live object to the new one, run inside the write loop on every round.
+"""Serve PATCH: a pure function from the live object to the new one, which runs inside the write loop on every round.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 """
@@ -26,13 +26,13 @@ from apiserver.watchcache.entry import Entry
 from apiserver.wire import as_json, body, patches
 
 LARGE = 16 << 10
-"""Patches that have more bytes than that, together with the object that they change, are applied in a thread."""
+"""Patches with more bytes than this, together with the object that they change, are applied in a thread."""
 DENSE = 6 << 10
-"""The same of the patch alone: it may have a value in every two of them, each of which is merged, judged and told."""
+"""The same limit for the patch alone: it may have a value in every two bytes, and each is merged, judged and reported."""
 
 
 def _json_patched(patch: bytes, live: Object) -> bytes:
-    """What copies made has not been weighed yet. Raises 413 and 422."""
+    """Apply a JSON patch. Copies can make the result much larger than the patch, so it is weighed. Raises 413 and 422."""
     result = json_patch.apply(json_patch.parse(patch), as_json.dumps(live))
     if json_patch.growth(patch):
         json_syntax.weigh(result)
@@ -60,7 +60,7 @@ STRATEGIC = PatchType(
 
 
 def server_side_apply(managers: FieldManagers) -> PatchType:
-    """Apply: the one patch that knows who manages which field."""
+    """Return the patch type of server-side apply, the only one that knows the managers of fields."""
     return PatchType(
         media="application/apply-patch+yaml",
         read=patches.read_apply_patch,
@@ -72,7 +72,7 @@ def server_side_apply(managers: FieldManagers) -> PatchType:
 
 
 async def patch(services: Services, call: Call) -> Any:
-    """The stored object becomes what the patch makes of it; one that is absent is 404 before the patch is even read, or created."""
+    """Replace the stored object by the result of the patch. An absent object is created, or is a 404 before the patch is read."""
     exchange = call.exchange
     kind = services.patch_types[patches.media_type(exchange.content_type, services.patch_types)]
     answer = rendering.negotiate(services, call)
@@ -86,7 +86,7 @@ async def patch(services: Services, call: Call) -> Any:
         sub=sub,
         options=wanted.as_update(),
         whole=False,
-        size=body.heft(raw, kind.media) + kind.growth(raw),
+        size=body.size_estimate(raw, kind.media) + kind.growth(raw),
         creates=kind.creates and sub is None,
         owned=kind.applies,
     )
@@ -113,13 +113,13 @@ def _change(
         if len(raw) > DENSE:
             _weigh(resource.stored, new)
         if live is None:
-            _check_nobodys(call, new)
-        lifecycle.settle_namespace(call, new)
+            _check_no_uid(call, new)
+        lifecycle.set_namespace(call, new)
         lifecycle.check_name(call, new)
         return new
 
     async def change(live: Entry | None) -> Object:
-        size = body.heft(raw, kind.media) + kind.growth(raw) + (live.size if live is not None else 0)
+        size = body.size_estimate(raw, kind.media) + kind.growth(raw) + (live.size if live is not None else 0)
         large = size > LARGE or len(raw) > DENSE or (len(raw) > body.STRANGE and as_json.plain(raw) is None)
         if not large:
             with suppress(body.TakesLong):
@@ -130,22 +130,21 @@ def _change(
 
 
 def patched(kind: PatchType, raw: bytes, live: Entry | None, *, writer: Writer, terms: body.Terms) -> Object:
-    """What a patch makes of what is stored, or of nothing. What it does not touch goes round it, if it would come back as it is. Raises
-    StatusError.
+    """Return the result of a patch on the stored object, or on None. Raises StatusError.
 
-    This saves time where most of the object goes round. It is not tried with a patch that is larger than the object: if the patch is
-    refused, all of the work is done once more.
+    Members that the patch does not touch are left out of the work if they would come back unchanged. This saves time where the patch is
+    small. It is not tried with a patch larger than the object: if the patch is refused, all of the work runs once more.
     """
     resource = terms.resource
     shown = conversion.served(resource, rendering.decoded(resource, live)) if live is not None else {}
     document = {"kind": resource.kind, "apiVersion": resource.api_version, **shown}
     sent = kind.read(raw, terms.validation)
-    # What was another version's, or sent in a spelling of its own, does not come back as it is.
+    # Another version's members, and members with a spelling of their own, would not come back unchanged.
     whole = live is None or len(raw) > live.size or live.verbatim or resource.conversion
     touched = None if whole else kind.touches(sent.value)
     if touched is not None and touched.isdisjoint(MEMBERS):
         part = {name: x for name, x in document.items() if name in touched or name in MEMBERS}
-        with suppress(StatusError):  # it is worded again, for the whole object
+        with suppress(StatusError):  # the whole object gives the right text
             made = kind.decode(terms, kind.apply(sent.value, part, writer), sent)
             made |= {name: x for name, x in shown.items() if name not in touched}
             defaults.apply(resource.shape, made, now=terms.now)
@@ -155,9 +154,10 @@ def patched(kind: PatchType, raw: bytes, live: Entry | None, *, writer: Writer, 
 
 
 def _weigh(resource: Resource, new: Object) -> None:
-    """A patch makes nothing that could not have been sent: what it leaves out, and every element has, is written out by now. Raises 413."""
+    """Raise 413 for a result that could not have been sent. By now it has every default of every element, so a small patch may have a large
+    result."""
     metadata = new["metadata"]
-    # Texts are counted. Nobody takes the text of managedFields apart.
+    # Texts are counted. The text of managedFields is never parsed.
     left = {name: x for name, x in metadata.items() if name not in meta.TEXTS and name != "managedFields"}
     json_syntax.weigh(
         canonical.encode(resource.shape, {**new, "metadata": left}),
@@ -167,8 +167,8 @@ def _weigh(resource: Resource, new: Object) -> None:
     )
 
 
-def _check_nobodys(call: Call, new: Object) -> None:
-    """What is not there yet has no uid."""
+def _check_no_uid(call: Call, new: Object) -> None:
+    """Raise 409 if the new object names a uid: an absent object has none."""
     if uid := new["metadata"].get("uid"):
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise errors.conflict(call.resource.group_resource, call.info.name, why)

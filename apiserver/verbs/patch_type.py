@@ -1,4 +1,4 @@
-"""What a patch type is: one entry of the table that `app` composes. Routing, errors, OpenAPI and the write loop follow from it."""
+"""Define a patch type: one entry of the table in `app`. Routing, errors, OpenAPI and the write loop follow from it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from apiserver.wire.patches import Document
 class PatchType:
     """One media type of PATCH. All functions are pure, and called again in every round of the write.
 
-    `read(raw, validation)` decodes a body; it raises 400, `validation` is Strict, Warn or Ignore.
-    `apply(patch, live, writer)` makes the new object, whole, with kind and apiVersion, of the decoded patch and the live object as clients
-    of this version see it, which it leaves as it is: its JSON text, or its value where a patch of this type respells raw JSON. The patch
-    may be used up. Raises 413, 422, and whatever else a client is to be told.
-    `decode(terms, result, patch)` reads what `apply` made; it raises 422, and 400 and 500 of an applied configuration.
-    `touches(patch)` names the members of an object that the patch may change, or says None where that is not known. The others need not be
-    written down and read again: `apply` and `decode` may see an object without them.
-    `growth(raw)` says by how many bytes the result may be longer than the live object and the body together.
-    `creates`: an object that is absent is created, of a live one that has nothing but kind and apiVersion.
-    `applies`: it is server-side apply. It needs a fieldManager, may use force, and keeps metadata.managedFields itself.
+    * `read(raw, validation)` decodes a body. It raises 400. `validation` is Strict, Warn or Ignore.
+    * `apply(patch, live, writer)` returns the new object, whole, with kind and apiVersion. `live` is the object as clients of this version
+      see it, and stays unchanged. The result is JSON text, or a value if patches of this type respell raw JSON. The patch may be modified.
+      Raises 413, 422 and other errors for the client.
+    * `decode(terms, result, patch)` decodes the result of `apply`. It raises 422, and for an applied configuration 400 and 500.
+    * `touches(patch)` returns the members of an object that the patch may change, or None if that is unknown. The others need not be
+      encoded and decoded: `apply` and `decode` may see an object without them.
+    * `growth(raw)` returns how many bytes longer the result may be than the live object and the body together.
+    * `creates`: an absent object is created, from a live one that has only kind and apiVersion.
+    * `applies`: this is server-side apply. It needs a fieldManager, may use force, and sets metadata.managedFields itself.
     """
 
     media: str

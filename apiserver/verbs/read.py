@@ -1,4 +1,4 @@
-"""GET and LIST: which state is read, which part of it, and where the next chunk starts.
+"""Serve GET and LIST: choose the state, the part of it, and the start of the next chunk.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/get.go`, `pkg/storage/cacher/delegator.go`, `pkg/storage/etcd3/store.go` GetList.
 """
@@ -32,12 +32,12 @@ TOKEN_TOO_OLD = (
     "between the time the first chunk was returned and now may show up in the list."
 )
 ANY = "0"
-"""The version that every state will do for. Upstream compares the text: `00` is a number, and no state is older than it."""
+"""The version that accepts every state. Upstream compares the text: `00` is a number, and no state is older than it."""
 CONTINUE_WITH_VERSION = "specifying resource version is not allowed when using continue"
 
 
 async def get(services: Services, call: Call) -> Any:
-    """One object: the newest, any, or one not older than a version."""
+    """Answer with one object: the newest, any, or one not older than a version."""
     answer = rendering.negotiate(services, call)
     wanted = options.parse_get(call.exchange.query)
     key = lifecycle.key_of(call, call.info.name)
@@ -52,7 +52,7 @@ async def get(services: Services, call: Call) -> Any:
 
 
 async def list_(services: Services, call: Call) -> Any:
-    """A collection, whole or in chunks of one snapshot."""
+    """Answer with a collection, whole or in chunks of one snapshot."""
     answer = rendering.negotiate(services, call)
     wanted = options.parse_list(call.exchange.query, watch=False)
     chosen = selection.select(call, wanted)
@@ -64,13 +64,13 @@ async def list_(services: Services, call: Call) -> Any:
 
 
 async def listing(answer: rendering.Answer, found: Page, chosen: Selection) -> Any:
-    """One page, as the client wants it."""
+    """Answer with one page in the negotiated form."""
     meta = ListMeta(found.revision, found.continue_token, found.remaining, chosen.shard)
     return await answer.listing(found.entries, meta, found.range)
 
 
 def raw_version(text: str) -> Revision:
-    """The version of a GET or watch; one that is no number is upstream's raw 500."""
+    """Return the version of a GET or watch. One that is not a number is upstream's raw 500."""
     try:
         return Revision(options.parse_revision(text) or 0)
     except ValueError as e:
@@ -78,7 +78,8 @@ def raw_version(text: str) -> Revision:
 
 
 async def _freshness(call: Call, revision: Revision, *, stated: str) -> None:
-    """Unset: nothing committed before this request may be missing. N: nothing up to N. 0: whatever is in memory."""
+    """Wait until the state in memory is fresh enough. Unset: it has everything committed before this request. N: everything up to N. 0: no
+    wait."""
     if not stated:
         await call.store.barrier()
     elif revision:
@@ -87,34 +88,36 @@ async def _freshness(call: Call, revision: Revision, *, stated: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer to a list: its objects, the snapshot they are of, and how to go on."""
+    """One answer to a list: its objects, their snapshot, and the continue token."""
 
     entries: Sequence[Entry]
     revision: Revision
     continue_token: str = ""
     remaining: int | None = None
     begins: bool = True
-    """The first object of the resource is among those that were looked at."""
+    """The first object of the resource is among those that were examined."""
     ends: bool = True
     sparse: bool = False
 
     @property
     def range(self) -> ListRange:
-        """What of the resource it shows."""
+        """Return the range of the resource that the page shows."""
         return ListRange(self.revision, self.sparse, self.begins, self.ends)
 
 
 async def page(
     call: Call, wanted: ListOptions, chosen: Selection, *, exact: bool = False, candid: bool = False
 ) -> Page:
-    """Reads one page. `exact` makes a stated version mean that very state, as deletecollection does. Of one object, whose storage key is
-    known, only resourceVersionMatch does so (kubernetes/apiserver `pkg/storage/interfaces.go` ValidateListOptions: Recursive).
+    """Read one page.
 
-    `candid`: an object that cannot be read is told instead of left out. Who is content with any state is not told, as upstream's memory
-    holds no such objects.
+    `exact` makes a stated version mean that very state, as deletecollection does. For one object with a known storage key, only
+    resourceVersionMatch does so (kubernetes/apiserver `pkg/storage/interfaces.go` ValidateListOptions: Recursive).
+
+    `candid` reports an unreadable object instead of leaving it out. A request that accepts any state gets no report, because upstream's
+    cache holds no such objects.
     """
     if chosen.prefix in ("./", "../"):
-        # Of all keys that no object can have, upstream's storage refuses those that lead out of the collection.
+        # No object can have such keys. Upstream's storage refuses only those that lead out of the collection.
         raise errors.raw(f'invalid key: "/{call.resource.plural}/{chosen.prefix[:-1]}"')
     token = continue_token.decode(wanted.continue_token) if wanted.continue_token else None
     revision = _list_version(wanted)
@@ -138,7 +141,7 @@ async def page(
 
 
 async def _unreadable(view: View, chosen: Selection, found: Page, *, start: str) -> list[Entry]:
-    """What was passed while the page was read and is no object, whether it would have been selected or not."""
+    """Return the unreadable entries that were passed while the page was read, whether selected or not."""
     wrong: list[Entry] = []
     async for seen in matching(view, replace(chosen, test=_is_unreadable, lengthy=None), start=start):
         wrong += seen
@@ -174,8 +177,8 @@ def _newest_will_do(wanted: ListOptions, revision: Revision, *, exact: bool) -> 
 
 
 async def _state_at(call: Call, revision: Revision) -> View:
-    """Others get their turn while history is worked out."""
-    while call.store.approach(revision):  # noqa: ASYNC110  (nothing is waited for: this gives way)
+    """Compute an older state; other tasks run meanwhile."""
+    while call.store.approach(revision):  # noqa: ASYNC110  (this waits for nothing: it yields)
         await asyncio.sleep(0)
     return call.store.view_at(revision)
 
@@ -194,14 +197,14 @@ async def _token_state(call: Call, token: continue_token.Token) -> View:
 
 
 SLICE = 256
-"""Objects that are looked at before it is asked whether others wait."""
+"""Objects that are examined before other tasks may run."""
 SLICE_SECONDS = 0.002
 FEW_LABELS = 16 * SLICE
-"""Of a slice whose objects are all tested at once, half a millisecond. What a test costs grows with the labels of an object."""
+"""Labels of a slice whose objects are all tested at once, half a millisecond. The cost of a test grows with the labels of an object."""
 
 
 async def slices(entries: Iterator[Entry], *, tested: bool) -> AsyncIterator[list[Entry]]:
-    """The objects of a state, some at a time. Others get their turn in between: a state stays as it is."""
+    """Yield the objects of a state in slices. Other tasks run in between; a state never changes."""
     began = perf_counter()
     while seen := list(islice(entries, SLICE)):
         one_by_one = tested and sum(len(entry.labels) for entry in seen) > FEW_LABELS
@@ -213,7 +216,7 @@ async def slices(entries: Iterator[Entry], *, tested: bool) -> AsyncIterator[lis
 
 
 async def matching(view: View, chosen: Selection, *, start: str = "") -> AsyncIterator[list[Entry]]:
-    """Every selected object of a state in key order, the first not before `start`: those of each slice."""
+    """Yield the selected objects of each slice of a state in key order, from `start` on."""
     if chosen.key is not None and not start:
         only = view.get(chosen.key)
         entries = iter((only,) if only is not None else ())
@@ -224,7 +227,7 @@ async def matching(view: View, chosen: Selection, *, start: str = "") -> AsyncIt
 
 
 async def _selected(seen: list[Entry], chosen: Selection) -> list[Entry]:
-    """Those of a slice that pass the test."""
+    """Return the objects of a slice that pass the test."""
     if chosen.test is None:
         return seen
     passed = filter(chosen.test, seen)
@@ -234,14 +237,14 @@ async def _selected(seen: list[Entry], chosen: Selection) -> list[Entry]:
 
 
 async def each(view: View, chosen: Selection) -> AsyncIterator[Entry]:
-    """The same one by one."""
+    """Yield the same one by one."""
     async for found in matching(view, chosen):
         for entry in found:
             yield entry
 
 
 async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
-    """The selected objects from `start` on, at most `limit` of them."""
+    """Return the selected objects from `start` on, at most `limit` of them."""
     if limit and (start or chosen.key is None):
         return await _first(view, chosen, limit, start=start)
     if chosen.key is None and chosen.test is None:
@@ -253,7 +256,7 @@ async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page
 
 
 async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
-    """Whether more are selected is not known: there is a next chunk when there are more objects."""
+    """Return the first chunk. There is a next chunk if there are more objects, because it is unknown whether more are selected."""
     if chosen.test is None:
         every = view.slice(chosen.prefix, start=chosen.prefix + start)
         return _chunk(view, chosen, every.first(limit), start=start, all_of_it=len(every) <= limit)

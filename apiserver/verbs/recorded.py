@@ -1,6 +1,5 @@
-"""What a verb tells whoever records requests: the object that was sent, and the one that is answered, as JSON in the version that was asked
-for. Nothing is made that the level of the record does not ask for.
-
+"""Give audit the object that was sent and the one that is answered, as JSON in the requested version. Makes only what the audit level asks
+for.
 Upstream: kubernetes/apiserver `pkg/audit/request.go` LogRequestObject, LogRequestPatch, LogResponseObject, copyWithoutManagedFields.
 """
 
@@ -26,15 +25,15 @@ from apiserver.wire import as_json, patches
 from apiserver.wire.forms.form import Form, ListMeta
 
 LARGE = 64 << 10
-"""Bytes of an object, or of a patch, that are written in a thread."""
+"""Objects and patches with more bytes than this are encoded in a thread."""
 NAMED = ("name", "namespace", "uid", "resourceVersion")
-"""What of an object's metadata says which one is meant."""
+"""Metadata that identifies an object."""
 DELETE_OPTIONS = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal"}
-"""Upstream decodes them into its own version, and records that."""
+"""Upstream decodes delete options into its internal version, and records that."""
 
 
 async def sent(call: Call, obj: Object, *, size: int) -> None:
-    """The object of a body of about so many bytes, as it was decoded."""
+    """Record the decoded object of a body of about `size` bytes."""
     recording = call.exchange.recording
     if recording is None:
         return
@@ -53,7 +52,7 @@ def _text(resource: Resource, obj: Object) -> bytes:
 
 
 async def patch(call: Call, raw: bytes, *, applies: bool) -> None:
-    """A patch as it was sent, one in YAML as JSON (upstream cannot write the event then, and loses it). What nobody can read is left
+    """Record a patch as it was sent; YAML as JSON (upstream cannot write the event then, and loses it). A patch that cannot be read is left
     out."""
     recording = call.exchange.recording
     if recording is not None and recording.wants_sent:
@@ -81,7 +80,7 @@ def _applied(raw: bytes) -> bytes:
 
 
 def delete_options(recording: Recording | None, members: Mapping[str, Any]) -> None:
-    """Those of a body."""
+    """Record the delete options of a body."""
     if recording is not None and recording.wants_sent:
         stated = {name: value for name, value in members.items() if name not in DELETE_OPTIONS}
         recording.sent = (canonical.encode_value({**DELETE_OPTIONS, **stated}),)
@@ -90,13 +89,13 @@ def delete_options(recording: Recording | None, members: Mapping[str, Any]) -> N
 # ---------------------------------------------------------------------------------------------------------------- without managedFields
 
 MANAGED_FIELDS = "managedFields"
-_TOLD = b'"managedFields":'
+_MANAGED_FIELDS = b'"managedFields":'
 _members = surrogates.kept(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 
 
 def bare(value: bytes) -> bytes:
-    """A stored value without managedFields."""
-    if _TOLD not in value:
+    """Return a stored value without managedFields."""
+    if _MANAGED_FIELDS not in value:
         return value
     body, behind = split(value)
     members = _members(body)
@@ -107,11 +106,11 @@ def bare(value: bytes) -> bytes:
 
 
 SAMPLE = 32
-"""Objects of a list of which it is taken how long the others are, about."""
+"""Objects of a list whose sizes estimate those of the others."""
 
 
 class Listed(Deferred):
-    """A list as an answer shows it. Until it is read nothing of it is copied, and nothing that is made of it then is kept."""
+    """A list as an answer shows it. It is encoded only when it is read, and its encodings are not cached."""
 
     def __init__(self, form: Form, entries: Sequence[Entry], meta: ListMeta, *, bare: bool) -> None:
         self._form, self._meta = form, meta
@@ -134,10 +133,10 @@ class Listed(Deferred):
 
 
 class _Apart(Sequence[Entry]):
-    """The same objects apart from their groups, which are the event loop's, without managedFields if they are to be `bare`."""
+    """The same objects outside their groups, which belong to the event loop; without managedFields if `bare`."""
 
     def __init__(self, entries: Sequence[Entry], *, bare: bool) -> None:
-        # A copy: what is read on the event loop remembers where it was read last.
+        # A copy, because a sequence that is read on the event loop remembers its last position.
         self._entries, self._bare = copy(entries), bare
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""An entry or a list of entries as the response that was negotiated. Everything here calls down into `wire`."""
+"""Answer with an entry or a list of entries in the negotiated form. Calls only `wire`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """What the client will get, once the verb has it. `includeObject` is judged then, after the storage access, as upstream does."""
+    """The form of the answer. `includeObject` is checked when the answer is made, after the storage access, as upstream does."""
 
     services: Services
     call: Call
     representation: Representation
 
     async def stored(self, entry: Entry) -> Any:
-        """One object as it is in memory."""
+        """Answer with one object as it is in memory."""
         form = form_of(self.services, self.call, self.representation)
         data = form.cached_document(entry)
         if data is not None:
@@ -42,9 +42,9 @@ class Answer(NamedTuple):
         return await (self.single(entry.value) if data is None else self.call.exchange.respond(200, form.media, data))
 
     async def single(self, value: bytes, *, code: int = 200) -> Any:
-        """One object, of its stored value with a resourceVersion."""
+        """Answer with one object, from its stored value with a resourceVersion."""
         form = form_of(self.services, self.call, self.representation)
-        # Patiently: what was written is answered. How many wait is bounded by the requests in flight.
+        # Patiently, because a write has happened and must be answered. The requests in flight bound how many wait.
         data = (
             await self.services.workers.run_patiently(form.single, value)
             if form.heavy(len(value))
@@ -54,7 +54,7 @@ class Answer(NamedTuple):
         return await self.call.exchange.respond(code, form.media, data)
 
     async def _record(self, value: bytes) -> None:
-        """The answer in JSON, for whoever records it."""
+        """Give the answer in JSON to audit."""
         recording = self.call.exchange.recording
         if recording is None or not recording.wants_answer:
             return
@@ -68,14 +68,14 @@ class Answer(NamedTuple):
         recording.answer = (text.removesuffix(b"\n"),)
 
     def _record_list(self, recording: Recording, entries: Sequence[Entry], meta: ListMeta) -> None:
-        """The same of a list, which is written down when it is recorded."""
+        """Give a list to audit, which encodes it when it records it."""
         if not recording.wants_answer:
             return
         form = form_of(self.services, self.call, negotiation.as_json(self.representation))
         recording.answer = recorded.Listed(form, entries, meta, bare=recording.bare)
 
     async def success(self, name: str) -> Any:
-        """That something was done to an object which cannot be shown."""
+        """Answer that an operation on an object succeeded that cannot be shown."""
         details = {"name": name, "kind": self.call.resource.kind}
         status = {
             "kind": "Status",
@@ -92,7 +92,7 @@ class Answer(NamedTuple):
         return await self.call.exchange.respond(200, self.representation.media, written.run())
 
     async def listing(self, entries: Sequence[Entry], meta: ListMeta, range_: ListRange) -> Any:
-        """A list, streamed in pieces. What cannot be read is left out."""
+        """Stream a list in pieces. Unreadable objects are left out."""
         if self.call.store.holds_unreadable:
             entries = [entry for entry in entries if entry.readable]
         form, exchange = form_of(self.services, self.call, self.representation), self.call.exchange
@@ -104,21 +104,21 @@ class Answer(NamedTuple):
 
 
 def negotiate(services: Services, call: Call) -> Answer:
-    """What the client will get, or 406. A status endpoint has no Table form."""
+    """Return the form that the client will get. Raises 406. A status endpoint has no Table form."""
     exchange, tables = call.exchange, not call.info.subresource
     found = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent, tables=tables)
     return Answer(services, call, found)
 
 
 def form_of(services: Services, call: Call, representation: Representation) -> Form:
-    """The form that was negotiated. Raises 400 for a query that does not fit it."""
+    """Return the negotiated form. Raises 400 for a query that does not fit it."""
     return services.forms.of(representation, call.resource, call.exchange.query)
 
 
 STEP_SECONDS = 0.002
-"""How long pieces are made before others have their turn."""
+"""How long pieces are made before other tasks run."""
 MOST_READY = 4
-"""Pieces that were there already, after which the clock is looked at."""
+"""Cached pieces after which the clock is read."""
 
 
 async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Piece]:
@@ -143,7 +143,8 @@ async def made(pieces: Pieces, workers: Workers) -> AsyncIterator[bytes | Piece]
 
 
 def decoded(resource: Resource, entry: Entry) -> Object:
-    """The stored object, resourceVersion included; `resource` is the kind in any version. The caller owns the result. Raises Corrupt."""
+    """Return the stored object with its resourceVersion. `resource` is the kind in any version. The caller owns the result. Raises
+    Corrupt."""
     if not entry.readable:
         raise Corrupt(entry.key)
     try:
@@ -153,13 +154,13 @@ def decoded(resource: Resource, entry: Entry) -> Object:
 
 
 async def patiently(read: Callable[[Resource, Entry], T], resource: Resource, entry: Entry) -> T:
-    """`decoded` or `remains`, in a thread where that takes long."""
+    """Call `decoded` or `remains`, in a thread if that takes long."""
     return await BODIES.run_patiently(read, resource, entry) if entry.size > body.LARGE else read(resource, entry)
 
 
 def remains(resource: Resource, entry: Entry) -> tuple[Entry, Object]:
-    """The entry and its object, for who is about to delete it or only looks whether it is there: of one that cannot be read, what stands
-    for it."""
+    """Return the entry and its object, for callers that delete it or only check its existence. An unreadable object is replaced by a
+    minimal one."""
     try:
         obj = decoded(resource, entry)
         if isinstance(obj["metadata"]["uid"], str):

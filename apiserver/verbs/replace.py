@@ -1,7 +1,7 @@
-"""One round of PUT and PATCH: live -> change -> own -> admit -> validate -> admit -> commit if the revision is still the same.
+"""Run one round of PUT and PATCH: live -> change -> set managers -> admit -> validate -> admit -> commit if the revision is unchanged.
 
-A value that is the present one is not written, nor one that only says of the same fields that they were set later. Where nothing is
-stored, a patch that creates goes the way of a new object; when somebody else was first, the next round finds theirs.
+A new value equal to the stored one is not written. Neither is one that only has later times in managedFields. A patch that creates handles
+an absent object as a POST does. If another client creates it first, the next round works on that object.
 Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` Update.
 """
 
@@ -24,15 +24,17 @@ from apiserver.watchcache.entry import Entry, Key, splice
 from apiserver.wire import body
 
 ChangeFunction = Callable[[Entry | None], Awaitable[Object]]
-"""`live -> new`, pure, and called again on every round; awaited because a large one is computed in a thread. The caller owns the
-result. A PUT does not look at what is stored."""
+"""`live -> new`, pure, and called again on every round. It is awaited because a large change is computed in a thread. The caller owns the
+result. A PUT ignores the stored object."""
 
 
 class Order(NamedTuple):
-    """What one PUT or PATCH wants done.
+    """One PUT or PATCH.
 
-    `whole`: the new object is what was sent, as in PUT, and a foreign uid in it is a 409. `size` is about how many bytes the change
-    brings. `creates`: an object that is absent is made. `owned`: the change says itself who owns which field.
+    * `whole`: the new object is what was sent, as in PUT, and a foreign uid in it is a 409.
+    * `size` is about how many bytes the change has.
+    * `creates`: an absent object is created.
+    * `owned`: the change sets managedFields itself.
     """
 
     name: str
@@ -46,32 +48,32 @@ class Order(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The value of the object as it is then (or would be), with its resourceVersion, and whether it is new."""
+    """The value that the object then has (or would have), with its resourceVersion, and whether it is new."""
 
     value: bytes
     created: bool = False
 
 
 def subresource(call: Call) -> Subresource | None:
-    """The subresource that this request writes, None for the main endpoint."""
+    """Return the subresource that this request writes; None for the main endpoint."""
     return call.resource.subresource(call.info.subresource) if call.info.subresource else None
 
 
 async def replace(services: Services, call: Call, order: Order) -> Outcome:
-    """Raises StatusError."""
+    """Change the stored object. Raises StatusError."""
     key = lifecycle.key_of(call, order.name)
-    outcome = await attempts.until_settled(call, key, lambda live: _round(services, call, order, live))
+    outcome = await attempts.until_done(call, key, lambda live: _round(services, call, order, live))
     services.workers.free(call.exchange.let_go())
     return outcome
 
 
 async def _round(services: Services, call: Call, order: Order, live: Entry | None, *, tracked: bool = True) -> Outcome:
-    """One round; and another one without managedFields (not `tracked`) if the object is too large for the store with them."""
+    """Run one round. If the object with managedFields is too large for the store, run another without them (not `tracked`)."""
     if live is None:
         return await _create(services, call, order)
     resource, warnings = call.resource.stored, call.exchange.warnings
     size = order.size + live.size
-    services.workers.free(call.exchange.let_go())  # of a round before this one
+    services.workers.free(call.exchange.let_go())  # from the round before
     old = await rendering.patiently(rendering.decoded, resource, live)
     new = await order.change(live)
     if size > lifecycle.LARGE:
@@ -148,7 +150,8 @@ def _check_uid(call: Call, key: Key, new: Object, old: Object) -> None:
 
 
 def _version(new: Object) -> int:
-    """The version that the request names, 0 for none. Raises StatusError for what is no number, also where it means nothing."""
+    """Return the version that the request names, or 0. Raises StatusError for text that is not a number, even where the version is
+    ignored."""
     try:
         return options.parse_revision(new["metadata"].get("resourceVersion", "")) or 0
     except ValueError as e:
@@ -156,7 +159,8 @@ def _version(new: Object) -> int:
 
 
 def _check_version(call: Call, name: str, new: Object, live: Entry) -> None:
-    """A version that the request names must be the stored one, in every round; none (or 0) is an unconditional write."""
+    """Raise 409 unless the version that the request names is the stored one, in every round. No version (or 0) is an unconditional
+    write."""
     stated = _version(new)
     if not stated:
         new["metadata"]["resourceVersion"] = str(live.revision)
@@ -165,7 +169,7 @@ def _check_version(call: Call, name: str, new: Object, live: Entry) -> None:
 
 
 def _finished(new: Object, old: Object) -> bool:
-    """The last finalizer of a deleting object is gone."""
+    """Return whether the last finalizer of a deleting object was removed."""
     metadata, stored = new["metadata"], old["metadata"]
     return (
         "deletionTimestamp" in stored
@@ -175,7 +179,7 @@ def _finished(new: Object, old: Object) -> bool:
 
 
 async def _remove(call: Call, order: Order, live: Entry, value: bytes) -> Outcome:
-    """Deletes instead of updating; the answer is the object as submitted. A concurrent winner is not an error."""
+    """Delete instead of updating. The answer is the object as submitted. A concurrent deletion is not an error."""
     write = Write(live.key, None, live.revision, "")
     try:
         await call.store.commit(write, dry_run=order.options.dry_run)

@@ -1,4 +1,4 @@
-"""Which objects a list, watch or deletecollection is about: its scope in storage, and the test that each object must pass.
+"""Select the objects of a list, watch or deletecollection: the scope in storage, and the test that each object must pass.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/get.go` (the single-name rule), `pkg/storage/selection_predicate.go`.
 """
@@ -27,11 +27,13 @@ Test = Callable[[Entry], bool]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """`prefix` narrows the scan, `key` names the one object that can match; `test` is None when all of the scope matches.
+    """The objects that a request selects.
 
-    `unfiltered` says that no label or field selector was given: only then do chunks tell how many objects remain. `shard` is the
-    selector of the part of the objects that is asked for, empty when that is not asked. `lengthy` says of which objects the test takes
-    longer than a step of the loop may; None when it never does.
+    * `prefix` narrows the scan; `key` names the one object that can match.
+    * `test` is None when all of the scope matches.
+    * `unfiltered`: there is no label or field selector. Only then do chunks tell how many objects remain.
+    * `shard` is the shard selector, or empty.
+    * `lengthy` tells for which objects the test may take longer than a step of the event loop; None if for none.
     """
 
     prefix: str
@@ -44,14 +46,15 @@ class Selection:
 
     @property
     def scope(self) -> Scope:
-        """Where the hub looks for this watcher."""
+        """Return where the hub looks for this watcher."""
         if self.key is not None:
             return Scope(key=self.key)
         return Scope(prefix=self.prefix, field=self.field)
 
 
 def select(call: Call, options: ListOptions) -> Selection:
-    """Raises StatusError 400 for field labels that the kind does not know and for names that contradict each other."""
+    """Return the selection of the options. Raises StatusError 400 for field labels that the kind does not know and for names that
+    contradict each other."""
     resource, info = call.resource, call.info
     fields = options.field_selector
     for label in fields.tests:
@@ -80,9 +83,8 @@ def _nothing() -> None:
 async def within_shard(
     services: Services, chosen: Selection, wanted: ListOptions, *, missed: Callable[[], None] = _nothing
 ) -> Selection:
-    """The part of what is chosen that lies in the shard that is asked for, if that may be asked for here. `missed` is told of every object
-    that lies elsewhere. Raises StatusError 500.
-
+    """Return the part of the selection that lies in the requested shard, if the gate is on. Calls `missed` for every object that lies
+    elsewhere. Raises StatusError 500.
     Upstream: kubernetes/apiserver `pkg/registry/generic/registry/store.go` ListPredicate and Watch.
     """
     if not wanted.shard_selector or not services.gates.enabled(features.SHARDED_LIST_AND_WATCH):
@@ -105,7 +107,7 @@ def _shard_test(shard: ShardSelector, others: Test | None, missed: Callable[[], 
 
 
 def _uid_hash(entry: Entry) -> int:
-    """Worked out once: it takes longer than everything else that a list does with an object."""
+    """Return the hash of the uid, computed once: it takes longer than everything else that a list does with an object."""
     if entry.uid_hash < 0:
         entry.uid_hash = shards.hash_of(entry.uid)
     return entry.uid_hash
@@ -138,7 +140,7 @@ def _namespace(resource: Resource, namespace: str, fields: selectors.FieldSelect
 
 
 def _only_name(fields: selectors.FieldSelector) -> str:
-    """That of the one object which a deletion of a collection, or a watch on a deprecated path, selects; "" if there may be several."""
+    """Return the name of the one object that a deletecollection, or a watch on a deprecated path, selects; "" if there may be several."""
     name = fields.requires(NAME)
     return name if name and not names.path_segment(name) else ""
 
@@ -167,7 +169,7 @@ def _getter(resource: Resource, label: str) -> Callable[[Entry], str]:
 
 
 def _test(resource: Resource, fields: selectors.FieldSelector, labels: selectors.LabelSelector) -> Test | None:
-    """One function for all that is asked; None when there is nothing to test. What it costs depends on the object, not on the selectors."""
+    """Return one function for all selectors; None when there is nothing to test. Its cost depends on the object, not on the selectors."""
     tests = [_field_test(_getter(resource, label), test) for label, test in fields.tests.items()]
     matches = labels.matches
     if not labels.empty:

@@ -1,4 +1,4 @@
-"""Reads a `shardSelector`: calls of shardRange() joined by ||, in the syntax of CEL. Nothing is evaluated.
+"""Parse a `shardSelector`: calls of shardRange() joined by ||, in the syntax of CEL. Nothing is evaluated.
 
 Upstream: kubernetes/apiserver `pkg/sharding/parser.go`.
 """
@@ -19,10 +19,11 @@ from kubetext import names
 from kubetext.quoting import go_quote
 
 AT_ONCE = 256
-"""Characters that are read on the event loop: some milliseconds, whatever they say."""
+"""Characters that are parsed on the event loop: some milliseconds for any text."""
 
 MOST_EXPLAINED = 8192
-"""Characters, a hundred ranges, up to which a text that is wrong or nests deeply is told why. Finding out takes much time and memory."""
+"""Characters, a hundred ranges, up to which the error of an invalid or deeply nested text is explained. Finding it takes much time and
+memory."""
 
 _NO_MACROS = Macros()
 _KINDS: dict[type[ast.Expr], int] = {
@@ -50,11 +51,12 @@ _END = "0x10000000000000000"
 
 
 class Malformed(Exception):
-    """No shard selector; the text is upstream's."""
+    """The text is not a shard selector. The message is upstream's."""
 
 
 async def read(text: str) -> ShardSelector:
-    """Raises StatusError 500 in upstream's words: it sends such mistakes as they are. Long texts are read in a thread."""
+    """Return the selector. Raises StatusError 500 with upstream's text, because upstream sends such errors as they are. Long texts are
+    parsed in a thread."""
     found = _attempt(text) if len(text) <= AT_ONCE else await workers.EXPRESSIONS.run(_attempt, text)
     if isinstance(found, str):
         raise errors.raw(f"invalid shard selector: {found}")
@@ -62,8 +64,8 @@ async def read(text: str) -> ShardSelector:
 
 
 def _attempt(text: str) -> ShardSelector | str:
-    """The selector, or what is wrong. An error would hold the text beyond its request: a future, its error and the frame that waits for it
-    name each other."""
+    """Return the selector or an error text. An exception would keep the text beyond its request: the future, its exception and the waiting
+    frame refer to each other."""
     try:
         return parse(text)
     except Malformed as e:
@@ -71,7 +73,7 @@ def _attempt(text: str) -> ShardSelector | str:
 
 
 def parse(text: str) -> ShardSelector:
-    """The selector that a text is; raises Malformed."""
+    """Return the selector of a text. Raises Malformed."""
     text = text.strip(SPACE)
     if not text:
         raise Malformed("empty shard selector is not allowed; omit the parameter for unfiltered lists")
@@ -91,7 +93,7 @@ def parse(text: str) -> ShardSelector:
 
 
 def _ranges(expr: ast.Expr) -> list[Range]:
-    """From left to right, so that the first mistake is the one that is told."""
+    """Return the ranges from left to right, so that the first error is the one reported."""
     ranges: list[Range] = []
     todo = [expr]
     while todo:
@@ -110,7 +112,7 @@ def _ranges(expr: ast.Expr) -> list[Range]:
 
 
 def _range(arguments: list[ast.Expr]) -> Range:
-    """What a call of shardRange() asks for. On what it is called does not matter, as upstream has it."""
+    """Return the range of a call of shardRange(). The receiver of the call is ignored, as upstream does."""
     if len(arguments) != 3:
         raise Malformed(f"shardRange() requires exactly 3 arguments, got {len(arguments)}")
     field = _path(arguments[0])
@@ -135,7 +137,7 @@ def _path(expr: ast.Expr) -> str:
 
 
 def _bound(expr: ast.Expr, name: str) -> str:
-    """A literal like '0x00000000000000ff': 16 digits, or the one number behind all of those."""
+    """Return a literal like '0x00000000000000ff': 16 digits, or 2^64, which is the exclusive end."""
     if not isinstance(expr, ast.Literal):
         raise Malformed(f"{name} must be a string literal (e.g. '0xff'), got expression kind {_KINDS[type(expr)]}")
     value = expr.value

@@ -1,5 +1,7 @@
-"""Stored values that are no objects, where the gate AllowUnsafeMalformedObjectDeletion is on: lists tell which they are, and they are
-deleted only by who says that this is meant and may do it. Where it is off they are listed around, and deleted as everything else is.
+"""Handle stored values that cannot be decoded.
+
+* Gate AllowUnsafeMalformedObjectDeletion on: lists name them. A client deletes one only with the option for it and the permission.
+* Gate off: lists skip them, and an ordinary deletion removes them.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/delete.go` authorizeUnsafeDelete,
 `pkg/registry/generic/registry/corrupt_obj_deleter.go`, `pkg/storage/etcd3/corrupt_obj_deleter.go`.
@@ -21,9 +23,9 @@ from apiserver.verbs.context import Call, Services
 from apiserver.watchcache.entry import Entry
 
 VERB = "unsafe-delete-ignore-read-errors"
-"""What the user must be allowed to do to the object, beside deleting it."""
+"""The verb that the user must be allowed on the object, besides delete."""
 ANNOTATION = "apiserver.k8s.io/unsafe-delete-ignore-read-error"
-MOST_TOLD = 100
+MOST_SHOWN = 100
 
 
 def guarded(services: Services) -> bool:
@@ -31,31 +33,31 @@ def guarded(services: Services) -> bool:
 
 
 def refusal(call: Call, found: Sequence[Entry]) -> StatusError:
-    """Of a list, for the entries that are not readable."""
+    """Return the error of a list for the entries that are not readable."""
     causes = [
         {
             "reason": "UnexpectedServerResponse",
             "message": failures.corrupt_text(call.info, entry.key),
             "field": failures.shown_key(call.info, entry.key),
         }
-        for entry in found[:MOST_TOLD]
+        for entry in found[:MOST_SHOWN]
     ]
-    if len(found) > MOST_TOLD:
+    if len(found) > MOST_SHOWN:
         causes.append({"reason": "FieldValueTooMany", "message": "too many errors, the list is truncated"})
     return errors.unreadable(call.resource.group_resource, causes)
 
 
 async def delete(services: Services, call: Call) -> None:
-    """Removes what is stored under the name, which must not be readable. No preconditions, finalizers or admission hold it."""
+    """Remove the value stored under the name, which must be unreadable. Preconditions, finalizers and admission do not apply."""
     call.exchange.annotations.add(ANNOTATION, "")
     await _permit(services, call)
-    await attempts.until_settled(
+    await attempts.until_done(
         call, lifecycle.key_of(call, call.info.name), lambda live: _remove(call, live, name=call.info.name)
     )
 
 
 async def _permit(services: Services, call: Call) -> None:
-    """Raises 403 unless the user may do that; an authorizer that cannot be asked has not allowed it."""
+    """Raise 403 unless the user has the permission. An authorizer that cannot be reached does not give it."""
     try:
         decision = await services.decide(call.user, replace(call.info, verb=VERB))
     except ClusterError as e:

@@ -1,4 +1,4 @@
-"""PUT: the body is the change.
+"""Serve PUT: the body is the change.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/update.go`.
 """
@@ -16,7 +16,7 @@ from apiserver.wire import body
 
 
 async def update(services: Services, call: Call) -> Any:
-    """The stored object, or the part that a subresource owns, becomes what the body says."""
+    """Replace the stored object, or the part that a subresource owns, by the body."""
     exchange = call.exchange
     answer = rendering.negotiate(services, call)
     raw = await exchange.body()
@@ -31,9 +31,9 @@ async def update(services: Services, call: Call) -> Any:
         validation=wanted.validation,
         warnings=exchange.warnings,
     )
-    size = body.heft(raw, exchange.content_type)
+    size = body.size_estimate(raw, exchange.content_type)
     await recorded.sent(call, sent, size=size)
-    lifecycle.settle_namespace(call, sent)
+    lifecycle.set_namespace(call, sent)
     lifecycle.check_name(call, sent)
     await lifecycle.dedup_owners(sent, exchange.warnings, after_admission=False)
 
@@ -53,5 +53,5 @@ async def update(services: Services, call: Call) -> Any:
 
 
 def _private(sent: Object) -> Object:
-    """Hooks change the members of an object but never the values inside its lists, so two levels are copied."""
+    """Copy two levels: hooks change the members of an object but never the values inside its lists."""
     return {name: dict(value) if isinstance(value, dict) else value for name, value in sent.items()}

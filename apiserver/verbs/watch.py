@@ -1,7 +1,7 @@
-"""WATCH: where the stream starts, what each change means for this watcher, how the stream ends.
+"""Serve WATCH: where the stream starts, what each change means for this watcher, how the stream ends.
 
-A watcher first catches up by pulling from the log's ring in its own task, under backpressure; once nothing is left it joins the hub,
-which hands it every further event as one ready-made frame shared with all others. A client that reads too slowly falls back to pulling.
+A watcher first catches up by pulling from the log's ring in its own task, under backpressure. Then it joins the hub, which hands it every
+further event as one finished frame shared with all others. A client that reads too slowly falls back to pulling.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/watch.go`, `pkg/storage/cacher/{cacher,cache_watcher}.go`.
 """
 
@@ -38,12 +38,12 @@ from apiserver.wire.frames import Framing
 from apiserver.wire.response import WatchStream
 
 BATCH_EVENTS, BATCH_BYTES = 64, 256 << 10
-"""Objects, and their bytes, after which other tasks have their turn."""
+"""Objects, and their bytes, after which other tasks run."""
 TYPES = {EventType.CREATED: "ADDED", EventType.UPDATED: "MODIFIED", EventType.DELETED: "DELETED"}
 
 
 async def watch(services: Services, call: Call) -> Any:
-    """Streams changes until the watch's time is over, the client leaves, or this server stops."""
+    """Stream changes until the watch times out, the client disconnects, or this server stops."""
     exchange = call.exchange
     accepted = negotiation.negotiate(exchange.accept, exchange.query, exchange.user_agent)
     wanted = options.parse_list(exchange.query, watch=True)
@@ -61,7 +61,7 @@ async def watch(services: Services, call: Call) -> Any:
     try:
         async with asyncio.timeout_at(deadline) as left:
             stream.when_left(functools.partial(_end, left))
-            await asyncio.sleep(0)  # lets a time that is over already end the watch before its first event
+            await asyncio.sleep(0)  # lets a timeout of zero end the watch before its first event
             if isinstance(start, StatusError):
                 await stream.write(encoder.error(start))
             else:
@@ -74,13 +74,13 @@ async def watch(services: Services, call: Call) -> Any:
 
 
 def _end(left: asyncio.Timeout) -> None:
-    """The client of a watch has said that it wants no more: its time is over."""
+    """End the watch: its client wants no more events."""
     if not left.expired():
         left.reschedule(asyncio.get_running_loop().time())
 
 
 def _seconds(services: Services, wanted: ListOptions) -> float:
-    """How long the watch lives: as the client says, else a drawn time. A negative one is over at once."""
+    """Return how long the watch lives: as the client says, otherwise a drawn time. A negative one ends at once."""
     # Upstream multiplies into nanoseconds of 64 bits, which wrap around (kubernetes/apiserver pkg/endpoints/handlers/get.go).
     nanoseconds = ((wanted.timeout_seconds or 0) * 10**9 + (1 << 63)) % (1 << 64) - (1 << 63)
     return nanoseconds / 1e9 or services.watch_seconds()
@@ -88,7 +88,7 @@ def _seconds(services: Services, wanted: ListOptions) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`initial` is the state that is sent as synthetic ADDED events, `after` the version whose successors follow."""
+    """`initial` is the state that is sent as synthetic ADDED events. Events after the version `after` follow."""
 
     after: Revision
     initial: View | None = None
@@ -96,7 +96,7 @@ class Start:
 
 
 async def _start_or_refusal(call: Call, wanted: ListOptions) -> Start | StatusError:
-    """Where to start, or the error that the stream consists of: what storage refuses comes as an event, not as a response."""
+    """Return where to start, or the error that the stream consists of: storage errors are sent as an event, not as a response."""
     try:
         return await _start(call, wanted)
     except Future as e:
@@ -104,7 +104,8 @@ async def _start_or_refusal(call: Call, wanted: ListOptions) -> Start | StatusEr
 
 
 async def _start(call: Call, wanted: ListOptions) -> Start:
-    """Unset initial events with no version happen on the deprecated paths alone: the state in memory, and no marker after it."""
+    """Return where to start. With neither sendInitialEvents nor a version, possible on deprecated paths only, it is the state in memory,
+    without a marker."""
     revision = read.raw_version(wanted.resource_version)
     legacy = wanted.send_initial_events is None and not revision
     if wanted.send_initial_events and revision:
@@ -129,14 +130,14 @@ async def _run(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadlin
 
 
 async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadline: float) -> None:
-    """Raises Compacted, at once or once it is known, when the start names no state."""
+    """Send all events. Raises Compacted, at once or when it becomes known, if the start names no state."""
     time = asyncio.get_running_loop().time
     try:
         watcher = call.store.watch(
             after=start.after, scope=sink.chosen.scope, sink=sink, bookmarks=bookmarks, deadline=deadline
         )
     except Initializing:
-        return  # memory was given up since the headers went out: a clean end, as for every running watch
+        return  # memory was discarded after the headers were sent: a clean end, as for every running watch
     try:
         if start.initial is not None:
             began = time()
@@ -149,7 +150,7 @@ async def _serve(call: Call, sink: Sink, start: Start, *, bookmarks: bool, deadl
 
 
 async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
-    """The state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
+    """Send the state as synthetic ADDED events, sorted by key, then the marker that it is complete."""
     entries: list[Entry] = []
     async for found in read.matching(view, sink.chosen):
         entries += [entry for entry in found if entry.readable]
@@ -161,7 +162,7 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
         size += len(frames_)
         if size >= piece.PORTION:
             await sink.stream.write(b"".join(batch))
-            await asyncio.sleep(0)  # a client that takes everything at once never makes us wait
+            await asyncio.sleep(0)  # a client that reads as fast as we write never makes us wait
             batch, size = [], 0
     sink.meter.initial.inc(len(entries))
     if marker:
@@ -171,7 +172,7 @@ async def _send_initial(sink: Sink, view: View, *, marker: bool) -> None:
 
 
 async def _follow(watcher: Watcher, sink: Sink) -> None:
-    """Pull until nothing is left, join the hub, and pull again whenever the client fell behind."""
+    """Pull until no event is left, join the hub, and pull again whenever the client falls behind."""
     while True:
         try:
             while events := watcher.pull(BATCH_EVENTS):
@@ -189,14 +190,14 @@ async def _follow(watcher: Watcher, sink: Sink) -> None:
             sink.meter.dropped.inc()
             return
         if not watcher.join():
-            await asyncio.sleep(0)  # the pump stands between two watchers of one event: let it go on
+            await asyncio.sleep(0)  # the pump is between two watchers of one event: let it continue
         elif (wake := await watcher.wait()) is not Wake.BEHIND:
             sink.meter.dropped.inc(wake is Wake.DROPPED)
             return
 
 
 class Meter:
-    """What watches of one kind are counted by."""
+    """The metrics of watches of one kind."""
 
     __slots__ = ("_resource", "dropped", "initial", "sizes")
 
@@ -204,18 +205,18 @@ class Meter:
         labels = resource.group, resource.version, resource.plural
         self._resource = resource
         self.sizes = sizes = metrics.WATCH_EVENT_BYTES.labels(*labels)
-        """Of the frames that went out. How many those were is asked of it too, so that a delivery is counted once."""
+        """Sizes of the frames sent. WATCH_EVENTS reads its count too, so that a delivery is counted once."""
         metrics.WATCH_EVENTS.labels(*labels).set_function(lambda: sizes.count)
         self.initial = metrics.INIT_EVENTS.labels(resource.group, resource.plural)
         self.dropped = metrics.TERMINATED_WATCHERS.labels(resource.group, resource.plural)
 
     @property
     def missed(self) -> Callable[[], None]:
-        """To be called for each object of an event that lies in another shard."""
+        """Return a function that counts an object of an event that lies in another shard."""
         return metrics.FILTERED_EVENTS.labels(self._resource.group, self._resource.plural).inc
 
     def shards(self, chosen: Selection, more: int) -> None:
-        """Counts running watches of a shard."""
+        """Count running watches of a shard."""
         if chosen.shard:
             metrics.WATCH_SHARDS.labels(self._resource.group, self._resource.plural).inc(more)
 
@@ -226,12 +227,12 @@ class Meter:
 
 
 class NotMade(Exception):
-    """A frame that takes too long for a step of the event loop, and that nobody has made yet."""
+    """The frame takes too long for a step of the event loop, and is not cached."""
 
 
 class Encoder:
-    """Frames in one form. A frame of an event is made once and remembered on the event for every watcher; one that tells ages, for as long
-    as these stay as they are."""
+    """Encodes events in one form. A frame is encoded once and cached on the event for all watchers. A frame with ages is cached until an
+    age changes."""
 
     __slots__ = (
         "_encodings", "_form", "_frame", "_key", "_keys", "_later_keys", "ages", "clock", "first", "most", "workers",
@@ -242,11 +243,11 @@ class Encoder:
         self._frame = framing.frame
         self._key = _key(form.key, framing.key)
         self.ages = form.ages
-        """Whether what is remembered is `TimedEncoding`, and holds for a while by this clock."""
+        """Whether cached frames are `TimedEncoding`, which this clock expires."""
         self.clock = form.clock
         self.workers = services.workers
         self.most = min(BATCH_BYTES, form.reach)
-        """Bytes of objects whose frames are made in one step."""
+        """Bytes of objects whose frames are encoded in one step."""
         self._encodings = services.encodings
         self._later_keys = _keys(self._key)
         self.first = form.varies
@@ -254,11 +255,11 @@ class Encoder:
 
     @property
     def shared(self) -> Mapping[EventType, str] | None:
-        """What the next frames of changes are remembered under, for who is told every change of an object; None before a first frame."""
+        """Return the cache keys of the next frames of changes, for watchers that get every change. None before the first frame."""
         return None if self.first else _keys_by_change(self._key)
 
     def sent(self) -> None:
-        """A frame has gone out. The first one of a Table names the columns, and the others do not."""
+        """Note that a frame was sent. Only the first frame of a Table has the column definitions."""
         self.first = False
         self._keys = self._later_keys
 
@@ -271,7 +272,7 @@ class Encoder:
             yield piece.text(part)
 
     def chunk(self, event: Event, event_type: str, entry: Entry) -> bytes:
-        """The frame as it is sent, from the event's memory when another watcher already needed it. Raises NotMade."""
+        """Return the frame as it is sent, from the event's cache if another watcher needed it before. Raises NotMade."""
         held, key = event.encodings, self._keys[event_type]
         found = held.get(key) if held is not None else None
         chunk: bytes | None = found.at(self.clock()) if found is not None and self.ages else found
@@ -282,7 +283,7 @@ class Encoder:
         return self._made(key, event, event_type, entry, first=self.first)
 
     async def made(self, event: Event, event_type: str, entry: Entry) -> bytes:
-        """The same, made in a thread if it takes long: once for all who wait for it."""
+        """Return the same, encoded in a thread if that takes long: once for all watchers that wait for it."""
         try:
             return self.chunk(event, event_type, entry)
         except NotMade:
@@ -304,11 +305,11 @@ class Encoder:
         return chunk
 
     def bookmark(self, revision: Revision, *, marker: bool = False) -> bytes:
-        """A bookmark: the zero object of the kind with nothing but a version (and the mark that the initial events are over)."""
+        """Return a bookmark: the zero object of the kind with nothing but a version (and the mark that the initial events are complete)."""
         return self._form.bookmark(revision, marker=marker, first=self.first)
 
     def reminder(self, bookmark: Bookmark) -> bytes:
-        """The frame of a bookmark as it is sent, made once for all watchers of its round that want this form."""
+        """Return the frame of a bookmark, encoded once for all watchers of its round with this form."""
         key = self._keys["BOOKMARK"]
         chunk = bookmark.frames.get(key)
         if chunk is None:
@@ -324,10 +325,10 @@ def _key(form_key: str, framing_key: str) -> str:
     return sys.intern(f"{form_key} {framing_key}") if framing_key else form_key
 
 
-# Texts remember their hash, which is asked for once per event and watcher.
+# Strings cache their hash, which is needed once per event and watcher.
 @functools.lru_cache(maxsize=256)
 def _keys(form_key: str) -> Mapping[str, str]:
-    """What frames are remembered under, by the type of the event."""
+    """Return the cache keys of frames, by the type of the event."""
     return {event_type: sys.intern(f"{event_type} {form_key}") for event_type in (*TYPES.values(), "BOOKMARK")}
 
 
@@ -337,7 +338,7 @@ def _keys_by_change(form_key: str) -> Mapping[EventType, str]:
 
 
 class Sink:
-    """This watcher's end of the hub: turns a change into what it means here, and writes it without waiting."""
+    """This watcher's end of the hub: finds what a change means for this watcher, and writes it without waiting."""
 
     __slots__ = ("_keys", "_lengthy", "_sending", "_sizes", "_test", "chosen", "encoder", "meter", "stream")
 
@@ -354,10 +355,12 @@ class Sink:
         self._sizes = meter.sizes
 
     def event(self, event: Event) -> bool:
-        """False when the event was not sent: the client's buffer is full, the frame has to be made in a thread first, or what it means
-        found there, or it is so large that writing it takes a step of its own. The watcher's own task does what is left.
+        """Send an event. Return False if it was not sent; the watcher's own task then sends it.
 
-        Runs once per event and watcher. Without a selector, a frame that is there for this type of change is what everybody is told.
+        An event is not sent if the client's buffer is full, if the frame or its meaning needs a thread, or if writing it takes a step of
+        its own.
+
+        Runs once per event and watcher. Without a selector, the cached frame of the change is correct for every watcher.
         """
         keys, held = self._keys, event.encodings
         if keys is None or held is None or (chunk := held.get(keys[event.type])) is None:
@@ -388,14 +391,17 @@ class Sink:
         return sent
 
     async def made(self, event: Event) -> bytes | None:
-        """The frame of a change for this watcher, however long it takes; None when the change does not concern it."""
+        """Return the frame of a change for this watcher, however long it takes; None if the change does not concern it."""
         lengthy = self._is_lengthy(event)
         meant = await self.encoder.workers.run_patiently(self._meant, event) if lengthy else self._meant(event)
         return None if meant is None else await self.encoder.made(event, *meant)
 
     async def send(self, chunk: bytes) -> None:
-        """Writes it and waits for the client. All watchers of a large object are roused at the same moment, and to encrypt a megabyte takes
-        a millisecond: each has a turn of the event loop to itself, between which others have theirs."""
+        """Write a frame and wait for the client.
+
+        All watchers of a large object wake at the same moment, and encrypting a megabyte takes a millisecond. So each large frame waits for
+        its own turn of the event loop, and other tasks run in between.
+        """
         if len(chunk) > BATCH_BYTES:
             await self._sending.pass_through()
         await self.stream.send(chunk)
@@ -406,14 +412,14 @@ class Sink:
         self._begun()
 
     def _begun(self) -> None:
-        """A frame has gone out."""
+        """Note that a frame was sent."""
         if self.encoder.first:
             self.encoder.sent()
         if self._keys is None and self._test is None:
             self._keys = self.encoder.shared
 
     def bookmark(self, bookmark: Bookmark) -> bool:
-        """A bookmark is dropped, not kept for later, when it cannot be sent."""
+        """Send a bookmark, or drop it if it cannot be sent now."""
         try:
             sent = self.stream.push(self.encoder.reminder(bookmark))
         except NoFrame:
@@ -427,9 +433,9 @@ class Sink:
         return lengthy is not None and (lengthy(event.entry) or (previous is not None and lengthy(previous)))
 
     def _meant(self, event: Event) -> tuple[str, Entry] | None:
-        """What this change looks like to this watcher; None when it does not concern it.
+        """Return event type and entry of a change as this watcher sees it; None if the change does not concern it.
 
-        An object that stops matching is DELETED with its old content at the version of the change, and so is one that cannot be read.
+        An object that stops matching is DELETED with its old content at the version of the change. So is one that cannot be read.
         """
         test = self._test
         entry, previous = event.entry, event.previous
@@ -449,7 +455,7 @@ class Sink:
 
 
 class AgingSink(Sink):
-    """One for frames that tell ages: a frame that is there holds only for a while."""
+    """A sink for frames with ages: a cached frame expires."""
 
     __slots__ = ("_clock",)
 

@@ -1,1 +1,1 @@
-"""Bytes and objects: negotiation, decoding, representations. Pure, except response."""
+"""HTTP requests and answers: negotiation, decoding of bodies, forms. Pure, except `response`."""

@@ -1,6 +1,6 @@
-"""JSON as Kubernetes reads and writes it: Go's verdicts and texts on the way in, Go's escapes on the way out.
+"""Read and write JSON as Kubernetes does: with Go's errors on the way in, Go's escapes on the way out.
 
-One fast decoder does the work; what it refuses goes to `json_syntax`, which finds out what Go would have said.
+One fast decoder does the work. `json_syntax` finds Go's error for text that it refuses.
 Upstream: golang/go `src/encoding/json`, kubernetes-sigs/json.
 """
 
@@ -43,7 +43,7 @@ _decode = surrogates.replaced(_DECODER.decode)
 class Reading(NamedTuple):
     """A decoded document. `suspicious`: some object may name a member twice; False is certain.
 
-    `text` is that of a suspicious document, with U+FFFD in place of bytes that are no UTF-8. Decoding takes as long.
+    `text` is the text of a suspicious document, with U+FFFD in place of bytes that are not UTF-8. Making it takes as long as decoding.
     """
 
     value: Any
@@ -52,14 +52,14 @@ class Reading(NamedTuple):
 
 
 class TooDeep(SyntaxProblem):
-    """Go would take the nesting, but nothing here can handle it; the text is that of what Go refuses."""
+    """Go accepts this nesting, but this server does not. The text is that of Go's own limit."""
 
 
 def plain(raw: bytes, shape: Struct | None = None) -> Reading | None:
-    """The value of a document in which nothing is strange, which is quick to find out; None otherwise. `shape` as in `loads`.
+    """Return the value of a document without irregularities, which is fast; None for any other document. `shape` as in `loads`.
 
-    Every member has one colon of its own, and what a dropped member held can only have had more; so as many colons after decoding as
-    before mean that nothing was dropped. Only a colon written as an escape could spoil the count.
+    Each member has one colon of its own, and a dropped member's value can only have more. So an equal number of colons before and after
+    decoding proves that nothing was dropped. Only a colon written as an escape could spoil the count.
     """
     try:
         value = _parser(shape)(raw)
@@ -72,7 +72,7 @@ def plain(raw: bytes, shape: Struct | None = None) -> Reading | None:
 
 
 def read(raw: bytes, shape: Struct | None = None) -> Reading:
-    """The value and whether members may have been dropped."""
+    """Return the value, and whether members may have been dropped."""
     found = plain(raw, shape)
     if found is not None:
         return found
@@ -81,16 +81,16 @@ def read(raw: bytes, shape: Struct | None = None) -> Reading:
 
 
 def loads(raw: bytes, shape: Struct | None = None) -> Any:
-    """The value, whole numbers exact, of repeated members the last.
+    """Return the value: whole numbers exact, the last of repeated members.
 
-    With the shape of the document raw JSON is `msgspec.Raw`, which may have bytes that are no UTF-8, and members that are unknown to it may
-    be missing. Raises SyntaxProblem with Go's text, and TooDeep.
+    With the shape of the document, raw JSON is `msgspec.Raw`, which may have bytes that are not UTF-8, and unknown members may be missing.
+    Raises SyntaxProblem with Go's text, and TooDeep.
     """
     return _loads(raw, shape)[0]
 
 
 def _loads(raw: bytes, shape: Struct | None) -> tuple[Any, str]:
-    """The same, and the text with U+FFFD in place of bytes that are no UTF-8, if that had to be made."""
+    """Return the value, and the text with U+FFFD in place of bytes that are not UTF-8 if it was made."""
     decode = _parser(shape)
     try:
         return decode(raw), ""
@@ -106,12 +106,12 @@ def _loads(raw: bytes, shape: Struct | None) -> tuple[Any, str]:
 
 
 def written(raw: bytes, shape: Struct) -> Any:
-    """The value with what is repeated in it, as `as_written.read` has it. Raises SyntaxProblem with Go's text."""
+    """Return the value with its repeated members, as `as_written.read` does. Raises SyntaxProblem with Go's text."""
     return as_written.read(shape, checked(raw))
 
 
 def checked(raw: bytes) -> str:
-    """The text for `as_written.read`, with U+FFFD in place of bytes that are no UTF-8. Raises SyntaxProblem with Go's text."""
+    """Return the text for `as_written.read`, with U+FFFD in place of bytes that are not UTF-8. Raises SyntaxProblem with Go's text."""
     try:
         _DECODER.decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -121,8 +121,8 @@ def checked(raw: bytes) -> str:
 
 @functools.lru_cache(maxsize=256)
 def excerpt(paths: frozenset[str]) -> Callable[[bytes], Any]:
-    """Reads of documents the members at these paths, `spec.pool.name`, in the objects around them, and skips the others; of one that is
-    not made as the paths say, everything. Raises what `loads` raises."""
+    """Return a reader for the members at these paths (such as `spec.pool.name`) and the objects around them. It skips other members. It
+    reads all of a document with another structure, and raises the errors of `loads`."""
     type_ = _excerpt([path.split(".") for path in paths])
     decode = surrogates.replaced(msgspec.json.Decoder(type_, float_hook=strconv.parse_float).decode)
 
@@ -136,7 +136,7 @@ def excerpt(paths: frozenset[str]) -> Callable[[bytes], Any]:
 
 
 def _excerpt(paths: list[list[str]]) -> Any:
-    """The type of objects with these members, with all that is below where one ends."""
+    """Return the type of objects with these members, and with everything below the end of a path."""
     if not all(paths):
         return Any
     below: dict[str, list[list[str]]] = {}
@@ -157,7 +157,7 @@ def _of_any_structure(decode: Callable[[bytes | str], Any], text: str) -> Any:
 
 
 def _deep(raw: bytes, text: str) -> Any:
-    """What is too deep for one decoder may not yet be for the other."""
+    """Text that is too deep for one decoder may be fine for the other."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -166,11 +166,11 @@ def _deep(raw: bytes, text: str) -> Any:
 
 
 WRITTEN_LEVELS = 255
-"""No value with more levels than these is written by orjson, which looks at all of one in less time than Python at its first few."""
+"""orjson writes no value with more levels. It finds that in a whole value sooner than Python finds it in the first few levels."""
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """Whether containers nest deeper than that."""
+    """Return whether containers nest deeper than `levels`."""
     if levels >= WRITTEN_LEVELS and _writable(value):
         return False
     layer = [value]
@@ -194,12 +194,12 @@ def _inside(holder: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """One line without a newline, members as they stand, raw JSON compact."""
+    """Encode in one line without a newline. Members keep their order; raw JSON is compact."""
     return rawjson.escaped(_dump(value))
 
 
 def pretty(value: Any) -> bytes:
-    """Two blanks a level, no newline at the end, as upstream's pretty serializer writes."""
+    """Encode with two blanks per level and no newline at the end, as upstream's pretty serializer does."""
     try:
         return rawjson.escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
     except TypeError:
@@ -210,11 +210,11 @@ def _dump(value: Any) -> bytes:
     try:
         return rawjson.shown(value)
     except TypeError:
-        # Deep nesting, integers beyond 64 bits, and half characters, which Go replaces.
+        # Deep nesting, integers beyond 64 bits, and lone surrogates, which Go replaces.
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return utf8.whole(text).encode()
 
 
 def indent(compact: bytes) -> bytes:
-    """Compact JSON, indented as Go's `json.Indent` does. Raises RecursionError."""
+    """Indent compact JSON as Go's `json.Indent` does. Raises RecursionError."""
     return surrogates.formatted(compact, indent=2)

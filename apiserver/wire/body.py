@@ -1,6 +1,6 @@
-"""Request bodies become objects: media type, syntax, kind, shape, defaults, and what strict decoding has to say.
+"""Decode request bodies to objects: media type, syntax, kind, shape, defaults, and the errors of strict decoding.
 
-The texts are those that clients of kube-apiserver see.
+The texts are those of kube-apiserver.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{create,update,patch,rest}.go`, kubernetes/apimachinery
 `pkg/runtime/serializer/{json/json,protobuf/protobuf,versioning/versioning}.go`.
 """
@@ -37,16 +37,16 @@ LARGE = 64 << 10
 MESSAGE = 8 << 10
 """The same for protobuf."""
 STRANGE = 1 << 10
-"""The same for YAML, and for JSON in which something is wrong or suspicious: both take many times as long."""
+"""The same for YAML, and for irregular or suspicious JSON: both take many times as long."""
 ELEMENT = 32
-"""Bytes that a value has, with its name, in objects as they mostly are."""
+"""Bytes of a value with its name, in typical objects."""
 _SUMMARY = 30
 _SYNTAX = "couldn't get version/kind; json parse error: "
 
 
-def heft(raw: bytes, content_type: str) -> int:
-    """About how many bytes an object has for which so much is to be done as for this body: very many small values are more work than
-    their bytes say, and messages of protobuf are dense."""
+def size_estimate(raw: bytes, content_type: str) -> int:
+    """Return the size in bytes of a typical object that takes as much work as this body. Very many small values take more work than their
+    bytes suggest, and protobuf is dense."""
     if content_type.startswith(negotiation.PROTOBUF):
         return 4 * len(raw)
     return max(len(raw), ELEMENT * (raw.count(b",") + raw.count(b"\n"))) if len(raw) <= LARGE else len(raw)
@@ -56,7 +56,7 @@ def heft(raw: bytes, content_type: str) -> int:
 
 
 def check_content_type(content_type: str) -> str:
-    """The media type of an object's body, JSON when none is stated. Raises 415."""
+    """Return the media type of an object's body; JSON if none is stated. Raises 415."""
     media = _media_type(content_type) if content_type else negotiation.JSON
     if media not in negotiation.ACCEPTED:
         raise errors.unsupported_media_type(negotiation.ACCEPTED)
@@ -70,8 +70,8 @@ _ESCAPED = re.compile(r'\\([()<>@,;:\\"/\[\]?=])')
 
 
 def _media_type(content_type: str) -> str:
-    """The type in lower case, "" when Go's MIME parser would refuse the header (golang/go `src/mime/mediatype.go`): a parameter may stand
-    twice if it says the same."""
+    """Return the type in lower case; "" if Go's MIME parser would refuse the header (golang/go `src/mime/mediatype.go`). A parameter may be
+    repeated with the same value."""
     media, semicolon, _ = content_type.partition(";")
     values: dict[str, str] = {}
     at = len(media)
@@ -90,9 +90,9 @@ def _media_type(content_type: str) -> str:
 
 
 class _Document(NamedTuple):
-    """A decoded body: its value, its JSON text (empty for YAML), the shape that the value was read by, and what was found.
+    """A decoded body: its value, its JSON text (empty for YAML), the shape that decoded it, and its repeated keys.
 
-    `written` is the text by which the value has all members that are repeated, as `as_written` reads them; empty if that was not needed.
+    `written` is the text from which `as_written` reads all repeated members; empty if not needed.
     """
 
     value: Any
@@ -104,11 +104,11 @@ class _Document(NamedTuple):
     repeats: str = ""
 
     def type_meta(self, resource: Resource) -> TypeMeta:
-        """Raises Unreadable."""
+        """Return kind and version of the document. Raises Unreadable."""
         return type_meta.read(self.value).completed(resource)
 
     def decoded(self, resource: Resource) -> decoding.Decoded:
-        """As an object of that kind, without defaults. Raises strict.DecodeError."""
+        """Return an object of that kind, without defaults. Raises decoding.DecodeError."""
         value = self.value
         if self.text and self.shape is not resource.shape:
             value = (
@@ -122,12 +122,12 @@ class _Document(NamedTuple):
         return decoding.decode(resource.shape, members, raw=self.text)
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
-        """What strict decoding has against the document, in its order; a text about repeated YAML keys comes first, as one."""
+        """Return the errors of strict decoding, in its order. The text about repeated YAML keys is one error and comes first."""
         found = [self.repeats] if self.repeats else []
         in_order: list[str] = []
         if self.suspicious:
             rule = complaints.shaped(resource.shape, extra=type_meta.MEMBERS)
-            # Where nothing is repeated, the text need not be read once more.
+            # If nothing is repeated, the text need not be read again.
             in_order = (
                 complaints.find_in_text(self.written, rule) if self.written else complaints.find_in(self.value, rule)
             )
@@ -136,7 +136,7 @@ class _Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A body in protobuf, about which strict decoding has nothing to say."""
+    """A body in protobuf. Strict decoding finds no errors in it."""
 
     envelope: as_protobuf.Envelope
 
@@ -146,7 +146,7 @@ class _Message:
         return type_meta.of_message(stated.api_version, kind, group=resource.group, version=resource.version)
 
     def decoded(self, resource: Resource) -> decoding.Decoded:
-        """Raises protobuf.DecodeError, and 413."""
+        """Return an object of that kind. Raises messages.DecodeError, and 413."""
         return decoding.Decoded(_message(resource.shape, self.envelope.raw), [])
 
     def complaints(self, resource: Resource, unknown: list[str]) -> list[str]:
@@ -154,7 +154,7 @@ class _Message:
 
 
 def _message(shape: Struct, raw: bytes) -> Object:
-    """The object of a message."""
+    """Return the object of a message."""
     try:
         return messages.decode(shape, raw, parse=_raw_json)
     except messages.TooManyValues:
@@ -162,7 +162,7 @@ def _message(shape: Struct, raw: bytes) -> Object:
 
 
 def _raw_json(text: bytes) -> Any:
-    """Raises ValueError with Go's text."""
+    """Return the value of raw JSON. Raises ValueError with Go's text."""
     try:
         return rawjson.of(text)
     except rawjson.TooDeep:
@@ -188,7 +188,7 @@ async def decode_object(
     validation: str,
     warnings: Warnings,
 ) -> Object:
-    """The object of a POST or PUT in its stored form, defaults filled in, without kind and apiVersion. Raises 415 and 400.
+    """Return the object of a POST or PUT in its stored form, with defaults, without kind and apiVersion. Raises 415 and 400.
 
     `kinds` are all kinds. `validation` is Strict, Warn or Ignore.
     """
@@ -205,13 +205,13 @@ async def decode_object(
         validation=validation,
         warnings=warnings,
     )
-    if (quick is not None and heft(raw, media) <= LARGE) or len(raw) <= _at_once(media):
+    if (quick is not None and size_estimate(raw, media) <= LARGE) or len(raw) <= _at_once(media):
         return decode()
     return await workers.BODIES.run(decode)
 
 
 def _at_once(media: str) -> int:
-    """Up to how many bytes a body in which nothing is known to be in order is decoded on the event loop."""
+    """Return the bytes up to which a body that may be irregular is decoded on the event loop."""
     return MESSAGE if media == negotiation.PROTOBUF else STRANGE
 
 
@@ -246,7 +246,7 @@ def _object(
 
 
 def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None = None) -> _Document | _Message:
-    """`shape` is what is expected, `quick` what was found already. Raises Unreadable, and 413."""
+    """Decode a body. `shape` is the expected one; `quick` is an earlier result. Raises Unreadable, and 413."""
     try:
         if media == negotiation.PROTOBUF:
             return _Message(as_protobuf.opened(raw))
@@ -264,13 +264,13 @@ def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None =
 
 
 def _read_json(raw: bytes, shape: Struct, quick: as_json.Reading | None = None) -> _Document:
-    """Raises SyntaxProblem."""
+    """Decode JSON. Raises SyntaxProblem."""
     plain = quick or as_json.plain(raw, shape)
     if plain is not None:
         return _Document(plain.value, raw, raw, shape)
     whole = as_json.plain(raw)
     if whole is not None:
-        # Nothing is repeated: there is something that the shape does not know.
+        # Nothing is repeated: the document has members that the shape does not know.
         return _Document(whole.value, raw, raw, suspicious=True)
     text = as_json.checked(raw)
     return _Document(as_written.read(shape, text), raw, raw, shape, suspicious=True, written=text)
@@ -294,9 +294,10 @@ def _decode(
     now: str,
     judged: bool,
 ) -> _Decoded:
-    """The document as an object of the endpoint's kind. Raises Unfit and strict.DecodeError.
+    """Return the document as an object of the endpoint's kind. Raises Unfit and decoding.DecodeError.
 
-    A document of another served kind is decoded as that kind first, whose errors therefore win; a version of the same kind can be used.
+    A document of another served kind is decoded as that kind first, whose errors therefore win. Another version of the same kind is
+    accepted.
     """
     if not meta.version and isinstance(document, _Document):
         raise Unfit(f"Object 'apiVersion' is missing in '{document.source.decode('utf-8', 'replace')}'")
@@ -322,7 +323,7 @@ _CONVERTING = "error converting YAML to JSON: "
 
 
 def _warn(found: Sequence[str], warnings: Warnings) -> None:
-    """One warning each; a YAML text is one warning per line."""
+    """Add one warning per error. A YAML text is one warning per line."""
     for text in found:
         said = text.removeprefix(_CONVERTING)
         lines = said.removeprefix(_YAML_REPEATS).split("\n") if said.startswith(_YAML_REPEATS) else [text]
@@ -335,7 +336,7 @@ def _warn(found: Sequence[str], warnings: Warnings) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the result of a patch is read by. `validation` is Strict, Warn or Ignore; `hurried`: it is read where nobody can wait."""
+    """The parameters for decoding a patch's result. `validation` is Strict, Warn or Ignore. `hurried`: decoding runs on the event loop."""
 
     resource: Resource
     kinds: Kinds
@@ -346,14 +347,14 @@ class Terms:
 
 
 class TakesLong(Exception):
-    """Something is strange in the result of a patch that is not short: nothing has been done yet, and it is for a thread."""
+    """The result of a long patch is irregular: nothing was done yet, and a thread must decode it."""
 
 
 def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
-    """The object that a patch resulted in, in its stored form, defaults filled in, as `decode_object` does it: of its JSON text, or of
-    its value.
+    """Return the object that a patch results in, in its stored form, with defaults, as `decode_object` does. `result` is JSON text or a
+    value.
 
-    What is wrong with it is a 422 about `patch`, which shows the document. Raises TakesLong instead of taking long, if terms are hurried.
+    Its errors are a 422 about `patch`, which shows the document. Raises TakesLong instead of blocking, if `terms` are hurried.
     """
     judged = terms.validation != "Ignore"
     try:
@@ -372,7 +373,7 @@ def decode_patched(terms: Terms, result: Any, sent: Document) -> Object:
 
 
 def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
-    """The same of a strategic merge patch. Its 422 shows what merging has left of the patch; kind and apiVersion count for nothing."""
+    """Return the same for a strategic merge patch. Its 422 shows the patch as merging has left it. kind and apiVersion are ignored."""
     try:
         decoded = unstructured.decode(terms.resource.shape, value)
         unknown = decoded.unknown if terms.validation != "Ignore" else ()
@@ -383,17 +384,18 @@ def decode_merged(terms: Terms, value: Object, sent: Document) -> Object:
 
 
 def decode_applied(terms: Terms, value: Object, sent: Document) -> Object:
-    """The same of an applied configuration.
+    """Return the same for an applied configuration.
 
-    Both were judged before they were merged. What cannot be read all the same, a quantity that is none or the time of a manager, is a
-    bare 500.
-    Raw JSON has its text still where the live object is what was merged: nothing changed then, and it stays as it was sent.
-    The complaints about the configuration are told only now: as 400 or as warnings.
+    The configuration and the live object were validated before the merge. An error found all the same (an invalid quantity, the time of a
+    manager) is a bare 500.
+
+    Raw JSON still has its text if the result is the live object itself: nothing changed then, and it stays as it was sent. Errors of the
+    configuration are reported only now: as 400 or as warnings.
     """
     shape = terms.resource.shape
     managers = (sent.value.get("metadata") or {}).get("managedFields")
     try:
-        if managers:  # which cannot be read, or the apply had been refused for naming some
+        if managers:  # unreadable ones, because an apply that names managers is refused before
             unstructured.decode(shape, {"metadata": {**value["metadata"], "managedFields": managers}}, anew=False)
         found = unstructured.decode(shape, value, anew=False).object
     except decoding.DecodeError as e:
@@ -406,7 +408,7 @@ def decode_applied(terms: Terms, value: Object, sent: Document) -> Object:
 
 
 def _judge(terms: Terms, found: Sequence[str]) -> None:
-    """Raises Unfit."""
+    """Report the errors of strict decoding. Raises Unfit."""
     if found and terms.validation == "Strict":
         raise Unfit(_strict_text(found))
     _warn(found, terms.warnings)
@@ -439,7 +441,7 @@ def _patched(
 
 
 def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: str, judged: bool) -> _Decoded:
-    """Upstream reads a document without apiVersion into its version-independent type, which shares no member name with any version."""
+    """Decode a document without apiVersion. Upstream uses its version-independent type, which shares no member name with any version."""
     if meta.kind not in ("", resource.kind):
         raise type_meta.not_registered_internally(meta.kind, resource.group)
     shape = resource.stored.shape
@@ -453,7 +455,7 @@ def _without_version(resource: Resource, meta: TypeMeta, value: Object, *, now: 
 
 
 async def decode_delete_options(content_type: str, raw: bytes) -> Object:
-    """The members of a DeleteOptions body that is not empty, unchecked. Raises 415 and 400. The same for every resource."""
+    """Return the unchecked members of a DeleteOptions body that is not empty. Raises 415 and 400. The same for every resource."""
     media = check_content_type(content_type)
     decode = functools.partial(_delete_options, media, raw)
     return decode() if len(raw) <= _at_once(media) else await workers.BODIES.run(decode)
@@ -476,7 +478,7 @@ def _delete_options(media: str, raw: bytes) -> Object:
 
 
 def _is_unspelled(members: Object) -> bool:
-    """Whether how a number was written shows in the error about it."""
+    """Return whether the error about a number shows how it was written."""
     return isinstance(members.get("gracePeriodSeconds"), float)
 
 

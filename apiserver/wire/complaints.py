@@ -1,6 +1,6 @@
-"""What strict decoding finds in a JSON document: unknown and repeated members, with their paths, in the order in which they stand.
+"""Find the errors of strict decoding in a JSON document: unknown and repeated members, with their paths, in document order.
 
-Walks the document beside the rule of what may stand where. Only documents in which something was suspected already come here.
+Walks the document along a rule of the allowed members. Only suspicious documents come here.
 Upstream: kubernetes-sigs/json `internal/golang/encoding/json/{decode,kubernetes_patch}.go`.
 """
 
@@ -17,36 +17,36 @@ from apiserver.schema.types import ListOf, MapOf, Struct, Type
 from kubetext import quoting, utf8
 
 MOST = 100
-"""As many complaints as upstream collects."""
+"""Upstream collects this many errors."""
 LEVELS = 800
-"""Of a document that nests too deep for the interpreter, so much is searched."""
+"""Levels that are searched in a document that nests too deep for the interpreter."""
 
 Rule = Callable[[str], "Rule | None"]
-"""From a member's name (empty for an element) to what may stand there; None when no such member is known."""
+"""Returns the rule of a member's value by its name (empty for an element); None for an unknown member."""
 
 
 def anything(_: str) -> Rule | None:
-    """Any value, in which only repetition is wrong."""
+    """Accept any value; only repetition is an error."""
     return anything
 
 
 def opaque(_: str) -> Rule | None:
-    """A value that is kept as bytes: nobody looks inside."""
+    """Accept a value that is kept as bytes, and do not search it."""
     return opaque
 
 
 def members(rules: Mapping[str, Rule]) -> Rule:
-    """An object with these members."""
+    """Return the rule of an object with these members."""
     return rules.get
 
 
 def elements(rule: Rule) -> Rule:
-    """A list of values under one rule."""
+    """Return the rule of a list whose elements follow one rule."""
     return lambda _: rule
 
 
 def shaped(kind: Type, *, extra: tuple[str, ...] = ()) -> Rule:
-    """What a shape declares; `extra` are members known beside it."""
+    """Return the rule of a shape. `extra` are further known members."""
     if isinstance(kind, Struct):
         return _members_of(kind, extra)
     if isinstance(kind, ListOf):
@@ -80,19 +80,19 @@ class _Members(list[tuple[str, Any]]):
 
 
 _Step = tuple[Any, Rule, Path]
-"""A list or object, what may stand in it, and where it is."""
+"""A list or object, its rule, and its path."""
 
 
 def find(raw: bytes, rule: Rule) -> list[str]:
-    """`unknown field "spec.foo"`, `duplicate field "spec.driver"`, …: each once, at most MOST. `raw` is valid JSON.
+    """Return errors such as `unknown field "spec.foo"` and `duplicate field "spec.driver"`: each once, at most MOST. `raw` is valid JSON.
 
-    Of a document nested too deep for the interpreter not everything is searched: hardly anything of the rest is kept anyway.
+    A document that nests too deep for the interpreter is not searched completely: hardly anything of the rest is kept anyway.
     """
     return find_in_text(utf8.decoded(raw), rule)
 
 
 def find_in_text(text: str, rule: Rule) -> list[str]:
-    """The same of a text. Names with lone surrogates count as Go reads them."""
+    """Return the same for a text. Names with lone surrogates count as Go reads them."""
     text = utf8.paired(text)
     try:
         value = _pairs(text)
@@ -105,7 +105,7 @@ def find_in_text(text: str, rule: Rule) -> list[str]:
 
 
 def find_in(value: Any, rule: Rule) -> list[str]:
-    """The same of a decoded document, for example one in which no member is repeated."""
+    """Return the same for a decoded document, for example one without repeated members."""
     found: dict[str, None] = {}
     open_ = [_steps((value, rule, fieldpath.ROOT), found)]
     while open_ and len(found) < MOST:
@@ -118,12 +118,12 @@ def find_in(value: Any, rule: Rule) -> list[str]:
 
 
 def _pairs(text: str) -> Any:
-    """The document with every member of its objects, numbers as text. Raises RecursionError."""
+    """Return the document with every member of its objects, and numbers as text. Raises RecursionError."""
     return json.loads(text, object_pairs_hook=_Members, parse_int=str, parse_float=str)
 
 
 def _steps(step: _Step, found: dict[str, None]) -> Iterator[_Step]:
-    """Judges the members of an object in their order, and yields each list and object below where it stands."""
+    """Check the members of an object in their order. Yield each list and object below in its place."""
     value, rule, path = step
     if isinstance(value, dict):
         value = _Members(value.items())

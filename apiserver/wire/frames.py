@@ -1,4 +1,4 @@
-"""How the events of a watch stand on the wire: HTTP chunks, or messages of a WebSocket. A frame is made once and shared by all watchers."""
+"""Frame the events of a watch: as HTTP chunks, or as messages of a WebSocket. A frame is encoded once and shared by all watchers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from typing import NamedTuple
 
 
 class Framing(NamedTuple):
-    """`frame` makes of one or more whole events what is sent. `key` tells frames of one framing from those of another where both are
-    remembered."""
+    """`frame` encodes one or more whole events for the wire. `key` distinguishes the cached frames of different framings."""
 
     key: str
     frame: Callable[[bytes], bytes]
 
 
 def chunk(frame: bytes) -> bytes:
-    """The frame in the chunked transfer coding of HTTP/1.1."""
+    """Return the frame in the chunked transfer coding of HTTP/1.1."""
     return b"%x\r\n%b\r\n" % (len(frame), frame)
 
 
 def chunk_of(parts: list[bytes]) -> list[bytes]:
-    """Several pieces as one chunk."""
+    """Return several pieces as one chunk."""
     return [b"%x\r\n" % sum(map(len, parts)), *parts, b"\r\n"]
 
 
 CHUNKS = Framing("", chunk)
-"""Of every watch that is no WebSocket. A client that gets no chunks is sent what is inside them."""
+"""The framing of every watch that is not a WebSocket. Clients that get no chunks receive their contents."""

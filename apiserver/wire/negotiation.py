@@ -1,6 +1,6 @@
-"""Which form an answer takes: the Accept header (and `pretty`, and the User-Agent) against what can be written.
+"""Negotiate the form of an answer: the Accept header (and `pretty`, and the User-Agent) against the forms that can be written.
 
-Two judges, as upstream has them: the router compares texts before anything else runs, the handler negotiates in earnest.
+There are two stages, as upstream: the router compares texts before anything else runs, then the handler negotiates.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/negotiation/negotiate.go`, munnerz/goautoneg, emicklei/go-restful `route.go`.
 """
 
@@ -29,16 +29,16 @@ from apiserver.wire.representation import (
 
 JSON, YAML, PROTOBUF = table.JSON, table.YAML, table.PROTOBUF
 ACCEPTED = tuple(m.name for m in table.MEDIA)
-"""What this server reads and writes, in its order of preference."""
+"""The media types that this server reads and writes, in its order of preference."""
 STREAMS = tuple(f"{m.name};stream=watch" for m in table.MEDIA if m.stream)
 STREAMED = {m.name: m.stream for m in table.MEDIA if m.stream}
-"""What a watch says that it is, by what it is written in."""
+"""The Content-Type of a watch, by the media type of its events."""
 _TABLES = frozenset(m.name for m in table.MEDIA if m.tables)
 
 READ, REMEMBERED_LENGTH = 4096, 512
-"""Characters of an Accept header that are read, and up to which what it means is remembered. Those of real clients have about 200."""
+"""Characters of an Accept header that are read, and up to which the result is cached. Headers of real clients have about 200."""
 INSERTED = 12
-"""Up to how many clauses Go sorts by insertion (golang/go `src/sort/zsortinterface.go`)."""
+"""Clauses up to which Go sorts by insertion (golang/go `src/sort/zsortinterface.go`)."""
 
 _TARGETS = {(kind, v): Target(kind, v) for kind in (TABLE, PARTIAL, PARTIAL_LIST) for v in META_VERSIONS}
 _FORMS = {
@@ -48,13 +48,13 @@ _FORMS = {
     for target in (None, *_TARGETS.values())
 }
 PLAIN = tuple(plain for (_, _, target), plain in _FORMS.items() if target is None)
-"""All in which an object can stand as it is."""
+"""All forms in which an object is written without a conversion."""
 INDENTED = _FORMS[JSON, True, None]
-"""How an error is written to a client that accepts nothing else that could carry it."""
+"""The form of an error for a client that accepts no form that can carry it."""
 
 
 class Rules(NamedTuple):
-    """What an endpoint can do: turn objects into a target (of these kinds), and speak a version of the meta types."""
+    """The abilities of an endpoint: the target kinds of its objects, and whether it accepts a version of the meta types."""
 
     kinds: frozenset[str]
     meta_version: bool
@@ -66,12 +66,12 @@ _ERRORS = Rules(frozenset(), meta_version=False)
 
 
 def check_route(accept: str, *, watchable: bool) -> None:
-    """The router's 406 of a route for objects. `watchable` ones produce their streams too."""
+    """Raise the router's 406 of a route for objects. `watchable` routes produce their streams too."""
     check_produced(accept, ACCEPTED + STREAMS if watchable else ACCEPTED)
 
 
 def check_produced(accept: str, produced: Sequence[str]) -> None:
-    """The router's 406: no clause equals a produced type, letter by letter."""
+    """Raise the router's 406 if no clause equals a produced type, letter by letter."""
     if accept and not any(_bare(clause) in (*produced, "*/*") for clause in accept.split(",")):
         raise errors.not_acceptable_route(produced)
 
@@ -81,7 +81,7 @@ def _bare(clause: str) -> str:
 
 
 def negotiate(accept: str, query: Query, user_agent: str, *, tables: bool = True) -> Representation:
-    """What the client gets, or 406."""
+    """Return the form that the client gets. Raises 406."""
     found = _winner(accept, _OBJECTS if tables else _NO_TABLES)
     if found is None:
         raise errors.not_acceptable(ACCEPTED)
@@ -89,19 +89,19 @@ def negotiate(accept: str, query: Query, user_agent: str, *, tables: bool = True
 
 
 def streamed(found: Representation) -> Representation:
-    """The same for the events of a watch, or 406: nobody looks for a second choice when the first cannot be streamed."""
+    """Return the same form for the events of a watch. Raises 406 if it cannot be streamed, without a second choice."""
     if found.media not in STREAMED:
         raise errors.not_acceptable(STREAMS)
     return _FORMS[found.media, False, found.target]
 
 
 def as_json(found: Representation) -> Representation:
-    """The same in compact JSON."""
+    """Return the same form in compact JSON."""
     return _FORMS[JSON, False, found.target]
 
 
 def for_error(accept: str, query: Query, user_agent: str) -> Representation | None:
-    """The form of an error. None when nothing acceptable can carry a Status: it is written INDENTED then."""
+    """Return the form of an error; None if no acceptable form can carry a Status. INDENTED is used then."""
     found = _winner(accept, _ERRORS)
     return _dressed(found, query, user_agent) if found is not None else None
 
@@ -129,7 +129,7 @@ class _Clause:
     parameters: dict[str, str]
 
     def before(self, other: _Clause) -> bool:
-        """goautoneg's order, which is none: what it yields depends on how one sorts with it."""
+        """Compare in goautoneg's order. It is not a consistent order: the result depends on the sorting algorithm."""
         if self.q > other.q or (self.kind != "*" and other.kind == "*"):
             return True
         return self.subkind != "*" and other.subkind == "*"
@@ -141,20 +141,22 @@ class _Clause:
         return self.kind == kind and self.subkind == subkind
 
     def covers(self, media: str) -> bool:
-        """The same where each half may be a star by itself, as kube-openapi's handlers have it."""
+        """Match with a star in either half, as kube-openapi's handlers do."""
         kind, _, subkind = media.partition("/")
         return self.kind in (kind, "*") and self.subkind in (subkind, "*")
 
 
 def readable(accept: str) -> str:
-    """As much of an Accept header as is read: the clauses that end within its first READ characters, and none is acceptable to nobody."""
+    """Return the part of an Accept header that is read: the clauses that end within its first READ characters. A header without such a
+    clause accepts nothing."""
     if len(accept) <= READ:
         return accept
     return accept[: max(accept.rfind(",", 0, READ + 1), 0)] or ","
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str | None:
-    """The media type out of `offered` for a header that is no object's: the first that the best clause names. None if none does."""
+    """Return the first media type of `offered` that the best clause names, for an answer that is not an object; None if no clause names
+    one."""
     clauses = _clauses(readable(accept or "*/*"))
     return next((media for clause in clauses for media in offered if clause.covers(media)), None)
 
@@ -164,7 +166,7 @@ def _winner(accept: str, rules: Rules) -> Representation | None:
 
 
 def _found_winner(accept: str, rules: Rules) -> Representation | None:
-    """The first clause that some written type satisfies, with that type."""
+    """Return the form of the first clause that some written type satisfies."""
     if not accept:
         return _FORMS[JSON, False, None]
     for clause in _clauses(accept):
@@ -180,7 +182,7 @@ _remembered_winner = functools.lru_cache(maxsize=256)(_found_winner)
 
 
 def _accepted(parameters: dict[str, str], media: str, rules: Rules) -> Representation | None:
-    """A written type under a clause's parameters; None when they cannot be met."""
+    """Return the form of a written type under a clause's parameters; None if it cannot satisfy them."""
     if parameters.get("stream", "watch") not in ("", "watch") or ("stream" in parameters and media not in STREAMED):
         return None
     if parameters.get("sv") and not (rules.meta_version and parameters["sv"] == META_VERSIONS[0]):
@@ -195,8 +197,11 @@ def _accepted(parameters: dict[str, str], media: str, rules: Rules) -> Represent
 
 
 def _clauses(accept: str) -> Sequence[_Clause]:
-    """The clauses in the order in which they are tried: sorted by insertion, as Go sorts up to twelve. What Go makes of more, in an order
-    that is none, is nothing that a client could count on: they stand by quality, and what has fewer stars is first."""
+    """Return the clauses in the order in which they are tried: sorted by insertion, as Go sorts up to twelve.
+
+    Go sorts more clauses with another algorithm by an inconsistent order, so clients cannot rely on the result. Here they are sorted by
+    quality, then by fewer stars.
+    """
     found = [clause for part in accept.split(",") if (clause := _clause(part)) is not None]
     if len(found) > INSERTED:
         return sorted(found, key=lambda clause: (-clause.q, clause.kind == "*", clause.subkind == "*"))
@@ -238,8 +243,8 @@ _SEPARATOR = re.compile("(?<=[0-9a-fx])_(?=[0-9a-f])", re.IGNORECASE)
 
 
 def _quality(text: str) -> float:
-    """What Go's ParseFloat leaves behind of 32 bits (golang/go `src/strconv/atof.go`): 0 for what is no number, infinity for too large a
-    one."""
+    """Return what Go's ParseFloat returns for 32 bits (golang/go `src/strconv/atof.go`): 0 for text that is not a number, infinity for too
+    large a number."""
     try:
         if _DECIMAL.fullmatch(text):
             value = float(text)

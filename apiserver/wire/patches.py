@@ -1,4 +1,4 @@
-"""What PATCH brings: the media type that says what kind of patch it is, and the bodies.
+"""Read PATCH requests: the media type that names the kind of patch, and the bodies.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/{patch,rest}.go`, kubernetes/apimachinery `pkg/util/yaml/decoder.go`.
 """
@@ -22,9 +22,9 @@ UPSTREAM = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
-"""What an error lists first, as upstream's does."""
+"""The media types that an error lists first, as upstream's does."""
 DEPTH = 500
-"""Levels of nesting in a patch that this server takes: room enough for anybody, and for what it is put into."""
+"""Levels of nesting in a patch: enough for real ones, and small enough for the objects that contain its values."""
 
 _OPERATION = complaints.elements(
     complaints.members(
@@ -35,7 +35,7 @@ _MEMBERS = frozenset({"op", "path", "from", "value"})
 
 
 def media_type(content_type: str, served: Collection[str]) -> str:
-    """Which of the served types a patch is. Raises the router's 415, or the handler's when only the router can make sense of the header."""
+    """Return the served media type of a patch. Raises the router's 415, or the handler's if only the router accepts the header."""
     if not any(part.partition(";")[0].strip(" ") in served for part in content_type.split(",")):
         raise errors.unsupported_media_type_route()
     exact = content_type.partition(";")[0]
@@ -46,14 +46,15 @@ def media_type(content_type: str, served: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A patch as its type takes it, and what strict decoding has against it."""
+    """A patch as its type takes it, and the errors of strict decoding."""
 
     value: Any
     complaints: Sequence[str] = ()
 
 
 def read_json_patch(raw: bytes, validation: str) -> Document:
-    """The JSON of the operations, checked to be some; null is none. `validation` is Strict, Warn or Ignore. Raises 400 and 413."""
+    """Return the JSON of the operations, after a check of their types; null is an empty list. `validation` is Strict, Warn or Ignore.
+    Raises 400 and 413."""
     lenient = validation == "Ignore"
     found, wrong = _read(raw)
     wrong = wrong or _not_operations(found.value, lenient=lenient)
@@ -66,7 +67,7 @@ def read_json_patch(raw: bytes, validation: str) -> Document:
 
 
 def read_merge_patch(raw: bytes, validation: str) -> Document:
-    """The JSON of the members; without strict decoding a list passes too, and takes the object's place. Raises 400 and 413."""
+    """Return the JSON of the members. Without strict decoding a list passes too, and replaces the object. Raises 400 and 413."""
     lenient = validation == "Ignore"
     found, wrong = _read(raw)
     if not wrong and found.value is not None and not isinstance(found.value, (dict, list) if lenient else dict):
@@ -82,8 +83,8 @@ def read_merge_patch(raw: bytes, validation: str) -> Document:
 
 
 def read_strategic_patch(raw: bytes, validation: str) -> Document:
-    """The members, of those that stand twice the last; null is none. Whole numbers of 64 bits are exact, others are floats. Raises 400
-    and 413."""
+    """Return the members, the last of repeated ones; null is empty. Whole numbers of 64 bits are exact, others are floats. Raises 400 and
+    413."""
     found, wrong = _read(raw)
     if not wrong and found.value is not None and not isinstance(found.value, dict):
         kind = type_meta.json_kind(found.value)
@@ -102,23 +103,24 @@ def read_strategic_patch(raw: bytes, validation: str) -> Document:
 _LONG = re.compile(rb"[0-9]{19}")
 
 _NOT_YAML = json_strings.linear(rb"\\u[dD]|\\/|\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
-"""What may stand in JSON and means something else, or nothing, in YAML: half characters, escaped slashes, control characters, line ends and
-the like."""
+"""Parts of JSON that have another meaning or none in YAML: lone surrogates, escaped slashes, control characters, line ends and the like."""
 _APART, _LENGTHY = re.compile(rb'"\s+:'), re.compile(rb'"[^"]{1000}')
-"""Where a colon stands apart from its key, on the next line maybe, which YAML does not take; and what a long key looks like, unless there
-are quotes in it."""
+"""A colon apart from its key, perhaps on the next line, which YAML does not accept; and the look of a long key, unless it contains
+quotes."""
 _KEY_CHARACTERS, _ESCAPED = 1022, 6
-"""Characters that a key of YAML has room for, as they are written: its colon is at most 1024 of them behind its first quote. And how many
-one character may take."""
+"""Characters that a key of YAML may have, as it is written: its colon stands at most 1024 characters behind its first quote. And the most
+characters that one escaped character takes."""
 _NUMBERS = json_strings.linear(rb"[\s\v:,\[]-?(?:[0-9]+(?:\.[0-9]|[eE])|[0-9]{19})")
-"""What may be a number that is no integer, or a long one."""
+"""Matches possible numbers that are not integers, or are long."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _APPLIED = "error decoding YAML"
 
 
 def read_apply_patch(raw: bytes, validation: str) -> Document:
-    """The applied configuration: the first document of the YAML, of members that stand twice the last; {} when there is none. Whole
-    numbers of 64 bits are exact, others are floats. Its complaint tells of all repeated members. Raises 400 and 413."""
+    """Return the applied configuration: the first document of the YAML, with the last of repeated members; {} for an empty body.
+
+    Whole numbers of 64 bits are exact, others are floats. One error lists all repeated members. Raises 400 and 413.
+    """
     json_syntax.weigh(raw)
     found = None if _NOT_YAML.search(raw) or _APART.search(raw) else as_json.plain(raw)
     if found is not None and (_LENGTHY.search(raw) or b'\\"' in raw) and _may_have_long_keys(found.value):
@@ -129,12 +131,12 @@ def read_apply_patch(raw: bytes, validation: str) -> Document:
     if value is not None and not isinstance(value, dict):
         wrong = f"json: cannot unmarshal {type_meta.json_kind(value)} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"{_APPLIED}: error unmarshaling JSON: while decoding JSON: {wrong}")
-    told = [f"error converting YAML to JSON: {repeats}"] if repeats and validation != "Ignore" else []
-    return Document(value or {}, told)
+    found_errors = [f"error converting YAML to JSON: {repeats}"] if repeats and validation != "Ignore" else []
+    return Document(value or {}, found_errors)
 
 
 def _may_have_long_keys(value: Any) -> bool:
-    """Whether some key might have been written with more characters than are sure to be taken."""
+    """Return whether some key might have been written with more characters than YAML certainly accepts."""
     left = [value]
     while left:
         here = left.pop()
@@ -148,7 +150,7 @@ def _may_have_long_keys(value: Any) -> bool:
 
 
 def _read_yaml(raw: bytes) -> tuple[Any, str]:
-    """The value, and what is said of repeated members."""
+    """Return the value, and the text about repeated members."""
     try:
         converted = as_yaml.read(raw)
     except as_yaml.YAMLProblem as e:
@@ -159,7 +161,7 @@ def _read_yaml(raw: bytes) -> tuple[Any, str]:
 
 
 def _renumbered(value: Any, number: Callable[[int | float], int | float]) -> Any:
-    """The value with every number as that makes it."""
+    """Return the value with every number replaced by the function's result."""
     whole = [value]
     left: list[Any] = [whole]
     seen: set[int] = set()
@@ -176,17 +178,17 @@ def _renumbered(value: Any, number: Callable[[int | float], int | float]) -> Any
 
 
 def _json_number(found: int | float) -> int | float:
-    """An integer if 64 bits hold it."""
+    """Return an integer if 64 bits hold it, otherwise a float."""
     return found if isinstance(found, int) and _LEAST <= found <= _MOST else float(found)
 
 
 def _yaml_number(found: int | float) -> int | float:
-    """Numbers as they come back from YAML: a whole one is an integer if 64 bits hold it."""
+    """Return a number as it comes back from YAML: a whole one is an integer if 64 bits hold it."""
     return _json_number(yaml_scalars.json_number(found) if isinstance(found, float) else found)
 
 
 def _read(raw: bytes) -> tuple[as_json.Reading, str]:
-    """The value, or what is wrong with the text."""
+    """Return the value, or the error text."""
     json_syntax.weigh(raw)
     try:
         found = as_json.read(raw)
@@ -198,12 +200,12 @@ def _read(raw: bytes) -> tuple[as_json.Reading, str]:
 
 
 def _text(raw: bytes, found: as_json.Reading) -> bytes:
-    """The patch with U+FFFD in place of bytes that are no UTF-8."""
+    """Return the patch with U+FFFD in place of bytes that are not UTF-8."""
     return found.text.encode() if found.suspicious else raw
 
 
 def _not_operations(value: Any, *, lenient: bool) -> str:
-    """What Go says to a value that is no list of operations; "" when it is one."""
+    """Return Go's error for a value that is not a list of operations; "" if it is one."""
     whole, single = (
         ("jsonpatch.Patch", "jsonpatch.Operation") if lenient else ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
     )

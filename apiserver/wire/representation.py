@@ -1,4 +1,4 @@
-"""What was negotiated about an answer: its media type, whether it is indented, what objects are turned into."""
+"""The result of negotiation: media type, indentation, and the target of objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ META_VERSIONS = ("v1", "v1beta1")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an object is turned into: a kind of meta.k8s.io in one of its versions."""
+    """The type to which an object is converted: a kind of meta.k8s.io in one of its versions."""
 
     kind: str
     version: str
@@ -23,7 +23,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Representation:
-    """One of the answers that can be written. Each exists once, so that it can be compared by identity."""
+    """A form in which answers can be written. Each exists once, so that identity compares them."""
 
     media: str
     pretty: bool = False

@@ -1,6 +1,7 @@
-"""One request and its answer on an aiohttp connection: the only place of this room that knows HTTP's machinery.
+"""Read one request and write its answer on an aiohttp connection. No other module of this package uses HTTP's machinery.
 
-Answers are written under backpressure; a client that takes nothing for STALL_SECONDS is cut off. Large ones are compressed piece by piece.
+Answers are written under backpressure. A client that reads nothing for STALL_SECONDS is disconnected. Large answers are compressed in
+pieces.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/responsewriters/writers.go`, `pkg/endpoints/handlers/{rest,watch}.go`.
 """
 
@@ -24,17 +25,18 @@ from apiserver.wire import frames, negotiation, websocket
 from apiserver.wire.frames import Framing
 
 BODY_LIMIT = 3 << 20
-"""Bytes of a request body, as upstream's `--max-request-body-bytes` has it."""
+"""Bytes of a request body: upstream's `--max-request-body-bytes`."""
 HEADER_READ = 4096
-"""Characters of a header that are read. Nobody has shown yet who sent it."""
+"""Characters of a header that are read before the client is authenticated."""
 LARGE = 256 << 10
-"""Bytes above which an answer is written in slices, so that a client that does not take them is noticed."""
+"""Bytes above which an answer is written in slices, so that a client that does not read is noticed."""
 GATHERED = 128 << 10
-"""Bytes that are compressed at once, or were compressed and are written."""
+"""Bytes that are compressed at once, or written at once after compression."""
 FIRST = 2 << 10
-"""The same for the first ones: whoever waits sees that it begins."""
+"""The same for the first ones: clients see early that the answer begins."""
 SOON_SECONDS = 0.001
-"""What took longer to gather, because it was made, is written in pieces of GATHERED bytes: all of it at once would hold up others."""
+"""If gathering took longer, because the data had to be made, it is written in pieces of GATHERED bytes: one large write would delay other
+tasks."""
 STALL_SECONDS = 30.0
 BACKLOG = 1 << 20
 """Unsent bytes of a watch above which no further event is pushed."""
@@ -42,12 +44,14 @@ SWITCHING_PROTOCOLS = 101
 
 
 class Exchange:
-    """What a handler needs of a request, and how it answers.
+    """The parts of a request that a handler needs, and the ways to answer it.
 
-    `until` is when, by the event loop's clock, somebody else answers that its time is over. `received` is how many bytes of the body
-    have been read. `heavy`: it is about so much that freeing what was made of it takes a good part of a step of the event loop.
-    `relayed`: a proxy passes the answer on to the client. `recording` is what somebody records of it. `upgrades`: the client wants to go on
-    as a WebSocket, and offers to speak `subprotocols`.
+    * `until` is the deadline, by the event loop's clock, at which a filter answers with a timeout.
+    * `received` counts the bytes of the body that were read.
+    * `heavy`: freeing the objects of the request takes a good part of a step of the event loop.
+    * `relayed`: a proxy passes the answer on to the client.
+    * `recording` is what audit records.
+    * `upgrades`: the client asks for a WebSocket and offers `subprotocols`.
     """
 
     __slots__ = (
@@ -84,12 +88,12 @@ class Exchange:
         self._accept: str | None = None
 
     def hold(self, *made: Any) -> None:
-        """Keeps what was made, until whoever made it is done and somebody lets go of it in a thread."""
+        """Keep objects until their maker is done and a thread can free them."""
         self.heavy = True
         self._held += made
 
     def let_go(self) -> list[Any]:
-        """What was held, for `Workers.free`."""
+        """Remove and return the kept objects, for `Workers.free`."""
         held, self._held = self._held, []
         return held
 
@@ -115,12 +119,12 @@ class Exchange:
 
     @property
     def accepts_gzip(self) -> bool:
-        """Upstream's reading of Accept-Encoding: a bare, lower-case `gzip`, without parameters."""
+        """Whether the client accepts gzip, as upstream reads Accept-Encoding: a bare, lower-case `gzip`, without parameters."""
         header = self.request.headers.get("Accept-Encoding", "")[:HEADER_READ]
         return any(token.strip() == "gzip" for token in header.split(","))
 
     async def body(self, limit: int = BODY_LIMIT) -> bytes:
-        """The whole request body, 413 when it is longer."""
+        """Return the whole request body. Raises 413 if it is longer than `limit`."""
         parts: list[bytes] = []
         while part := await self.request.content.readany():
             self.received += len(part)
@@ -140,7 +144,7 @@ class Exchange:
     async def respond(
         self, code: int, media: str, body: bytes, headers: Mapping[str, str] | None = None
     ) -> web.StreamResponse:
-        """An answer that is there as a whole."""
+        """Send a complete answer."""
         out = self._headers(media, headers)
         compressed = len(body) > LONG and self.accepts_gzip
         if compressed:
@@ -198,22 +202,22 @@ class Exchange:
         chunked = outlet.chunked and response.content_length is None
         async for some in packed(parts, soon=soon) if compressed else gathered(parts, soon=soon):
             outlet.write_all(frames.chunk_of(some) if chunked else some)
-            await outlet.settle()
-            await asyncio.sleep(0)  # the next piece costs time; others first
-        await outlet.settle()
+            await outlet.drain()
+            await asyncio.sleep(0)  # the next piece takes time: let other tasks run first
+        await outlet.drain()
         await response.write_eof()
 
     async def _prepare(self, response: web.StreamResponse) -> _Outlet:
         framed = self.request.version >= HttpVersion11 and not isinstance(response, _UntilClosed)
         if not framed and response.content_length is None:
-            response.force_close()  # nothing else tells the client where the answer ends, even if it would keep the connection
+            response.force_close()  # only the end of the connection ends the answer, even if the client would keep it
         writer = await response.prepare(self.request)
         assert writer is not None
         return _Outlet(self.request, writer, chunked=framed)
 
     async def open_watch(self, media: str) -> WatchStream:
-        """A stream of events in that media type, whose headers are on their way when this returns. Raises TextError for a WebSocket's
-        handshake that is malformed."""
+        """Return a stream of events in that media type, whose headers are being sent. Raises TextError for a malformed WebSocket
+        handshake."""
         if self.upgrades:
             return await self._open_websocket(websocket.FRAMINGS[media])
         if self.recording is not None:
@@ -235,7 +239,7 @@ class Exchange:
 
 
 class Internal(Exchange):
-    """The exchange of a write that this process makes itself: there is nothing to read, and nobody is answered."""
+    """The exchange of a write that this process makes itself: without a request to read and without a client."""
 
     __slots__ = ()
 
@@ -263,11 +267,11 @@ class Internal(Exchange):
 
 
 class _UntilClosed(web.StreamResponse):
-    """A watch that ends where its connection ends, for a proxy: a process that is killed ends it as cleanly as one that stops.
+    """A watch that ends when its connection ends, for a proxy. So a killed process ends it as cleanly as one that stops.
 
-    A reverse proxy in Go resets its client's stream when chunks end without the last one. That is an error to a watcher of client-go, which
-    lists then, where it goes on watching after an end (net/http/httputil `reverseproxy.go`, apimachinery `pkg/watch/streamwatcher.go`).
-    A watch may end anywhere, so nothing is taken for complete that is not.
+    A reverse proxy in Go resets its client's stream when chunks end without the last one. client-go treats that as an error and lists
+    again. After a clean end it continues the watch (net/http/httputil `reverseproxy.go`, apimachinery `pkg/watch/streamwatcher.go`). A
+    watch may end anywhere, so nothing incomplete looks complete.
     """
 
     _length_check = False
@@ -278,7 +282,7 @@ class _UntilClosed(web.StreamResponse):
 
 
 class _Switched(web.StreamResponse):
-    """The answer after which a connection is a WebSocket. Its head is upstream's, which tells nothing but the handshake."""
+    """The answer that switches a connection to a WebSocket. Its head is upstream's, with the handshake only."""
 
     _length_check = False
 
@@ -287,7 +291,7 @@ class _Switched(web.StreamResponse):
         self.force_close()
 
     async def _write_headers(self) -> None:
-        """Somebody else has."""
+        """Do nothing: `_open_websocket` writes the head."""
 
 
 def _mark_compressed(headers: CIMultiDict[str]) -> None:
@@ -385,15 +389,15 @@ def _one(parts: list[bytes]) -> bytes:
 
 
 class _Outlet:
-    """The way out of a connection whose response has begun.
+    """The connection of a response that has begun.
 
-    Writes past aiohttp's writer, straight to the transport: bytes that are framed already need no second look. Both write to the same
-    transport and neither holds anything back, so their order is kept.
+    Writes directly to the transport instead of aiohttp's writer, because the bytes are framed already. Both write to the same transport and
+    neither buffers, so their order is kept.
     """
 
     def __init__(self, request: web.Request, writer: AbstractStreamWriter, *, chunked: bool) -> None:
         if request.transport is None:
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the client has disconnected")
         self.transport: asyncio.WriteTransport = request.transport
         self._request = request
         self._writer = writer
@@ -402,33 +406,33 @@ class _Outlet:
 
     @property
     def backlog(self) -> int:
-        """Bytes that wait for the client; BACKLOG when it is gone."""
+        """Bytes that wait for the client; BACKLOG if it has disconnected."""
         return BACKLOG if self.transport.is_closing() else self.transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
-        """Raises ConnectionResetError when the client is gone."""
+        """Write bytes. Raises ConnectionResetError if the client has disconnected."""
         if self.transport.is_closing():
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the client has disconnected")
         self._writer.output_size += len(data)
         self.transport.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
-        """The same in several pieces."""
+        """Write several pieces. Raises ConnectionResetError if the client has disconnected."""
         if self.transport.is_closing():
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the client has disconnected")
         self._writer.output_size += sum(map(len, parts))
         self.transport.writelines(parts)
 
-    async def settle(self) -> None:
-        """Waits until the client has taken nearly everything; cuts it off when it takes nothing.
+    async def drain(self) -> None:
+        """Wait until the client has read nearly everything. Disconnect a client that reads nothing.
 
-        The wait is never cancelled, only left: aiohttp lets all writers of a connection wait for the same future.
+        The wait is never cancelled, only left: all writers of a connection wait for the same future of aiohttp.
         """
         if self._draining is None:
             if not self._request.protocol.writing_paused:
                 return
             self._draining = asyncio.ensure_future(self._writer.drain())
-            # Who waits is cancelled when the client goes: then nobody is left to hear how it ended.
+            # When the client disconnects, the waiting task is cancelled, so nobody retrieves this result.
             self._draining.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         left = self.backlog
         while True:
@@ -447,10 +451,10 @@ class _Outlet:
 
 
 class WatchStream:
-    """An open watch. `write` and `send` wait for the client; `push` never does. What `send` and `push` take was made by `framing`.
+    """An open watch. `write` and `send` wait for the client; `push` never does. `send` and `push` take frames made by `framing`.
 
-    What `push` reads stands in the stream itself. A thousand watchers do not fit into the processor's caches: what a delivery costs beyond
-    encryption and the system call is how many places of memory of each watcher it visits.
+    The fields that `push` reads are attributes of the stream itself. A thousand watchers do not fit into the processor's caches. Apart from
+    encryption and the system call, a delivery costs as many cache misses as it reads places of memory.
     """
 
     __slots__ = ("_bare", "_outlet", "_response", "_transport", "framing")
@@ -461,26 +465,27 @@ class WatchStream:
         self._outlet = outlet
         self._transport = outlet.transport
         self._bare = framing is frames.CHUNKS and not outlet.chunked
-        """The client is sent what is in the chunks, without them."""
+        """The client gets the contents of chunks, without chunk framing."""
 
     def when_left(self, call: Callable[[], None]) -> None:
-        """`call`: once the client has said that it wants no more, and waits for the end of the stream. Only WebSockets can say that."""
+        """Set a function that is called when the client asks for the end of the stream. Only WebSocket clients can do that."""
 
     async def write(self, events: bytes) -> None:
-        """One or more whole events."""
+        """Write one or more whole events."""
         if events:
             self._outlet.write_all([events] if self._bare else frames.chunk_of([events]))
-            await self._outlet.settle()
+            await self._outlet.drain()
 
     async def send(self, frame: bytes) -> None:
-        """A ready-made frame. Raises ConnectionResetError when the client is gone or stalled."""
+        """Send a finished frame. Raises ConnectionResetError if the client has disconnected or stalled."""
         self._outlet.write(_unchunked(frame) if self._bare else frame)
-        await self._outlet.settle()
+        await self._outlet.drain()
 
     def push(self, frame: bytes) -> bool:
-        """A ready-made frame; False, and nothing written, when the client is too far behind, or gone. Runs once per event and watcher.
+        """Send a finished frame if the client keeps up. Return False, with nothing written, if it is too far behind or has disconnected.
+        Runs once per event and watcher.
 
-        aiohttp's count of the bytes that went out is left as it is: nobody asks for that of a watch.
+        aiohttp's count of sent bytes is not updated: nothing reads it for a watch.
         """
         transport = self._transport
         if transport.is_closing() or transport.get_write_buffer_size() >= BACKLOG:
@@ -489,9 +494,9 @@ class WatchStream:
         return True
 
     async def finish(self) -> web.StreamResponse:
-        """The clean end. A client that is gone does not mind."""
+        """End the stream cleanly. Ignores a client that has disconnected."""
         try:
-            await self._outlet.settle()
+            await self._outlet.drain()
             await self._response.write_eof()
         except ConnectionError:
             pass
@@ -499,7 +504,7 @@ class WatchStream:
 
 
 class WebSocketStream(WatchStream):
-    """A watch over a WebSocket: each event is a message, and the end is a close frame."""
+    """A watch over a WebSocket: each event is a message, and a close frame ends it."""
 
     __slots__ = ("_left", "_when_left", "receiver")
 
@@ -517,19 +522,19 @@ class WebSocketStream(WatchStream):
     async def write(self, events: bytes) -> None:
         if events:
             self._outlet.write(self.framing.frame(events))
-            await self._outlet.settle()
+            await self._outlet.drain()
 
     async def finish(self) -> web.StreamResponse:
         self.receiver.stop()
         try:
-            await self._outlet.settle()
+            await self._outlet.drain()
             self._outlet.write(websocket.close(websocket.NORMAL))
         except ConnectionError:
             return self._response
         return await super().finish()
 
     def _answer(self, data: bytes) -> None:
-        """Pongs. A client that does not read them gets no more of them, so that it cannot fill memory with its pings."""
+        """Send pongs. A client that does not read them gets no more, so that its pings cannot fill memory."""
         self.push(data)
 
     def _ended(self) -> None:

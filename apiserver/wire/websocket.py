@@ -1,8 +1,10 @@
-"""WebSockets (RFC 6455) as kube-apiserver speaks them: the handshake, messages to the client, and what the client sends.
+"""Speak WebSockets (RFC 6455) as kube-apiserver does: the handshake, messages to the client, and frames from the client.
 
-A watch over a WebSocket is a request like any other up to its answer. Then each event is one message, and everything that the client sends
-is discarded but for pings and the end. Both directions are written here: aiohttp's reader keeps whole messages and refuses frames that
-upstream ignores, and its writer makes a frame for each client, where a thousand watchers of one form share one.
+A watch over a WebSocket is an ordinary request up to its answer. Then each event is one message. Frames from the client are discarded,
+except pings and the close.
+
+Both directions are implemented here. aiohttp's reader keeps whole messages and refuses frames that upstream ignores. Its writer makes a
+frame for each client, while here a thousand watchers of one form share one.
 Upstream: kubernetes/apiserver `pkg/endpoints/handlers/watch.go` HandleWS; kubernetes/streaming `pkg/httpstream/wsstream/conn.go`;
 golang.org/x/net `websocket/{server,hybi,websocket}.go`.
 """
@@ -24,46 +26,46 @@ VERSION = "13"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """RFC 6455, section 1.3."""
 SUBPROTOCOLS = 64
-"""Clients offer one to five. A header has room for a million, and to split that takes 30 ms."""
+"""Subprotocols that are read: clients offer one to five. A header can hold a million, and splitting them takes 30 ms."""
 READ = 4096
-"""Characters of Origin that are read. Upstream has no limit but that of all headers; browsers and fabric8 send some tens."""
+"""Characters of Origin that are read. Upstream limits only all headers together; browsers and fabric8 send some tens."""
 
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _LAST, _OPCODE = 0x80, 0x0F
 _MASKED, _LENGTH = 0x80, 0x7F
 _SHORT, _TWO_BYTES, _EIGHT_BYTES = 125, 126, 127
-"""The longest payload whose length stands in the second byte; and what stands there instead of longer ones."""
+"""The longest payload whose length fits into the second byte, and the values of that byte for longer ones."""
 NORMAL, PROTOCOL_ERROR = 1000, 1002
 LARGEST = 32 << 20
-"""Bytes of a client's frame above which upstream ends the watch (golang.org/x/net `websocket` DefaultMaxPayloadBytes). Nothing is kept of a
-frame, so this bounds no memory here."""
+"""Bytes of a client's frame above which upstream ends the watch (golang.org/x/net `websocket` DefaultMaxPayloadBytes). Frames are not kept,
+so this bounds no memory here."""
 PING_BYTES = 125
-"""What is sent back of a ping."""
+"""Bytes of a ping that are sent back."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- handshake
 
 
 def is_upgrade(headers: MultiMapping[str]) -> bool:
-    """Whether a request wants to go on as a WebSocket, whatever is wrong with its handshake."""
+    """Return whether a request asks for a WebSocket, even with an invalid handshake."""
     if headers.get("Upgrade", "").lower() != "websocket":
         return False
     return any("upgrade" in value.lower() for value in headers.getall("Connection", ()))
 
 
 def subprotocols(headers: MultiMapping[str]) -> list[str]:
-    """What the client offers to speak. Upstream reads the first of several headers."""
+    """Return the subprotocols that the client offers. Upstream reads the first of several headers."""
     offered = headers.get("Sec-WebSocket-Protocol", "").strip()
     return split(offered) if offered else []
 
 
 def split(offered: str) -> list[str]:
-    """The subprotocols in a header. What stands behind the first SUBPROTOCOLS is taken for one."""
+    """Return the subprotocols in a header. Everything behind the first SUBPROTOCOLS counts as one."""
     return [protocol.strip() for protocol in offered.split(",", SUBPROTOCOLS)]
 
 
 def accept(headers: MultiMapping[str], protocols: list[str]) -> bytes:
-    """The head of the answer that accepts a handshake. Raises TextError with upstream's code and text for one that is malformed."""
+    """Return the head of the answer that accepts a handshake. Raises TextError with upstream's code and text for a malformed one."""
     key = headers.get("Sec-WebSocket-Key", "")
     if not key:
         raise _refusal(400, "mismatch challenge/response")
@@ -93,7 +95,7 @@ def _refusal(code: int, text: str, headers: Mapping[str, str] | None = None) -> 
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """One whole message. A server does not mask, so everybody can be sent the same bytes."""
+    """Return one whole message. A server does not mask, so all clients can get the same bytes."""
     size = len(payload)
     if size <= _SHORT:
         return b"%c%c%b" % (_LAST | opcode, size, payload)
@@ -107,13 +109,13 @@ def close(code: int) -> bytes:
 
 
 def _lines(events: bytes) -> Iterator[bytes]:
-    """Events in JSON, each with its line's end, which upstream sends too."""
+    """Yield events in JSON, each with its line end, which upstream sends too."""
     for line in events.split(b"\n")[:-1]:
         yield line + b"\n"
 
 
 def _prefixed(events: bytes) -> Iterator[bytes]:
-    """Events in protobuf, without the length in front of each: a message has one already."""
+    """Yield events in protobuf, without the length in front of each: a message has its own."""
     at = 0
     while at < len(events):
         start = at + 4
@@ -132,19 +134,20 @@ FRAMINGS: Mapping[str, Framing] = {
     media.JSON: Framing("websocket", _messages(_TEXT, _lines)),
     media.PROTOBUF: Framing("websocket", _messages(_BINARY, _prefixed)),
 }
-"""How the events of a watch are sent, by the media type that they are written in."""
+"""How the events of a watch are sent, by their media type."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- from the client
 
 
 class Receiver:
-    """Reads what a client sends and keeps nothing of it: at most the beginning of a frame's head, and of a ping.
+    """Reads the frames of a client and keeps only an incomplete head of a frame, and a ping.
 
-    `answer` is given what has to be sent back at once, all pongs of one piece of data together. `ended` is called once, when the client
-    has said that it wants no more, or has sent what upstream breaks a watch off for; what comes then is dropped.
-    The interface is that of a payload parser of aiohttp. The time of one call is bounded by the length of the data: two bytes make
-    a frame, which costs a microsecond.
+    `answer` gets the bytes to send back at once: all pongs of one piece of data together. `ended` is called once, when the client closes or
+    sends a frame for which upstream ends a watch. Later data is dropped.
+
+    The interface is that of an aiohttp payload parser. The length of the data bounds the time of one call: two bytes make a frame, which
+    takes a microsecond.
     """
 
     __slots__ = ("_answer", "_ended", "_head", "_left", "_mask", "_over", "_ping")
@@ -154,23 +157,23 @@ class Receiver:
         self._ended = ended
         self._head = b""
         self._left = 0
-        """Bytes of the frame's payload that have not come yet."""
+        """Bytes of the frame's payload that have not arrived yet."""
         self._ping: bytearray | None = None
-        """What has come of a ping's payload, masked; None in another frame."""
+        """The part of a ping's payload that has arrived, masked; None in another frame."""
         self._mask = b""
         self._over = False
 
     @property
     def stopped(self) -> bool:
-        """Whether what comes is dropped."""
+        """Whether further data is dropped."""
         return self._over
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """Drop further data."""
         self._over = True
 
     def feed_eof(self) -> None:
-        """The connection is gone, which whoever serves the request is told by others."""
+        """Drop further data: the connection is closed. The handler of the request learns that elsewhere."""
         self._over = True
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
@@ -204,8 +207,10 @@ class Receiver:
         return False, b""
 
     def _read_head(self, data: bytes, at: int, back: list[bytes]) -> int | None:
-        """Reads a frame's head and returns where its payload begins; None when it is not complete. As upstream, it ignores reserved bits,
-        reserved opcodes, the order of fragments, and text that is not UTF-8."""
+        """Read a frame's head. Return where its payload begins, or None if the head is incomplete.
+
+        As upstream, it ignores reserved bits, reserved opcodes, the order of fragments, and text that is not UTF-8.
+        """
         if len(data) - at < 2:
             return None
         opcode, second = data[at] & _OPCODE, data[at + 1]

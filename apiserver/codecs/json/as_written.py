@@ -1,8 +1,8 @@
-"""JSON read beside the shape of its document, with what is lost where it is decoded in one go: members that are repeated, how numbers were
-spelled, the text of raw JSON.
+"""Read JSON by the shape of its document, and keep what fast decoders lose: repeated members, how numbers were spelled, the text of raw
+JSON.
 
-For documents in which something is strange: time and memory grow with the text, and recursion goes as deep as the shape. What the shape
-does not know is skipped, however deep it nests and whatever its numbers are.
+Used only for unusual documents, because time and memory grow with the text. Recursion goes as deep as the shape. Members that the shape
+does not have are skipped, at any depth and with any numbers.
 Upstream: kubernetes-sigs/json `internal/golang/encoding/json/decode.go`.
 """
 
@@ -22,7 +22,7 @@ from kubetext import utf8
 
 
 class Literal(float):
-    """A number that remembers how it was written; infinite when it is beyond every float."""
+    """A number that keeps its spelling. Its value is infinite when it is beyond every float."""
 
     __slots__ = ("text",)
     text: str
@@ -37,19 +37,19 @@ class Literal(float):
 
 
 class _Repeated(dict[str, Any]):
-    """An object of which some members are repeated: the last ones, and beside them all in their order."""
+    """An object with repeated members: the dictionary has the last ones, `written` has all in their order."""
 
     __slots__ = ("written",)
     written: list[tuple[str, Any]]
 
 
 def members(value: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """The members of an object as they were written, repeated ones each time."""
+    """Return the members of an object as they were written, repeated ones each time."""
     return value.written if isinstance(value, _Repeated) else value.items()
 
 
 def without(value: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """The object without the members of these names."""
+    """Return the object without the members of these names."""
     return _object([(name, x) for name, x in members(value) if name not in names])
 
 
@@ -63,10 +63,10 @@ def _object(written: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read(shape: Struct, text: str) -> Any:
-    """The value of a document of that shape. `text` is valid JSON.
+    """Return the value of a document of that shape. `text` is valid JSON.
 
-    Numbers that are long or no integers are `Literal`, and raw JSON is `msgspec.Raw`, as it was sent. A list or an object that the shape
-    does not have there is an empty one.
+    Long numbers and numbers that are not integers are `Literal`. Raw JSON is `msgspec.Raw`, as it was sent. A list or object where the
+    shape has none is returned empty.
     """
     return _value(shape, utf8.paired(text), _after(text, 0), sent=text)[0]
 
@@ -76,15 +76,15 @@ _SPACE = re.compile(_SPACES)
 _BEFORE_NAME = re.compile(rf'{_SPACES}(?:,{_SPACES})?(?=")')
 _BEFORE_VALUE = re.compile(rf"{_SPACES}:{_SPACES}")
 _WORD = re.compile(r"[-+.\w]+", re.ASCII)
-"""A number, or one of those that JSON has."""
+"""A number, `true`, `false` or `null`."""
 _NESTING = re.compile(r'[^"\[\]{}]*(?:(?P<string>")|(?P<opening>[\[{])|[\]}])')
 _WORDS = {"t": True, "f": False, "n": None}
 _LONG = 20
-"""No integer of 64 bits has more digits."""
+"""Longer digit strings are no 64-bit integers."""
 
 
 def _value(type_: Type | None, text: str, at: int, *, sent: str) -> tuple[Any, int]:
-    """The value at that place, and the place behind it. `sent` is the text with its lone surrogates, at the same places."""
+    """Return the value at offset `at` and the offset behind it. `sent` is the text with its lone surrogates, at the same offsets."""
     first = text[at]
     if isinstance(type_, RawJSON) and first != "n":
         end = _behind(text, at)
@@ -102,7 +102,7 @@ def _value(type_: Type | None, text: str, at: int, *, sent: str) -> tuple[Any, i
 
 
 def _members(known: Callable[[str], Type | None], text: str, at: int, *, sent: str) -> tuple[dict[str, Any], int]:
-    """Of the object that has begun before that place."""
+    """Return the object whose brace opens before `at`, and the offset behind it."""
     written = []
     while found := _BEFORE_NAME.match(text, at):
         end = json_strings.end(text, found.end())
@@ -113,7 +113,7 @@ def _members(known: Callable[[str], Type | None], text: str, at: int, *, sent: s
 
 
 def _elements(type_: Type, text: str, at: int, *, sent: str) -> tuple[list[Any], int]:
-    """Of the list that has begun before that place."""
+    """Return the list whose bracket opens before `at`, and the offset behind it."""
     found: list[Any] = []
     at = _after(text, at)
     while text[at] != "]":
@@ -127,7 +127,7 @@ def _elements(type_: Type, text: str, at: int, *, sent: str) -> tuple[list[Any],
 
 @functools.cache
 def _known(type_: Type | None) -> Callable[[str], Type | None] | None:
-    """From the name of a member of an object to its type; None for what is no object."""
+    """Return a function from member name to type; None if the type is not an object."""
     match type_:
         case Struct():
             return {field.name: field.type for field in types.members(type_)}.get
@@ -137,7 +137,7 @@ def _known(type_: Type | None) -> Callable[[str], Type | None] | None:
 
 
 def _string(text: str, at: int, end: int) -> str:
-    """The one between these places, with its quotation marks."""
+    """Return the string between these offsets, which include its quotation marks."""
     quoted = text[at:end]
     return _unquoted(quoted) if "\\" in quoted else quoted[1:-1]
 
@@ -151,7 +151,7 @@ def _number(literal: str) -> int | Literal:
 
 
 def _behind(text: str, at: int) -> int:
-    """The place behind the value that begins there."""
+    """Return the offset behind the value that begins at `at`."""
     if text[at] not in "{[":
         return json_strings.end(text, at) if text[at] == '"' else _end(_WORD, text, at)
     depth = 0
@@ -171,7 +171,7 @@ def _behind(text: str, at: int) -> int:
 
 
 def _after(text: str, at: int) -> int:
-    """The next place that is no white space."""
+    """Return the offset of the next character that is not white space."""
     return _end(_SPACE, text, at)
 
 

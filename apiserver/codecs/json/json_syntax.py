@@ -1,6 +1,6 @@
-"""What Go's decoder would say to bytes that the fast decoder refused: the exact error, or how it reads what is not quite in order.
+"""Find the error that Go's decoder reports for bytes that the fast decoder refused, and read the irregular text that Go accepts.
 
-Works without recursion and mostly inside RE2, so that neither size nor depth can hurt.
+Works without recursion and mostly inside RE2, so size and depth are harmless.
 Upstream: golang/go `src/encoding/json/{scanner,decode}.go`.
 """
 
@@ -20,11 +20,11 @@ MAX_DEPTH = 10_000
 
 
 class SyntaxProblem(ValueError):
-    """The bytes are no JSON; the text is Go's."""
+    """The bytes are not JSON. The text is Go's."""
 
 
 _LEVELS = 3
-"""Levels of nesting that are judged in one go. RE2's program grows fourfold with each: this one has 7,000 instructions, made in 10 ms."""
+"""Levels of nesting that one match checks. RE2's program grows fourfold with each: this one has 7,000 instructions, compiled in 10 ms."""
 _SPACES = rb"[ \t\r\n]*"
 _INSIDE = rb'(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*'
 _TEXT = rb'"' + _INSIDE + rb'"'
@@ -34,12 +34,12 @@ _NAME = _TEXT + _SPACES + rb":" + _SPACES
 
 
 def _list_of(opening: bytes, item: bytes, closing: bytes) -> bytes:
-    """A whole list of items, separated by commas."""
+    """Return the pattern of a complete list of items, separated by commas."""
     return opening + _SPACES + rb"(?:" + item + _SPACES + rb"(?:," + _SPACES + item + _SPACES + rb")*)?" + closing
 
 
 def _nested(levels: int) -> bytes:
-    """A value of at most so many levels."""
+    """Return the pattern of a value of at most this many levels."""
     scalar = _TEXT + rb"|" + _WORD_OR_NUMERAL
     if not levels:
         return rb"(?:" + scalar + rb")"
@@ -49,7 +49,7 @@ def _nested(levels: int) -> bytes:
 
 
 def _run(item: bytes, closing: bytes) -> Any:
-    """What is left of a list or an object: items with a comma behind each, and the last one with the closing bracket."""
+    """Compile the rest of a list or object: items with a comma behind each, and the last one with the closing bracket."""
     whole = _SPACES + item + _SPACES
     return json_strings.linear(rb"(?:" + whole + rb",)*(?:" + whole + closing + rb")?")
 
@@ -58,11 +58,11 @@ _ELEMENTS = _run(_nested(_LEVELS), rb"\]")
 _MEMBERS = _run(_NAME + _nested(_LEVELS), rb"\}")
 _NEXT_NAME = _SPACES + rb'"[^"\\]*"' + _SPACES + rb":"
 _DEEPER = re.compile(rb"(?:%b)?(?:%b(?:\[|\{%b)){%d}" % (_NEXT_NAME, _SPACES, _NEXT_NAME, _LEVELS + 1))
-"""An item that none of the two takes, which is found sooner without them: RE2 takes some microseconds to begin."""
+"""An item that neither pattern above matches. This one finds it sooner: RE2 takes some microseconds to begin."""
 _STRING = json_strings.linear(_TEXT)
 _PREFIX = json_strings.linear(_INSIDE)
 _PLAIN_STRING = re.compile(rb'"[^"\\\x00-\x1f]*"')
-"""Most strings."""
+"""Matches most strings."""
 _SCALAR = re.compile(rb"(?P<number>" + _NUMERAL + rb")|true|false|null")
 _COLON = re.compile(_SPACES + rb":")
 _SPACE = re.compile(_SPACES)
@@ -79,32 +79,32 @@ _NEW_VALUE = "looking for beginning of value"
 
 
 LIGHT = 128 << 10
-"""Documents up to this many bytes need no weighing."""
+"""Documents up to this many bytes are not weighed."""
 MOST_WEIGHT = 24 << 20
-"""Bytes of memory that a decoded document may take, roughly: some sixty thousand lists or objects, a hundred thousand members, or twice as
-many elements. Admission has three or four of it at a time."""
+"""Bytes of memory that a decoded document may take, roughly: sixty thousand lists or objects, a hundred thousand members, or twice as many
+elements. Admission holds three or four copies at a time."""
 _WEIGHTS = {b"{": 320, b"[": 240, b",": 128, b":": 130}
 _WEIGHED = 64 << 10
-"""Bytes that are weighed in one go: other threads wait for each."""
+"""Bytes that are weighed at once: other threads wait meanwhile."""
 
 
 def too_heavy() -> StatusError:
-    """There is more in a document than memory for one request has room for, small as its text may be."""
+    """Return the 413 for a document whose values need more memory than one request may use, however small its text is."""
     return errors.request_entity_too_large("the body holds more values than this server decodes")
 
 
 _DIGITS = re.compile(rb"(?<![0-9])[0-9]{300,}")
 _STRIDE = 29
 _SAMPLED = re.compile(rb"[0-9]{10,}")
-"""What a number of 300 digits leaves of itself when every 29th byte is taken."""
+"""Matches what remains of a number of 300 digits when every 29th byte is taken."""
 MOST_DIGITS = 512 << 10
-"""Digits in long numbers: reading one takes time with the square of its length."""
+"""Digits in long numbers that a document may have: reading a number takes time with the square of its length."""
 
 
 def weigh(raw: bytes, *, size: int = 0, members: int = 0, elements: int = 0) -> None:
-    """Raise 413 for a document of very many small values, before anybody decodes it. Text that is not JSON is weighed as well.
+    """Raise 413 for a document of very many small values, before anything decodes it. Text that is not JSON is weighed as well.
 
-    `members` and `elements` are how many the document has beside the text, in `size` bytes.
+    `members` and `elements` count values that the document has besides the text, in `size` bytes.
     """
     beside = members * (_WEIGHTS[b","] + _WEIGHTS[b":"]) + elements * _WEIGHTS[b","]
     if len(raw) + size > LIGHT and weight(raw) + beside > MOST_WEIGHT:
@@ -127,7 +127,7 @@ def weight(raw: bytes) -> int:
 
 
 def _outside_strings(raw: bytes) -> Iterator[bytes]:
-    """Yield the text without its strings, in parts. Their quotes stay: one in the place of each string."""
+    """Yield the text without its strings, in pieces. One quotation mark stays for each string."""
     inside = 0
     escaped = b"\\" in raw
     at = 0
@@ -146,8 +146,10 @@ def _outside_strings(raw: bytes) -> Iterator[bytes]:
 
 
 def _digits(raw: bytes) -> int:
-    """Those in long numbers. Where they may be is told by every 29th byte: to look at all of them at once would hold the interpreter's
-    lock for 40 ms."""
+    """Return the number of digits in long numbers.
+
+    Every 29th byte shows where they may be. A look at all bytes at once would hold the interpreter's lock for 40 ms.
+    """
     return sum(
         len(run.group())
         for some in _SAMPLED.finditer(raw[::_STRIDE])
@@ -160,18 +162,18 @@ def _weight(raw: bytes) -> int:
 
 
 def mended(raw: bytes) -> str:
-    """Valid JSON as text, with U+FFFD for every byte that is no UTF-8 and every escape that is half a character, as Go reads them."""
+    """Return valid JSON as text. U+FFFD replaces every byte that is not UTF-8 and every lone surrogate escape, as Go reads them."""
     return utf8.paired(utf8.decoded(raw))
 
 
 def too_big(raw: bytes) -> SyntaxProblem | None:
-    """Valid JSON may hold a number beyond every float, which Go refuses."""
+    """Return Go's error for valid JSON with a number beyond every float; None if there is no such number."""
     literal = rawjson.beyond_floats(raw)
     return SyntaxProblem(f"json: cannot unmarshal number {literal} into Go value of type float64") if literal else None
 
 
 def cut(raw: bytes, levels: int) -> bytes:
-    """Valid JSON, with null in place of every list and object that lies deeper than so many levels."""
+    """Return valid JSON in which null replaces every list and object that lies deeper than this many levels."""
     kept: list[bytes] = []
     depth, at = 0, 0
     for match in _BRACKET.finditer(json_strings.without_escaped_quotes(raw)):
@@ -188,7 +190,7 @@ def cut(raw: bytes, levels: int) -> bytes:
 
 
 def check(raw: bytes) -> None:
-    """Raises SyntaxProblem at the place where Go's scanner stops, if it does."""
+    """Raise SyntaxProblem at the place where Go's scanner stops, if it does."""
     open_: list[bytes] = []
     at = 0
     while True:
@@ -211,7 +213,8 @@ def check(raw: bytes) -> None:
 
 
 def _value(raw: bytes, at: int, open_: list[bytes]) -> tuple[int, bool]:
-    """Behind the value at `at`, or behind the bracket that opens one that is not over; `open_` holds the brackets that will close."""
+    """Return the offset behind the value at `at`, or behind its opening bracket if the value does not end there. `open_` holds the brackets
+    that will close."""
     opening = raw[at : at + 1]
     if opening == b'"':
         end = _string_end(raw, at)
@@ -236,8 +239,10 @@ def _value(raw: bytes, at: int, open_: list[bytes]) -> tuple[int, bool]:
 
 
 def _next(raw: bytes, at: int, open_: list[bytes]) -> tuple[int, bool]:
-    """Where the next element, or the value of the next member, starts; or behind the list or object, and that it is over. Skips what is in
-    order and shallow enough not to hide a depth."""
+    """Return the offset where the next element or the value of the next member starts, or the offset behind the list or object and True.
+
+    Skips valid items that are too shallow to exceed the depth limit.
+    """
     is_object = open_[-1] == b"}"
     if len(open_) < MAX_DEPTH - _LEVELS and not _DEEPER.match(raw, at):
         run = (_MEMBERS if is_object else _ELEMENTS).match(raw, at)
@@ -250,7 +255,7 @@ def _next(raw: bytes, at: int, open_: list[bytes]) -> tuple[int, bool]:
 
 
 def _name(raw: bytes, at: int) -> int:
-    """Behind the colon of the member at `at`."""
+    """Return the offset behind the colon of the member at `at`."""
     if raw[at : at + 1] != b'"':
         raise _refused(raw, at, _NEW_KEY)
     end = _string_end(raw, at)
@@ -263,26 +268,26 @@ def _name(raw: bytes, at: int) -> int:
 
 
 def _string_end(raw: bytes, at: int) -> int:
-    """Behind the string at `at`; 0 if it is not in order."""
+    """Return the offset behind the string at `at`; 0 if the string is invalid."""
     string = _PLAIN_STRING.match(raw, at) or _STRING.match(raw, at)
     return string.end() if string else 0
 
 
 def _after(raw: bytes, at: int) -> int:
-    """The next place that is no white space."""
+    """Return the offset of the next byte that is not white space."""
     match = _SPACE.match(raw, at)
     return match.end() if match else at
 
 
 def _refused(raw: bytes, at: int, where: str) -> SyntaxProblem:
-    """The error at `at`. Behind the end Go pretends a blank, which only ends what may be followed by one."""
+    """Return the error at `at`. Behind the end of the text Go reads a blank, which is an error only where no blank may stand."""
     if at >= len(raw):
         return SyntaxProblem("unexpected end of JSON input")
     return SyntaxProblem(f"invalid character {_quoted(raw[at])} {where}")
 
 
 def _inside(raw: bytes, at: int, where: str) -> SyntaxProblem:
-    """An error inside a token, where the blank behind the end counts as a wrong character."""
+    """Return an error inside a token, where the blank behind the end counts as a wrong character."""
     return SyntaxProblem(f"invalid character {_quoted(raw[at]) if at < len(raw) else _quoted(32)} {where}")
 
 
@@ -308,7 +313,7 @@ def _bad_value(raw: bytes, at: int) -> SyntaxProblem:
 
 
 def _bad_string(raw: bytes, at: int) -> SyntaxProblem:
-    """The string that starts at `at` does not end as it should."""
+    """Return the error of the string at `at`, which does not end correctly."""
     match = _PREFIX.match(raw, at + 1)
     at = match.end() if match else at + 1
     if raw[at : at + 1] != b"\\":
@@ -320,7 +325,7 @@ def _bad_string(raw: bytes, at: int) -> SyntaxProblem:
 
 
 def _check_number(raw: bytes, at: int, found: bytes) -> None:
-    """Raises if what follows a number looks like its continuation and is none."""
+    """Raise SyntaxProblem if the bytes behind a number look like its continuation and are not."""
     if raw[at : at + 1] not in (b".", b"e", b"E"):
         return
     has_exponent = b"e" in found or b"E" in found

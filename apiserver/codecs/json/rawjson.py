@@ -1,8 +1,10 @@
-"""Values of raw JSON members (`types.RawJSON`) in decoded objects: their text, and what it means.
+"""Hold values of raw JSON members (`types.RawJSON`) in decoded objects: their text and their meaning.
 
-Such a value is a `msgspec.Raw`, which two objects have in common when its bytes are the same; nobody but this module looks inside. Its
-text is that of the client, byte by byte. What is written as JSON is its `compact` form: numbers, the order of members and repeated ones
-stay as they are, blanks go, and what HTML treats specially is escaped.
+Such a value is a `msgspec.Raw` that holds the client's text byte by byte. Only this module looks inside. Two values are equal when their
+bytes are.
+
+JSON answers contain its `compact` form. Numbers, the order of members and repeated members stay as they are, blanks are removed, and the
+characters that are special in HTML are escaped.
 Upstream: kubernetes/apimachinery `pkg/runtime/extension.go`, `pkg/apis/meta/v1/types.go` (FieldsV1), golang/go
 `src/encoding/json/indent.go`, kubernetes-sigs/json `internal/golang/encoding/json/decode.go` (numbers).
 """
@@ -23,10 +25,10 @@ from kubetext import strconv, utf8
 from kubetext.sorting import LONG, by_name
 
 LEVELS = 750
-"""Levels of nesting in one text. Readers and writers of whole objects take a frame for each level, and Python has a thousand."""
+"""Levels of nesting in one text. Readers and writers of whole objects take a stack frame for each level, and Python has a thousand."""
 
 WRITTEN_LEVELS = 255
-"""Values with more levels take many times as long as others of their size."""
+"""Encoders take many times as long for values with more levels than for others of their size."""
 
 _decode = surrogates.replaced(msgspec.json.Decoder(float_hook=strconv.parse_float).decode)
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -37,19 +39,19 @@ _LONG = b"0" * 19
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _DEEPER = {ord(c): 1 for c in "{["} | {ord(c): -1 for c in "]}"}
 _AT_ONCE = 32 << 10
-"""Bytes that are looked at in one go, which no other thread can interrupt."""
+"""Bytes that one call reads: no other thread runs meanwhile."""
 _LINE_SEPARATOR, _PARAGRAPH_SEPARATOR = "\u2028".encode(), "\u2029".encode()
 
 
 class TooDeep(ValueError):
-    """The text nests deeper than this server handles."""
+    """The text nests deeper than this server supports."""
 
     def __init__(self) -> None:
         super().__init__("exceeded max depth")
 
 
 def of(text: bytes) -> Any:
-    """The value of a member whose JSON text this is, kept as it stands. Raises ValueError, of it TooDeep; null is no value."""
+    """Return the value of a member from its JSON text, which stays as it is; None for null. Raises ValueError, or its subclass TooDeep."""
     if not text.isascii():
         text = _whole(text)
     try:
@@ -64,8 +66,10 @@ def of(text: bytes) -> Any:
 
 
 def compact(value: Any) -> Any:
-    """The value in the one spelling that Go gives raw JSON in JSON: no blanks, and its escapes. The value itself where that is its own, or
-    where it is no text yet."""
+    """Return the value in the spelling that Go gives raw JSON in JSON: no blanks, and Go's escapes.
+
+    Returns `value` itself if it has that spelling already or is not raw JSON.
+    """
     if not isinstance(value, msgspec.Raw):
         return value
     source = bytes(value)
@@ -74,7 +78,8 @@ def compact(value: Any) -> Any:
 
 
 def made(value: Any) -> Any:
-    """The value of a member that came in another form than JSON: compact, members sorted, numbers as Go writes them. None is no value.
+    """Return the value of a member that came in another format than JSON: compact, members sorted, numbers as Go writes them. None stays
+    None.
 
     Raises ValueError.
     """
@@ -89,36 +94,36 @@ def made(value: Any) -> Any:
     return of(escaped(text))
 
 
-def settled(value: Any) -> Any:
-    """The value of a member as it stands in what was decoded, whatever that came from. Raises ValueError."""
+def normalized(value: Any) -> Any:
+    """Return the value of a member of a decoded object, from JSON or any other format. Raises ValueError."""
     return of(bytes(value)) if isinstance(value, msgspec.Raw) else made(value)
 
 
-def settled_compact(value: Any) -> Any:
-    """The same of a member that is not kept verbatim."""
-    return plain(settled(value))
+def normalized_compact(value: Any) -> Any:
+    """Return the same for a member that is not kept verbatim."""
+    return plain(normalized(value))
 
 
 def plain(value: Any) -> Any:
-    """The value of such a member: compact, without lone surrogates."""
+    """Return the value of such a member: compact, without lone surrogates."""
     found = compact(value)
     source = bytes(found) if isinstance(found, msgspec.Raw) else b""
     return msgspec.Raw(utf8.paired(source.decode()).encode()) if b"\\u" in source else found
 
 
 def unless_null(value: Any) -> Any:
-    """The value of a member, of which the JSON may be null."""
+    """Return the value of a member, or None if its JSON is null."""
     return None if value == _NULL else value
 
 
 def text(value: Any) -> bytes:
-    """The JSON of a member's value, as it was sent."""
+    """Return the JSON of a member's value, as it was sent."""
     return bytes(value)
 
 
 def parsed(value: Any) -> Any:
-    """What the JSON of a member's value means to Go: dicts, lists, text, numbers, booleans, None. Integers beyond 64 bits are floats; of
-    repeated members the last counts.
+    """Return what the JSON of a member's value means to Go: dicts, lists, text, numbers, booleans, None. Integers beyond 64 bits are
+    floats. The last of repeated members counts.
 
     Raises ValueError with Go's text for a number beyond every float.
     """
@@ -129,23 +134,26 @@ def parsed(value: Any) -> Any:
         if literal := beyond_floats(source):
             raise ValueError(f"json: cannot unmarshal number {literal} into Go value of type float64") from None
         raise
-    # A tenth of what looking for nineteen digits with a regular expression takes.
+    # This takes a tenth of the time of a regular expression that finds nineteen digits.
     return _as_go(found, source) if _LONG in source.translate(_AS_ZEROS) else found
 
 
 def dumps(value: Any) -> bytes:
-    """The JSON of a decoded object or a part of one, members and raw JSON as they stand, without Go's escapes. Raises TypeError."""
+    """Return the JSON of a decoded object or a part of one, without Go's escapes. Members keep their order and raw JSON its text. Raises
+    TypeError."""
     return orjson.dumps(value, default=_fragment)
 
 
 def shown(value: Any) -> bytes:
-    """The same with raw JSON in its compact form. Raises TypeError."""
+    """Return the same with raw JSON in its compact form. Raises TypeError."""
     return orjson.dumps(value, default=_compact_fragment)
 
 
 def light(value: Any, most: int) -> bytes:
-    """The same of an object whose raw JSON has at most so many bytes in all and nests nowhere deep. Raises TypeError for any other, after
-    work that grows with `most` and not with the raw JSON."""
+    """Return the same for an object whose raw JSON has at most `most` bytes in all and is not deeply nested.
+
+    Raises TypeError for any other object, after work that grows with `most` and not with the raw JSON.
+    """
     left = most
 
     def light_fragment(value: Any) -> orjson.Fragment:
@@ -163,7 +171,7 @@ def light(value: Any, most: int) -> bytes:
 
 
 def _fragment(value: Any) -> orjson.Fragment:
-    """Raw JSON for orjson: its `default`."""
+    """Encode raw JSON for orjson, as its `default`."""
     if isinstance(value, msgspec.Raw):
         return orjson.Fragment(bytes(value))
     raise TypeError(f"{type(value).__name__} is no JSON")
@@ -174,16 +182,16 @@ def _compact_fragment(value: Any) -> orjson.Fragment:
 
 
 def escaped(data: bytes) -> bytes:
-    """Go's escapes of what HTML treats specially. None of it can stand outside a string."""
+    """Escape the characters that are special in HTML, as Go does. They can stand in strings only."""
     data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    # Looking for one byte is many times faster than looking for three.
+    # A search for one byte is many times faster than a search for three.
     if _LINE_SEPARATOR[:1] in data:
         data = data.replace(_LINE_SEPARATOR, b"\\u2028").replace(_PARAGRAPH_SEPARATOR, b"\\u2029")
     return data
 
 
 def beyond_floats(source: bytes) -> str:
-    """The first number in JSON that no float comes near; "" when there is none."""
+    """Return the first number in JSON that is beyond every float; "" if it has none."""
     for match in _NUMBER.finditer(json_strings.without_escaped_quotes(source)):
         if match.group(1) and math.isinf(float(match.group(1))):
             return match.group(1).decode()
@@ -199,7 +207,7 @@ def _whole(source: bytes) -> bytes:
 
 
 def _levels(source: bytes) -> int:
-    """Of nesting, of a text that is JSON."""
+    """Return the levels of nesting of a text that is JSON."""
     if b"\\" in source:
         source = source.replace(b"\\\\", b"").replace(b'\\"', b"")
     depth = most = quoted = 0
@@ -213,12 +221,12 @@ def _levels(source: bytes) -> int:
 
 
 def _inside(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """The places in a dict or list, and what stands there. Something else may be put into a place meanwhile."""
+    """Return the keys or indices of a dict or list with their values. Callers may replace values meanwhile."""
     return iter(holder.items() if isinstance(holder, dict) else enumerate(holder))
 
 
 def _as_go(value: Any, source: bytes) -> Any:
-    """With floats for integers beyond 64 bits; changes what it gets."""
+    """Replace integers beyond 64 bits by floats, in place."""
     out = [value]
     left: list[Any] = [out]
     while left:
@@ -237,7 +245,7 @@ def _as_go(value: Any, source: bytes) -> Any:
 
 
 def _spelled(value: Any, *, clean: bool = False) -> Any:
-    """A copy with numbers as Go's encoder spells them, and long maps sorted; `clean` without half characters."""
+    """Return a copy with numbers as Go's encoder spells them and long maps sorted. With `clean`, lone surrogates are replaced."""
     out = [value]
     left: list[Any] = [out]
     while left:

@@ -1,12 +1,12 @@
-"""Read and format JSON text in which `\\ud800` or another escape of a lone surrogate stands, as Go does.
+r"""Read and format JSON text that has escapes of lone surrogates, such as `\\ud800`, as Go does.
 
-msgspec and orjson refuse such text. Go reads the escape as U+FFFD, and keeps it as it was sent in raw JSON. What is here asks the decoder
-first, so text without such escapes costs nothing. Text with them is read once more, as a copy.
+msgspec and orjson refuse such text. Go reads the escape as U+FFFD, and keeps it as it was sent in raw JSON. This module asks the decoder
+first, so text without such escapes costs nothing. It reads other text once more, as a copy.
 
     text      "a": "\\ud800", "b": "\\u0000"
     copy      "a": "\\u0000d800", "b": "\\u00000"
 
-In the copy NUL hides the escapes. JSON has one spelling of NUL, so it is easy to tell what stood there.
+In the copy, NUL hides the escapes. JSON has one spelling of NUL, so the original is easy to restore.
 Upstream: golang/go `src/encoding/json/{decode,indent}.go`, kubernetes/apimachinery `pkg/runtime/extension.go`.
 """
 
@@ -25,7 +25,7 @@ Decode = Callable[[bytes | memoryview | str], T]
 
 
 def kept(decode: Decode[T]) -> Decode[T]:
-    """Make a decoder of msgspec read lone surrogates: as they were sent in `msgspec.Raw`, as U+FFFD in strings and names."""
+    """Make a msgspec decoder read lone surrogates: as they were sent in `msgspec.Raw`, as U+FFFD in strings and names."""
 
     def read(text: bytes | memoryview | str) -> T:
         try:
@@ -43,7 +43,7 @@ def kept(decode: Decode[T]) -> Decode[T]:
 
 
 def replaced(decode: Decode[T]) -> Decode[T]:
-    """Make a decoder, of msgspec or orjson, read lone surrogates as U+FFFD, in `msgspec.Raw` too."""
+    """Make a msgspec or orjson decoder read lone surrogates as U+FFFD, in `msgspec.Raw` too."""
 
     def read(text: bytes | memoryview | str) -> T:
         try:
@@ -61,7 +61,7 @@ def replaced(decode: Decode[T]) -> Decode[T]:
 
 
 def skipped(decode: Decode[T]) -> Decode[T]:
-    """Make a decoder read stored text for somebody who wants nothing of its raw JSON. There is no such escape elsewhere in stored text."""
+    """Make a decoder read stored text for a caller that does not use its raw JSON. Stored text has such escapes in raw JSON only."""
 
     def read(text: bytes | memoryview | str) -> T:
         try:
@@ -73,7 +73,7 @@ def skipped(decode: Decode[T]) -> Decode[T]:
             if b"\0" in sent:
                 raise
             marked = sent.replace(_ESCAPED_BACKSLASH, b"\0")
-            # Any other character will do. This takes a tenth of the time that looking for lone ones takes, and happens on the event loop.
+            # Any other character would do. This runs on the event loop, in a tenth of the time that a search for lone surrogates takes.
             copy = marked.replace(b"\\ud", b"\\uf").replace(b"\\uD", b"\\uF")
             if copy == marked:
                 raise
@@ -97,9 +97,9 @@ _LONE = re.compile(rb"\\u(?=%b)" % utf8.LONE.encode())
 _HIDDEN = re.compile("\0[dD][0-9a-fA-F]{3}")
 _ESCAPED_BACKSLASH = b"\\\\"
 _NUL = rb"\\u0000"
-"""An escaped NUL, as what takes the place of a match."""
+"""An escaped NUL, as the replacement of a match."""
 _BETWEEN = re.compile(rb"(?<!\\u[dD][89abAB]..)\\|\\(?!u[dD][c-fC-F])")
-"""An escape that is not behind a high surrogate, or no low one."""
+"""An escape that does not follow a high surrogate or is no low surrogate."""
 _PART = 64 << 10
 
 
@@ -108,12 +108,12 @@ def _encoded(text: bytes | memoryview | str) -> bytes:
 
 
 def _hidden(text: bytes) -> bytes | None:
-    """Return the copy that decoders read; None for text without lone surrogates, and for text that is certainly no JSON."""
+    """Return the copy that decoders read; None for text without lone surrogates, and for text that is certainly not JSON."""
     if b"\\u" not in text or b"\0" in text:
         return None
-    # JSON holds no NUL byte: it stands for an escaped backslash meanwhile.
+    # JSON has no NUL byte, so NUL can mark an escaped backslash meanwhile.
     marked = text.replace(_ESCAPED_BACKSLASH, b"\0").replace(b"\\u0000", b"\\u00000")
-    # `sub` keeps what stands between two escapes as an object of its own until it has read everything.
+    # `sub` keeps the text between two escapes as an object of its own until it has read everything, so it gets short pieces.
     copy = b"".join(_LONE.sub(_NUL, part) for part in _parts(marked))
     return copy.replace(b"\0", _ESCAPED_BACKSLASH) if len(copy) > len(marked) else None
 
@@ -129,7 +129,7 @@ def _parts(marked: bytes) -> Iterator[bytes]:
 
 
 def _text(copy: bytes) -> bytes:
-    """Return the text of which a part of a copy was made."""
+    """Return the text of a part of a copy."""
     if b"\\u0000" not in copy:
         return copy
     marked = copy.replace(_ESCAPED_BACKSLASH, b"\0").replace(b"\\u0000d", b"\\ud").replace(b"\\u0000D", b"\\uD")
@@ -137,12 +137,12 @@ def _text(copy: bytes) -> bytes:
 
 
 def _string(copy: str) -> str:
-    """Return what Go makes of the string of which a string of a copy was made."""
+    """Return Go's reading of a string of a copy."""
     return _HIDDEN.sub("\ufffd", copy).replace("\x000", "\0") if "\0" in copy else copy
 
 
 def _shown(value: Any) -> Any:
-    """Return the decoded value of a text, given that of its copy."""
+    """Return the decoded value of a text, from the value of its copy."""
     if isinstance(value, dict):
         return {_string(name): _shown(x) for name, x in value.items()}
     if isinstance(value, list):

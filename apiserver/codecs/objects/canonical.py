@@ -1,15 +1,15 @@
-"""One spelling per object: its stored bytes, as Go would write them. Also the zero object of a kind, and equality in meaning.
+r"""Encode each object in one spelling: its stored bytes, as Go would write them. Also the zero object of a kind, and semantic equality.
 
-Knows shapes, no kinds. The types of `typed` write regular objects; every other one goes through writers that put members into shape
+Knows shapes, no kinds. The types of `typed` write regular objects. Writers in Python handle every other object: they put members into shape
 order, apply the presence rules and sort maps. Both give the same bytes.
 
-A value is one line of JSON, in which raw JSON is compact. Where some of it was sent in another spelling, a second line has the texts:
+A value is one line of JSON, in which raw JSON is compact. If some raw JSON was sent in another spelling, a second line has the texts:
 
     {"metadata":{…},"spec":{… "parameters":{"a":1} … "parameters":{"b":2} …}}
     [null,"{\"b\": 2}"]
 
-It is an array with one item for each raw JSON in the order of the first line, null for what stands there as it was sent. JSON has no
-newline within compact text, so the first one ends the object.
+The second line is an array with one item for each raw JSON, in the order of the first line. The item is null if the first line has the text
+as it was sent. Compact JSON has no newline, so the first one ends the object.
 Upstream: golang/go `src/encoding/json/encode.go`, kubernetes/apimachinery `pkg/api/equality/semantic.go`.
 """
 
@@ -48,70 +48,72 @@ UNSTORED = frozenset(("resourceVersion",))
 
 
 def encode(shape: Struct, obj: Object) -> bytes:
-    """The stored value of an object of a kind: no kind, apiVersion and resourceVersion. `obj` is not changed."""
+    """Return the stored value of an object of a kind, without kind, apiVersion and resourceVersion. `obj` is not changed."""
     return _encoder(shape, stored=True)(obj)
 
 
 def encode_served(shape: Struct, obj: Object) -> bytes:
-    """The same for an object of a version that is not stored, as clients get it: with its resourceVersion. `obj` is not changed."""
+    """Return the same for an object of a version that is not stored, as clients get it: with its resourceVersion. `obj` is not changed."""
     return _encoder(shape)(obj)
 
 
 def encode_shown(shape: Struct, obj: Object) -> bytes:
-    """The line of it alone: the JSON that clients get, in which raw JSON is compact. `obj` is not changed."""
+    """Return the first line alone: the JSON that clients get, in which raw JSON is compact. `obj` is not changed."""
     return _encoder(shape)(obj).partition(b"\n")[0]
 
 
 def encode_value(value: Any) -> bytes:
-    """The JSON of a decoded value of any shape, members as they stand."""
+    """Return the JSON of a decoded value of any shape, with members in their order."""
     return rawjson.escaped(_dump(value))
 
 
 def decode(shape: Struct, data: bytes) -> Object:
-    """The object of a stored value, or of one made of it: raw JSON as it was sent, or where only the line of the object is given, as it
-    stands there. The caller owns the result.
+    """Return the object of a stored value, or of one derived from it. The caller owns the result.
 
-    Raises ValueError for what this server has not written.
+    Raw JSON is as it was sent; without the second line it is compact. Raises ValueError for bytes that this server has not written.
     """
     return _decoder(shape)(data)
 
 
 def prepare(shape: Struct) -> None:
-    """Makes what objects of a kind are encoded and decoded by, some milliseconds of work, so that no request has to."""
+    """Build the encoder and decoder of a kind now, some milliseconds of work, so that no request has to."""
     decode(shape, encode(shape, zero(shape)))
 
 
 def zero(shape: Struct) -> Object:
-    """The object of which nothing is set: what bookmarks carry."""
+    """Return the object with no member set, which bookmarks carry."""
     made: Object = _struct_writer(shape)({})
     return made
 
 
 def writer(type_: Type) -> Callable[[Any], Any]:
-    """What gives the value that Go's JSON of a value of this type has: presence rules applied, maps sorted. It is given what is not null,
-    does not change it, and may give it back."""
+    """Return a function from a value of this type to the value that Go's JSON has: presence rules applied, maps sorted.
+
+    The function does not accept None. It does not change its argument, and may return it.
+    """
     return _writer(type_) or _as_it_is
 
 
 def left_out_when_empty(field: Field) -> bool:
-    """Whether Go's JSON of a struct has no such member when its value is empty. Raw JSON is there or not; what it holds does not matter."""
+    """Return whether Go's JSON of a struct omits this member when its value is empty. Raw JSON is omitted only when it is absent, whatever
+    it holds."""
     return field.presence is Presence.OMIT_EMPTY and not isinstance(field.type, RawJSON)
 
 
 def absent_value(field: Field) -> Callable[[], Any] | None:
-    """What gives that which is written for an absent member; None for one that is left out."""
+    """Return a function that makes the value written for an absent member; None if the member is left out."""
     if field.presence is Presence.ALWAYS:
         return _zero_of(field.type)
     return _null if field.presence is Presence.NULLABLE else None
 
 
 def equal(shape: Struct, a: Object, b: Object) -> bool:
-    """Whether two values of a struct mean the same: quantities by amount, absent lists and maps as empty ones."""
+    """Return whether two values of a struct mean the same: quantities by amount, absent lists and maps as empty ones."""
     return _struct_equality(shape)(a, b)
 
 
 def same(a: Object, b: Object) -> bool:
-    """Whether two decoded objects are certain to have the same stored value, which is quick to find out. False says nothing."""
+    """Return True if two decoded objects certainly have the same stored value. This is quick; False means unknown."""
     return a == b
 
 
@@ -140,7 +142,7 @@ def _encode_with_texts(encode_line: Callable[[Object], bytes], mapper: typed.Map
 
 @functools.cache
 def _decoder(shape: Struct) -> Callable[[bytes], Object]:
-    parse, settle, restore = typed.parser(shape), typed.raw_settler(shape), _time_restorer(shape)
+    parse, replace, restore = typed.parser(shape), typed.raw_replacer(shape), _time_restorer(shape)
     mapper = typed.raw_mapper(shape, verbatim=True)
 
     def decode_line(line: bytes) -> Object:
@@ -149,8 +151,8 @@ def _decoder(shape: Struct) -> Callable[[bytes], Object]:
         except RecursionError as e:
             raise ValueError("nested too deep") from e
         if b"null" in line:
-            if settle is not None:
-                settle(obj, rawjson.unless_null)
+            if replace is not None:
+                replace(obj, rawjson.unless_null)
             if restore is not None:
                 restore(obj)
         return obj
@@ -160,7 +162,8 @@ def _decoder(shape: Struct) -> Callable[[bytes], Object]:
 
 @functools.cache
 def _time_restorer(type_: Type) -> Callable[[Any], None] | None:
-    """Put Go's zero time where it was stored as null; a nil pointer is not stored at all. None where no such time lies below."""
+    """Return a function that puts Go's zero time where null was stored, in place; None if the type has no such time below. A nil pointer is
+    not stored at all."""
     match type_:
         case Struct():
             zeros = [
@@ -219,7 +222,7 @@ def _decode_with_texts(decode_line: Callable[[bytes], Object], mapper: typed.Map
 @functools.cache
 def _line_encoder(shape: Struct, *, stored: bool) -> Callable[[Object], bytes]:
     class_, write = typed.writing(shape), _struct_writer(shape, stored=stored)
-    to_json = msgspec.json.Encoder(order="deterministic", enc_hook=str).encode  # of quantity.Respelled
+    to_json = msgspec.json.Encoder(order="deterministic", enc_hook=str).encode  # `str` encodes quantity.Respelled
 
     def encode_any(obj: Object) -> bytes:
         return _dump(write(obj))
@@ -235,7 +238,7 @@ def _line_encoder(shape: Struct, *, stored: bool) -> Callable[[Object], bytes]:
 
 @functools.cache
 def _stored(shape: Struct) -> Struct:
-    """The shape without what is not stored."""
+    """Return the shape without the members that are not stored."""
     fields = [
         Field(name=f.name, number=f.number, type=_stored_metadata(f.type), presence=f.presence)
         if f.name == "metadata" and isinstance(f.type, Struct)
@@ -257,7 +260,7 @@ def _dump(value: Any) -> bytes:
 
 
 def whole(value: Any) -> Any:
-    """A copy of a decoded value without half characters, which Go replaces."""
+    """Return a copy of a decoded value without lone surrogates, which Go replaces."""
     if isinstance(value, dict):
         return {utf8.whole(name): whole(x) for name, x in value.items()}
     if isinstance(value, list):
@@ -265,15 +268,17 @@ def whole(value: Any) -> Any:
     return utf8.whole(value) if isinstance(value, str) else value
 
 
-# Writers: a value that is not None → what is handed to orjson. A map or list that needs no change is given back as it is.
+# Writers: from a value that is not None to the value that orjson encodes. A map or list that needs no change is returned as it is.
 
 _Writer = Callable[[Any], Any]
 
 
 @functools.cache
 def _writer(type_: Type, *, stored: bool = False) -> _Writer | None:
-    """None for types whose values are written as they are. `stored`: as storage gives them back, which does not tell empty lists and
-    maps from absent ones (upstream's is protobuf)."""
+    """Return the writer of a type; None if its values are written as they are.
+
+    With `stored`, absent lists and maps are written as empty ones: upstream's storage (protobuf) does not tell them apart.
+    """
     match type_:
         case Struct():
             return _struct_writer(type_, stored=stored)
@@ -296,7 +301,7 @@ def _struct_writer(struct: Struct, *, stored: bool = False) -> _Writer:
     owed = {f.name: absent for f in fields if (absent := absent_value(f)) is not None}
     names = tuple(table)
 
-    def settled(made: Object) -> Object:
+    def complete(made: Object) -> Object:
         for name, absent in owed.items():
             if name not in made:
                 made[name] = absent()
@@ -322,7 +327,7 @@ def _struct_writer(struct: Struct, *, stored: bool = False) -> _Writer:
                 ordered = False
             last = index
         if not ordered or (owed and not made.keys() >= owed.keys()):
-            return settled(made)
+            return complete(made)
         return made
 
     return write
@@ -378,14 +383,14 @@ def _write_time(value: str) -> str | None:
     return None if value in (times.ZERO, times.ZERO_MICRO) else value
 
 
-# Equality. A comparison gets two values of the type; either may be None for absent.
+# Equality: a comparison gets two values of the type; either may be None for absent.
 
 Equality = Callable[[Any, Any], bool]
 
 
 @functools.cache
 def equality(type_: Type) -> Equality:
-    """Whether two values mean the same: absent and empty, and the spellings of a quantity, are one."""
+    """Return a function that tells whether two values mean the same. Absent equals empty; all spellings of a quantity are equal."""
     match type_:
         case Struct():
             return _struct_equality(type_)
@@ -414,7 +419,7 @@ def _struct_equality(struct: Struct) -> Equality:
 
 
 def comparison(field: Field) -> Equality:
-    """Pointers tell absent from empty; but lists and maps are never pointers."""
+    """Return the comparison of a member. Pointers tell absent from empty, but lists and maps are never pointers."""
     same = equality(field.type)
     if not types.is_pointer(field) or isinstance(field.type, ListOf | MapOf):
         return same
@@ -446,7 +451,7 @@ def _map_equality(type_: MapOf) -> Equality:
 
 
 def _same_plain(a: Any, b: Any) -> bool:
-    """Text, numbers, booleans and times: absent is the zero value."""
+    """Compare text, numbers, booleans and times: absent equals the zero value."""
     return a == b or (_is_zero(a) and _is_zero(b))
 
 

@@ -1,6 +1,6 @@
-"""Between the version in which an object is asked for and the one in which it is stored. Nothing happens where the two look the same.
+"""Convert objects between the requested version and the stored one. Does nothing where both look the same.
 
-Upstream converts through an internal version; here the stored form takes its place: rules and admission see that one.
+Upstream converts through an internal version. Here the stored form takes its place: rules and admission see that form.
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/versioning/versioning.go`.
 """
 
@@ -14,9 +14,9 @@ from apiserver.schema.resource import Object, Refused, Resource
 
 
 def stored(resource: Resource, obj: Object) -> Object:
-    """An object of this version in the stored form. `obj` belongs to the result.
+    """Convert an object of this version to the stored form. `obj` becomes part of the result.
 
-    Raises 422 for what the conversion refuses.
+    Raises 422 if the conversion refuses the object.
     """
     if resource.conversion is None:
         return obj
@@ -28,13 +28,13 @@ def stored(resource: Resource, obj: Object) -> Object:
 
 
 def served(resource: Resource, obj: Object) -> Object:
-    """A stored object in this version. `obj` belongs to the result."""
+    """Convert a stored object to this version. `obj` becomes part of the result."""
     return obj if resource.conversion is None else resource.conversion.from_storage(obj)
 
 
 def value(resource: Resource, value: bytes) -> bytes:
-    """The same in bytes, those of a stored object and of the object that clients of this version get; with the texts of raw JSON behind
-    it (`canonical.encode`) where what is given has them."""
+    """Convert the bytes of a stored object to those that clients of this version get. The texts of raw JSON follow (`canonical.encode`) if
+    `value` has them."""
     if resource.conversion is None:
         return value
     return canonical.encode_served(
@@ -43,7 +43,7 @@ def value(resource: Resource, value: bytes) -> bytes:
 
 
 def copied(value: Any) -> Any:
-    """A copy of an object that shares no container with it: one that a conversion may change."""
+    """Return a copy of an object that shares no container with it, so a conversion may change it."""
     if isinstance(value, dict):
         return {name: copied(x) for name, x in value.items()}
     return [copied(x) for x in value] if isinstance(value, list) else value

@@ -1,8 +1,9 @@
-"""From decoded JSON to an object of a shape: wrong types refused in the words of Go's decoder, unknown members found with their paths.
+"""Decode JSON values to objects of a shape. Refuse wrong types in the words of Go's decoder, and find unknown members with their paths.
 
-A regular value passes in one go, checked and ordered by the types of `typed`. Anything else (a wrong type, an unknown member, a null
-in a list) is walked again in the order of the input, with the bookkeeping of Go's decoder; what remains goes the regular way.
-What is repeated in the text is gone when a value arrives here, unless it was read `as_written`; who has the text reports it. Raw JSON is
+The types of `typed` check and order a regular value at once. Any other value (a wrong type, an unknown member, a null in a list) is walked
+in the order of the input, as Go's decoder does. The rest then takes the regular way.
+
+A value has lost the repeated members of its text, unless `as_written` read it; the caller that has the text reports them. Raw JSON is
 `msgspec.Raw` where the value comes from JSON text.
 Upstream: kubernetes-sigs/json `internal/golang/encoding/json/{decode,kubernetes_patch}.go`.
 """
@@ -27,30 +28,32 @@ from kubetext import quantity
 from kubetext.strconv import json_float
 
 MAX_STRICT_ERRORS = 100
-"""Upstream stops collecting unknown and duplicate members here."""
+"""Upstream stops collecting unknown and duplicate members at this number."""
 
 TOO_DEEP = "exceeded max depth"
 
 
 class Decoded(NamedTuple):
-    """An object in canonical spelling, members in shape order, and the paths of the members that were dropped."""
+    """An object in canonical spelling, with members in shape order, and the paths of the members that were dropped."""
 
     object: Object
     unknown: list[str]
 
 
 class DecodeError(Exception):
-    """The value does not fit the shape; the text is Go's."""
+    """The value does not fit the shape. The text is Go's."""
 
 
 def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> Decoded:
-    """Reads `value` into a new object.
+    """Decode `value` into a new object.
 
-    null is an empty object, and a null member an absent one. Quantities and times become canonical. Structs that are no pointers are
-    always there.
-    `root` is the Go type that errors name for the outermost struct, if it is not the shape's own name. `raw`, the JSON text of the
-    value, keeps the spelling of numbers (`1e3`, integers beyond 64 bits) and of amounts with escapes where it shows; it is read again
-    only in that case.
+    null becomes an empty object, and a null member is absent. Quantities and times become canonical. Structs that are not pointers are
+    always present.
+
+    `root` is the Go type that errors name for the outermost struct, if it differs from the shape's name. `raw` is the JSON text of the
+    value. It keeps the spelling of numbers (`1e3`, integers beyond 64 bits) and of amounts with escapes. It is read again only where that
+    spelling matters.
+
     Raises DecodeError.
     """
     read = _reader(shape)
@@ -77,8 +80,11 @@ def decode(shape: Struct, value: Any, *, root: str = "", raw: bytes = b"") -> De
 
 
 def decode_written(shape: Struct, value: Any) -> Decoded:
-    """The same of a value that was read `as_written`: a member that is repeated is decoded into what is there already, as Go does it, and
-    what is wrong with any of them is told. Raises DecodeError."""
+    """Decode a value that `as_written` read. A repeated member is decoded into the value that is present already, as in Go, and each
+    occurrence is checked.
+
+    Raises DecodeError.
+    """
     try:
         walk = _Walk(shape, {} if value is None else value, "")
         if walk.error:
@@ -94,7 +100,7 @@ _ESCAPED_AMOUNT = json_strings.linear(rb'"%b(?:\\(?:u[0-9a-fA-F]{4}|[bfnrt/])%b)
 
 
 def _spell_amounts(value: Any, shape: Struct, raw: bytes) -> None:
-    """Puts amounts with escapes back as they are written in the JSON: Go reads no escapes there, so that they are none."""
+    """Restore amounts with escapes as the JSON spells them. Go reads no escapes in amounts, so these are invalid."""
     try:
         texts = typed.splitter(shape, _is_amount)(raw)
     except (ValueError, RecursionError):
@@ -103,7 +109,7 @@ def _spell_amounts(value: Any, shape: Struct, raw: bytes) -> None:
 
 
 def _put_texts(value: Any, texts: Any) -> None:
-    """`texts` are dicts and lists with raw JSON in place of amounts; what stands elsewhere is left alone."""
+    """Put `texts` into `value`. `texts` are dicts and lists with raw JSON in place of amounts; other values stay."""
     if isinstance(value, dict) and isinstance(texts, dict):
         places: Any = texts.keys() & value.keys()
     elif isinstance(value, list) and isinstance(texts, list):
@@ -124,11 +130,11 @@ def _is_amount(type_: Type) -> bool:
 
 
 class _Unspelled(Exception):
-    """A quantity came as a float: its spelling decides what becomes of it."""
+    """A quantity came as a float: its spelling decides the result."""
 
 
 def _spelled(shape: Struct, value: Any, raw: bytes) -> Any:
-    """The same value with its floats as they were written."""
+    """Return the same value with its floats as they were written."""
     try:
         again = _literally(shape, raw)
     except (ValueError, RecursionError):
@@ -145,7 +151,7 @@ def _literally(shape: Struct, raw: bytes) -> Any:
     try:
         return typed.parser(shape, Literal)(raw)
     except msgspec.ValidationError:
-        # It has another structure, for which it is refused: whatever raw JSON in it becomes, nobody will see it.
+        # The value has another structure, for which it is refused: nobody sees its raw JSON.
         return _anything_literally(raw)
 
 
@@ -154,12 +160,12 @@ def _literally(shape: Struct, raw: bytes) -> Any:
 
 @functools.cache
 def _reader(shape: Struct) -> Callable[[Any], Object]:
-    class_, settle = typed.reading(shape), _settler(shape)
+    class_, normalize = typed.reading(shape), _normalizer(shape)
 
     def read(value: Any) -> Object:
         found: Object = msgspec.to_builtins(msgspec.convert(value, class_), builtin_types=_RAW, enc_hook=_SENT)
-        if settle is not None:
-            settle(found)
+        if normalize is not None:
+            normalize(found)
         return found
 
     return read
@@ -167,47 +173,47 @@ def _reader(shape: Struct) -> Callable[[Any], Object]:
 
 _RAW = (msgspec.Raw,)
 _SENT = operator.attrgetter("sent")
-"""Of quantity.Respelled, in what had been read before."""
+"""Returns the text of a quantity.Respelled, in values that were read before."""
 
 
-_Settler = Callable[[Any], Any]
-"""Makes quantities, times and raw JSON below a value canonical: changes structs, lists and maps in place, returns the value or its
-replacement, None for none."""
+_Normalizer = Callable[[Any], Any]
+"""Makes quantities, times and raw JSON below a value canonical. Changes structs, lists and maps in place. Returns the value or its
+replacement; None if the member has no value."""
 
 
 @functools.cache
-def _settler(type_: Type) -> _Settler | None:
-    """None when there is nothing to settle below."""
+def _normalizer(type_: Type) -> _Normalizer | None:
+    """Return the normalizer of a type; None if it has nothing to normalize."""
     match type_:
         case Quantity():
-            return _settle_quantity
+            return _normalize_quantity
         case Time():
             return functools.partial(times.canonical, micro=True) if type_.micro else times.canonical
         case RawJSON():
-            return rawjson.settled if type_.verbatim else rawjson.settled_compact
+            return rawjson.normalized if type_.verbatim else rawjson.normalized_compact
         case ListOf():
-            inner = _settler(type_.item)
-            return inner and _list_settler(inner)
+            inner = _normalizer(type_.item)
+            return inner and _list_normalizer(inner)
         case MapOf():
-            inner = _settler(type_.value)
-            return inner and _map_settler(inner)
+            inner = _normalizer(type_.value)
+            return inner and _map_normalizer(inner)
         case Struct():
-            steps = [(f.name, step) for f in types.members(type_) if (step := _settler(f.type))]
-            return _struct_settler(steps) if steps else None
+            steps = [(f.name, step) for f in types.members(type_) if (step := _normalizer(f.type))]
+            return _struct_normalizer(steps) if steps else None
     return None
 
 
 _REMEMBERED_BYTES = 24
-"""Longer quantities are not remembered: a cache must not hold what a client made up."""
+"""Longer quantities are not cached: clients must not be able to fill the cache with texts they make up."""
 
 
 @functools.lru_cache(maxsize=4096)
 def _remembered(text: str) -> str:
-    """The devices of a fleet have few different amounts."""
+    """Return the canonical quantity, cached: the devices of a fleet have few different amounts."""
     return quantity.canonical(text)
 
 
-def _settle_quantity(value: Any) -> str:
+def _normalize_quantity(value: Any) -> str:
     if isinstance(value, float):
         raise _Unspelled
     if isinstance(value, str) and len(value) <= _REMEMBERED_BYTES:
@@ -215,42 +221,42 @@ def _settle_quantity(value: Any) -> str:
     return quantity.canonical(value)
 
 
-def _list_settler(inner: _Settler) -> _Settler:
-    def settle(value: list[Any]) -> list[Any]:
+def _list_normalizer(inner: _Normalizer) -> _Normalizer:
+    def normalize(value: list[Any]) -> list[Any]:
         value[:] = map(inner, value)
         return value
 
-    return settle
+    return normalize
 
 
-def _map_settler(inner: _Settler) -> _Settler:
-    def settle(value: Object) -> Object:
+def _map_normalizer(inner: _Normalizer) -> _Normalizer:
+    def normalize(value: Object) -> Object:
         for key, x in value.items():
             value[key] = inner(x)
         return value
 
-    return settle
+    return normalize
 
 
-def _struct_settler(steps: list[tuple[str, _Settler]]) -> _Settler:
-    def settle(value: Object) -> Object:
+def _struct_normalizer(steps: list[tuple[str, _Normalizer]]) -> _Normalizer:
+    def normalize(value: Object) -> Object:
         for name, step in steps:
             if name in value:
-                settled = step(value[name])
-                if settled is None:
+                normalized = step(value[name])
+                if normalized is None:
                     del value[name]
                 else:
-                    value[name] = settled
+                    value[name] = normalized
         return value
 
-    return settle
+    return normalize
 
 
-# The walk in Go's footsteps.
+# The irregular way: the walk that repeats the steps of Go's decoder.
 
 
 def _go_name(type_: Type) -> str:
-    """The type as Go prints it."""
+    """Return the type as Go prints it."""
     match type_:
         case Struct():
             return f"{type_.go}.{type_.name}"
@@ -272,8 +278,8 @@ def _go_name(type_: Type) -> str:
 
 @functools.cache
 def _places(struct: Struct) -> Mapping[str, tuple[Field, tuple[str, ...], type | None]]:
-    """Each JSON member with the embedded Go structs that lead to it, which decoding errors name, and the Python type of which every
-    value is in order."""
+    """Map each JSON member to its field, the embedded Go structs around it, which errors name, and a Python type whose every value is
+    valid."""
     found: dict[str, tuple[Field, tuple[str, ...], type | None]] = {}
     for field in struct.fields:
         if field.inline and isinstance(field.type, Struct):
@@ -285,27 +291,27 @@ def _places(struct: Struct) -> Mapping[str, tuple[Field, tuple[str, ...], type |
 
 
 class _Immediate(Exception):
-    """An error of a type that reads itself (times, quantities): it ends decoding and hides all that was found before."""
+    """An error of a type that decodes itself (times, quantities). It ends decoding and hides all earlier errors."""
 
 
 class _Slice(list[Any]):
-    """A slice of Go. Elements behind its end are still there, and come back when it grows."""
+    """A Go slice. Elements behind its end stay in memory, and come back when it grows."""
 
     __slots__ = ("_behind",)
 
     def __init__(self) -> None:
         super().__init__()
         self._behind: list[Any] = []
-        """The last one first."""
+        """In reverse order: the last element comes first."""
 
     def at(self, index: int) -> Any:
-        """What is there, None for nothing. Makes room for it."""
+        """Return the element at `index`, or None. Extends the slice if necessary."""
         if index == len(self):
             self.append(self._behind.pop() if self._behind else None)
         return self[index]
 
     def end(self, length: int) -> None:
-        """Nothing is left behind the end of an empty one."""
+        """Cut the slice to `length`. An empty slice keeps no elements behind its end."""
         while len(self) > length:
             self._behind.append(self.pop())
         if not length:
@@ -313,10 +319,12 @@ class _Slice(list[Any]):
 
 
 class _Walk:
-    """Go's decoder on a decoded value: what is repeated goes into what is there.
+    """Go's decoder on a decoded value: a repeated member is decoded into the value that is present already.
 
-    `error` is the first complaint ("" if none), `unknown` the paths of unknown members, `object` the value without these and without
-    nulls, times and quantities in order. `unspelled` tells that the way a float was written would have mattered.
+    * `error` is the first error ("" if none).
+    * `unknown` has the paths of unknown members.
+    * `object` is the value without unknown members and nulls, with valid times and quantities.
+    * `unspelled` is True if the spelling of a float would have mattered.
     """
 
     def __init__(self, shape: Struct, value: Any, root: str) -> None:
@@ -333,7 +341,7 @@ class _Walk:
             self.error = str(e)
 
     def _value(self, type_: Type, value: Any, path: str, there: Any = None) -> Any:
-        """What decoding the value into what is there makes of that, which may change; null is decoded elsewhere."""
+        """Return the result of decoding the value into `there`, which may change. The caller handles null."""
         match type_:
             case Struct() if isinstance(value, dict):
                 return self._members(type_, value, path, there)
@@ -350,7 +358,7 @@ class _Walk:
         return value
 
     def _entries(self, type_: Type, value: Object, path: str, there: Any) -> Object:
-        """Of a map. Its values are always new ones."""
+        """Decode the entries of a map. Its values are always new ones."""
         found = there if isinstance(there, dict) else {}
         for key, x in as_written.members(value):
             found[key] = self._element(type_, x, f"{path}.{key}" if path else key)
@@ -394,7 +402,7 @@ class _Walk:
             self.unknown.append(path)
 
     def _self_reading(self, type_: Quantity | Time, value: Any) -> Any:
-        """An amount as it was written, if that is known, and a time likewise: both are read once more."""
+        """Return an amount or a time as it was written, if that is known. Both are read once more."""
         try:
             if isinstance(type_, Quantity):
                 text = self._quantity_text(value)
@@ -407,7 +415,7 @@ class _Walk:
         raise _Immediate(self._mismatch(value, String()))
 
     def _quantity_text(self, value: Any) -> str | float:
-        """What upstream parses: the JSON text itself, of which only numbers and strings can be quantities."""
+        """Return the text that upstream parses: the JSON text itself. Only numbers and strings can be quantities."""
         if isinstance(value, bool | list | dict):
             return _json_kind(value)
         if type(value) is float:
@@ -425,7 +433,7 @@ class _Walk:
 
 
 def _readable(amount: str | float) -> str | float:
-    """Raises QuantityError for what is none."""
+    """Raise QuantityError for an invalid amount."""
     quantity.canonical(amount)
     return amount
 
@@ -443,7 +451,7 @@ def _fits(type_: Type, value: Any) -> bool:
 
 
 def _outlives_null(type_: Type, there: Any) -> bool:
-    """Whether null changes nothing about a value that no pointer leads to."""
+    """Return whether null keeps a value that is not behind a pointer."""
     match type_:
         case ListOf() | MapOf() | Time():
             return False
@@ -458,8 +466,10 @@ _BINARY_DIGITS = {"K": 11, "M": 8, "G": 5, "T": 2}
 
 
 def _keeps_text(amount: str) -> bool:
-    """Whether a quantity of Go remembers how it was written: null takes the amount, but what is shown is that text. It does so with short
-    ones in canonical spelling, and not with every eighth binary one."""
+    """Return whether Go's quantity keeps its spelling.
+
+    null resets the amount, but Go shows the kept text. Go keeps short texts in canonical spelling, except every eighth binary one.
+    """
     found = _AMOUNT.fullmatch(amount)
     if found is None or len(amount) > _REMEMBERED_BYTES or quantity.canonical(amount) != amount:
         return False
@@ -470,7 +480,7 @@ def _keeps_text(amount: str) -> bool:
 
 
 def _zero(type_: Type) -> Any:
-    """What Go makes of a null element of a list or map."""
+    """Return the value that Go gives a null element of a list or map."""
     match type_:
         case Struct() | MapOf():
             return {}
@@ -501,7 +511,7 @@ def _json_kind(value: Any) -> str:
 
 
 def _number_text(value: Any) -> str:
-    """A number as it was written, as far as that is known; else as Go writes what YAML says."""
+    """Return a number as it was written, if that is known; otherwise as Go writes the number that YAML has."""
     if isinstance(value, Literal):
         return value.text
     return json_float(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Fills in declared defaults. Knows shapes, no kinds; the time is an argument.
+"""Fill in declared defaults. Knows shapes, no kinds; the time is an argument.
 
 Runs right after decoding, as upstream's defaulting functions do, so that hooks, admission and validation see complete objects.
 """
@@ -16,8 +16,11 @@ from apiserver.schema.types import UNSET, Field, ListOf, MapOf, Struct, Type
 
 
 def apply(shape: Struct, obj: Object, *, now: str) -> None:
-    """Changes `obj`. Absent members get their default, as do empty ones where absent and empty are the same. Members are visited in
-    declared order, so a default may depend on an earlier one. A default inside a struct that is absent does nothing."""
+    """Fill the defaults of `obj` in place.
+
+    Absent members get their default, and so do empty members where absent and empty are the same. Members are visited in declared order, so
+    a default may depend on an earlier one. A default inside an absent struct does nothing.
+    """
     fill = _filler(shape)
     if fill is not None:
         fill(obj, now)
@@ -28,7 +31,7 @@ _Filler = Callable[[Any, str], None]
 
 @functools.cache
 def _filler(type_: Type) -> _Filler | None:
-    """None when nothing below declares a default."""
+    """Return the filler of a type; None if nothing below declares a default."""
     match type_:
         case Struct():
             return _struct_filler(type_)
@@ -77,7 +80,7 @@ def _struct_filler(struct: Struct) -> _Filler | None:
 
 
 def _default(field: Field, value: Object, now: str) -> Any:
-    """The declared value, or what the declared function makes of the struct and the time; None is no default."""
+    """Return the declared value, or the result of the declared function for the struct and the time. None means no default."""
     if callable(field.default):
         return field.default(value, now)
     return copy.copy(field.default) if isinstance(field.default, list | dict) else field.default

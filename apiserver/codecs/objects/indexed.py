@@ -1,4 +1,4 @@
-"""Reads the few attributes that selectors ask for out of a stored object's bytes, without decoding the rest. Knows no kind."""
+"""Read the few attributes that selectors use from a stored object's bytes, without decoding the rest. Knows no kind."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ NO_LABELS: Mapping[str, str] = MappingProxyType({})
 """Shared by all objects without labels."""
 
 Reader = Callable[[bytes], tuple[Mapping[str, str], tuple[str, ...]]]
-"""A stored object's bytes → its labels and the values of the selectable fields in declared order, "" for absent ones."""
+"""Returns the labels of a stored object's bytes, and the values of its selectable fields in declared order ("" for absent ones)."""
 
 _LABELS = ("metadata", "labels")
 
 
 def reader(resource: Resource) -> Reader:
-    """Values are interned: the same few drivers and nodes stand in thousands of objects. Bytes that no object of the kind can have
-    raise msgspec.DecodeError."""
+    """Return the reader of a kind.
+
+    Values are interned: the same few drivers and nodes stand in thousands of objects. Raises msgspec.DecodeError for bytes that no object
+    of the kind can have.
+    """
     paths = [tuple(path.split(".")) for path in resource.selectable.values()]
     decode, decode_long = (
         surrogates.skipped(msgspec.json.Decoder(_partial(resource.shape, [_LABELS, *paths], labels=labels)).decode)
@@ -53,7 +56,7 @@ def reader(resource: Resource) -> Reader:
 
 
 def is_selectable(shape: Struct, path: str) -> bool:
-    """Whether a selector can ask for the value at this path: a text, number or boolean, below structs only."""
+    """Return whether a selector can use the value at this path: a text, number or boolean, below structs only."""
     here: types.Type = shape
     for name in path.split("."):
         if not isinstance(here, Struct) or name not in (f.name for f in types.members(here)):
@@ -71,13 +74,13 @@ def _values_getter(paths: list[tuple[str, ...]]) -> Callable[[Any], tuple[Any, .
 
 
 def _attribute(path: tuple[str, ...]) -> str:
-    """The attribute path in the generated classes, whose names must not be Python's keywords."""
+    """Return the attribute path in the generated classes. Their names must not be Python keywords."""
     return ".".join(f"m_{name}" for name in path)
 
 
 def _partial(struct: Struct, paths: list[tuple[str, ...]], *, labels: Any) -> Any:
-    """A class with just the members on the way to `paths`, `labels` as what they are to become. Absent structs are empty ones, shared,
-    which frozen classes allow."""
+    """Return a class with only the members on the way to `paths`, and the labels as type `labels`. Absent structs are one shared empty
+    instance, which frozen classes allow."""
     members: list[tuple[str, Any, Any]] = []
     for name in dict.fromkeys(path[0] for path in paths):
         field = _field(struct, name)
@@ -114,7 +117,7 @@ def _is_text(struct: Struct, path: tuple[str, ...]) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value as a field selector spells it."""
+    """Return a value as a field selector spells it."""
     if value is None:
         return ""
     if isinstance(value, bool):

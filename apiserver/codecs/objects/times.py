@@ -1,4 +1,4 @@
-"""Points in time as the API writes them: RFC 3339 read as Go's time package reads it, errors included. Knows no clock.
+"""Read and write points in time as the API does: RFC 3339 as Go's time package reads it, including its errors. Knows no clock.
 
 Upstream: golang/go `src/time/format.go` (parse, ParseError), kubernetes/apimachinery `pkg/apis/meta/v1/{time,micro_time}.go`.
 """
@@ -16,7 +16,7 @@ RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
 
 ZERO = "0001-01-01T00:00:00Z"
 ZERO_MICRO = "0001-01-01T00:00:00.000000Z"
-"""Go's zero time: treated as absent where a time is not a pointer, written as null where it is."""
+"""Go's zero time. It counts as absent where a time is not a pointer, and is written as null where it is one."""
 
 _PLAIN = re.compile("[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z")
 _DAY, _YEARS_OF_CYCLE, _DAYS_OF_CYCLE = 86400, 400, 146097
@@ -24,15 +24,15 @@ _NANO_DIGITS = 9
 
 
 class TimeError(ValueError):
-    """The text is no time; says why in Go's words."""
+    """The text is not a time. The message is Go's."""
 
 
 class _Bad(Exception):
-    """What stands here cannot be read as the layout's next element."""
+    """The text does not have the layout's next element."""
 
 
 def canonical(text: str, *, micro: bool = False) -> str:
-    """The text in UTC with whole seconds (or microseconds), fractions below cut off; raises TimeError."""
+    """Return the time in UTC with whole seconds (or microseconds); smaller fractions are cut off. Raises TimeError."""
     if not micro and _PLAIN.fullmatch(text):
         return text
     # Go looks at bytes. Latin-1 gives each byte of the UTF-8 form one character.
@@ -41,12 +41,13 @@ def canonical(text: str, *, micro: bool = False) -> str:
 
 
 def order(text: str) -> tuple[bool, str]:
-    """A key that sorts canonical times. Offsets lead to the years -1 and 10000, and the second has a digit more than all others."""
+    """Return a key that sorts canonical times. Offsets can lead to the years -1 and 10000; the latter has one digit more than all
+    others."""
     return text[4] != "-" and text[0] != "-", text
 
 
 class _Reading:
-    """One text on its way through the layout: `rest` is what has not been read yet."""
+    """Reads one text along the layout. `rest` is the unread part."""
 
     def __init__(self, text: str, *, micro: bool) -> None:
         self.text = self.rest = text
@@ -124,14 +125,14 @@ class _Reading:
         return 0
 
     def _fraction(self) -> None:
-        """A fraction is accepted although the layout has none."""
+        """Read a fraction, which Go accepts although the layout has none."""
         match = re.match("[.,]([0-9]+)", self.rest)
         if match:
             self.nanos = int(match[1][:_NANO_DIGITS].ljust(_NANO_DIGITS, "0"))
             self._take(match.end())
 
     def _offset(self) -> int:
-        """Seconds east of Greenwich. Go lets an offset go up to 24 hours and 60 minutes."""
+        """Return the seconds east of Greenwich. Go allows offsets up to 24 hours and 60 minutes."""
         if self.rest.startswith("Z"):
             self._take(1)
             return 0
@@ -155,10 +156,10 @@ class _Reading:
 
 
 def _format(seconds: int, nanos: int, *, micro: bool) -> str:
-    """Seconds are counted from the day before the first of January of year 1."""
+    """Format a time. `seconds` are counted from the day before January 1 of year 1."""
     days, second = divmod(seconds, _DAY)
     cycles, day = divmod(days, _DAYS_OF_CYCLE)
-    # One cycle later, so that year 0, which Python does not know, has a date.
+    # One cycle later, because Python has no year 0.
     at = date.fromordinal(day + _DAYS_OF_CYCLE)
     year = at.year + (cycles - 1) * _YEARS_OF_CYCLE
     shown = f"{year:04d}" if year >= 0 else f"-{-year:04d}"
@@ -168,7 +169,7 @@ def _format(seconds: int, nanos: int, *, micro: bool) -> str:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """The ordinal of a date of any year."""
+    """Return the ordinal of a date of any year."""
     cycles, of_cycle = divmod(year, _YEARS_OF_CYCLE)
     return date(of_cycle + _YEARS_OF_CYCLE, month, day).toordinal() + (cycles - 1) * _DAYS_OF_CYCLE
 
@@ -180,7 +181,7 @@ _EPOCH = date(1970, 1, 1).toordinal() * _DAY
 
 
 def unix(text: str) -> tuple[int, int]:
-    """Seconds since 1970 and nanoseconds of a canonical text; raises TimeError for any other."""
+    """Return seconds since 1970 and nanoseconds of a canonical text. Raises TimeError for any other text."""
     match = _CANONICAL.fullmatch(text)
     if match is None:
         raise TimeError(f"{_quote(text)} is not canonical")
@@ -189,7 +190,7 @@ def unix(text: str) -> tuple[int, int]:
 
 
 def from_unix(seconds: int, nanos: int = 0, *, micro: bool = False) -> str:
-    """The canonical text of a time by seconds since 1970, which may be in any year."""
+    """Return the canonical text of seconds since 1970, in any year."""
     return _format(seconds + _EPOCH, nanos, micro=micro)
 
 
@@ -205,6 +206,6 @@ _QUOTED = {byte: chr(byte) if 0x20 <= byte <= 0x7F else f"\\x{byte:02x}" for byt
 
 
 def _quote(text: str) -> str:
-    """The time package's own quoting: every byte that is not printable ASCII as \\xNN. Long ones are cut."""
+    r"""Quote a text as Go's time package does: every byte that is not printable ASCII as \\xNN. Long texts are cut."""
     more = len(text) - _SHOWN
     return f'"{text[:_SHOWN].translate(_QUOTED)}"' + (f"… {more} more bytes" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""Shapes as msgspec types: what reads, checks and orders whole objects in C.
+"""Build msgspec types from shapes, which read, check and order whole objects in C.
 
-The types accept exactly the regular values of a shape. What they refuse is not yet wrong: `strict` and `canonical` then walk the value
-in Python. Generated classes are seen by these two and by `indexed` only; objects are dictionaries everywhere else.
+The types accept exactly the regular values of a shape. A value that they refuse may still be valid: `decoding` and `canonical` then walk it
+in Python. Only these two modules and `indexed` see the generated classes; objects are dictionaries everywhere else.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ TYPE_META = ("kind", "apiVersion")
 
 @functools.cache
 def parser(shape: Struct, float_hook: Callable[[str], Any] | None = None) -> Callable[[bytes | str], Any]:
-    """Reads the JSON of a document of that shape: dictionaries and lists, and `msgspec.Raw` for raw JSON, whose bytes are not copied.
+    """Return a decoder for the JSON of a document of that shape. It returns dictionaries, lists, and `msgspec.Raw` for raw JSON, whose
+    bytes are not copied.
 
-    Where the shape holds raw JSON, members that it does not have are left out. Raises msgspec.ValidationError for another structure, and
-    what msgspec's decoder raises.
+    If the shape holds raw JSON, unknown members are left out. The decoder raises msgspec.ValidationError for another structure, and the
+    errors of msgspec's decoder.
     """
     return surrogates.kept(
         msgspec.json.Decoder(_parsing(shape, holds_raw, extra=TYPE_META), float_hook=float_hook).decode
@@ -60,7 +61,7 @@ def parser(shape: Struct, float_hook: Callable[[str], Any] | None = None) -> Cal
 
 @functools.cache
 def splitter(shape: Struct, kept: Callable[[Type], bool]) -> Callable[[bytes], Any]:
-    """A parser that leaves the values of all types of which `kept` says so as text, besides raw JSON."""
+    """Return a parser that also keeps as text the values of all types for which `kept` returns True."""
 
     def holds(type_: Type) -> bool:
         match type_:
@@ -83,7 +84,7 @@ def _nothing(_: Type) -> bool:
 def _parsing(
     type_: Type, holds: Callable[[Type], bool], kept: Callable[[Type], bool] = _nothing, extra: tuple[str, ...] = ()
 ) -> Any:
-    """`holds` tells what raw JSON, or something else that is kept as text, lies below; Any for what is not of that sort."""
+    """Return the type that parses `type_`. `holds` tells whether values that are kept as text lie below; the result is Any if none do."""
     if kept(type_):
         return msgspec.Raw
     match type_:
@@ -104,8 +105,10 @@ def _or_null(parsing: Any) -> Any:
 
 
 def has_no_others(shape: Struct, document: bytes) -> bool:
-    """Whether the JSON of a document of that shape has only members that the shape has. What has no members of its own is not read: maps
-    and lists without structs cost nothing, however long they are. No says nothing."""
+    """Return whether the JSON of a document of that shape has only members of the shape. False means unknown.
+
+    Maps and lists without structs are not read, so they cost nothing at any length.
+    """
     try:
         _knowing(shape)(document)
     except (msgspec.ValidationError, RecursionError):
@@ -120,7 +123,7 @@ def _knowing(shape: Struct) -> Callable[[bytes], Any]:
 
 @functools.cache
 def _known(type_: Type, extra: tuple[str, ...] = ()) -> Any:
-    """Structs that refuse other members; text as it stands for whatever has none below it."""
+    """Return a type whose structs refuse unknown members. Values without structs below stay text."""
     match type_:
         case Struct():
             members = [(field.name, _or_null(_known(field.type))) for field in types.members(type_)]
@@ -138,7 +141,7 @@ def _known(type_: Type, extra: tuple[str, ...] = ()) -> Any:
 
 @functools.cache
 def holds_raw(type_: Type) -> bool:
-    """Whether raw JSON lies below."""
+    """Return whether the type has raw JSON below."""
     match type_:
         case Struct():
             return any(holds_raw(f.type) for f in types.members(type_))
@@ -149,71 +152,71 @@ def holds_raw(type_: Type) -> bool:
     return isinstance(type_, RawJSON)
 
 
-Settler = Callable[[Any, Callable[[Any], Any]], Any]
-"""Puts in place of each raw JSON below a value what a function makes of it, and takes members out where that is UNSET; returns the value
+Replacer = Callable[[Any, Callable[[Any], Any]], Any]
+"""Replaces each raw JSON below a value by the result of a function, in place. Removes the member if the result is UNSET. Returns the value
 or its replacement."""
 
 
 @functools.cache
-def raw_settler(type_: Type) -> Settler | None:
-    """None where there is no raw JSON below."""
+def raw_replacer(type_: Type) -> Replacer | None:
+    """Return the replacer of a type; None if it has no raw JSON below."""
     match type_:
         case RawJSON():
             return lambda value, step: step(value)
         case ListOf():
-            item = raw_settler(type_.item)
-            return item and _list_settler(item)
+            item = raw_replacer(type_.item)
+            return item and _list_replacer(item)
         case MapOf():
-            member = raw_settler(type_.value)
-            return member and _map_settler(member)
+            member = raw_replacer(type_.value)
+            return member and _map_replacer(member)
         case Struct():
-            found = [(f.name, settle) for f in types.members(type_) if (settle := raw_settler(f.type))]
-            return _struct_settler(found) if found else None
+            found = [(f.name, replace) for f in types.members(type_) if (replace := raw_replacer(f.type))]
+            return _struct_replacer(found) if found else None
     return None
 
 
-def _list_settler(item: Settler) -> Settler:
-    def settle(value: list[Any] | None, step: Callable[[Any], Any]) -> Any:
+def _list_replacer(item: Replacer) -> Replacer:
+    def replace(value: list[Any] | None, step: Callable[[Any], Any]) -> Any:
         if value is not None:
-            value[:] = [None if (settled := item(x, step)) is msgspec.UNSET else settled for x in value]
+            value[:] = [None if (replaced := item(x, step)) is msgspec.UNSET else replaced for x in value]
         return value
 
-    return settle
+    return replace
 
 
-def _map_settler(member: Settler) -> Settler:
-    def settle(value: dict[str, Any] | None, step: Callable[[Any], Any]) -> Any:
+def _map_replacer(member: Replacer) -> Replacer:
+    def replace(value: dict[str, Any] | None, step: Callable[[Any], Any]) -> Any:
         if value is not None:
             for key, x in value.items():
-                settled = member(x, step)
-                value[key] = None if settled is msgspec.UNSET else settled
+                replaced = member(x, step)
+                value[key] = None if replaced is msgspec.UNSET else replaced
         return value
 
-    return settle
+    return replace
 
 
-def _struct_settler(members: list[tuple[str, Settler]]) -> Settler:
-    def settle(value: dict[str, Any] | None, step: Callable[[Any], Any]) -> Any:
+def _struct_replacer(members: list[tuple[str, Replacer]]) -> Replacer:
+    def replace(value: dict[str, Any] | None, step: Callable[[Any], Any]) -> Any:
         for name, inner in members:
             if value is not None and name in value:
-                settled = inner(value[name], step)
-                if settled is msgspec.UNSET:
+                replaced = inner(value[name], step)
+                if replaced is msgspec.UNSET:
                     del value[name]
                 else:
-                    value[name] = settled
+                    value[name] = replaced
         return value
 
-    return settle
+    return replace
 
 
 Mapper = Callable[[Any, Callable[[Any], Any]], Any]
-"""The value with each raw JSON below it replaced by what a function makes of it, in the order in which they are written; where all stay
-the same, the value itself. What it was given is not changed."""
+"""Returns the value with each raw JSON below it replaced by the result of a function, in the order in which they are written. Returns the
+value itself if all stay the same. Never changes its argument."""
 
 
 @functools.cache
 def raw_mapper(type_: Type, *, verbatim: bool) -> Mapper | None:
-    """Of the raw JSON that is kept verbatim, or of the other; None where there is none below."""
+    """Return the mapper of the raw JSON that is kept verbatim, or of the other; None if nothing below is such raw JSON."""
     match type_:
         case RawJSON() if type_.verbatim is verbatim:
             return lambda value, step: step(value)
@@ -240,7 +243,7 @@ def _list_mapper(item: Mapper) -> Mapper:
 
 def _map_mapper(member: Mapper) -> Mapper:
     def mapped(value: dict[str, Any], step: Callable[[Any], Any]) -> dict[str, Any]:
-        # Of keys that are written alike, one is written.
+        # Keys that have the same written form are written once.
         whole = {utf8.whole(name): x for name, x in value.items()}
         made = {name: x if (x := whole[name]) is None else member(x, step) for name in in_order(whole)}
         return value if made.keys() == value.keys() and all(x is value[name] for name, x in made.items()) else made
@@ -262,7 +265,8 @@ def _struct_mapper(members: list[tuple[str, Mapper]]) -> Mapper:
 
 @functools.cache
 def reading(type_: Type) -> Any:
-    """For input: null and absent members are None, unknown members are refused. Structs that are no pointers are always there."""
+    """Return a type for input: null and absent members are None, unknown members are refused. Structs that are not pointers are always
+    present."""
     match type_:
         case Struct():
             fields = [(f"m{i}", *_read_member(f)) for i, f in enumerate(types.members(type_))]
@@ -297,8 +301,10 @@ def _leaf(type_: Type) -> Any:
 
 @functools.cache
 def writing(type_: Type) -> Any:
-    """For output, presence rules as defaults; None when the shape needs more than these: a struct that is left out when empty must be
-    written before one knows. Long maps are refused: nobody but us may sort them."""
+    """Return a type for output, with the presence rules as defaults. Refuses long maps: only `canonical` may sort them.
+
+    Returns None if the shape needs more: a struct that is left out when empty must be written before that is known.
+    """
     match type_:
         case Struct():
             members = [_write_member(f) for f in types.members(type_)]
@@ -320,16 +326,18 @@ def writing(type_: Type) -> Any:
 
 
 def _write_member(field: Field) -> tuple[Any, Any] | None:
-    """msgspec leaves out members that are their default, but none whose default comes from a function.
-    An empty list or map is refused here: `canonical` writes such objects in Python."""
+    """Return type and default of a member. msgspec leaves out members that equal their default, unless the default comes from a function.
+
+    Empty lists and maps are refused here: `canonical` writes such objects in Python.
+    """
     inner = writing(field.type)
     if inner is None:
-        # Objects without the member are regular all the same.
+        # Objects without the member are still regular.
         optional = field.presence in (Presence.POINTER, Presence.OMIT_EMPTY)
         return (None, msgspec.field(default=None, name=field.name)) if optional else None
     match field.presence, field.type:
         case Presence.POINTER | Presence.OMIT_EMPTY, RawJSON():
-            # In a union msgspec would not take it for what it is.
+            # In a union msgspec would not recognize `Raw`.
             return inner, msgspec.field(default=None, name=field.name)
         case _, RawJSON():
             return inner, msgspec.field(default_factory=lambda: None, name=field.name)

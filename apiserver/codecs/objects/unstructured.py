@@ -1,7 +1,12 @@
-"""From merged values to an object of a shape, as upstream's converter does it without JSON in between: its verdicts and texts.
+"""Convert merged values to an object of a shape as upstream's converter does, without JSON in between: same verdicts, same texts.
 
-It differs from `strict`: whole floats are integers, integers lose what their type has no room for, raw JSON is written anew, kind and
-apiVersion are not looked up, and unknown members are told in the order of their texts.
+It differs from `decoding`:
+
+* Whole floats are integers, and integers lose the bits that their type does not have.
+* Raw JSON is written anew.
+* kind and apiVersion are not looked up.
+* Unknown members are sorted by their texts.
+
 Upstream: kubernetes/apimachinery `pkg/runtime/converter.go` (FromUnstructuredWithValidation), kubernetes-sigs/structured-merge-diff
 `value/reflectcache.go`.
 """
@@ -28,11 +33,10 @@ _TEXT = String()
 
 
 def decode(shape: Struct, value: Object, *, anew: bool = True) -> Decoded:
-    """Reads an object with its kind and apiVersion into a new one without them; metadata.managedFields stays.
+    """Convert an object with its kind and apiVersion into a new one without them. metadata.managedFields stays.
 
-    Raw JSON whose text is at hand is written anew as well, unless not `anew`.
-    `unknown` are the paths of all members that the shape does not have, sorted; the keys of maps are not part of a path.
-    Raises DecodeError.
+    Raw JSON whose text is known is written anew as well, unless `anew` is False. `unknown` has the sorted paths of all members that the
+    shape does not have. The keys of maps are not part of a path. Raises DecodeError.
     """
     for name in TYPE_META:
         if (x := value.get(name)) is not None:
@@ -50,16 +54,16 @@ def decode(shape: Struct, value: Object, *, anew: bool = True) -> Decoded:
 
 
 def _regular(shape: Struct, members: Object) -> Decoded | None:
-    """None when something is strange."""
+    """Decode regular members; None if anything is irregular."""
     try:
         found = decoding.decode(shape, members)
-    except (DecodeError, msgspec.DecodeError):  # of raw JSON: what is no number has no JSON
+    except (DecodeError, msgspec.DecodeError):  # raw JSON: NaN and infinity have no JSON
         return None
     return None if found.unknown else found
 
 
 class _Walk:
-    """The converter on a value: what it makes, without unknown members and nulls. Each method raises DecodeError."""
+    """The converter: returns values without unknown members and nulls. Each method raises DecodeError."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
@@ -122,7 +126,8 @@ def _scalar(type_: String | Integer | Boolean, value: Any) -> Any:
 
 
 def _misfit(type_: String | Integer | Boolean, value: Any) -> DecodeError:
-    """Go converts between numbers, and whole ones to text; the converter takes none of that, and knows nothing else."""
+    """Return the converter's error for a scalar of another type. Go would convert between numbers, and whole numbers to text; the converter
+    does not."""
     kind = f"int{type_.bits}" if isinstance(type_, Integer) else "string" if isinstance(type_, String) else "bool"
     found = printing.go_type(value)
     if (found, kind) == ("int64", "string") or (found == "float64" and isinstance(type_, Integer)):
@@ -131,7 +136,7 @@ def _misfit(type_: String | Integer | Boolean, value: Any) -> DecodeError:
 
 
 def _truncated(value: float, bits: int) -> int:
-    """A number in an integer of so many bits, as the processor leaves it: floats out of range are the least int64."""
+    """Return a number as an integer of this many bits, as the processor leaves it. Floats out of range are the least int64."""
     whole = int(value)
     if not strconv.MIN_INT64 <= whole <= strconv.MAX_INT64:
         whole = strconv.MIN_INT64
@@ -140,14 +145,14 @@ def _truncated(value: float, bits: int) -> int:
 
 
 def _kind(value: Any) -> str:
-    """What Go's reflection calls a value."""
+    """Return the name that Go's reflection gives a value."""
     if isinstance(value, dict):
         return "map"
     return "slice" if isinstance(value, list) else printing.go_type(value)
 
 
 def _written(value: Any, go: str) -> Any:
-    """The same. What reads itself from JSON is written as JSON before, which has no NaN and no infinity."""
+    """Return the value. Types that decode themselves from JSON are encoded first, and JSON has no NaN and no infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         shown = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
         raise DecodeError(f"error encoding {go} to json: json: unsupported value: {shown}")
@@ -155,7 +160,7 @@ def _written(value: Any, go: str) -> Any:
 
 
 def _quantity(value: Any) -> str:
-    """Of the JSON of the value, as it is written there: it is read once more."""
+    """Return the quantity that Go reads from the JSON of the value, in the spelling of that JSON."""
     if isinstance(value, bool | dict | list):
         value = "true" if value is True else "false" if value is False else "{}"
     try:
@@ -178,13 +183,13 @@ def _time(value: Any, *, micro: bool) -> str:
         raise DecodeError(str(e)) from None
 
 
-# Raw JSON is written anew.
+# Writing raw JSON anew.
 
 
 @functools.cache
 def _remaker(type_: Type) -> Callable[[Any], Any] | None:
-    """Changes a value in place, or returns what takes its place; None when nothing below is raw JSON. Field sets are read by what they
-    mean, and are left as they are."""
+    """Return a function that writes raw JSON anew, in place or as its result; None if nothing below is raw JSON. Field sets stay: they are
+    read by meaning."""
     match type_:
         case RawJSON() if type_ is not shapes.FIELDS_V1:
             return _remade

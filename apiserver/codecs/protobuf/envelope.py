@@ -1,4 +1,4 @@
-"""The envelope in which protobuf objects travel: four bytes of magic, then runtime.Unknown.
+"""Read and write the envelope of protobuf objects: four bytes of magic, then runtime.Unknown.
 
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/protobuf/protobuf.go`, `pkg/runtime/{types_proto,generated.pb}.go`.
 """
@@ -23,12 +23,12 @@ _API_VERSION, _KIND = 1, 2
 _META: Mapping[int, str] = MappingProxyType({_API_VERSION: "APIVersion", _KIND: "Kind"})
 
 TAIL = b"\x1a\0\x22\0"
-"""What follows the object: no encoding and no type of its content."""
+"""The bytes behind the object: an empty content encoding and an empty content type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a document says it is, and the message of the object."""
+    """The type that a document names, and the message of its object."""
 
     api_version: str = ""
     kind: str = ""
@@ -38,18 +38,18 @@ class Envelope:
 
 
 def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
-    """The document of an object's message."""
+    """Return the document of an object's message."""
     return head(api_version, kind, len(raw)) + raw + TAIL
 
 
 def head(api_version: str, kind: str, size: int) -> bytes:
-    """What stands in front of an object's message of that many bytes."""
+    """Return the bytes in front of an object's message of `size` bytes."""
     return opening(api_version, kind) + protowire.varint(size)
 
 
 @functools.lru_cache(maxsize=128)
 def opening(api_version: str, kind: str) -> bytes:
-    """The same up to the size."""
+    """Return the same bytes up to the size."""
     meta = _field(_API_VERSION, api_version.encode()) + _field(_KIND, kind.encode())
     return MAGIC + _field(_TYPE_META, meta) + _tag(_RAW)
 
@@ -63,7 +63,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def opened(data: bytes) -> Envelope:
-    """What is in a document. Raises DecodeError."""
+    """Return the contents of a document. Raises DecodeError."""
     if not data:
         raise DecodeError("empty data")
     if not data.startswith(MAGIC):

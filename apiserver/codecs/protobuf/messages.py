@@ -1,7 +1,7 @@
-"""Objects as protobuf messages, by the numbers of their shape: the bytes that gogo's generated code writes, and what it reads and refuses.
+"""Encode and decode objects as protobuf messages, by the numbers of their shape: byte by byte as gogo's generated code does.
 
-Members in the order of their numbers, the keys of maps sorted, lists unpacked. What is no pointer is always written, also when it is
-empty; embedded structs are messages of their own. Errors are Go's, in the order in which Go finds them.
+Members are written in the order of their numbers, the keys of maps sorted, lists unpacked. Members that are not pointers are always
+written, even when empty. Embedded structs are messages of their own. Errors are Go's, in the order in which Go finds them.
 Upstream: kubernetes/api `resource/v1/generated.pb.go`, kubernetes/apimachinery `pkg/runtime/generated.pb.go`,
 `pkg/apis/meta/v1/{generated.pb,time_proto,micro_time_proto}.go`, `pkg/api/resource/quantity_proto.go`.
 """
@@ -19,8 +19,8 @@ import msgspec
 from apiserver.codecs.json import rawjson
 from apiserver.codecs.objects import canonical, times, typed
 from apiserver.codecs.protobuf import protowire
-from apiserver.codecs.protobuf.protowire import BYTES, MOST_VALUES, VARINT, DecodeError, Room, TooManyValues
-from apiserver.codecs.protobuf.templates import Stencils
+from apiserver.codecs.protobuf.protowire import BYTES, MOST_VALUES, VARINT, Budget, DecodeError, TooManyValues
+from apiserver.codecs.protobuf.templates import Templates
 from apiserver.schema import types
 from apiserver.schema.resource import Object
 from apiserver.schema.types import (
@@ -53,9 +53,9 @@ __all__ = [
 
 
 def encode(shape: Struct, obj: Object) -> bytes:
-    """The message of an object that is in order, without envelope. `obj` is not changed.
+    """Return the message of a valid object, without envelope. `obj` is not changed.
 
-    Raw JSON stands in the message as it was sent.
+    The message has raw JSON as it was sent.
     """
     write = _struct_writer(shape)
     try:
@@ -65,76 +65,76 @@ def encode(shape: Struct, obj: Object) -> bytes:
 
 
 def prepare(shape: Struct) -> None:
-    """Makes what messages of a shape are written and read by, some milliseconds of work, so that no request has to."""
+    """Build the encoder and decoder of a shape now, some milliseconds of work, so that no request has to."""
     decode(shape, encode(shape, canonical.zero(shape)))
     typed.splitter(shape, _is_taken_apart)
 
 
 def of_stored(shape: Struct, data: bytes) -> bytes:
-    """The message of a stored value, or of one made of it: what `encode` makes of the object that `canonical.decode` reads, sooner.
+    """Return the message of a stored value, or of one derived from it: the same as `encode` of `canonical.decode`, but faster.
 
-    Texts that differ in a few values are copied and patched (`schema.stencils`). In others maps of structs, the attributes of devices for
-    instance, are not made into objects: their text is taken apart, and what an entry becomes is remembered.
+    Texts that differ in a few values are copied and patched (`codecs.protobuf.templates`). In other texts, maps of structs (the attributes
+    of devices, for instance) are not decoded: their text is split into entries, and the message of each entry is cached.
 
-    Raises ValueError for what this server has not written.
+    Raises ValueError for bytes that this server has not written.
     """
-    return _stencils(shape, b"")(data)
+    return _templates(shape, b"")(data)
 
 
 def fields_of_stored(shape: Struct, number: int, values: Sequence[bytes]) -> list[bytes]:
-    """The same of many, each as the field of that number in another message: with its key and its length.
+    """Return the same for many values, each as the field `number` of another message: with its key and its length.
 
-    Raises ValueError for one of them that this server has not written.
+    Raises ValueError if this server has not written one of them.
     """
-    return _stencils(shape, _tag(number, BYTES)).all_of(values)
+    return _templates(shape, _tag(number, BYTES)).all_of(values)
 
 
 @functools.cache
-def _stencils(shape: Struct, tag: bytes) -> Stencils:
-    """Messages of a shape, behind a key and a length where there is a tag: in a fleet many are as long."""
+def _templates(shape: Struct, tag: bytes) -> Templates:
+    """Return the templates of a shape, whose messages follow a key and a length if `tag` is set."""
     if not tag:
-        return Stencils(functools.partial(_of_stored, shape))
-    return Stencils(lambda data: protowire.sized(tag, _of_stored(shape, data)))
+        return Templates(functools.partial(_of_stored, shape))
+    return Templates(lambda data: protowire.sized(tag, _of_stored(shape, data)))
 
 
 def _of_stored(shape: Struct, data: bytes) -> bytes:
     if b"null" not in data and b"\n" not in data:
         try:
             return _struct_writer(shape)(typed.splitter(shape, _is_taken_apart)(data))
-        except (ValueError, RecursionError):  # told in its words, or in order after all
+        except (ValueError, RecursionError):  # an error, which `decode` raises in its own words, or a valid text
             pass
     return encode(shape, canonical.decode(shape, data))
 
 
 def decode(shape: Struct, data: bytes, *, parse: Callable[[bytes], Any] = rawjson.of) -> Object:
-    """The object of a message, as `strict.decode` makes it: quantities and times canonical, what is empty where that means absent left out,
-    structs that are no pointers always there. Fields that the shape does not have are skipped.
+    """Return the object of a message, as `decoding.decode` returns it: quantities and times canonical, empty members left out where that
+    means absent, structs that are not pointers always present. Unknown fields are skipped.
 
-    `parse` makes the value of raw JSON, and raises ValueError.
-    Raises DecodeError, of it TooManyValues for a message of very many small values.
+    `parse` returns the value of raw JSON, and raises ValueError. Raises DecodeError, or its subclass TooManyValues for a message of very
+    many small values.
     """
     try:
-        made: Object = _struct_reader(shape)(data, None, protowire.room())
+        made: Object = _struct_reader(shape)(data, None, protowire.budget())
     except IndexError:
         raise DecodeError(protowire.EOF) from None
     except StopIteration:
         raise TooManyValues from None
-    settle = typed.raw_settler(shape)
-    if settle is not None:
-        settle(made, lambda value: _settled(value, parse))
+    replace = typed.raw_replacer(shape)
+    if replace is not None:
+        replace(made, lambda value: _parsed_raw(value, parse))
     compacted = typed.raw_mapper(shape, verbatim=False)
     return made if compacted is None else compacted(made, rawjson.plain)
 
 
 def go_name(field: Field) -> str:
-    """The member as Go calls it. Metadata is embedded, and goes by its type."""
+    """Return the name of the member in Go. Metadata is embedded, and has the name of its type."""
     if field.name == "metadata" and isinstance(field.type, Struct):
         return field.type.name
     return field.go or field.name[:1].upper() + field.name[1:]
 
 
 _ITEMS = 1
-"""A list or map that is an element itself, or a Go type with a name, is a message with this one field."""
+"""A list or map that is itself an element, or whose Go type has a name, is a message with this one field."""
 _KEY, _VALUE = 1, 2
 """The fields of an entry of a map."""
 _SECONDS, _NANOS = 1, 2
@@ -142,16 +142,18 @@ _CONTENT = 1
 """The one field of a quantity and of raw JSON."""
 _ONE_BYTE = 128
 _REMEMBERED, _REMEMBERED_BYTES = 1024, 64
-"""Entries of maps: the devices of a fleet have few different ones. What is long is not remembered: a client made it up."""
+"""Entries of maps that are cached, and the bytes of a value that may be: the devices of a fleet have few different entries. Clients must
+not be able to fill the cache with long texts."""
 _STRING = rb'"([^"\\]*(?:\\.[^"\\]*){0,64})"'
 _ENTRY = re.compile(rb"%b:\{%b:(?:%b|-?[0-9]+|true|false)" % (_STRING, _STRING, _STRING), re.DOTALL)
-"""An entry of a map in compact JSON whose value is an object of one scalar, without its last brace. A string with more escapes takes the
-long way: `re` keeps some 130 bytes for each of them."""
+"""An entry of a map in compact JSON whose value is an object of one scalar, without its last brace. The slow path handles a string with
+more escapes: `re` keeps some 130 bytes for each of them."""
 _KEY_TAG, _VALUE_TAG = bytes([protowire.key(_KEY, BYTES)]), bytes([protowire.key(_VALUE, BYTES)])
 _ZERO_TIMES = (times.ZERO, times.ZERO_MICRO)
 
 
-# Writing. A writer of a field gets a value that is not None and gives the field with its key; one of a body gives what stands in a message.
+# Writing. The writer of a field takes a value that is not None and returns the field with its key. The writer of a body returns the
+# contents of a message.
 
 _Writer = Callable[[Any], bytes]
 
@@ -168,7 +170,7 @@ def _struct_writer(struct: Struct) -> _Writer:
         ("" if _is_inline(f) else f.name, _field_writer(f.type, f.number), absent[at], b"".join(absent[at + 1 :]))
         for at, f in enumerate(fields)
     ]
-    # Of these, few are there at a time.
+    # An object has few of these members at a time.
     optional = {name: writer for name, writer, zero, _ in rows if name and not zero}
 
     def write(value: Object) -> bytes:
@@ -214,7 +216,7 @@ def _is_inline(field: Field) -> bool:
 
 
 def _absent(field: Field) -> bytes:
-    """What stands for a member that is not there: the zero value of what is no pointer."""
+    """Return the bytes of an absent member: the zero value of a member that is not a pointer."""
     if types.is_pointer(field):
         return b""
     match field.type:
@@ -244,7 +246,7 @@ def _field_writer(type_: Type, number: int) -> _Writer:
 
 @functools.cache
 def _body_writer(type_: Type) -> _Writer:
-    """For what is a message, and for a list or map in a place where it has to be one."""
+    """Return the writer of a type that is a message, and of a list or map in a place where it has to be one."""
     match type_:
         case Struct():
             return _struct_writer(type_)
@@ -261,7 +263,7 @@ def _body_writer(type_: Type) -> _Writer:
 
 @functools.cache
 def _heads(tag: bytes) -> tuple[bytes, ...]:
-    """Key and length of whatever is shorter than 128 bytes."""
+    """Return key and length of every value shorter than 128 bytes."""
     return tuple(tag + bytes([size]) for size in range(_ONE_BYTE))
 
 
@@ -305,7 +307,8 @@ def _list_writer(type_: ListOf, number: int) -> _Writer:
 
 
 def _element_writer(type_: Type, number: int) -> _Writer:
-    """A list or map in a list or map is a message. Of times and raw JSON a null is the zero value; nothing else is null there."""
+    """Return the writer of an element. A list or map in a list or map is a message. For times and raw JSON, null is the zero value; nothing
+    else is null here."""
     if isinstance(type_, ListOf | MapOf):
         return _message_writer(_body_writer(type_), number)
     inner = _field_writer(type_, number)
@@ -372,7 +375,7 @@ def _map_writer(type_: MapOf, number: int) -> _Writer:
             return write_structs(value)
         text = bytes(value)
         try:
-            # Where all parts are entries, no brace and comma stood within a text or a value that is itself an object.
+            # If all parts are entries, no brace and comma stood inside a text, and no value was itself an object.
             return b"".join(map(of_text, text[1:-2].split(b"},")))
         except _NoEntryError:
             return write_structs(_parsed(text))
@@ -381,7 +384,7 @@ def _map_writer(type_: MapOf, number: int) -> _Writer:
 
 
 def _is_taken_apart(type_: Type) -> bool:
-    """Whether the entries of such a map, in stored values, are made of their text."""
+    """Return whether entries of such a map, in stored values, are encoded from their text."""
     return isinstance(type_, MapOf) and isinstance(type_.value, Struct) and not typed.holds_raw(type_.value)
 
 
@@ -389,11 +392,12 @@ _parsed = msgspec.json.Decoder().decode
 
 
 class _NoEntryError(Exception):
-    """A part of a map's text is something else than an object of one scalar."""
+    """A part of a map's text is not an object of one scalar."""
 
 
 class _Entries(dict[bytes, bytes]):
-    """Entries of a map by their JSON text without its last brace. Devices have most in common with others, and one or two of their own."""
+    """Cache of map entries by their JSON text without its last brace. Most entries of a device equal those of others; one or two are its
+    own."""
 
     def __init__(self, of_match: Callable[[re.Match[bytes]], bytes]) -> None:
         super().__init__()
@@ -424,7 +428,7 @@ def _micro_time_body(text: str) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _timestamp(text: str, *, micro: bool) -> bytes:
-    """Canonical texts are short enough to be remembered."""
+    """Return the message of a time, cached: canonical texts are short."""
     if text in _ZERO_TIMES:
         return b""
     seconds, nanos = times.unix(text)
@@ -438,13 +442,13 @@ def _raw_body(value: Any) -> bytes:
     return protowire.sized(_RAW_TAG, rawjson.text(value))
 
 
-# Reading. Every message, every element and what is skipped takes a turn of `room`, which ends. Where the bytes end too early, an index is
-# out of range.
+# Reading. Every message, every element and every skipped field takes one turn of `budget`, which is finite. An index is out of range where
+# the bytes end too early.
 
-_Body = Callable[[bytes, Any, Room], Any]
-"""Reads a whole message into the value that an earlier one of the same field has left, None if there was none; returns the value."""
-_Row = Callable[[bytes, int, Object, Room], int]
-"""Reads a field behind its key at a place of the message into the object; returns the place behind."""
+_Body = Callable[[bytes, Any, Budget], Any]
+"""Reads a whole message into `value`, which an earlier message of the same field has left, or None; returns the value."""
+_Row = Callable[[bytes, int, Object, Budget], int]
+"""Reads a field into the object, from the offset behind its key; returns the offset behind the field."""
 _Rows = Mapping[int, _Row]
 
 
@@ -461,40 +465,40 @@ def _struct_reader(struct: Struct) -> _Body:
     ]
     inlined = [_struct_reader(f.type) for f in struct.fields if _is_inline(f) and isinstance(f.type, Struct)]
 
-    def read(data: bytes, value: Any, room: Room) -> Any:
-        made = inner(data, value, room)
+    def read(data: bytes, value: Any, budget: Budget) -> Any:
+        made = inner(data, value, budget)
         for name, zero in owed:
             if name not in made:
-                made[name] = zero(b"", None, room)
+                made[name] = zero(b"", None, budget)
         for complete in inlined:
-            complete(b"", made, room)
+            complete(b"", made, budget)
         return made
 
     return read if owed or inlined else inner
 
 
 def _message_reader(message: str, rows: _Rows, names: Mapping[int, str]) -> _Body:
-    """Reads fields until the message is over, in the words of the Go type `message`."""
+    """Return a reader of fields until the message ends. Errors name the Go type `message`."""
     short = {key: row for key, row in rows.items() if key < _ONE_BYTE}
 
-    def read(data: bytes, value: Any, room: Room) -> Any:
-        next(room)
+    def read(data: bytes, value: Any, budget: Budget) -> Any:
+        next(budget)
         made: Object = {} if value is None else value
         at, size = 0, len(data)
         while at < size:
             row = short.get(data[at])
-            at = strange(data, at, made, room) if row is None else row(data, at + 1, made, room)
+            at = strange(data, at, made, budget) if row is None else row(data, at + 1, made, budget)
         return made
 
-    def strange(data: bytes, at: int, made: Object, room: Room) -> int:
+    def strange(data: bytes, at: int, made: Object, budget: Budget) -> int:
         key, behind = protowire.read_key(data, at, message)
         row = rows.get(key)
         if row is not None:
-            return row(data, behind, made, room)
+            return row(data, behind, made, budget)
         name = names.get(key >> 3)
         if name is not None:
             raise protowire.wrong_type(key & 7, name)
-        return protowire.skip(data, at, len(data), room)
+        return protowire.skip(data, at, len(data), budget)
 
     return read
 
@@ -547,8 +551,8 @@ def _wrapped(type_: ListOf | MapOf, message: str, empty: Callable[[], Any]) -> _
     rows = _list_rows(items, _ITEMS, type_) if isinstance(type_, ListOf) else _rows(items, _ITEMS, type_)
     inner = _message_reader(message, rows, {_ITEMS: "Items"})
 
-    def read(data: bytes, value: Any, room: Room) -> Any:
-        return inner(data, {items: empty() if value is None else value}, room)[items]
+    def read(data: bytes, value: Any, budget: Budget) -> Any:
+        return inner(data, {items: empty() if value is None else value}, budget)[items]
 
     return read
 
@@ -561,7 +565,7 @@ def _span(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _text_row(name: str, dropped: tuple[Any, ...]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
         size, start = data[at], at + 1
         stop = start + size
         if size >= _ONE_BYTE or stop > len(data):
@@ -572,10 +576,10 @@ def _text_row(name: str, dropped: tuple[Any, ...]) -> _Row:
             value = utf8.decoded(data[start:stop])
         if value or not dropped:
             if name in made:
-                next(room)
+                next(budget)
             made[name] = value
         else:
-            next(room)
+            next(budget)
             made.pop(name, None)
         return stop
 
@@ -587,15 +591,15 @@ def _narrowed(type_: Integer | Boolean) -> Callable[[int], int]:
 
 
 def _number_row(name: str, narrowed: Callable[[int], int], dropped: tuple[Any, ...]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
         value, at = protowire.read_varint(data, at)
         number = narrowed(value)
         if number in dropped:
-            next(room)
+            next(budget)
             made.pop(name, None)
         else:
             if name in made:
-                next(room)
+                next(budget)
             made[name] = number
         return at
 
@@ -603,9 +607,9 @@ def _number_row(name: str, narrowed: Callable[[int], int], dropped: tuple[Any, .
 
 
 def _body_row(name: str, body: _Body, dropped: tuple[Any, ...]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
         start, stop = _span(data, at)
-        made[name] = value = body(data[start:stop], made.get(name), room)
+        made[name] = value = body(data[start:stop], made.get(name), budget)
         if value is None or (dropped and isinstance(value, str) and value in dropped):
             del made[name]
         return stop
@@ -614,9 +618,9 @@ def _body_row(name: str, body: _Body, dropped: tuple[Any, ...]) -> _Row:
 
 
 def _inline_row(body: _Body) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
         start, stop = _span(data, at)
-        body(data[start:stop], made, room)
+        body(data[start:stop], made, budget)
         return stop
 
     return read
@@ -644,8 +648,8 @@ def _items(made: Object, name: str) -> list[Any]:
 
 
 def _texts_row(name: str) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
-        next(room)
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
+        next(budget)
         start, stop = _span(data, at)
         _items(made, name).append(utf8.decoded(data[start:stop]))
         return stop
@@ -654,8 +658,8 @@ def _texts_row(name: str) -> _Row:
 
 
 def _numbers_row(name: str, narrowed: Callable[[int], int]) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
-        next(room)
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
+        next(budget)
         value, at = protowire.read_varint(data, at)
         _items(made, name).append(narrowed(value))
         return at
@@ -664,12 +668,12 @@ def _numbers_row(name: str, narrowed: Callable[[int], int]) -> _Row:
 
 
 def _packed_row(name: str, narrowed: Callable[[int], int]) -> _Row:
-    """Numbers of which the last may end behind the length that was said, as Go reads them."""
+    """Return the reader of packed numbers. The last number may end behind the stated length, as in Go."""
 
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
         at, stop = protowire.read_span(data, at)
         while at < stop:
-            next(room)
+            next(budget)
             value, at = protowire.read_varint(data, at)
             _items(made, name).append(narrowed(value))
         return at
@@ -678,10 +682,10 @@ def _packed_row(name: str, narrowed: Callable[[int], int]) -> _Row:
 
 
 def _bodies_row(name: str, body: _Body) -> _Row:
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
-        next(room)
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
+        next(budget)
         start, stop = _span(data, at)
-        _items(made, name).append(body(data[start:stop], None, room))
+        _items(made, name).append(body(data[start:stop], None, budget))
         return stop
 
     return read
@@ -691,37 +695,38 @@ def _map_row(name: str, type_: MapOf) -> _Row:
     value_of, zero = _value_reader(type_.value)
     of_texts = isinstance(type_.value, String)
 
-    def read_entry(data: bytes, at: int, stop: int, room: Room) -> tuple[str, Any]:
+    def read_entry(data: bytes, at: int, stop: int, budget: Budget) -> tuple[str, Any]:
         key, value, found, spare = "", None, False, 2
         while at < stop:
             spare -= 1
             if spare < 0:
-                next(room)
+                next(budget)
             wire, behind = protowire.read_varint(data, at)
             number = protowire.signed(wire >> 3, 32)
             if number == _KEY:
                 start, at = _span(data, behind)
                 key = utf8.decoded(data[start:at])
             elif number == _VALUE:
-                value, at = value_of(data, behind, room)
+                value, at = value_of(data, behind, budget)
                 found = True
             else:
-                at = protowire.skip(data, at, stop, room)
-        return key, value if found else zero(room)
+                at = protowire.skip(data, at, stop, budget)
+        return key, value if found else zero(budget)
 
     @functools.lru_cache(maxsize=_REMEMBERED)
     def remembered(entry: bytes) -> tuple[str, Any]:
-        """With None for a value that has to be read each time: lists and objects below it can be changed."""
+        """Return key and value of an entry. The value is None if it has lists or objects below: these can be changed, so each must be read
+        anew."""
         try:
             key, value = read_entry(entry, 0, len(entry), itertools.repeat(None))
         except (IndexError, DecodeError):
-            # Go lets a key or a value reach beyond its entry.
+            # In Go a key or a value may reach beyond its entry.
             return "", None
         below = value.values() if isinstance(value, dict) else (value,)
         return key, None if any(isinstance(x, dict | list) for x in below) else value
 
-    def read(data: bytes, at: int, made: Object, room: Room) -> int:
-        next(room)
+    def read(data: bytes, at: int, made: Object, budget: Budget) -> int:
+        next(budget)
         size, start = data[at], at + 1
         stop = start + size
         if size >= _ONE_BYTE or stop > len(data):
@@ -737,7 +742,7 @@ def _map_row(name: str, type_: MapOf) -> _Row:
             if value is not None:
                 entries[key] = value.copy() if isinstance(value, dict) else value
                 return stop
-        key, value = read_entry(data, start, stop, room)
+        key, value = read_entry(data, start, stop, budget)
         entries[key] = value
         return stop
 
@@ -745,7 +750,7 @@ def _map_row(name: str, type_: MapOf) -> _Row:
 
 
 def _two_texts(data: bytes, start: int, stop: int) -> tuple[str, str] | None:
-    """Read an entry that has one short key and one short text behind it, which is how they are written; None for any other."""
+    """Read an entry that has one short key followed by one short text, the usual form; None for any other entry."""
     if stop - start < len(_KEY_TAG + _VALUE_TAG) + 2 or data[start] != _KEY_TAG[0]:
         return None
     size = data[start + 1]
@@ -758,39 +763,40 @@ def _two_texts(data: bytes, start: int, stop: int) -> tuple[str, str] | None:
     return utf8.decoded(data[start + 2 : at]), utf8.decoded(data[at + 2 : stop])
 
 
-def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, Room], tuple[Any, int]], Callable[[Room], Any]]:
-    """Reads the value of an entry, whatever its wire type is said to be; and what an entry without a value has."""
+def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, Budget], tuple[Any, int]], Callable[[Budget], Any]]:
+    """Return a reader for the value of an entry, whatever wire type its key states, and a function for the value of an entry without
+    one."""
     match type_:
         case String():
 
-            def read_text(data: bytes, at: int, room: Room) -> tuple[Any, int]:
+            def read_text(data: bytes, at: int, budget: Budget) -> tuple[Any, int]:
                 start, stop = _span(data, at)
                 return utf8.decoded(data[start:stop]), stop
 
-            return read_text, lambda room: ""
+            return read_text, lambda budget: ""
         case Integer() | Boolean():
             narrowed = _narrowed(type_)
 
-            def read_number(data: bytes, at: int, room: Room) -> tuple[Any, int]:
+            def read_number(data: bytes, at: int, budget: Budget) -> tuple[Any, int]:
                 value, at = protowire.read_varint(data, at)
                 return narrowed(value), at
 
-            return read_number, lambda room: narrowed(0)
+            return read_number, lambda budget: narrowed(0)
     body = _body_reader(type_)
 
-    def read_body(data: bytes, at: int, room: Room) -> tuple[Any, int]:
+    def read_body(data: bytes, at: int, budget: Budget) -> tuple[Any, int]:
         start, stop = _span(data, at)
-        return body(data[start:stop], None, room), stop
+        return body(data[start:stop], None, budget), stop
 
-    return read_body, lambda room: body(b"", None, room)
+    return read_body, lambda budget: body(b"", None, budget)
 
 
-def _quantity_row(data: bytes, at: int, made: Object, room: Room) -> int:
-    next(room)
+def _quantity_row(data: bytes, at: int, made: Object, budget: Budget) -> int:
+    next(budget)
     start, stop = _span(data, at)
     text = utf8.decoded(data[start:stop])
     try:
-        # Here upstream does not take blanks away.
+        # Upstream does not remove blanks here.
         if text != text.strip():
             raise quantity.QuantityError(quantity.FORMAT_WRONG)
         made[""] = quantity.canonical(text)
@@ -802,8 +808,8 @@ def _quantity_row(data: bytes, at: int, made: Object, room: Room) -> int:
 _quantity_message = _message_reader("Quantity", {protowire.key(_CONTENT, BYTES): _quantity_row}, {_CONTENT: "String_"})
 
 
-def _read_quantity(data: bytes, value: Any, room: Room) -> str:
-    text: str = _quantity_message(data, {"": "0" if value is None else value}, room)[""]
+def _read_quantity(data: bytes, value: Any, budget: Budget) -> str:
+    text: str = _quantity_message(data, {"": "0" if value is None else value}, budget)[""]
     return text
 
 
@@ -815,33 +821,33 @@ _timestamp_message = _message_reader(
 )
 
 
-def _read_time(data: bytes, value: Any, room: Room, *, micro: bool) -> str:
+def _read_time(data: bytes, value: Any, budget: Budget, *, micro: bool) -> str:
     if not data:
         return times.ZERO_MICRO if micro else times.ZERO
-    made = _timestamp_message(data, None, room)
+    made = _timestamp_message(data, None, budget)
     seconds, nanos = divmod(made.get("nanos", 0), 10**9) if micro else (0, 0)
     return times.from_unix(made.get("seconds", 0) + seconds, nanos, micro=micro)
 
 
 def _raw_reader(message: str) -> _Body:
-    """The bytes of raw JSON, which are read when the whole message is known to be in order."""
+    """Return a reader that keeps the bytes of raw JSON. They are parsed when the whole message is known to be valid."""
 
-    def row(data: bytes, at: int, made: Object, room: Room) -> int:
-        next(room)
+    def row(data: bytes, at: int, made: Object, budget: Budget) -> int:
+        next(budget)
         start, stop = _span(data, at)
         made[""] = data[start:stop]
         return stop
 
     inner = _message_reader(message, {protowire.key(_CONTENT, BYTES): row}, {_CONTENT: "Raw"})
 
-    def read(data: bytes, value: Any, room: Room) -> bytes | None:
-        raw: bytes | None = inner(data, {"": value}, room)[""]
+    def read(data: bytes, value: Any, budget: Budget) -> bytes | None:
+        raw: bytes | None = inner(data, {"": value}, budget)[""]
         return raw
 
     return read
 
 
-def _settled(value: bytes | None, parse: Callable[[bytes], Any]) -> Any:
+def _parsed_raw(value: bytes | None, parse: Callable[[bytes], Any]) -> Any:
     try:
         found = parse(value) if value else None
         return msgspec.UNSET if found is None else found

@@ -1,6 +1,7 @@
-"""Protobuf's wire format as gogo's generated code reads and writes it: numbers, lengths, what is skipped, and the words of its errors.
+"""Read and write protobuf's wire format as gogo's generated code does: numbers, lengths, skipped fields, and the texts of its errors.
 
-Knows no shapes. Upstream: gogo/protobuf's output, for example kubernetes/api `resource/v1/generated.pb.go`.
+Knows no shapes.
+Upstream: gogo/protobuf's output, for example kubernetes/api `resource/v1/generated.pb.go`.
 """
 
 from __future__ import annotations
@@ -22,36 +23,36 @@ END_OF_NOTHING = "proto: unexpected end of group"
 
 
 MOST_VALUES = 40_000
-"""Messages, elements of lists and maps, fields that are skipped, and values that later ones replace, in one object: in Python each may take
+"""Values in one object: messages, elements of lists and maps, skipped fields, and values that later ones replace. In Python each may take
 half a kilobyte, in protobuf two bytes."""
 
-Room = Iterator[None]
-"""Has a turn for each of these that may still come."""
+Budget = Iterator[None]
+"""Yields once for each value that may still come."""
 
 
-def room() -> Room:
-    """Return the turns of one message."""
+def budget() -> Budget:
+    """Return the budget of one message."""
     return itertools.repeat(None, MOST_VALUES)
 
 
 class DecodeError(Exception):
-    """The bytes are no message of the shape; the text is Go's."""
+    """The bytes are not a message of the shape. The text is Go's."""
 
 
 class TooManyValues(DecodeError):
-    """There is more in a message than memory for one request has room for, small as its bytes may be."""
+    """The values of a message need more memory than one request may use, however few its bytes are."""
 
     def __init__(self) -> None:
         super().__init__(f"the message holds more than {MOST_VALUES} values")
 
 
 def key(number: int, wire_type: int) -> int:
-    """What stands in front of a value, as a number."""
+    """Return the key in front of a value, as a number."""
     return number << 3 | wire_type
 
 
 def varint(value: int) -> bytes:
-    """A number; negative ones as 64 bits."""
+    """Encode a number; negative ones as 64 bits."""
     if _SHORT <= value < _SHORT * _SHORT:
         return bytes((value & 127 | _SHORT, value >> 7))
     value &= _MASK
@@ -64,12 +65,12 @@ def varint(value: int) -> bytes:
 
 
 def sized(tag: bytes, data: bytes) -> bytes:
-    """A text or message with what stands in front of it."""
+    """Return a text or message behind its tag and its length."""
     return tag + varint(len(data)) + data
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number of 64 bits and the place behind it. IndexError where the data ends: an unexpected EOF."""
+    """Return an unsigned number of 64 bits and the offset behind it. Raises IndexError where the data ends: an unexpected EOF."""
     value = shift = 0
     while shift < 64:
         byte = data[at]
@@ -82,13 +83,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def signed(value: int, bits: int = 64) -> int:
-    """The low bits of a number as a signed one."""
+    """Return the low bits of a number as a signed one."""
     half = 1 << (bits - 1)
     return ((value + half) & ((1 << bits) - 1)) - half
 
 
 def read_span(data: bytes, at: int) -> tuple[int, int]:
-    """Where the value starts and ends whose length stands at `at`."""
+    """Return the start and end of the value whose length stands at `at`."""
     length, start = read_varint(data, at)
     if start + length > _MOST:
         raise DecodeError(NEGATIVE_LENGTH)
@@ -97,10 +98,11 @@ def read_span(data: bytes, at: int) -> tuple[int, int]:
     return start, start + length
 
 
-def skip(data: bytes, at: int, end: int, turns: Room) -> int:
-    """Behind the unknown field whose key stands at `at`, which must be over at `end`; a group as a whole, however deep.
+def skip(data: bytes, at: int, end: int, turns: Budget) -> int:
+    """Return the offset behind the unknown field whose key stands at `at`. A group is skipped as a whole, at any depth. The field must end
+    at `end`.
 
-    Each field takes a turn, those inside of groups too. Raises StopIteration when there is none left.
+    Each field takes a turn, and so do those inside groups. Raises StopIteration when no turn is left.
     """
     depth, start, size = 0, at, len(data)
     while at < size:
@@ -145,7 +147,7 @@ def _behind_varint(data: bytes, at: int) -> int:
 
 
 def read_key(data: bytes, at: int, message: str) -> tuple[int, int]:
-    """The key at `at`, its number narrowed to what Go takes for it, and the place behind."""
+    """Return the key at `at`, its number narrowed as in Go, and the offset behind it."""
     wire, at = read_varint(data, at)
     number, wire_type = signed(wire >> 3, 32), wire & 7
     if wire_type == END_GROUP:
@@ -160,11 +162,11 @@ def wrong_type(wire_type: int, field: str) -> DecodeError:
 
 
 def spans(data: bytes, message: str, names: Mapping[int, str]) -> Iterator[tuple[int, bytes]]:
-    """The fields of a message that has only texts and messages, by their numbers, of which `names` has the Go names.
+    """Yield the fields of a message that has only texts and messages, with their numbers. `names` has their Go names.
 
-    Each is read when it is asked for. Raises DecodeError, of it TooManyValues.
+    Each field is read when the caller asks for it. Raises DecodeError, or its subclass TooManyValues.
     """
-    at, turns = 0, room()
+    at, turns = 0, budget()
     while at < len(data):
         try:
             next(turns)

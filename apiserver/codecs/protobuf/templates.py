@@ -1,16 +1,17 @@
-"""What is made of a text by copying, made by copy and patch: the objects of a fleet differ in a few values of the same length.
+"""Encode many similar texts fast, by copy and patch: the objects of a fleet differ in a few values of the same length.
 
-    text      {"metadata":{"name":"│s000017│","creationTimestamp":"│2026-06-01T12:00:00Z│"},"spec":{…
-    stencil    constant            │variable│ constant …    the same ones where, and as, the message has them
+    text       {"metadata":{"name":"│s000017│","creationTimestamp":"│2026-06-01T12:00:00Z│"},"spec":{…
+    template   constant            │variable│ constant …    the same parts, at the places where the message has them
     message    …                   s000017  …               the varint of its seconds
 
-A stencil is cut where two texts of one length have the same tokens: the values in which they differ become variable, and times, which
-soon will. Where those stand in the message, and as what, is tried: a third text, with something else in each of these places, is turned
-into a message the long way. A later text fits when everything else is the same to the byte. A text of another length with the same
-constants has the same values variable, and is learned of alone.
+How a template is made: two texts of one length have the same tokens. The values in which they differ become variables, and so do times. A
+trial finds where and in which form the message has them: a third text, with another value in each of these places, is encoded the slow way.
 
-That is exact: a message says of a string, a number and a time that is a value nothing but itself, and its length is the same. Keys
-decide in which order things stand, so they are never variable. What fits no stencil goes the long way.
+A later text fits a template when everything else is equal byte for byte. A text of another length with the same constants has the same
+variables, and gets a template of its own.
+
+The result is exact. In a message, a string, a number or a time determines only its own bytes, and their length stays the same. Keys decide
+the order of fields, so they are never variables. A text that fits no template is encoded the slow way.
 """
 
 from __future__ import annotations
@@ -29,33 +30,33 @@ from apiserver.codecs.objects import times
 from apiserver.codecs.protobuf import protowire
 
 LONGEST = 16 << 10
-"""Bytes of a text above which nothing is learned of it: a stencil is cut in one step of the event loop."""
+"""Bytes of a text above which no template is made of it: making one is a single step of the event loop."""
 KEPT = 512 << 10
-"""Bytes of texts and messages that are kept for one shape; what is made of them takes as many again."""
+"""Bytes of texts and messages that are kept for one shape; their templates take as many again."""
 MOST_VARIABLES = 128
 FEW = 4
-"""Stencils for texts of one length."""
+"""Templates for texts of one length."""
 SELDOM = 8
-"""One text of so many may be learned of: where nothing is like anything else that costs little."""
+"""At most one of this many texts may become a template, so texts that resemble no others cost little."""
 RECENT = 4
-"""Stencils with which texts of other lengths are compared."""
+"""Templates with which texts of other lengths are compared."""
 
 _TOKEN = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?|(?<![\w.+-])(0|[1-9]\d{0,17})(?![\w.+-])', re.DOTALL)
-"""A string, whether it is a key, or a number that is whole and not negative."""
+"""A string, and whether it is a key; or a whole number that is not negative."""
 _STRING, _NUMBER = re.compile(rb"[ !#-\[\]-~]+"), re.compile(rb"\d+")
-"""What may stand in the place of a variable."""
+"""Values that may replace a variable."""
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _TIME_LENGTH = 20
 _DIFFERENT = re.compile(rb"[^\0]+")
 _PLAIN = bytes(c for c in range(0x20, 0x7F) if c not in b'"\\')
-"""What stands for itself in JSON and is one byte long."""
+"""Characters that stand for themselves in JSON and are one byte long."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 Make = Callable[[bytes], bytes]
 
 
 class _Variable(NamedTuple):
-    """A place of a text; what stands there must pass `fits`, and `patch` makes of it what the message has."""
+    """A place of a text. Its value must pass `fits`; `patch` returns the bytes that the message has for it."""
 
     start: int
     stop: int
@@ -67,7 +68,7 @@ def _same(text: bytes) -> bytes:
 
 
 def _patch_of(value: bytes, message: bytes) -> Make:
-    """What may become of a string: what looks like a time is one where the message has its seconds."""
+    """Return how the message has a string: as seconds if it looks like a time and the message has its seconds, otherwise as it is."""
     try:
         seconds = _seconds(value)
     except ValueError:
@@ -77,7 +78,7 @@ def _patch_of(value: bytes, message: bytes) -> Make:
 
 @functools.lru_cache(maxsize=1024)
 def _seconds(text: bytes) -> bytes:
-    """Raises ValueError for what is no time, and for the year of the one that stands for none."""
+    """Return the varint of a time. Raises ValueError for text that is not a time, and for year 1, because Go's zero time is absent."""
     if not _TIME.fullmatch(text) or text.startswith(b"0001-"):
         raise ValueError(text)
     return protowire.varint(times.unix(text.decode())[0])
@@ -91,15 +92,15 @@ def _varint(text: bytes) -> bytes:
     return protowire.varint(int(text))
 
 
-class _Stencil:
-    """`text` and `message` are what it was cut of."""
+class _Template:
+    """A template, made of `text` and its `message`."""
 
     __slots__ = (
         "_constants", "_order", "_parts", "_patched", "_template", "message", "text", "variables"
     )  # fmt: skip
 
     def __init__(self, text: bytes, message: bytes, variables: Sequence[_Variable], places: Sequence[int]) -> None:
-        """`variables` in the order of the text; `places` where in the message each stands."""
+        """`variables` are in the order of the text; `places` are their offsets in the message."""
         self.text, self.message, self.variables = text, message, variables
         bounds = [0, *(at for v in variables for at in (v.start, v.stop)), len(text)]
         sizes = [stop - start for start, stop in itertools.pairwise(bounds)]
@@ -122,7 +123,7 @@ class _Stencil:
         self._template.append(message[at:])
 
     def variables_of(self, text: bytes) -> list[_Variable]:
-        """The same in a text of another length; nothing where it has other constants."""
+        """Return the same variables in a text of another length; an empty list if it has other constants."""
         at, variables = 0, list[_Variable]()
         for constant, v in zip(self._constants, self.variables, strict=False):
             start = at + len(constant)
@@ -138,7 +139,7 @@ class _Stencil:
         return variables if text[at:] == self._constants[-1] else []
 
     def fill(self, text: bytes) -> bytes | None:
-        """The message of a text of the same length; None where it does not fit."""
+        """Return the message of a text of the same length; None if the text does not fit."""
         parts = self._parts(text)
         if parts[::2] != self._constants:
             return None
@@ -160,35 +161,36 @@ class _Stencil:
         return b"".join(whole)
 
 
-class Stencils:
-    """Makes what `make` makes, sooner where many texts are alike.
+class Templates:
+    """Return the same as `make`, faster where many texts are alike.
 
-    `make` may say of a string, a whole number or a time that is a value nothing but that, in a place that depends on no value, and of raw
-    JSON its text.
+    `make` must encode strings, whole numbers and times independently, at a place that depends on no value. It must encode raw JSON as its
+    text.
     """
 
     def __init__(self, make: Make) -> None:
         self._make = make
-        self._known: dict[int, list[_Stencil]] = {}
-        self._recent: list[_Stencil] = []
-        """Those that were cut last, the last one first."""
+        self._known: dict[int, list[_Template]] = {}
+        self._recent: list[_Template] = []
+        """The latest templates, newest first."""
         self._size = 0
         self._made = 0
         self._learned = 0
         self._learning = threading.Lock()
 
     def __call__(self, text: bytes) -> bytes:
-        """Raises what `make` raises."""
+        """Return the message of a text. Raises the errors of `make`."""
         (made,) = self.all_of((text,))
         return made
 
     def all_of(self, texts: Sequence[bytes]) -> list[bytes]:
-        """What is made of each. Raises what `make` raises for one of them. At most one is learned of: that takes as long as twenty."""
+        """Return the message of each text. Raises the errors of `make`. At most one text becomes a template, because that takes as long as
+        twenty messages."""
         self._made += len(texts)
         known, made, learned = self._known, list[bytes](), self._learned
         for text in texts:
-            for stencil in known.get(len(text), ()):
-                filled = stencil.fill(text)
+            for template in known.get(len(text), ()):
+                filled = template.fill(text)
                 if filled is not None:
                     break
             else:
@@ -199,7 +201,7 @@ class Stencils:
         return made
 
     def _consider(self, text: bytes, made: bytes) -> None:
-        """Learns of it, unless there was enough of that."""
+        """Make a template of a text, unless enough were made."""
         if len(text) <= LONGEST and self._learned * SELDOM <= self._made and self._learning.acquire(blocking=False):
             try:
                 self._learn(text, made)
@@ -217,10 +219,10 @@ class Stencils:
                 self._recent = [cut, *(other for other in self._recent if other is not one)][:RECENT]
                 return
         if len(known) < FEW and b"\n" not in text:
-            self._keep(self._like_others(text, message) or _Stencil(text, message, (), ()))
+            self._keep(self._like_others(text, message) or _Template(text, message, (), ()))
 
-    def _like_others(self, text: bytes, message: bytes) -> _Stencil | None:
-        """With what is variable in a text of another length."""
+    def _like_others(self, text: bytes, message: bytes) -> _Template | None:
+        """Make a template with the variables of a text of another length."""
         found = [one.variables_of(text) for one in self._recent if len(one.text) != len(text)]
         variables = max(found, key=len, default=[])
         if not variables:
@@ -228,18 +230,18 @@ class Stencils:
         self._learned += 1
         return _cut(text, message, variables, self._make)
 
-    def _keep(self, stencil: _Stencil) -> None:
-        self._size += len(stencil.text) + len(stencil.message)
+    def _keep(self, template: _Template) -> None:
+        self._size += len(template.text) + len(template.message)
         if self._size > KEPT:
             self._known.clear()
             self._recent = []
-            self._size = len(stencil.text) + len(stencil.message)
-        self._known.setdefault(len(stencil.text), []).append(stencil)
+            self._size = len(template.text) + len(template.message)
+        self._known.setdefault(len(template.text), []).append(template)
 
 
-def _variables(text: bytes, one: _Stencil, message: bytes) -> list[_Variable] | None:
-    """The values in which two texts of one length differ, those that were variable before, and times; None where something else differs
-    too."""
+def _variables(text: bytes, one: _Template, message: bytes) -> list[_Variable] | None:
+    """Return the values in which two texts of one length differ, those that were variables before, and times; None if anything else
+    differs."""
     different, other = bytearray(len(text)), one.text
     for found in _DIFFERENT.finditer(_xor(text, other)):
         different[found.start() : found.end()] = b"\1" * len(found[0])
@@ -263,8 +265,8 @@ def _variables(text: bytes, one: _Stencil, message: bytes) -> list[_Variable] | 
     return variables
 
 
-def _cut(text: bytes, message: bytes, variables: list[_Variable], make: Make) -> _Stencil | None:
-    """Tries where in the message the variables are found; None where that is not certain."""
+def _cut(text: bytes, message: bytes, variables: list[_Variable], make: Make) -> _Template | None:
+    """Find by trial where the message has the variables; None if that is not certain."""
     chance = random.Random(len(text))
     others: dict[bytes, int] = {}
     tried: list[bytes] = []
@@ -291,14 +293,14 @@ def _cut(text: bytes, message: bytes, variables: list[_Variable], make: Make) ->
         if message[found.start() : found.end()] != v.patch(text[v.start : v.stop]):
             return None
         places[number] = found.start()
-    return None if others else _Stencil(text, message, variables, places)
+    return None if others else _Template(text, message, variables, places)
 
 
 _TRIES = 32
 
 
 def _other(value: bytes, patch: Make, taken: dict[bytes, int], chance: random.Random) -> bytes | None:
-    """Something as long that differs in each byte of what the message has of it, and from all that is taken."""
+    """Return another value of the same length. Its message differs from that of `value` in each byte, and from all that are taken."""
     now = patch(value)
     for _ in range(_TRIES):
         if patch is _varint:
@@ -315,5 +317,5 @@ def _other(value: bytes, patch: Make, taken: dict[bytes, int], chance: random.Ra
 
 
 def _xor(a: bytes, b: bytes) -> bytes:
-    """Zero where they are the same."""
+    """Return the bytes xor each other: zero where they are equal."""
     return (int.from_bytes(a, "little") ^ int.from_bytes(b, "little")).to_bytes(len(a), "little")

@@ -1,1 +1,1 @@
-"""YAML as Kubernetes reads it: on the terms of JSON."""
+"""YAML as Kubernetes reads it: by the rules of JSON."""

@@ -1,6 +1,6 @@
-"""YAML on JSON's terms, as sigs.k8s.io/yaml converts between the two: YAML 1.1 words, first document only, keys become strings.
+"""Convert YAML to and from JSON values as sigs.k8s.io/yaml does: YAML 1.1 words, first document only, keys become strings.
 
-Built from parser events without recursion, and with a bound on what aliases may expand to.
+Built from parser events without recursion. The expansion of aliases is bounded.
 Upstream: kubernetes-sigs/yaml `yaml.go`, yaml/go-yaml v2 `decode.go`, `encode.go`, `sorter.go`.
 """
 
@@ -21,35 +21,35 @@ from apiserver.codecs.yaml import yaml_scalars
 from kubetext import sorting
 
 VERSION = (1, 1)
-"""Of YAML, the only one that a directive may name: go-yaml takes no later one, as libyaml does."""
+"""The only YAML version that a directive may name: neither go-yaml nor libyaml takes a later one."""
 MAX_DEPTH = 10_000
 """Levels of nesting that go-yaml accepts."""
 MOST_EXPANDED = 16 << 20
-"""Bytes of scalars that a document may come to when its aliases are followed."""
+"""Bytes of scalars that a document may have when its aliases are expanded."""
 MOST_NODES, MOST_STEPS, MOST_DIRECTIVES = 60_000, 110_000_000, 64
-"""Values that are taken from one document, and how many levels all of them together may lie deep: libyaml looks at every level that is
-open for every token. And lines that may be directives: libyaml compares each with all others."""
+"""Limits of one document: values, the sum of their depths, and lines that may be directives. libyaml looks at every open level for every
+token, and compares each directive with all others."""
 MOST_REPEATS = 1_000
 """Repeated keys that are listed."""
-REPEATS_ROOM = 256 << 10
-"""Characters that the texts about them may take."""
+REPEATS_LIMIT = 256 << 10
+"""Characters that the texts about repeated keys may take."""
 _RATIO_LOW, _RATIO_HIGH = 400_000, 4_000_000
 
 
 class YAMLProblem(ValueError):
-    """The bytes are no YAML, or YAML that has no JSON form; the text is upstream's."""
+    """The bytes are not YAML, or YAML without a JSON form. The text is upstream's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A decoded document. `repeats` is upstream's text about keys that stand twice, empty when there is none."""
+    """A decoded document. `repeats` is upstream's text about repeated keys, or empty."""
 
     value: Any
     repeats: str = ""
 
 
 def read(raw: bytes) -> Reading:
-    """The first document; of repeated keys the last, members sorted by name as upstream's conversion leaves them."""
+    """Return the first document. The last of repeated keys counts; members are sorted by name, as upstream's conversion leaves them."""
     if raw.count(b"\n%") > MOST_DIRECTIVES:
         raise json_syntax.too_heavy()
     builder = _Builder()
@@ -72,8 +72,8 @@ def read(raw: bytes) -> Reading:
 def _weigh(raw: bytes) -> None:
     """Raise 413 for a document of too many values before any value is made, which takes four times as long as counting them.
 
-    Raises YAMLProblem for an unknown anchor, and what libyaml raises for a document that ends wrong: the builder would meet the same.
-    What only the builder finds wrong is left to it.
+    Raises YAMLProblem for an unknown anchor, and libyaml's error for a document that ends wrongly: the builder would find the same. It
+    leaves the other errors to the builder.
     """
     if b"\\/" in raw or sum(map(raw.count, _BETWEEN)) <= FEW_NODES:
         return
@@ -99,9 +99,9 @@ def _weigh(raw: bytes) -> None:
 
 
 FEW_NODES = 10_000
-"""Values that are made without counting them first."""
+"""Documents with at most this many values are not counted first."""
 _BETWEEN = (b",", b"\n", b":", b"-", b"[", b"{", b"?", b"&")
-"""What stands between values, or before one: of so many values there are as many of these."""
+"""Characters between values or before one: a document has at least as many of these as values."""
 COUNTED_DEPTH = 1_000
 """Levels above which values are not counted first: libyaml looks at every open level for every token, and would do it twice."""
 _STEPS: dict[type[Any], int | None] = {
@@ -113,7 +113,7 @@ _STEPS: dict[type[Any], int | None] = {
     yaml.DocumentEndEvent: None,
     yaml.StreamEndEvent: None,
 }
-"""By how many levels an event changes the depth. None: counting ends there."""
+"""The change of the depth by an event. None ends the counting."""
 
 
 def _unknown_anchor(name: str) -> YAMLProblem:
@@ -139,17 +139,17 @@ _LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 
 class _EscapedSlashes:
-    """Finds the one escape that libyaml takes and go-yaml does not."""
+    r"""Finds `\/`, the one escape that libyaml takes and go-yaml does not."""
 
     def __init__(self, raw: bytes) -> None:
         self._text = raw.decode(errors="replace").removeprefix("\ufeff") if b"\\/" in raw else ""
 
     def refuse(self, scalar: Any) -> None:
-        """Raises what go-yaml's scanner says to a text in quotes in which a slash is escaped."""
+        """Raise the error of go-yaml's scanner for a quoted text that has an escaped slash."""
         if not self._text or scalar.style != '"':
             return
         start, written = scalar.start_mark, self._text[scalar.start_mark.index : scalar.end_mark.index]
-        # What stands behind an escaped backslash is not escaped by it.
+        # An escaped backslash does not escape the next character.
         at = written.replace("\\\\", "--").find("\\/")
         if at >= 0:
             line = start.line + len(_LINE_END.findall(written, 0, at))
@@ -159,7 +159,7 @@ class _EscapedSlashes:
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
-    """The line as go-yaml states it: counted from 0, except for the scanner's errors; the first line is not named."""
+    """Return the line as go-yaml states it: counted from 0, except for the scanner's errors; the first line is not named."""
     line = error.problem_mark.line if error.problem_mark else 0
     if line:
         line += isinstance(error, yaml.scanner.ScannerError)
@@ -170,8 +170,10 @@ def _where(error: yaml.MarkedYAMLError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Unfit:
-    """Stands for a value that has no JSON form. It counts only if nothing later takes its place. `of` is what it says it of, if that is
-    to be told, and `key` the place of that in its mapping."""
+    """Stands for a value that has no JSON form. It counts only if nothing later takes its place.
+
+    `of` is the value that the message shows, if any, and `key` its key in its mapping.
+    """
 
     text: str
     encoding: bool = False
@@ -184,7 +186,7 @@ class _Unfit:
 
 @dataclass(slots=True)
 class _Node:
-    """A finished value: how many nodes and bytes it stands for, and what was repeated in it."""
+    """A finished value, the nodes and bytes that it stands for, and its repeated keys."""
 
     value: Any
     line: int
@@ -196,7 +198,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Holder:
-    """An open mapping (`out` is a dict) or sequence. `key` is what the next value belongs to, once it is known."""
+    """An open mapping (`out` is a dict) or sequence. `key` is the key of the next value, once it is known."""
 
     out: Any
     line: int
@@ -210,7 +212,7 @@ class _Holder:
 
 
 class _Builder:
-    """Turns events into a value. The first problem found in a value is kept, since a later syntax error is reported before it."""
+    """Turns events into a value. The first error in a value is kept, because a later syntax error is reported before it."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -222,11 +224,11 @@ class _Builder:
         self._decoded = 0
         self._aliased = 0
         self._nodes = 0
-        self._room = REPEATS_ROOM
+        self._left = REPEATS_LIMIT
         self._steps = 0
 
     def judge(self) -> None:
-        """Raises what decoding failed with, else what the conversion to JSON would, else what its encoder would."""
+        """Raise the error of decoding, or of the conversion to JSON, or of the JSON encoder, whichever comes first."""
         if self._failed:
             raise YAMLProblem(self._failed)
         if self._marked:
@@ -310,7 +312,7 @@ class _Builder:
             raise YAMLProblem("yaml: document contains excessive aliasing")
 
     def _put(self, node: _Node) -> None:
-        """A finished value goes where it belongs."""
+        """Put a finished value into its holder."""
         if not self._holders:
             self.value = self._sayable(node.value)
             return
@@ -338,9 +340,9 @@ class _Builder:
 
     def _set(self, holder: _Holder, key: Any, value: Any, *, line: int) -> None:
         identity = (type(key), key)
-        if identity in holder.seen and len(self.repeats) < MOST_REPEATS and self._room > 0:
+        if identity in holder.seen and len(self.repeats) < MOST_REPEATS and self._left > 0:
             self.repeats.append(f"line {line + 1}: key {yaml_scalars.go_syntax(key)} already set in map")
-            self._room -= len(self.repeats[-1])
+            self._left -= len(self.repeats[-1])
         holder.seen.add(identity)
         name = yaml_scalars.key_text(key)
         if name is None:
@@ -352,7 +354,7 @@ class _Builder:
         holder.out[name] = self._sayable(value)
 
     def _merge(self, holder: _Holder, node: _Node) -> None:
-        """`<<`: members of a mapping, or of several of which the earlier ones win."""
+        """Apply `<<`: merge members of a mapping, or of several of which the earlier ones win."""
         sources = node.value if isinstance(node.value, list) else [node.value]
         for source in reversed(sources):
             if not isinstance(source, dict):
@@ -363,7 +365,7 @@ class _Builder:
                 self._set(holder, name, value, line=node.line)
 
     def _sayable(self, value: Any) -> Any:
-        """The value as it is after a way through JSON text."""
+        """Return the value as it comes back from JSON text."""
         if type(value) is not float:
             return value
         said = yaml_scalars.json_number(value)
@@ -386,13 +388,14 @@ def _unfit_in(value: Any) -> Iterator[_Unfit]:
 
 
 def _allowed_ratio(decoded: int) -> float:
-    """Which part of all nodes may come from aliases: nearly all in small documents, a tenth in very large ones."""
+    """Return the share of nodes that may come from aliases: nearly all in small documents, a tenth in very large ones."""
     part = (min(max(decoded, _RATIO_LOW), _RATIO_HIGH) - _RATIO_LOW) / (_RATIO_HIGH - _RATIO_LOW)
     return 0.99 - 0.89 * part
 
 
 def dumps(value: Any) -> bytes:
-    """Block style, members sorted as go-yaml sorts them, a newline at the end, and no mark of the document's end as libyaml likes it."""
+    """Return block style YAML. Members are sorted as go-yaml sorts them; the text ends with a newline, without libyaml's document end
+    mark."""
     events = itertools.chain(
         (yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=False)),
         _events(value),
@@ -406,7 +409,8 @@ _END = object()
 
 
 def _events(value: Any) -> Iterator[Any]:
-    """Without recursion: a stack of what is open, each a holder's remaining (name, value) pairs and the event that ends it."""
+    """Yield the events of a value without recursion. The stack has the open holders: their remaining (name, value) pairs and their end
+    events."""
     open_: list[tuple[Iterator[tuple[str | None, Any]], Any]] = []
     name: str | None = None
     while True:
@@ -444,7 +448,7 @@ def _plain(value: Any) -> str:
 
 
 def _whole(value: int) -> str:
-    """An integer; what exceeds 64 bits was a float to go-yaml, and what exceeds every float a text."""
+    """Print an integer as go-yaml does: beyond 64 bits as a float, beyond every float as text."""
     if -(1 << 63) <= value < 1 << 64:
         return str(value)
     try:
@@ -454,7 +458,7 @@ def _whole(value: int) -> str:
 
 
 def _number(value: float) -> str:
-    """A float as go-yaml prints it after JSON text was read as YAML: whole ones that fit are integers."""
+    """Print a float as go-yaml does after it read JSON text as YAML: whole ones that fit are integers."""
     said = yaml_scalars.json_number(value)
     return _whole(said) if isinstance(said, int) else yaml_scalars.shortest(repr(value))
 
@@ -470,7 +474,7 @@ def _scalar_event(text: str, style: str | None) -> Any:
 
 
 def in_order(names: dict[str, Any]) -> list[str]:
-    """go-yaml's order: letters behind everything else, runs of digits by their value."""
+    """Return the names in go-yaml's order: letters behind everything else, runs of digits by their value."""
     if all(name.isascii() and name.isalpha() for name in names):
         return [*sorting.in_order(names)]
     return sorted(names, key=functools.cmp_to_key(_compare))
@@ -501,7 +505,7 @@ def _compare_digits(a: str, b: str, at: int) -> int:
 
 
 def _value(digits: str) -> tuple[int, str]:
-    """What orders numbers of any length as their values do."""
+    """Return a key that sorts numbers of any length by value."""
     plain = unicodedata.normalize("NFKC", digits) if not digits.isascii() else digits
     significant = plain.lstrip("0")
     return len(significant), significant

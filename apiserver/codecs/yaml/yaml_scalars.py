@@ -1,4 +1,4 @@
-"""What a YAML scalar means: go-yaml's YAML 1.1 words and numbers, and how its values print in messages.
+"""Resolve YAML scalars as go-yaml does (YAML 1.1 words and numbers), and print values as its messages do.
 
 Upstream: yaml/go-yaml v2 `resolve.go`; kubernetes-sigs/yaml `convertToJSONableObject`.
 """
@@ -41,15 +41,15 @@ _DATE = re.compile(
 )
 _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _EXPONENT_FROM = 1e21
-"""From here on Go writes floats with an exponent, below it whole ones without a point."""
+"""Go writes floats from here on with an exponent, and smaller whole ones without a point."""
 _MOST_SHOWN = 1_000
 """Elements and members of one value that a message shows."""
 _LONGEST_DIGITS = 4_000
-"""More digits than this are no whole number for anybody."""
+"""Longer digit strings are no whole numbers in go-yaml either."""
 
 
 def value(tag: str | None, text: str, *, plain: bool) -> Any:
-    """The scalar's value; a ValueError names a text that does not fit its tag."""
+    """Return the scalar's value. Raises ValueError, which names a text that does not fit its tag."""
     if not tag and not plain:
         return text
     found, resolved = _resolve(tag or "", text)
@@ -59,7 +59,7 @@ def value(tag: str | None, text: str, *, plain: bool) -> Any:
 
 
 def reads_as_text(text: str) -> bool:
-    """Whether `text` without quotes would be read as text again."""
+    """Return whether `text` without quotes would be read as text again."""
     return _resolve("", text)[0] == _STR and not (text[:1] in _SIGNED and _BASE_60.fullmatch(text))
 
 
@@ -124,7 +124,7 @@ def _binary(text: str) -> str:
 
 
 def key_text(key: Any) -> str | None:
-    """A mapping's key as a member name; None when it has no such form (null, and what exceeds 63 bits)."""
+    """Return a mapping's key as a member name; None for null and for numbers beyond 63 bits."""
     if isinstance(key, str):
         return key
     if isinstance(key, bool):
@@ -135,7 +135,7 @@ def key_text(key: Any) -> str | None:
 
 
 def _float_key(key: float) -> str:
-    """A float key, which upstream prints with the precision of 32 bits."""
+    """Print a float key with the precision of 32 bits, as upstream does."""
     if not math.isfinite(key):
         return shortest(str(key))
     try:
@@ -147,7 +147,7 @@ def _float_key(key: float) -> str:
 
 
 def shortest(literal: str) -> str:
-    """`strconv.FormatFloat(x, 'g', -1, …)` of the float with these shortest digits, and go-yaml's names for what is no number."""
+    """Return `strconv.FormatFloat(x, 'g', -1, …)` of the float with these shortest digits, and go-yaml's names for NaN and infinity."""
     exact = Decimal(literal)
     if not exact.is_finite():
         return ".nan" if exact.is_nan() else "-.inf" if exact < 0 else ".inf"
@@ -164,7 +164,7 @@ def shortest(literal: str) -> str:
 
 
 def json_number(number: float) -> Any:
-    """A float as it comes back from JSON text; what has none is named as Go's encoder names it."""
+    """Return a float as it comes back from JSON text; NaN and infinity as the names that Go's encoder gives them."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -174,7 +174,7 @@ def json_number(number: float) -> Any:
 
 
 def go_syntax(found: Any, levels: int = 64) -> str:
-    """`%#v` of what go-yaml decodes into, down to so many levels. Long texts are cut."""
+    """Return `%#v` of go-yaml's decoded value, down to this many levels. Long texts are cut."""
     if found is None:
         return "<nil>"
     if isinstance(found, str):

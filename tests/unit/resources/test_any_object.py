@@ -194,7 +194,7 @@ def test_a_verdict_and_its_words_take_linear_time(kind: str) -> None:
         with Spent() as spent:
             for sub in (None, *resource.subresources):
                 for stored in (None, old) if sub is None else (old,):
-                    lifecycle.settle(context, resource, copy.deepcopy(new), stored, sub=sub)
+                    lifecycle.prepare_and_judge(context, resource, copy.deepcopy(new), stored, sub=sub)
                     lifecycle.refusal(context, resource, new, stored, sub=sub)
         return spent.seconds
 

@@ -157,7 +157,7 @@ COUNTED = {
 @pytest.mark.parametrize("case", COUNTED)
 def test_reader_of_many_fields_stops_at_the_bound(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = itertools.count()
-    monkeypatch.setattr(protowire, "room", lambda: (None for _ in itertools.islice(turns, messages.MOST_VALUES)))
+    monkeypatch.setattr(protowire, "budget", lambda: (None for _ in itertools.islice(turns, messages.MOST_VALUES)))
     with pytest.raises(messages.TooManyValues):
         messages.decode(KINDS["ResourceSlice"], COUNTED[case])
     assert next(turns) <= messages.MOST_VALUES + 1

@@ -12,7 +12,7 @@ from apiserver import resources
 from apiserver.codecs.objects import canonical
 from apiserver.codecs.protobuf import messages as protobuf
 from apiserver.codecs.protobuf import templates
-from apiserver.codecs.protobuf.templates import Stencils
+from apiserver.codecs.protobuf.templates import Templates
 from apiserver.schema import machinery
 from apiserver.schema.types import Struct
 from tests.unit.schema import shapes_and_values
@@ -72,23 +72,23 @@ def texts(shape: Struct, objects: list[dict[str, Any]]) -> list[bytes]:
 
 def test_objects_of_a_fleet_are_made_by_copy_and_patch() -> None:
     fleet, slowly = texts(SLICE, [slice_of(n) for n in range(400)]), Counted(SLICE)
-    made = Stencils(slowly)
+    made = Templates(slowly)
     messages = [made(text) for text in fleet]
     assert slowly.count < 60
     assert messages == [Counted(SLICE)(text) for text in fleet]
 
 
-def test_objects_with_names_of_several_lengths_have_a_stencil_each() -> None:
+def test_objects_with_names_of_several_lengths_have_a_template_each() -> None:
     fleet = texts(SLICE, [slice_of(n, name=f"s{10 ** (n % 4)}-{n}") for n in range(2000)])
     slowly = Counted(SLICE)
-    made = Stencils(slowly)
+    made = Templates(slowly)
     assert [made(text) for text in fleet] == [Counted(SLICE)(text) for text in fleet]
     assert slowly.count < 150
 
 
 def test_a_text_of_another_length_is_learned_of_alone() -> None:
     slowly = Counted(SLICE)
-    made = Stencils(slowly)
+    made = Templates(slowly)
     for text in texts(SLICE, [slice_of(number) for number in range(64)]):
         made(text)
     before = slowly.count
@@ -111,7 +111,7 @@ def test_a_text_of_another_length_is_learned_of_alone() -> None:
     ids=str,
 )
 def test_what_no_variable_may_be_is_learned_of_in_no_other_length_either(more: dict[str, Any]) -> None:
-    made = Stencils(Counted(SLICE))
+    made = Templates(Counted(SLICE))
     for text in texts(SLICE, [slice_of(number) for number in range(64)]):
         made(text)
     for number in range(64, 80):
@@ -138,7 +138,7 @@ def test_what_no_variable_may_be_is_learned_of_in_no_other_length_either(more: d
 def test_times_are_variable_before_two_of_them_differ(more: Callable[[str], dict[str, Any]], seldom: int) -> None:
     """A text that looks like one is so when it does."""
     slowly = Counted(SLICE)
-    made = Stencils(slowly)
+    made = Templates(slowly)
     alike, others = (
         [slice_of(n, **more(TIMES[0])) for n in (1, 2)],
         [slice_of(n, **more(TIMES[1])) for n in range(3, 40)],
@@ -155,7 +155,7 @@ VALUES = st.lists(st.sampled_from(MARKS), min_size=1, max_size=4).map("".join)
 @given(data=st.data())
 def test_whatever_stands_where_a_value_is_variable_the_message_is_that_of_the_object(data: st.DataObject) -> None:
     """Few lengths and few keys, so that texts are of one length although they differ in more than values."""
-    made, slowly = Stencils(Counted(SLICE)), Counted(SLICE)
+    made, slowly = Templates(Counted(SLICE)), Counted(SLICE)
     for number in range(12):
         more = {
             "labels": data.draw(st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=2)),
@@ -176,7 +176,7 @@ def test_whatever_stands_where_a_value_is_variable_the_message_is_that_of_the_ob
 def test_objects_that_differ_in_one_place_have_the_messages_of_these_objects(kind: str, data: st.DataObject) -> None:
     """Each text of an object with other letters and digits in it, as many of them."""
     shape = KINDS[kind]
-    made, slowly = Stencils(Counted(shape)), Counted(shape)
+    made, slowly = Templates(Counted(shape)), Counted(shape)
     text = canonical.encode_served(shape, data.draw(shapes_and_values.struct_values(shape)))
     for _ in range(6):
         changed = bytearray(text)
@@ -191,7 +191,7 @@ def test_objects_that_differ_in_one_place_have_the_messages_of_these_objects(kin
 
 
 def test_maps_stay_in_the_order_of_their_keys() -> None:
-    made = Stencils(Counted(CLAIM))
+    made = Templates(Counted(CLAIM))
     for keys in ("ax", "cx", "zx", "by", "xa"):
         text = canonical.encode_served(CLAIM, {"metadata": {"name": "c", "labels": dict.fromkeys(keys, "v")}})
         for _ in range(3):
@@ -203,7 +203,7 @@ def test_what_is_nothing_like_the_others_is_learned_of_seldom_and_kept_within_a_
 ) -> None:
     monkeypatch.setattr(templates, "KEPT", 20_000)
     slowly = Counted(SLICE)
-    made = Stencils(slowly)
+    made = Templates(slowly)
     for number in range(600):
         labels = {f"k{number}": "v" * (number % 50), f"l{number * 7919 % 1000}": "w"}
         made(canonical.encode_served(SLICE, slice_of(3, labels=labels)))
@@ -213,7 +213,7 @@ def test_what_is_nothing_like_the_others_is_learned_of_seldom_and_kept_within_a_
 
 def test_long_texts_are_not_learned_of() -> None:
     slowly = Counted(machinery.PARTIAL_OBJECT_METADATA)
-    made = Stencils(slowly)
+    made = Templates(slowly)
     for letter in "abc" * 20:
         metadata = {"name": letter, "annotations": {"long": "x" * templates.LONGEST}}
         made(canonical.encode_served(slowly.shape, {"metadata": metadata}))
@@ -222,14 +222,14 @@ def test_long_texts_are_not_learned_of() -> None:
 
 
 def test_a_text_that_is_refused_is_refused_each_time() -> None:
-    made = Stencils(Counted(SLICE))
+    made = Templates(Counted(SLICE))
     for _ in range(3):
         with pytest.raises(msgspec.DecodeError):
             made(b'{"metadata":')
 
 
 def test_a_time_that_stands_for_none_is_no_variable_one() -> None:
-    made = Stencils(Counted(SLICE))
+    made = Templates(Counted(SLICE))
     for time in TIMES * 3:
         text = canonical.encode_served(SLICE, slice_of(1, creationTimestamp=time))
         assert made(text) == Counted(SLICE)(text)
