@@ -1,1 +1,1 @@
-"""The words of Kubernetes: errors, names, selectors, options. Pure; knows neither HTTP nor storage."""
+"""The vocabulary of Kubernetes: errors, names, selectors, options. Pure; knows neither HTTP nor storage."""

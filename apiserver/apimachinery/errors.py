@@ -1,9 +1,9 @@
-"""Every error a client can receive, as the Status object that upstream sends for it.
+"""Build every error that a client can receive, as the Status object that upstream sends for it.
 
     StatusError             an API error: rendered as a `Status` in the client's media type
     TextError               an error that upstream writes as plain text, outside content negotiation
 
-Raise near the cause through a factory below; `filters.recover` renders, nothing else does.
+Raise near the cause through a factory below. Only `filters.recover` renders errors.
 Upstream: kubernetes/apimachinery `pkg/api/errors/errors.go`.
 """
 
@@ -17,11 +17,11 @@ from apiserver.apimachinery import excerpt
 from apiserver.apimachinery.fieldpath import FieldError, FieldErrors
 from kubetext.quoting import go_quote
 
-MESSAGE_ROOM, CAUSES_ROOM, WORD_ROOM, SIGN_ROOM = 320 << 10, 320 << 10, 48 << 10, 8 << 10
-"""Bytes (see `excerpt`) of a Status's message, of all its causes, of a name in its details, and of its reason, its outcome and what its
-metadata say: together less than 1 MiB."""
-TEXT_ROOM = 512 << 10
-"""The same of an error that is plain text."""
+MESSAGE_LIMIT, CAUSES_LIMIT, WORD_LIMIT, SIGN_LIMIT = 320 << 10, 320 << 10, 48 << 10, 8 << 10
+"""Limits in bytes (see `excerpt`): of a Status's message, of all its causes, of a name in its details, and of its reason, outcome and
+metadata. Together they are less than 1 MiB."""
+TEXT_LIMIT = 512 << 10
+"""The limit of a plain text error."""
 FAILURE = "Failure"
 """The outcome of a request that failed."""
 
@@ -49,10 +49,12 @@ class GroupKind:
 
 
 class StatusError(Exception):
-    """An API error. `details=None` sends no details member, `{}` sends an empty one; an empty `reason` sends no reason. `metadata` is a
-    list's, `outcome` the member `status`: what is not Failure comes from elsewhere.
+    """An API error.
 
-    Whatever its texts repeat of a request, they are cut to what the longest answer has room for.
+    `details=None` sends no details member, `{}` sends an empty one. An empty `reason` sends no reason. `metadata` is list metadata.
+    `outcome` is the member `status`: errors of this server have Failure, those that others send may differ.
+
+    Texts from the request are cut to the limits of an answer.
     """
 
     def __init__(
@@ -66,19 +68,19 @@ class StatusError(Exception):
         outcome: str = FAILURE,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        message = excerpt.cut(message, MESSAGE_ROOM)
+        message = excerpt.cut(message, MESSAGE_LIMIT)
         super().__init__(message)
         self.code = code
-        self.reason = excerpt.cut(reason, SIGN_ROOM)
+        self.reason = excerpt.cut(reason, SIGN_LIMIT)
         self.message = message
         self.details = None if details is None else _bounded(details)
-        self.metadata = _cut(metadata or {}, SIGN_ROOM)
-        self.outcome = excerpt.cut(outcome, SIGN_ROOM)
+        self.metadata = _cut(metadata or {}, SIGN_LIMIT)
+        self.outcome = excerpt.cut(outcome, SIGN_LIMIT)
         self.headers = dict(headers or {})
 
     def again(self) -> StatusError:
-        """The same, never raised yet. One that was raised names the frames that it passed through, and with them all that their request
-        held: whoever keeps an error keeps this."""
+        """Return the same error without traceback, which code that keeps errors must store. A raised error refers to the frames that it
+        passed through, and so to all objects of their request."""
         return StatusError(
             self.code,
             self.reason,
@@ -91,11 +93,11 @@ class StatusError(Exception):
 
     @property
     def retry_after(self) -> int:
-        """Seconds for the Retry-After header; 0 means that none is sent."""
+        """Seconds for the Retry-After header; 0 sends none."""
         return int((self.details or {}).get("retryAfterSeconds", 0))
 
     def status(self) -> dict[str, Any]:
-        """The `Status` object, members in upstream's order."""
+        """Return the `Status` object, with members in upstream's order."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -113,13 +115,13 @@ class StatusError(Exception):
 
 
 class TextError(Exception):
-    """An error written as text/plain by upstream's net/http layer; `headers` are sent beside Content-Type and nosniff.
+    """An error that upstream's net/http layer writes as text/plain. `headers` are sent besides Content-Type and nosniff.
 
     `nosniff=False` is for the few that upstream writes without `http.Error`.
     """
 
     def __init__(self, code: int, text: str, *, headers: Mapping[str, str] | None = None, nosniff: bool = True) -> None:
-        text = excerpt.cut(text, TEXT_ROOM)
+        text = excerpt.cut(text, TEXT_LIMIT)
         super().__init__(text)
         self.code = code
         self.text = text
@@ -128,32 +130,32 @@ class TextError(Exception):
 
 
 def _bounded(details: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same within the room that details have."""
-    found = _cut(details, WORD_ROOM)
+    """Return the details, cut to their limits."""
+    found = _cut(details, WORD_LIMIT)
     causes = found.get("causes")
     if causes:
         found["causes"] = _bounded_causes(causes)
     return found
 
 
-def _cut(members: Mapping[str, Any], room: int) -> dict[str, Any]:
-    return {k: excerpt.cut(x, room) if isinstance(x, str) else x for k, x in members.items()}
+def _cut(members: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    return {k: excerpt.cut(x, limit) if isinstance(x, str) else x for k, x in members.items()}
 
 
 def _bounded_causes(causes: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
     kept: list[Mapping[str, str]] = []
-    room = CAUSES_ROOM
+    left = CAUSES_LIMIT
     for cause in causes:
-        cause = {k: excerpt.cut(x, CAUSES_ROOM // 2) for k, x in cause.items()}
-        room -= sum(map(excerpt.cost, cause.values())) + _CAUSE_BYTES
-        if room < 0:
+        cause = {k: excerpt.cut(x, CAUSES_LIMIT // 2) for k, x in cause.items()}
+        left -= sum(map(excerpt.cost, cause.values())) + _CAUSE_BYTES
+        if left < 0:
             break
         kept.append(cause)
     return kept
 
 
 _CAUSE_BYTES = 64
-"""What a cause costs besides its texts."""
+"""Bytes of a cause besides its texts."""
 
 
 def _details(name: str, group: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -177,12 +179,12 @@ def not_found(resource: GroupResource, name: str) -> StatusError:
 
 
 def no_such_path() -> StatusError:
-    """The router knows no such resource in a served group-version."""
+    """Return the router's 404 for a resource that a served group-version does not have."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def method_not_allowed() -> StatusError:
-    """The router knows the path, but not with this method."""
+    """Return the router's 405 for a known path with another method."""
     return StatusError(
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
     )
@@ -222,9 +224,9 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422 for field errors. The message names each text once, `causes` lists every error; how many more there are is said last."""
+    """Return 422 for field errors. The message has each text once, then the number of errors left out. `causes` lists every error."""
     errors = errors if isinstance(errors, FieldErrors) else FieldErrors(errors)
-    name = excerpt.cut(name, WORD_ROOM)
+    name = excerpt.cut(name, WORD_LIMIT)
     texts = list(dict.fromkeys(str(e) for e in errors))
     if errors.more:
         texts.append(f"… {errors.more} more" if not errors.full else f"… more than {errors.more} more")
@@ -236,7 +238,7 @@ def invalid(kind: GroupKind, name: str, errors: Sequence[FieldError]) -> StatusE
 
 
 def unprocessable_patch() -> StatusError:
-    """A patch that cannot be applied; upstream does not say why."""
+    """Return 422 for a patch that cannot be applied. Upstream does not say why."""
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
@@ -249,8 +251,10 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: GroupResource, name: str, why: str) -> StatusError:
-    """A path has neither group nor resource. One with an empty segment may have a group alone. Upstream: NewForbidden in
-    kubernetes/apimachinery `pkg/api/errors/errors.go`."""
+    """Return 403. A path has neither group nor resource. A path with an empty segment may have a group alone.
+
+    Upstream: NewForbidden in kubernetes/apimachinery `pkg/api/errors/errors.go`.
+    """
     quoted = f"{go_quote(name)} " if name else ""
     what = f"{resource} {quoted}is forbidden" if resource.group or resource.resource else "forbidden"
     return StatusError(403, "Forbidden", f"{what}: {why}", details=_details(name, resource.group, resource.resource))
@@ -261,14 +265,14 @@ def not_acceptable(accepted: Sequence[str]) -> StatusError:
 
 
 def not_acceptable_route(produced: Sequence[str]) -> StatusError:
-    """The router's own 406, before the handler negotiates."""
+    """Return the router's own 406, which precedes the handler's negotiation."""
     return StatusError(
         406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {', '.join(produced)}", details={}
     )
 
 
 def not_convertible(message: str) -> StatusError:
-    """406 of a representation that does not fit the result (Table, PartialObjectMetadata)."""
+    """Return 406 for a representation that does not fit the result (Table, PartialObjectMetadata)."""
     return StatusError(406, "NotAcceptable", message)
 
 
@@ -281,7 +285,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 
 def unsupported_media_type_route() -> StatusError:
-    """The router's own 415, for PATCH."""
+    """Return the router's own 415, for PATCH."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
 
@@ -304,20 +308,20 @@ def internal(message: str) -> StatusError:
 
 
 def unreadable(resource: GroupResource, causes: Sequence[Mapping[str, str]]) -> StatusError:
-    """A list of objects of which some cannot be read: a cause for each (`reason`, `message`, and the key as `field`)."""
+    """Return the error of a list with unreadable objects: a cause for each (`reason`, `message`, and the key as `field`)."""
     message = f"failed to read one or more {resource} from the storage"
     details = {"name": "list", "group": resource.group, "kind": resource.resource, "causes": causes}
     return StatusError(500, "StorageReadError", message, details=details)
 
 
 def apply_conflict(message: str, conflicts: Sequence[tuple[str, str]]) -> StatusError:
-    """Others manage what an apply would change; `conflicts` are pairs of a message and the path of a field."""
+    """Return 409 for an apply that would change fields of other managers. `conflicts` are pairs of a message and the path of a field."""
     causes = [{"reason": "FieldManagerConflict", "message": text, "field": path} for text, path in conflicts]
     return StatusError(409, "Conflict", message, details={"causes": causes})
 
 
 def raw(message: str, code: int = 500) -> StatusError:
-    """An error that carries no API status upstream: the bare text, no reason, no details."""
+    """Return an error that carries no API status upstream: the bare text, no reason, no details."""
     return StatusError(code, "", message)
 
 
@@ -326,7 +330,7 @@ def service_unavailable(message: str, *, retry_after: int = 1) -> StatusError:
 
 
 def timeout(message: str) -> StatusError:
-    """504 without Retry-After: the write may have happened, so a client must not repeat it blindly."""
+    """Return 504 without Retry-After: the write may have happened, so a client must not repeat it blindly."""
     return StatusError(504, "Timeout", f"Timeout: {message}", details={})
 
 

@@ -1,4 +1,4 @@
-"""Paths into an object and the errors found there, worded as upstream words them.
+"""Paths into an object, and the errors found there, with upstream's texts.
 
 Upstream: kubernetes/apimachinery `pkg/util/validation/field/{path,errors}.go`.
 """
@@ -34,11 +34,11 @@ class Path:
         return Path(f"[{k}]", self)
 
     def after_items(self) -> Path:
-        """Where errors of a list stand in the order that come after those of all its elements. No path of an error."""
+        """Return the place that sorts errors of a list behind those of all its elements. It is never the path of an error."""
         return Path(AFTER_ITEMS, self)
 
     def segments(self) -> list[str]:
-        """What the path is printed from: `.name`, `[0]`, `[key]`; without the dot at the beginning."""
+        """Return the parts of the path: `.name`, `[0]`, `[key]`; the first without its dot."""
         parts: list[str] = []
         here: Path | None = self
         while here is not None:
@@ -68,7 +68,7 @@ INTERNAL = "InternalError"
 class FieldError:
     """One violated rule: `reason` is the cause's reason on the wire, `body` its message, `field` its path.
 
-    `place` is the path by which it is put in order with others, None where nobody will.
+    `place` is the path that sorts it among other errors; None if it is never sorted.
     """
 
     reason: str
@@ -77,7 +77,7 @@ class FieldError:
     place: Path | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def at(self, place: Path) -> FieldError:
-        """The same, told where errors of another path are."""
+        """Return the same error, sorted as an error of another path."""
         return dataclasses.replace(self, place=place)
 
     def __str__(self) -> str:
@@ -87,38 +87,38 @@ class FieldError:
         return {"reason": self.reason, "message": self.body, "field": self.field}
 
 
-ERRORS_ROOM = 256 << 10
-"""Bytes (see `excerpt`) of the errors of one object that are told."""
+ERRORS_LIMIT = 256 << 10
+"""Bytes (see `excerpt`) of the errors of one object that are reported."""
 MOST_COUNTED = 4_000
-"""Errors that are counted; nobody looks for more of them. No more have room in an answer, and to word each takes some microseconds."""
+"""Errors that are counted; the search then ends. An answer cannot hold more, and each text takes some microseconds."""
 _CAUSE_BYTES = 64
-"""What a cause costs besides its texts."""
+"""Bytes of a cause besides its texts."""
 
 
 class FieldErrors(list[FieldError]):
-    """The errors of one object, as many as an answer has room for; the others are counted.
+    """The errors of one object, up to the limit of an answer. Further errors are counted only.
 
-    Time and memory are bounded as long as errors come from iterators: no further one is asked for when it would not be counted.
+    Time and memory are bounded if errors come from iterators: no error is fetched that would not be counted.
     """
 
-    __slots__ = ("_room", "more")
+    __slots__ = ("_left", "more")
 
     def __init__(self, errors: Iterable[FieldError] = ()) -> None:
         super().__init__()
         self.more = 0
         """Errors that were found and are not kept."""
-        self._room = ERRORS_ROOM
+        self._left = ERRORS_LIMIT
         self.extend(errors)
 
     @property
     def full(self) -> bool:
-        """No further error will be told or counted: whoever looks for errors may stop."""
+        """Whether no further error is reported or counted: the search for errors may stop."""
         return len(self) + self.more >= MOST_COUNTED
 
     def append(self, error: FieldError) -> None:
-        if self._room > 0:
-            self._room -= excerpt.cost(error.field) + excerpt.cost(error.body) + _CAUSE_BYTES
-            if self._room >= 0 or not self:
+        if self._left > 0:
+            self._left -= excerpt.cost(error.field) + excerpt.cost(error.body) + _CAUSE_BYTES
+            if self._left >= 0 or not self:
                 super().append(error)
                 return
         self.more += 1
@@ -137,21 +137,21 @@ class FieldErrors(list[FieldError]):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Text of a named Go type (a policy, a UID, a time): messages print it as JSON, while plain strings are Go-quoted."""
+    """Text of a named Go type (a policy, a UID, a time). Messages print it as JSON, while plain strings are Go-quoted."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A bad value, or a part of one, that has been put into words: for one that stands in several errors, or whose words are its own."""
+    """A bad value, or a part of one, as finished text: for a value of several errors, or with a text of its own."""
 
     text: str
 
 
 def show(value: Any) -> str:
-    """A bad value as messages print it: strings Go-quoted, numbers and booleans bare, the rest as compact JSON, in which a named tuple
-    is a struct. Long ones are cut."""
+    """Return a bad value as messages print it: strings Go-quoted, numbers and booleans bare, the rest as compact JSON. A named tuple prints
+    as a struct. Long values are cut."""
     if isinstance(value, str):
         return _shortened(go_quote(value[: SHOWN_CHARACTERS + 1]), len(value))
     if isinstance(value, Shown):
@@ -168,7 +168,7 @@ def show(value: Any) -> str:
 
 
 def _shortened(shown: str, length: int) -> str:
-    """`shown` are the first characters of `length`, in quotes."""
+    """Return the text for a value of `length` characters. `shown` has the first ones, in quotes."""
     return (
         shown
         if length <= SHOWN_CHARACTERS
@@ -180,8 +180,8 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def _pieces(value: Any, before: str = "") -> Iterator[str]:
-    """Behind `before`. Python's own `iterencode` leaves a cycle of functions behind at each call, and one request may have ten thousand
-    values told."""
+    """Yield the JSON of a value behind `before`. Python's `iterencode` leaves a reference cycle of functions at each call, and one request
+    may show ten thousand values."""
     if isinstance(value, Shown):
         yield before + value.text
     elif not isinstance(value, dict | list | tuple) or not value:
@@ -202,7 +202,7 @@ def _pieces(value: Any, before: str = "") -> Iterator[str]:
 
 
 def _long_json(value: Any) -> str:
-    """Compact JSON, written only as far as it is shown."""
+    """Return compact JSON, written only as far as it is shown."""
     parts: list[str] = []
     size = 0
     for part in _pieces(value):

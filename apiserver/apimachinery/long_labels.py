@@ -1,7 +1,7 @@
-"""Labels of an object that has very many: they are looked up in their text.
+"""Labels of an object that has very many, looked up in their JSON text.
 
-A hundred thousand of them fit into one object. To decode these takes longer than a step of the event loop may, with every write, and ten
-times their memory for as long as the object is there.
+A hundred thousand of them fit into one object. Decoding these takes longer than a step of the event loop may, at every write. The decoded
+labels would take ten times the memory of their text, as long as the object exists.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import msgspec
 import orjson
 
 decode = msgspec.json.Decoder(dict[str, str] | None).decode
-"""Raises msgspec.DecodeError for what are no labels."""
+"""Decodes labels. Raises msgspec.DecodeError for other JSON."""
 
 
 _BETWEEN = b'":"'
-"""A name and its value. Nothing else in such a text has a colon."""
+"""Separates a name from its value. Only these colons occur in such a text."""
 
 
 class LongLabels(Mapping[str, str]):
-    """The members of a JSON object, in the order of their names' bytes as in everything that is stored. Whoever goes through all of them
-    has them decoded.
+    """The members of a JSON object, sorted by the bytes of their names as in all stored text. Iteration decodes all of them.
 
-    Its memory is the text alone: a name is looked for by halving that, which takes 10 to 20 µs among a hundred thousand.
+    The text is its only memory. A lookup halves the text, which takes 10 to 20 µs among a hundred thousand labels.
     """
 
     __slots__ = ("_count", "_text")
@@ -37,7 +36,7 @@ class LongLabels(Mapping[str, str]):
     def __getitem__(self, key: str) -> str:
         text, name = self._text, key.encode(errors="surrogatepass")
         low, high = 0, len(text)
-        while low < high:  # it begins behind one and before the other, if it is there
+        while low < high:  # the label, if present, begins behind `low` and before `high`
             middle = (low + high) // 2
             at = text.find(_BETWEEN, middle, high + len(_BETWEEN) - 1)
             if at < 0:
@@ -71,15 +70,15 @@ class LongLabels(Mapping[str, str]):
         return isinstance(other, Mapping) and len(other) == len(self) and self.decoded() == dict(other.items())
 
     def decoded(self) -> dict[str, str]:
-        """All of them, each time anew."""
+        """Return all of them, decoded anew at each call."""
         found: dict[str, str] = orjson.loads(self._text)
         return found
 
 
 def of(text: bytes) -> Mapping[str, str]:
-    """The labels of a valid JSON text. Raises msgspec.DecodeError for what are no labels."""
+    """Return the labels of a valid JSON text. Raises msgspec.DecodeError for other JSON."""
     count = text.count(b":")
-    # One object without escapes, with as many pairs of strings as there are colons: then each of these stands between two of them.
+    # One object without escapes, with as many pairs of strings as colons: so each colon separates such a pair.
     flat = text.count(b"{") == 1 and b"[" not in text and b"\\" not in text
     if flat and text.count(b'"') == 4 * count and text.count(_BETWEEN) == count:
         return LongLabels(text, count)

@@ -1,7 +1,8 @@
-"""Metadata of decoded objects: reading it, times and ages, owner references, and the checks that every kind shares.
+"""Read the metadata of decoded objects: times and ages, owner references, and the checks that every kind shares.
 
-Knows no kinds; what differs between them are arguments. Upstream: kubernetes/apimachinery `pkg/api/validation/objectmeta.go`,
-kubernetes/kubernetes `pkg/apis/core/validation/validation.go` (ValidateObjectMeta).
+Knows no kinds; their differences are arguments.
+Upstream: kubernetes/apimachinery `pkg/api/validation/objectmeta.go`, kubernetes/kubernetes `pkg/apis/core/validation/validation.go`
+(ValidateObjectMeta).
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ IMMUTABLE = "field is immutable"
 
 _Object = Mapping[str, Any]
 NameCheck = Callable[[str, bool], list[str]]
-"""What is wrong with a name; the second argument marks a generateName."""
+"""Returns the errors of a name. The second argument marks a generateName."""
 
 
 def metadata(obj: _Object) -> dict[str, Any]:
-    """The object's own metadata, to read and to change; an empty one when it has none."""
+    """Return the object's own metadata, which the caller may change; an empty dictionary if it has none."""
     found = obj.get("metadata")
     return found if found is not None else {}
 
@@ -60,12 +61,12 @@ def has_finalizers(obj: _Object) -> bool:
 
 
 def is_deleting(obj: _Object) -> bool:
-    """Whether deletion has begun and waits for finalizers."""
+    """Return whether deletion has begun and waits for finalizers."""
     return metadata(obj).get("deletionTimestamp") is not None
 
 
 def rfc3339(seconds: float) -> str:
-    """Seconds since the epoch as `metav1.Time` writes them: UTC, whole seconds."""
+    """Return seconds since the epoch as `metav1.Time` writes them: UTC, whole seconds."""
     return _second(int(seconds))
 
 
@@ -75,28 +76,28 @@ def _second(seconds: int) -> str:
 
 
 def instant(text: str) -> float:
-    """Seconds since the epoch of a time as this server stores it; raises ValueError."""
+    """Return the seconds since the epoch of a stored time. Raises ValueError."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def age(obj: _Object, now: float) -> str:
-    """The Age cell of a Table."""
+    """Return the Age cell of a Table."""
     return age_at(created(obj), now)
 
 
 def created(obj: _Object) -> float | None:
-    """When the object was created, in seconds since the epoch; None for one that never was."""
+    """Return when the object was created, in seconds since the epoch; None if it was never created."""
     text = metadata(obj).get("creationTimestamp")
     return instant(text) if text else None
 
 
 def age_at(since: float | None, now: float) -> str:
-    """What stands in a column of ages."""
+    """Return the cell of a column of ages."""
     return "<unknown>" if since is None else human_duration(now - since)
 
 
 def same_age_until(since: float | None, now: float) -> float:
-    """Up to when what stands there now stays as it is; it may stay for longer."""
+    """Return the time until which the cell certainly stays the same."""
     if since is None:
         return math.inf
     whole = int(now - since)
@@ -108,11 +109,12 @@ def same_age_until(since: float | None, now: float) -> float:
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 _UNITS = ((10 * _MINUTE, 1), (8 * _HOUR, _MINUTE), (8 * _DAY, _HOUR))
-"""Below so many seconds an age is told to a second, a minute, an hour."""
+"""Seconds below which an age has a precision of a second, a minute, an hour."""
 
 
 def human_duration(seconds: float) -> str:
-    """Two or three significant figures (kubernetes/apimachinery `pkg/util/duration/duration.go`); clocks may differ by two seconds."""
+    """Return two or three significant figures (kubernetes/apimachinery `pkg/util/duration/duration.go`). Clocks may differ by two
+    seconds."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -142,7 +144,7 @@ def _two(seconds: int, large: int, small: int, *, units: str) -> str:
 
 
 def dedup_owner_references(obj: _Object) -> list[str]:
-    """Removes owner references that repeat an earlier one in full; returns their uids.
+    """Remove owner references that repeat an earlier one in full. Return their uids.
 
     Upstream: kubernetes/apiserver `pkg/endpoints/handlers/rest.go`.
     """
@@ -164,7 +166,7 @@ def dedup_owner_references(obj: _Object) -> list[str]:
 
 
 def _owner(reference: Mapping[str, Any]) -> dict[str, Any]:
-    """An owner reference with the members that Go's type always has, in its order."""
+    """Return an owner reference with the members that Go's type always has, in its order."""
     owner: dict[str, Any] = {member: reference.get(member) or "" for member in ("apiVersion", "kind", "name", "uid")}
     for member in ("controller", "blockOwnerDeletion"):
         if reference.get(member) is not None:
@@ -179,8 +181,8 @@ def validate_object_meta(
     name_check: NameCheck = names.subdomain_name,
     qualified_finalizers: bool = True,
 ) -> FieldErrors:
-    """The create-check. A kind's own one uses its name rule; the generic one of every write (`names.path_segment_name`,
-    `qualified_finalizers=False`) asks for less."""
+    """Return the errors of metadata on create. A kind's own check uses its name rule. The generic check of every write is weaker
+    (`names.path_segment_name`, `qualified_finalizers=False`)."""
     meta = metadata(obj)
     errors = FieldErrors(_name_errors(meta, name_check))
     errors += _namespace_errors(meta.get("namespace") or "", namespaced=namespaced)
@@ -198,7 +200,7 @@ def validate_object_meta(
 
 
 def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finalizers: bool = True) -> FieldErrors:
-    """The update-check, with `qualified_finalizers` as in the kinds' own checks."""
+    """Return the errors of metadata on update. The kinds' own checks set `qualified_finalizers`."""
     meta = metadata(new)
     errors = FieldErrors(_change_errors(meta, metadata(old)))
     errors += label_errors(meta.get("labels"), "metadata.labels")
@@ -213,7 +215,7 @@ def validate_object_meta_update(new: _Object, old: _Object, *, qualified_finaliz
 def is_acceptable(
     new: _Object, old: _Object | None, *, namespaced: bool, name_checks: Iterable[NameCheck] = (names.subdomain_name,)
 ) -> bool:
-    """Whether none of these checks has anything to say, with qualified finalizers. What several of them ask is asked once."""
+    """Return whether all of these checks pass, with qualified finalizers. Parts that several checks share run once."""
     meta = metadata(new)
     parts = [_name_errors(meta, check) for check in name_checks]
     parts.append(_namespace_errors(meta.get("namespace") or "", namespaced=namespaced))
@@ -265,7 +267,7 @@ TEXTS = ("labels", "annotations", "finalizers")
 
 
 def text_bytes(metadata: Mapping[str, Any]) -> int:
-    """Return how many bytes of JSON these take at least. This is quick to find out, however many they are."""
+    """Return the least number of bytes of JSON that these members take. This is quick for any number of texts."""
     found = 0
     for name in TEXTS:
         if texts := metadata.get(name):
@@ -274,15 +276,15 @@ def text_bytes(metadata: Mapping[str, Any]) -> int:
 
 
 def _text_bytes(texts: Mapping[str, str | None] | Sequence[str]) -> int:
-    # Each text has two quotation marks, and a comma or colon behind it. No character takes less than a byte.
+    # Each text has two quotation marks, and a comma or colon behind it. Each character takes at least one byte.
     found = sum(map(len, texts)) + 3 * len(texts) - 1
-    if isinstance(texts, dict) or isinstance(texts, Mapping):  # noqa: SIM101 - the first is far quicker, and nearly always so
+    if isinstance(texts, dict) or isinstance(texts, Mapping):  # noqa: SIM101 - the first is far quicker, and nearly always true
         found += sum(map(len, filter(None, texts.values()))) + 3 * len(texts)
     return found
 
 
 def label_errors(labels: Mapping[str, str] | None, path: fieldpath.Path | str) -> Iterator[FieldError]:
-    """Keys and values of labels; all errors stand on the map's own path."""
+    """Yield the errors of keys and values of labels. All have the path of the map."""
     if not labels or (next(names.doubtful_keys(labels), None) is None and names.are_label_values(labels.values())):
         return
     for key, value in labels.items():
@@ -300,7 +302,7 @@ def _annotation_errors(annotations: Mapping[str, str] | None) -> Iterator[FieldE
         for key in annotations:
             for text in names.label_key(names.lower(key)):
                 yield fieldpath.invalid(path, key, text)
-    # No character takes less than a byte.
+    # Each character takes at least one byte.
     at_least = sum(map(len, annotations)) + sum(map(len, annotations.values()))
     if (
         at_least > ANNOTATIONS_BYTES
@@ -340,7 +342,7 @@ def _one_owner_errors(owner: Mapping[str, Any], path: str) -> Iterator[FieldErro
 
 
 def _group_version(api_version: str) -> tuple[str, str]:
-    """Group and version; both empty for what cannot be read."""
+    """Return group and version; both empty for an invalid apiVersion."""
     group, slash, version = api_version.partition("/")
     if not slash:
         return "", group
@@ -367,7 +369,7 @@ def _unqualified_finalizer_errors(found: Sequence[str]) -> Iterator[FieldError]:
 def _new_finalizer_errors(found: Sequence[str], before: Sequence[str]) -> Iterator[FieldError]:
     added = [*sorting.in_order(set(found) - set(before))]
     if added:
-        shown = excerpt.cut(", ".join(map(quoting.go_quote, added)), fieldpath.ERRORS_ROOM)
+        shown = excerpt.cut(", ".join(map(quoting.go_quote, added)), fieldpath.ERRORS_LIMIT)
         detail = (
             f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
         )
@@ -415,4 +417,4 @@ _PARTS: Sequence[tuple[str, Callable[[Any], Iterator[FieldError]]]] = (
     ("finalizers", _unqualified_finalizer_errors),
     ("managedFields", _managed_field_errors),
 )
-"""The checks of members that are asked whatever is written, and how."""
+"""The checks of members that run for every write."""

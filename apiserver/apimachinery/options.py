@@ -1,7 +1,8 @@
-"""The options of each verb: read from the query or from a body, completed and validated as upstream does, in its order.
+"""Read the options of each verb from the query or a body. Complete and validate them as upstream does, in its order.
 
-Knows neither kinds nor HTTP. Upstream: kubernetes/apimachinery `pkg/apis/meta/v1/{conversion,zz_generated.conversion}.go`,
-`pkg/apis/meta/v1/validation/validation.go`, `pkg/apis/meta/internalversion/{defaults,validation/validation}.go`.
+Knows neither kinds nor HTTP.
+Upstream: kubernetes/apimachinery `pkg/apis/meta/v1/{conversion,zz_generated.conversion}.go`, `pkg/apis/meta/v1/validation/validation.go`,
+`pkg/apis/meta/internalversion/{defaults,validation/validation}.go`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kubetext import names, strconv
 META_GROUP = "meta.k8s.io"
 FIELD_MANAGER_BYTES = 128
 FIELD_MANAGER_READ = 1024
-"""Characters of a manager's name that are looked at one by one; so many are wrong with any longer one."""
+"""Characters of a manager's name that are examined one by one; a longer name is invalid anyway."""
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 IGNORE, STRICT, WARN = "Ignore", "Strict", "Warn"
@@ -31,8 +32,8 @@ FOREGROUND, BACKGROUND, ORPHAN = "Foreground", "Background", "Orphan"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """Of LIST, watch and DELETECOLLECTION. `match` is resourceVersionMatch; `send_initial_events` None is unset, also after defaulting.
-    `shard_selector` is as it was sent."""
+    """Options of LIST, watch and DELETECOLLECTION. `match` is resourceVersionMatch. `send_initial_events` is None if unset, also after
+    defaulting. `shard_selector` is unparsed."""
 
     label_selector: LabelSelector = selectors.EVERYTHING
     field_selector: FieldSelector = selectors.ALL_FIELDS
@@ -54,7 +55,8 @@ class GetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """`field_validation` is as it was given, "" for not at all: admission is told so. `validation` is what is done about fields."""
+    """Options of a write. `field_validation` is as it was sent, "" if absent: admission gets it like that. `validation` has the default
+    applied."""
 
     dry_run: bool = False
     field_manager: str = ""
@@ -72,7 +74,7 @@ class CreateOptions(WriteOptions): ...
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOptions(WriteOptions):
     def as_create(self) -> CreateOptions:
-        """Of an update that creates."""
+        """Return the options of an update that creates."""
         return CreateOptions(
             dry_run=self.dry_run, field_manager=self.field_manager, field_validation=self.field_validation
         )
@@ -83,7 +85,8 @@ class PatchOptions(WriteOptions):
     force: bool | None = None
 
     def as_update(self) -> UpdateOptions:
-        """What admission is told of a patch (kubernetes/apiserver `pkg/endpoints/handlers/patch.go` patchToUpdateOptions)."""
+        """Return the options of a patch that admission gets (kubernetes/apiserver `pkg/endpoints/handlers/patch.go`
+        patchToUpdateOptions)."""
         return UpdateOptions(
             dry_run=self.dry_run, field_manager=self.field_manager, field_validation=self.field_validation
         )
@@ -91,8 +94,8 @@ class PatchOptions(WriteOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """None is unset. `dry_run_values` are as they were given; `uid` and `resource_version` are the preconditions, and `preconditions` says
-    that such were stated at all, if only empty ones. `ignore_read_error` is ignoreStoreReadErrorWithClusterBreakingPotential."""
+    """Options of DELETE. None means unset. `dry_run_values` are as they were sent. `uid` and `resource_version` are the preconditions;
+    `preconditions` is True even if those sent were empty. `ignore_read_error` is ignoreStoreReadErrorWithClusterBreakingPotential."""
 
     grace_period_seconds: int | None = None
     orphan_dependents: bool | None = None
@@ -108,7 +111,7 @@ class DeleteOptions:
         return bool(self.dry_run_values)
 
     def validate(self) -> None:
-        """Raises StatusError 422."""
+        """Raise StatusError 422 for invalid options."""
         errors: list[FieldError] = []
         policy = self.propagation_policy
         if policy is not None and self.orphan_dependents is not None:
@@ -134,7 +137,7 @@ class DeleteOptions:
                 yield fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=f"cannot be set together with .{member}")
 
     def refuse_for_collections(self) -> None:
-        """Raises StatusError 422 for what may be asked of one object only."""
+        """Raise StatusError 422 for options that are allowed for a single object only."""
         if self.ignore_read_error:
             detail = "is not allowed with DELETECOLLECTION, try again after removing the option"
             _refuse("DeleteOptions", [fieldpath.invalid(IGNORE_READ_ERROR, value=True, detail=detail)])
@@ -145,7 +148,7 @@ _Terms = ParamSpec("_Terms")
 
 
 def _once(parse: Callable[Concatenate[Query, _Terms], _Options]) -> Callable[Concatenate[Query, _Terms], _Options]:
-    """What a query asks for is found out once, unless it is refused: many requests share one."""
+    """Make a parser cache its result on the query, which many requests share. Errors are not cached."""
 
     @functools.wraps(parse)
     def parsed(query: Query, /, *args: _Terms.args, **terms: _Terms.kwargs) -> _Options:
@@ -159,15 +162,15 @@ def _once(parse: Callable[Concatenate[Query, _Terms], _Options]) -> Callable[Con
 
 
 def parse_revision(text: str) -> int | None:
-    """A resourceVersion parameter: None when empty; raises ValueError with the text of Go's strconv."""
+    """Return a resourceVersion parameter; None if empty. Raises ValueError with the text of Go's strconv."""
     return strconv.parse_uint(text) if text else None
 
 
 def parse_list(query: Query, *, watch: bool) -> ListOptions:
-    """Of a list or a watch; raises StatusError 400 for what cannot be read, 422 for what may not be.
+    """Return the options of a list or a watch. Raises StatusError 400 for malformed options, 422 for invalid ones.
 
-    `watch` says that the request is served as a watch. Defaulting and validation go by the *parameter* `watch`, which the deprecated
-    `/watch/` paths need not carry: without it they are completed and judged as a list.
+    `watch` says that the request is served as a watch. Defaulting and validation use the *parameter* `watch`, which the deprecated
+    `/watch/` paths need not have. Without it, options are completed and validated as those of a list.
     """
     parameter = _boolean(query, "watch") or False
     timeout_seconds = _integer(query, "timeoutSeconds")
@@ -229,7 +232,7 @@ def _watch_errors(options: ListOptions) -> list[FieldError]:
 
 @_once
 def parse_get(query: Query) -> GetOptions:
-    """Raises StatusError 400."""
+    """Return the options of a GET. Raises StatusError 400."""
     if _boolean(query, "export"):
         raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     return GetOptions(resource_version=query.text("resourceVersion"))
@@ -237,7 +240,7 @@ def parse_get(query: Query) -> GetOptions:
 
 @_once
 def parse_create(query: Query) -> CreateOptions:
-    """Raises StatusError 422."""
+    """Return the options of a POST. Raises StatusError 422."""
     _refuse("CreateOptions", _write_errors(query))
     return CreateOptions(
         dry_run="dryRun" in query,
@@ -248,7 +251,7 @@ def parse_create(query: Query) -> CreateOptions:
 
 @_once
 def parse_update(query: Query) -> UpdateOptions:
-    """Raises StatusError 422."""
+    """Return the options of a PUT. Raises StatusError 422."""
     _refuse("UpdateOptions", _write_errors(query))
     return UpdateOptions(
         dry_run="dryRun" in query,
@@ -259,7 +262,7 @@ def parse_update(query: Query) -> UpdateOptions:
 
 @_once
 def parse_patch(query: Query, *, apply: bool) -> PatchOptions:
-    """Raises StatusError 422."""
+    """Return the options of a PATCH. Raises StatusError 400 or 422."""
     force = _boolean(query, "force")
     errors: list[FieldError] = []
     if apply and not query.text("fieldManager"):
@@ -276,7 +279,7 @@ def parse_patch(query: Query, *, apply: bool) -> PatchOptions:
 
 
 def parse_delete_query(query: Query) -> DeleteOptions:
-    """Of a DELETE without a body; raises StatusError 400, validates nothing."""
+    """Return the options of a DELETE without a body. Raises StatusError 400, validates nothing."""
     uid, resource_version = query.first("uid") or None, query.first("resourceVersion") or None
     return DeleteOptions(
         grace_period_seconds=_integer(query, "gracePeriodSeconds"),
@@ -291,9 +294,10 @@ def parse_delete_query(query: Query) -> DeleteOptions:
 
 
 def delete_options(body: Mapping[str, Any]) -> DeleteOptions:
-    """Of a decoded DeleteOptions object; unknown members are ignored, null is absent; raises StatusError 400, validates nothing.
+    """Return the options of a decoded DeleteOptions object. Unknown members are ignored, null is absent. Raises StatusError 400, validates
+    nothing.
 
-    Empty preconditions of a body count, other than those of a query.
+    Empty preconditions of a body count, unlike those of a query.
     """
     for name, value in body.items():
         if name in _DELETE_MEMBERS:
@@ -328,7 +332,7 @@ _PRECONDITIONS: Mapping[str, str] = {"uid": "types.UID", "resourceVersion": "str
 
 
 def _check(value: Any, go_type: str, *, where: str) -> None:
-    """Refuses a value that Go would not decode into `go_type`."""
+    """Raise StatusError 400 for a value that Go would not decode into `go_type`."""
     if value is None:
         return
     found = _json_type(value)
@@ -364,7 +368,7 @@ def _write_errors(query: Query) -> FieldErrors:
 
 
 def field_manager_errors(manager: str, path: fieldpath.Path | str) -> Iterator[FieldError]:
-    """A manager's name: at most 128 bytes, printable. Positions count bytes."""
+    """Yield the errors of a manager's name: at most 128 bytes, printable. Positions count bytes."""
     if names.byte_length(manager) > FIELD_MANAGER_BYTES:
         yield fieldpath.too_long(path, FIELD_MANAGER_BYTES)
     if manager.isprintable():

@@ -1,4 +1,4 @@
-"""What was made of a text once, as long as memory allows: for what takes many times as long to make as to look up."""
+"""Cache results computed from texts, within a limit of memory: for results that take many times as long to compute as to look up."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# What an entry takes beside its text and what was made of it: its places in two tables, the objects themselves.
+# Bytes of an entry besides its text and its result: its slots in two tables, and the objects themselves.
 _ENTRY_BYTES = 200
 
 
 class Remembered(Generic[T]):
-    """The texts that were asked for last, at most `limit` bytes of them and of what they became. Any thread may ask.
+    """A cache of the texts used last, of at most `limit` bytes for texts and results. Any thread may use it.
 
-    A result that would take more than a sixteenth of the room is not kept: it would push out many that are asked for again.
+    A result above a sixteenth of the limit is not kept: it would evict many that are used again.
     """
 
     def __init__(self, limit: int) -> None:
@@ -30,7 +30,7 @@ class Remembered(Generic[T]):
         return len(self._entries)
 
     def get(self, text: str) -> T | None:
-        """What the text became; it counts as asked for now."""
+        """Return the result of the text, and mark it as used now."""
         if text not in self._entries:
             return None
         with self._lock:
@@ -41,7 +41,7 @@ class Remembered(Generic[T]):
         return entry[0]
 
     def add(self, text: str, made: T, *, size: int) -> None:
-        """Keeps what the text became; `size` are the bytes of that. Those that were not asked for the longest make room."""
+        """Keep the result of the text. `size` are the result's bytes. The entries that were unused the longest are evicted."""
         size += _ENTRY_BYTES + len(text) * _width(text)
         if size > self._limit // 16:
             return
@@ -55,5 +55,5 @@ class Remembered(Generic[T]):
 
 
 def _width(text: str) -> int:
-    """Bytes of a character at most, as Python keeps text."""
+    """Return the most bytes that Python takes for a character of the text."""
     return 1 if text.isascii() else 4

@@ -1,4 +1,4 @@
-"""What is known of a request: where it points, who sent it, what will be warned of, what is noted about it. Data only."""
+"""Data about a request: its target, its user, its warnings, its audit annotations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ _NOTHING: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 PROBES = ("/livez", "/readyz", "/healthz")
-"""The paths of health checks and what they begin with."""
+"""The paths of health checks, and their prefixes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """A request's path and method as Kubernetes reads them; authorization judges this value and dispatch uses the same one.
+    """A request's path and method as Kubernetes reads them. Authorization and dispatch use the same value.
 
-    `path` is the decoded URL path. For a non-resource request `verb` is the lower-case method and only `path` counts.
-    `parts` are the path segments from the resource on (resource, name, subresource and, if any, surplus ones,
-    of which there need be no more than one).
-    `forced_watch` marks the deprecated `/watch/` form. `selectors` are those that authorization may look at.
+    * `path` is the decoded URL path. For a non-resource request `verb` is the lower-case method and only `path` counts.
+    * `parts` are the path segments from the resource on: resource, name, subresource and at most one surplus segment.
+    * `forced_watch` marks the deprecated `/watch/` form.
+    * `selectors` are those that authorization may use.
+
     Upstream: kubernetes/apiserver `pkg/endpoints/request/requestinfo.go`.
     """
 
@@ -56,8 +57,8 @@ class RequestInfo:
 
     @property
     def probe(self) -> bool:
-        """Whether it asks how the server is. Such requests wait for nobody (kubernetes/apiserver `pkg/apis/flowcontrol/bootstrap`: the
-        flow schema `probes` is exempt)."""
+        """Whether this is a health check. Health checks never wait (kubernetes/apiserver `pkg/apis/flowcontrol/bootstrap`: the flow schema
+        `probes` is exempt)."""
         return not self.is_resource and self.path.startswith(PROBES)
 
     @property
@@ -67,7 +68,7 @@ class RequestInfo:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who sent the request, once that is proven."""
+    """The authenticated user of a request."""
 
     name: str
     uid: str = ""
@@ -77,7 +78,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An authorizer's answer. Neither `allowed` nor `denied` is no opinion, which refuses as well unless somebody else allows.
+    """An authorizer's answer. Neither `allowed` nor `denied` means no opinion, which refuses too unless another authorizer allows.
 
     `reason` is shown to the client of a refused request.
     """
@@ -96,16 +97,16 @@ CONTROLLERS: Mapping[str, tuple[str, ...]] = {
     COLLECTOR: ("get", "list", "watch", "patch", "update", "delete"),
     EMPTIER: ("get", "list", "watch", "update", "delete", "deletecollection"),
 }
-"""The users as which the controllers of a stand-alone server write, and the verbs that they may use (kubernetes/kubernetes
+"""The users as which the controllers of a stand-alone server write, and their permitted verbs (kubernetes/kubernetes
 `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/controller_policy.go`)."""
 NODES = "system:nodes"
 NODE_NAME = "authentication.kubernetes.io/node-name"
-"""The extra attribute of a service account that says on which node its token is used."""
+"""The extra attribute of a service account that names the node where its token is used."""
 _NODE, _SERVICE_ACCOUNT = "system:node:", "system:serviceaccount:"
 
 
 def node_name(user: User) -> str | None:
-    """The name of the node as which a user acts; "" when it is a node's user and says not which; None for everybody else.
+    """Return the name of the node as which a user acts; "" for a node's user without a node name; None for all other users.
 
     Upstream: kubernetes/kubernetes `pkg/auth/nodeidentifier/default.go`.
     """
@@ -115,13 +116,13 @@ def node_name(user: User) -> str | None:
 
 
 def node_of(name: str) -> str | None:
-    """The node whose user name that is (kubernetes/apiserver `pkg/endpoints/filters/impersonation/mode.go` isNodeUsername)."""
+    """Return the node that has this user name (kubernetes/apiserver `pkg/endpoints/filters/impersonation/mode.go` isNodeUsername)."""
     node = name.removeprefix(_NODE)
     return node if node != name and not names.dns_subdomain(node) else None
 
 
 def service_account(name: str) -> tuple[str, str] | None:
-    """Namespace and name of a service account's user name (kubernetes/apiserver `pkg/authentication/serviceaccount/util.go`)."""
+    """Return namespace and name of a service account's user name (kubernetes/apiserver `pkg/authentication/serviceaccount/util.go`)."""
     if not name.startswith(_SERVICE_ACCOUNT):
         return None
     parts = name.removeprefix(_SERVICE_ACCOUNT).split(":")
@@ -135,22 +136,22 @@ MAX_PARAMETERS = 10_000
 
 
 class Query:
-    """The query string with Go's reading of it: pairs split on `&`, `+` is a blank, malformed pairs are dropped.
+    """The query string as Go reads it: pairs split on `&`, `+` is a blank, malformed pairs are dropped.
 
-    Bytes that are no UTF-8 become U+FFFD here, where Go keeps them until it writes JSON. Names that are not made of letters and digits
-    are left out: no parameter has such a name.
+    Bytes that are not UTF-8 become U+FFFD here; Go keeps them until it writes JSON. Names with other characters than letters and digits are
+    left out: no parameter has such a name.
     """
 
     __slots__ = ("_all", "_first", "_raw", "_selectors", "options")
 
     def __init__(self, raw: str) -> None:
         self._raw: dict[str, list[str]] = {}
-        """Values as they were sent: nobody asks for most of a long query."""
+        """Values as they were sent. Most values of a long query are never read."""
         self._first: dict[str, str | None] = {}
         self._all: dict[str, Sequence[str]] = {}
         self._selectors: Given | None = None
         self.options: dict[object, Any] = {}
-        """What was read of it, by who read it (`options`)."""
+        """Parsed options, by parser (`options`)."""
         if not raw or raw.count("&") >= MAX_PARAMETERS:
             return
         pairs = [pair.partition("=") for pair in raw.split("&") if pair and ";" not in pair]
@@ -165,7 +166,7 @@ class Query:
                 found[name] = [value]
 
     def first(self, name: str) -> str | None:
-        """The first value, or None when the parameter is absent."""
+        """Return the first value, or None if the parameter is absent."""
         if name not in self._raw:
             return None
         if name not in self._first:
@@ -187,13 +188,13 @@ class Query:
 
     @property
     def selectors(self) -> Given:
-        """`labelSelector` and `fieldSelector`, each read once for all who ask."""
+        """`labelSelector` and `fieldSelector`, each parsed once."""
         if self._selectors is None:
             self._selectors = Given(self.text("labelSelector"), self.text("fieldSelector")) if self._raw else NONE_GIVEN
         return self._selectors
 
     def let_go(self) -> list[Any]:
-        """What was read of it that may be large, for whoever frees it."""
+        """Remove and return parsed values that may be large, so that the caller frees them."""
         held = [*self.selectors.let_go(), self.options]
         self.options = {}
         return held
@@ -203,14 +204,14 @@ class Query:
 
 
 NO_QUERY = Query("")
-"""That of a target without one, which most have."""
+"""The query of a target without one, which most have."""
 _REMEMBERED, _REMEMBERED_LENGTH, _REMEMBERED_TERMS = 512, 128, 8
-"""As those of `request_info`: a term of a selector takes fifty times its length."""
+"""Limits of the cache, as in `request_info`: a term of a selector takes fifty times its length."""
 _known = lru_cache(_REMEMBERED)(Query)
 
 
 def query_of(raw: str) -> Query:
-    """That of a target. Those that are short and say the same are one: a manager writes with the same few all the time."""
+    """Return the query of a target. Short equal queries share one object: a manager writes with the same few all the time."""
     if not raw:
         return NO_QUERY
     if len(raw) > _REMEMBERED_LENGTH or raw.count(",") + raw.count("%2") >= _REMEMBERED_TERMS:
@@ -219,9 +220,9 @@ def query_of(raw: str) -> Query:
 
 
 def percent_decoded(text: str) -> bytes | None:
-    """A text of one line with every escape replaced by its byte, in one pass over any number of them; None when one is malformed.
+    """Return a text of one line with every escape replaced by its byte, in one pass over any number of them; None if one is malformed.
 
-    What `%41` is in a URL, `=41` is in quoted-printable text, which Python reads in C. There only what is an escape becomes two bytes
+    `=41` in quoted-printable text means the same as `%41` in a URL, and Python decodes it in C. Only a valid escape becomes two bytes
     shorter.
     """
     raw = text.encode("utf-8", "surrogateescape")
@@ -231,7 +232,7 @@ def percent_decoded(text: str) -> bytes | None:
 
 
 def _unescape(text: str) -> str | None:
-    """None for a malformed escape."""
+    """Return the decoded text; None for a malformed escape."""
     if "%" not in text and text.isascii():
         return text.replace("+", " ")
     decoded = percent_decoded(text.replace("+", " "))
@@ -239,10 +240,10 @@ def _unescape(text: str) -> str | None:
 
 
 def _decoded_names(names: list[str]) -> list[str]:
-    """Names of parameters, which may have been sent with escapes; in what is malformed something stays that is neither letter nor digit.
+    """Return names of parameters with their escapes decoded. Malformed names keep a character that is neither letter nor digit.
 
-    All in one pass, since each for itself takes ten times as long. None of them has an `&`, nor has it afterwards: `.` is as little a
-    letter as what `%26` stands for.
+    All are decoded in one pass, because one call for each takes ten times as long. No name has an `&`, before or after: `%26` becomes `..`,
+    whose characters are no letters either.
     """
     raw = "&".join([*names, ""]).encode("utf-8", "surrogateescape").replace(b"%26", b"..")
     return a2b_qp(raw.replace(b"%", b"=")).decode("ascii", "replace").split("&")[:-1]
@@ -253,7 +254,7 @@ def _readable(raw: bytes) -> str:
 
 
 TOTAL_RUNES, SHORT_RUNES = 4096, 256
-"""Budget of all warning texts of one response, and what each is cut to once it would be exceeded (upstream's values)."""
+"""Budget of all warning texts of one response, and the length to which texts are cut once it would be exceeded (upstream's values)."""
 
 
 class Warnings:
@@ -268,14 +269,14 @@ class Warnings:
         self._texts: dict[str, None] = {}
 
     def add(self, text: str) -> None:
-        """Texts with control characters or broken UTF-8 are dropped: no header can carry them."""
+        """Add a text. Texts with control characters or broken UTF-8 are dropped: no header can carry them."""
         if text and not _UNSENDABLE.search(text):
             self._texts.setdefault(text)
 
     def headers(self) -> list[str]:
-        """The header values, in the order in which the warnings were added.
+        """Return the header values, in the order in which the warnings were added.
 
-        The text that would exceed the budget, and all before it, are sent cut; later ones are cut too, until the budget is used up.
+        The text that would exceed the budget, and all before it, are sent cut. Later ones are cut too, until the budget is used up.
         """
         if not self._texts:
             return []
@@ -297,7 +298,7 @@ _UNSENDABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Level(IntEnum):
-    """How much is recorded about a request, least first (kubernetes/apiserver `pkg/apis/audit/types.go` Level)."""
+    """How much audit records about a request, least first (kubernetes/apiserver `pkg/apis/audit/types.go` Level)."""
 
     NONE = 0
     METADATA = 1
@@ -306,7 +307,7 @@ class Level(IntEnum):
 
 
 class Waits:
-    """How long a request has waited for others that its latency is told without.
+    """Seconds that a request has waited for webhooks and the like. Some latency metrics exclude them.
 
     Upstream: kubernetes/apiserver `pkg/endpoints/request/webhook_duration.go`.
     """
@@ -318,7 +319,7 @@ class Waits:
 
 
 class Annotations(dict[str, tuple[str, Level]]):
-    """What is noted about a request for whoever records it: a value per key, and the least level at which it counts.
+    """The audit annotations of a request: a value per key, and the least level that records it.
 
     Upstream: kubernetes/apiserver `pkg/audit/context.go` AddAuditAnnotations.
     """
@@ -326,33 +327,35 @@ class Annotations(dict[str, tuple[str, Level]]):
     __slots__ = ()
 
     def add(self, key: str, value: str, level: Level = Level.METADATA) -> None:
-        """The first value of a key stays."""
+        """Add an annotation. The first value of a key stays."""
         self.setdefault(key, (value, level))
 
     def seen_at(self, level: Level) -> dict[str, str]:
-        """What counts for a record of that level."""
+        """Return the annotations that a record of that level has."""
         return {key: value for key, (value, least) in self.items() if least <= level}
 
 
 class Deferred(ABC):
-    """JSON that is written down when somebody reads it, in whichever thread: about `size` bytes then, and little until then."""
+    """JSON that is encoded when it is read, in any thread: about `size` bytes then, and few until then."""
 
     size: int
 
     @abstractmethod
     def __iter__(self) -> Iterator[bytes]:
-        """In pieces."""
+        """Yield the JSON in pieces."""
 
 
 Json = Sequence[bytes] | Deferred
-"""A JSON value in pieces; none are no value."""
+"""A JSON value in pieces; empty for no value."""
 
 
 class Recording:
-    """What is kept of a request and its answer for whoever records it at a level.
+    """The parts of a request and its answer that audit records at a level.
 
-    `bare`: the objects' managedFields are left out. `reference` is what the object that was sent says of itself, by the names of an audit
-    event's `objectRef`. `begun` is told the code of an answer that goes on for long, before its headers go out.
+    * `bare`: managedFields of objects are left out.
+    * `reference` describes the sent object, by the names of an audit event's `objectRef`.
+    * `begun` is called with the code of a long-running answer, before its headers are sent.
+
     Upstream: kubernetes/apiserver `pkg/audit/request.go`.
     """
 

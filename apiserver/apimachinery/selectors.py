@@ -1,4 +1,4 @@
-"""Label and field selectors: parse, match, print. Knows no kinds: whether a field label is selectable is asked elsewhere.
+"""Parse, match and print label and field selectors. Knows no kinds: other code decides which field labels are selectable.
 
 Upstream: kubernetes/apimachinery `pkg/labels/selector.go`, `pkg/fields/selector.go`.
 """
@@ -30,7 +30,7 @@ Predicate = Callable[[Labels], bool]
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term of a label selector; `values` are sorted, `operator` is upstream's name of it."""
+    """One term of a label selector. `values` are sorted; `operator` is upstream's name of it."""
 
     key: str
     operator: str
@@ -54,7 +54,7 @@ class Requirement:
 
 
 class LabelSelector:
-    """A conjunction of requirements, sorted by key. `matches(labels)` is compiled once: watches ask it for every event."""
+    """A conjunction of requirements, sorted by key. `matches(labels)` is compiled once: watches call it for every event."""
 
     __slots__ = ("matches", "requirements")
 
@@ -68,7 +68,7 @@ class LabelSelector:
         return not self.requirements
 
     def lengthy(self, labels: Labels) -> bool:
-        """Whether a match takes longer than a step of the event loop may: that is for a thread."""
+        """Return whether a match takes longer than a step of the event loop may, and needs a thread."""
         return isinstance(labels, LongLabels) and len(self.requirements) > LOOKED_UP
 
     def __str__(self) -> str:
@@ -97,20 +97,20 @@ def _compiled(requirements: Sequence[Requirement]) -> Predicate:
 
 _NONE: AbstractSet[str] = frozenset()
 LOOKED_UP = 128
-"""Terms up to which each looks for its label in the text of very many: one or two milliseconds."""
+"""Terms up to which each looks for its label in the text of very many labels: one or two milliseconds."""
 
 
 class _Table:
-    """Many requirements by key, so that a match costs what the object's labels cost, however long the selector is."""
+    """Many requirements by key. A match costs as much as the object's labels, at any length of the selector."""
 
     def __init__(self, requirements: Sequence[Requirement]) -> None:
         self._many = len(requirements) > LOOKED_UP
         self._wanted: dict[str, str | AbstractSet[str] | None] = {}
-        """Keys that an object must have, with the value or the values that they may have; None is any."""
+        """Keys that an object must have, with the allowed value or values; None allows any."""
         self._unwanted: dict[str, AbstractSet[str] | None] = {}
-        """Keys that an object must not have with these values; None is any."""
+        """Keys that an object must not have with these values; None forbids any."""
         self._bounds: dict[str, tuple[int, int]] = {}
-        """Between which numbers, both exclusive, the value of a key must be."""
+        """Exclusive bounds of the number that a key's value must be."""
         unwanted: dict[str, set[str]] = {}
         for requirement in requirements:
             key, values = requirement.key, requirement.values
@@ -205,7 +205,7 @@ _END, _SYMBOL, _WORD = "end", "symbol", "word"
 
 
 _TURNS = 500
-"""Terms or values that one match of a pattern takes: other threads wait for each match, and it remembers every repetition."""
+"""Terms or values that one match of a pattern takes: other threads wait for each match, and `re` keeps data for every repetition."""
 _BLANK = r"[ \t\r\n]{0,100}"
 _GAP = rf"\x00?{_BLANK}"
 """Matches the text that may follow a token. The parser skips more blanks: a pattern would try them one by one."""
@@ -237,7 +237,7 @@ _BLANKS = re.compile(r"[ \t\r\n\x00]+")
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """Reads a `labelSelector` parameter; raises StatusError 400."""
+    """Parse a `labelSelector` parameter. Raises StatusError 400."""
     if not text:
         return EVERYTHING
     check_labels(text)
@@ -248,7 +248,7 @@ def parse_labels(text: str) -> LabelSelector:
 
 
 def check_labels(text: str) -> None:
-    """Raise StatusError 400 if a long text is not a label selector. This takes a tenth of the time of reading one."""
+    """Raise StatusError 400 if a long text is not a label selector. This takes a tenth of the time of parsing it."""
     if len(text) <= AT_ONCE:
         return
     at = _first_doubt(text)
@@ -260,7 +260,7 @@ def check_labels(text: str) -> None:
 
 
 def _first_doubt(text: str) -> int | None:
-    """Return a place where a term begins: all terms before it are right. None if all of them are."""
+    """Return a place where a term begins, such that all terms before it are valid. None if all terms are."""
     at = 0
     while True:
         at = _end_of_run(_TERMS, text, at)
@@ -276,7 +276,7 @@ def _first_doubt(text: str) -> int | None:
 
 
 def _end_of_run(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return the end of all that matches from this place on."""
+    """Return the end of all matches from this place on."""
     while found := pattern.match(text, at):
         if found.end() == at:
             break
@@ -288,9 +288,9 @@ _JSON_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": 
 
 
 def of_json(selector: Mapping[str, Any]) -> LabelSelector:
-    """The selector that API objects spell as `matchLabels` and `matchExpressions`.
+    """Return the selector that API objects spell as `matchLabels` and `matchExpressions`.
 
-    Keys and values are taken as they are: they were judged when the object was written. Raises ValueError for an operator that is none.
+    Keys and values are not checked: they were when the object was written. Raises ValueError for an unknown operator.
     Upstream: kubernetes/apimachinery `pkg/apis/meta/v1/helpers.go` LabelSelectorAsSelector.
     """
     found = [Requirement(key, IN, (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
@@ -307,17 +307,17 @@ class _SyntaxError(Exception):
 
 
 class _RequirementError(_SyntaxError):
-    """A mistake inside a requirement; upstream says so in front."""
+    """An error inside a requirement, which has upstream's prefix."""
 
     def __str__(self) -> str:
         return f"unable to parse requirement: {super().__str__()}"
 
 
 class _LabelParser:
-    """Upstream's recursive descent over the tokens of one selector; a NUL ends the text, as it does there."""
+    """Upstream's recursive descent over the tokens of one selector. A NUL ends the text, as it does there."""
 
     def __init__(self, text: str, at: int = 0) -> None:
-        """`at`: where the first term begins that is read."""
+        """`at` is the start of the first term to parse."""
         self._text = text
         self._at = self._start = at
         self._token = self._read()
@@ -332,7 +332,7 @@ class _LabelParser:
         return (kind, match.group(kind)) if kind else (_END, "")
 
     def selector(self) -> Iterable[Requirement]:
-        """Each once: who repeats one a thousand times asks for no more."""
+        """Parse the requirements, each once: repeated ones change nothing."""
         found: dict[Requirement, None] = {}
         continues = self._start > 0
         while True:
@@ -388,7 +388,7 @@ class _LabelParser:
         else:
             raise _RequirementError(f"found '{literal}', expected: {_BINARY_OPERATORS}")
         requirement = Requirement(key, operator, tuple(sorting.in_order(values)))
-        if problems := _told(_value_errors(requirement)):
+        if problems := _texts_of(_value_errors(requirement)):
             raise _RequirementError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
         return requirement
 
@@ -416,7 +416,7 @@ class _LabelParser:
         return values
 
     def _identifiers(self) -> set[str]:
-        """Words between commas; a comma at the start, at the end, or after a comma stands for an empty word."""
+        """Parse words between commas. A comma at the start, at the end, or after a comma stands for an empty word."""
         values = self._words()
         if values and self._peek()[1] == ")":
             values.add("")
@@ -439,7 +439,7 @@ class _LabelParser:
                 raise _RequirementError(f"found '{literal}', expected: ',', or identifier")
 
     def _words(self) -> set[str]:
-        """Read the words that a comma follows, as many as there are, some hundred at a time."""
+        """Parse all words that a comma follows, some hundred at a time."""
         values: set[str] = set()
         while (run := _WORDS_OF_SET.match(self._text, self._start)) and run.end() > run.start():
             words = run.group()
@@ -451,18 +451,18 @@ class _LabelParser:
         return values
 
 
-ERRORS_ROOM = 512 << 10
-"""Characters of errors of one requirement; an answer has room for less."""
+ERRORS_LIMIT = 512 << 10
+"""Characters of errors of one requirement. An answer holds fewer."""
 
 
-def _told(errors: Iterable[FieldError]) -> list[str]:
-    """Each text once, as far as there is room for them."""
+def _texts_of(errors: Iterable[FieldError]) -> list[str]:
+    """Return each text once, up to the limit."""
     texts: dict[str, None] = {}
-    room = ERRORS_ROOM
+    left = ERRORS_LIMIT
     for text in map(str, errors):
         texts[text] = None
-        room -= len(text)
-        if room < 0:
+        left -= len(text)
+        if left < 0:
             break
     return list(texts)
 
@@ -481,8 +481,8 @@ def _value_errors(requirement: Requirement) -> Iterator[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class FieldTest:
-    """What the terms of one label ask of its value: to be `equal`, unless that is None, and none of `others`. `never`: they contradict
-    each other."""
+    """The terms of one label. The value must equal `equal`, unless that is None, and none of `others`. `never`: the terms contradict each
+    other."""
 
     equal: str | None = None
     others: AbstractSet[str] = frozenset()
@@ -505,7 +505,7 @@ class FieldSelector:
 
     @cached_property
     def tests(self) -> Mapping[str, FieldTest]:
-        """By label, in the order of their first terms: as many as there are labels, however long the selector is."""
+        """The tests by label, in the order of their first terms. Their number is that of the labels, at any length of the selector."""
         equal: dict[str, str] = {}
         others: dict[str, set[str]] = {}
         never: set[str] = set()
@@ -518,16 +518,16 @@ class FieldSelector:
         return {label: FieldTest(equal.get(label), excluded, label in never) for label, excluded in others.items()}
 
     def requires(self, label: str) -> str | None:
-        """The value that `label` must have, if a term says so; the first one."""
+        """Return the value that `label` must have, by the first term that requires one; otherwise None."""
         test = self.tests.get(label)
         return None if test is None else test.equal
 
     def unsupported(self, supported: Collection[str]) -> str | None:
-        """The first label that is not among the supported ones."""
+        """Return the first label that is not among the supported ones."""
         return next((label for label in self.tests if label not in supported), None)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether the fields' values satisfy every term; an absent field is empty."""
+        """Return whether the fields' values satisfy every term; an absent field is empty."""
         return all(test(fields.get(label, "")) for label, test in self.tests.items())
 
     def __str__(self) -> str:
@@ -541,12 +541,12 @@ _ESCAPABLE = re.compile(r"([\\,=])")
 
 
 def escape_value(value: str) -> str:
-    r"""A value as it stands in a field selector: `\`, `,` and `=` behind a backslash."""
+    r"""Return a value as a field selector spells it: `\`, `,` and `=` behind a backslash."""
     return _ESCAPABLE.sub(r"\\\1", value)
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """Reads a `fieldSelector` parameter; raises StatusError 400 for bad syntax."""
+    """Parse a `fieldSelector` parameter. Raises StatusError 400 for bad syntax."""
     if not text:
         return ALL_FIELDS
     check_fields(text)
@@ -563,20 +563,20 @@ def parse_fields(text: str) -> FieldSelector:
             if len(labels) > MOST_FIELDS:
                 break
     selector = FieldSelector(tuple(terms))
-    selector.tests  # noqa: B018 - made where the selector is read, which may be in a thread
+    selector.tests  # noqa: B018 - computed where the selector is parsed, which may be in a thread
     return selector
 
 
 MOST_FIELDS = 256
-"""Labels above which a field selector is not read on: no kind has so many fields that can be selected. The first one that the kind does not
-have is told."""
+"""Labels at which parsing of a field selector ends: no kind has so many selectable fields. The error names the first label that the kind
+does not have."""
 _PLAIN_FIELD = r"(?:[^,=!\\]*(?:!=|==?)[^,=\\]*)?"
 _FIELDS = re.compile(rf"(?:{_PLAIN_FIELD},){{0,{_TURNS}}}")
 _is_plain_field = re.compile(_PLAIN_FIELD).fullmatch
 
 
 def check_fields(text: str) -> None:
-    """Raise StatusError 400 if a long text is not a field selector. This takes a tenth of the time of reading one."""
+    """Raise StatusError 400 if a long text is not a field selector. This takes a tenth of the time of parsing it."""
     if len(text) <= AT_ONCE:
         return
     at = _end_of_run(_FIELDS, text, 0)
@@ -585,7 +585,7 @@ def check_fields(text: str) -> None:
 
 
 def _field_term(text: str, part: str) -> tuple[str, str, str]:
-    """Read one term of a field selector. Raises StatusError 400."""
+    """Parse one term of a field selector. Raises StatusError 400."""
     match = _TERM.fullmatch(part)
     if match is None:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
@@ -630,7 +630,7 @@ def _unescape(value: str) -> str:
 
 
 class Given:
-    """The two selectors of a request as they were sent. Each is read once, however often it is asked for; StatusError 400 included."""
+    """The two selectors of a request as they were sent. Each is parsed once, even if that raises StatusError 400."""
 
     __slots__ = ("_fields", "_labels", "field_text", "label_text")
 
@@ -641,17 +641,18 @@ class Given:
 
     @property
     def large(self) -> bool:
-        """Whether reading them would hold the event loop for long: that is for a thread."""
+        """Whether parsing takes so long that it needs a thread."""
         return len(self.label_text) + len(self.field_text) > AT_ONCE
 
     @property
-    def told(self) -> bool:
-        """Whether authorization goes by them. Longer ones narrow nothing there, and are read only for those who may see everything."""
-        return len(self.label_text) + len(self.field_text) <= TOLD
+    def narrows_authorization(self) -> bool:
+        """Whether authorization uses the selectors. Longer ones do not narrow a request, and are parsed only for users that may see
+        everything."""
+        return len(self.label_text) + len(self.field_text) <= AUTHORIZED_LENGTH
 
     @property
     def known(self) -> bool:
-        """Whether both were read."""
+        """Whether both were parsed."""
         return self._labels is not None and self._fields is not None
 
     @property
@@ -680,8 +681,8 @@ class Given:
         return self.label_text, self.field_text
 
     def read(self) -> None:
-        """Read both now, so that asking costs nothing later. If one of them is wrong, asking for either tells so: nothing is made of the
-        other."""
+        """Parse both now, so that later access costs nothing. If one is invalid, access to either raises its error, and the other is not
+        parsed."""
         if self.known:
             return
         try:
@@ -696,16 +697,16 @@ class Given:
                 getattr(self, selector)
 
     def let_go(self) -> list[Any]:
-        """What was read of them, which is not kept."""
+        """Remove and return the parsed selectors."""
         held = [self._labels, self._fields]
         self._labels = self._fields = None
         return held
 
 
 AT_ONCE = 4096
-"""Characters of selectors that are read on the event loop: some milliseconds."""
-TOLD = 10_000
-"""Characters of selectors that authorization goes by. Reading more would cost more than a refusal may."""
+"""Characters of selectors that are parsed on the event loop: some milliseconds."""
+AUTHORIZED_LENGTH = 10_000
+"""Characters of selectors that authorization uses. Parsing more would cost more than a refusal may."""
 NONE_GIVEN = Given()
 
 _Read = TypeVar("_Read")

@@ -1,4 +1,4 @@
-"""Shards: parts of the objects, by ranges of a hash of their uid or namespace. Reading the text of a selector is `verbs.shard_selector`.
+"""Shards: parts of the objects, by ranges of a hash of their uid or namespace. `verbs.shard_selector` parses their selectors.
 
 Upstream: kubernetes/apimachinery `pkg/sharding/{hash,selector,types}.go`.
 """
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 UID, NAMESPACE = "object.metadata.uid", "object.metadata.namespace"
 FIELDS = (UID, NAMESPACE)
-"""What may be hashed."""
+"""The fields that may be hashed."""
 END = 1 << 64
-"""Behind the last hash."""
+"""One more than the last hash."""
 
 _OFFSET, _PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 def hash_of(value: bytes) -> int:
-    """FNV-1a of 64 bits."""
+    """Return FNV-1a of 64 bits."""
     found = _OFFSET
     for byte in value:
         found = (found ^ byte) * _PRIME & END - 1
@@ -28,7 +28,7 @@ def hash_of(value: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The hashes of a field from `start` up to `end`, which is not one of them."""
+    """The hashes of a field from `start` to `end`, exclusive."""
 
     field: str
     start: int
@@ -39,12 +39,12 @@ class Range:
 
 
 def bound(number: int) -> str:
-    """As it is written in a selector."""
+    """Return a bound as a selector spells it."""
     return f"0x{number:016x}"
 
 
 class ShardSelector:
-    """One or more ranges of one field. `covers(hash)` costs the same however many there are; `str()` is the text that lists repeat."""
+    """One or more ranges of one field. `covers(hash)` costs the same for any number of ranges. `str()` is the text that lists repeat."""
 
     __slots__ = ("covers", "field", "text")
 
@@ -59,7 +59,7 @@ class ShardSelector:
 
 def _compiled(ranges: Sequence[Range]) -> Callable[[int], bool]:
     bounds: list[int] = []
-    """Where the covered hashes begin and end, in turn."""
+    """Starts and ends of the covered ranges, in turn."""
     for each in sorted(ranges, key=lambda r: r.start):
         if bounds and each.start <= bounds[-1]:
             bounds[-1] = max(bounds[-1], each.end)

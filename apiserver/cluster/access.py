@@ -122,7 +122,7 @@ def spec(user: User, info: RequestInfo) -> dict[str, Any]:
     found: dict[str, Any] = {"user": user.name, "uid": user.uid, "groups": user.groups, "extra": dict(user.extra)}
     if info.is_resource:
         given = info.selectors
-        if not given.told:
+        if not given.narrows_authorization:
             given = selectors.NONE_GIVEN
         found["resourceAttributes"] = _filled(
             {

@@ -94,7 +94,7 @@ def naming_selectors(handler: Handler, *, workers: Workers) -> Handler:
 
     Selectors that authorization does not go by are not read here: a request that is refused must be cheap.
     """
-    return _with_selectors(handler, workers, lambda _, given: given.told and NAME in given.field_text)
+    return _with_selectors(handler, workers, lambda _, given: given.narrows_authorization and NAME in given.field_text)
 
 
 def large_selectors(handler: Handler, *, workers: Workers, selects: Callable[[Request], bool]) -> Handler:

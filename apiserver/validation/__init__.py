@@ -1,1 +1,1 @@
-"""Validation of objects by their declared shape: a quick verdict, and the errors in words."""
+"""Validate objects by their declared shape: a quick verdict, and the texts of the errors."""

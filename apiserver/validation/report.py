@@ -1,7 +1,7 @@
-"""Checks what a shape declares: required members, limits, enumerations, formats, uniqueness, immutability.
+"""Report violations of what a shape declares: required members, limits, enumerations, formats, uniqueness, immutability.
 
-Errors come in declared order: per struct its members, then its own check and rule; per list its items, then repeated identities. They are
-found one by one, as far as somebody asks for them. Rules over several members of different structs are the kind's.
+Errors come in declared order: per struct its members, then its own check and rule; per list its items, then repeated identities. Each is
+found only when the caller fetches it. Rules over several members of different structs belong to the kind.
 Upstream: kubernetes/kubernetes `pkg/apis/resource/validation/validation.go` (validateSlice, validateSet, validateMap).
 """
 
@@ -28,7 +28,7 @@ MIN_SHOWN_KEY_BYTES = 16
 
 
 def validate(context: Context, shape: Struct, new: Object, old: Object | None) -> Iterator[FieldError]:
-    """Everything that is wrong with a decoded and defaulted object. `old` is the stored one, None on create."""
+    """Yield all errors of a decoded and defaulted object. `old` is the stored one, None on create."""
     rules, reader = _rules(shape), _reader(shape)
     if reader is None:
         return
@@ -43,19 +43,19 @@ def validate(context: Context, shape: Struct, new: Object, old: Object | None) -
 
 
 def validate_update(shape: Struct, new: Object, old: Object) -> Iterator[FieldError]:
-    """Refuses changes of members that are declared immutable, also between set and unset."""
+    """Yield the errors of changed immutable members, also between set and unset."""
     reader = _change_reader(shape)
     return iter(()) if reader is None else reader(new, old, ROOT)
 
 
 def in_order(shape: Struct, errors: Iterable[FieldError]) -> list[FieldError]:
-    """As upstream tells them: by their places, in the order in which structs are `judged`. At one place they stay as they were found."""
+    """Sort errors into upstream's order: by their places, in the order in which structs are `judged`. Errors of one place keep their
+    order."""
     return sorted(errors, key=lambda error: _rank(shape, error.place))
 
 
 def _rank(type_: Type | None, place: Path | None) -> list[Any]:
-    """Compares with those of other places of the same type: numbers for members and elements, texts for entries. Errors of metadata have
-    no place."""
+    """Return a key that sorts places of one type: numbers for members and elements, texts for entries. Errors of metadata have no place."""
     rank: list[Any] = []
     for segment in ["metadata"] if place is None else place.segments():
         match type_:
@@ -84,7 +84,7 @@ def _rank(type_: Type | None, place: Path | None) -> list[Any]:
 
 @functools.cache
 def _judged(struct: Struct) -> tuple[Mapping[str, int], Mapping[str, Type]]:
-    """Where errors of each member, and of the struct itself, are told; and the members' types."""
+    """Return the rank of each member's errors and of the struct's own, and the members' types."""
     of = {field.name: field.type for field in types.members(struct)}
     first = struct.judged or ((types.ACCESS, "metadata", types.UPDATE) if "metadata" in of else ())
     names = dict.fromkeys([types.KEY, *first, *of, ""])
@@ -92,12 +92,12 @@ def _judged(struct: Struct) -> tuple[Mapping[str, int], Mapping[str, Type]]:
 
 
 _Reader = Callable[[Context, Any, Any, Path], Iterator[FieldError]]
-"""Looks at one value, which is not None, and finds what is wrong with it; with what is stored at its place, or None."""
+"""Yields the errors of one value, which is not None. `old` is the stored value at its place, or None."""
 
 
 @functools.cache
 def _reader(type_: Type, *, rules_only: bool = False) -> _Reader | None:
-    """None when nothing is declared here or below. `rules_only`: what a value alone decides is left out."""
+    """Return the reader of a type; None if nothing is declared here or below. `rules_only` leaves out checks that need the value alone."""
     match type_:
         case Struct():
             return _struct_reader(type_, rules_only=rules_only)
@@ -113,13 +113,13 @@ def _reader(type_: Type, *, rules_only: bool = False) -> _Reader | None:
 
 
 def _rules(type_: Type) -> _Reader | None:
-    """Asks what `verdict` cannot answer."""
+    """Return the reader of the rules that `verdict` cannot check."""
     return _reader(type_, rules_only=True)
 
 
 @functools.cache
 def _compares(type_: Type) -> bool:
-    """Whether anything here or below looks at what is stored."""
+    """Return whether anything here or below compares with the stored value."""
     match type_:
         case Struct():
             return type_.rule is not None or any(f.ratchets or _compares(f.type) for f in types.members(type_))
@@ -174,7 +174,7 @@ def _list_reader(type_: ListOf, *, rules_only: bool) -> _Reader | None:
 
 
 def _by_identity(identity: Callable[[Any], Hashable] | None, items: list[Any] | None) -> Mapping[Hashable, Any]:
-    """The stored items; of several that are the same the first one."""
+    """Return the stored items by identity; the first one of equal identities."""
     return {} if identity is None or not items else {identity(x): x for x in reversed(items)}
 
 
@@ -208,7 +208,7 @@ def _map_reader(type_: MapOf, *, rules_only: bool) -> _Reader | None:
 
 
 def _shown_key(key: str, limit: int) -> str:
-    """A key with its middle cut out when it is longer than `limit` bytes; 0 is no limit."""
+    """Return a key with its middle cut out if it is longer than `limit` bytes; 0 is no limit."""
     text = key.encode(errors="replace")
     limit = max(limit, MIN_SHOWN_KEY_BYTES) if limit else len(text)
     if len(text) <= limit:
@@ -250,13 +250,13 @@ def _struct_reader(struct: Struct, *, rules_only: bool) -> _Reader | None:
 
 
 def _is_chosen(value: Any) -> bool:
-    """Of alternatives: an empty list is none, an empty struct is one."""
+    """Return whether an alternative of a union is set: an empty list is not, an empty struct is."""
     return value is not None and value != []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One member, as it is read. `same` is there when a stored value is not judged again."""
+    """One member, as it is read. `same` is set if an unchanged value is not validated again."""
 
     name: str
     readers: Sequence[_Reader]
@@ -267,7 +267,7 @@ class _Step:
 
 
 def _step(field: Field, *, rules_only: bool) -> _Step:
-    """First what the type declares, then the member."""
+    """Return the step of a member: first the checks of its type, then its own."""
     readers = [reader for reader in [_reader(field.type, rules_only=rules_only)] if reader is not None]
     if field.check is not None and not rules_only:
         readers.append(_check_reader(field.check))
@@ -282,7 +282,7 @@ def _step(field: Field, *, rules_only: bool) -> _Step:
 
 
 def _struct_rules(struct: Struct) -> list[Rule]:
-    """The struct's own rule, after those of the structs that stand inline in it."""
+    """Return the struct's own rule, after those of its inline structs."""
     rules: list[Rule] = []
     for field in struct.fields:
         if field.inline and isinstance(field.type, Struct):
@@ -291,7 +291,7 @@ def _struct_rules(struct: Struct) -> list[Rule]:
 
 
 def _shown(field: Field, value: Any) -> Any:
-    """What stands in the place of an absent value, and a text behind a pointer is written as JSON."""
+    """Return the value that an error shows: the zero value for an absent one; JSON for a text behind a pointer."""
     if types.is_pointer(field):
         return fieldpath.Typed(value) if isinstance(value, str) else value
     return verdict.zero_value(field.type) if value is None else value
@@ -302,7 +302,8 @@ _ChangeReader = Callable[[Object, Object, Path], Iterator[FieldError]]
 
 @functools.cache
 def _change_reader(struct: Struct) -> _ChangeReader | None:
-    """None when nothing below is immutable. Elements of lists and maps have no identity here, so their members are not looked at."""
+    """Return the reader of changes; None if nothing below is immutable. Elements of lists and maps have no identity here, so their members
+    are not compared."""
     steps = []
     for field in types.members(struct):
         inner = _change_reader(field.type) if isinstance(field.type, Struct) else None
@@ -320,7 +321,7 @@ def _change_reader(struct: Struct) -> _ChangeReader | None:
         return (error.at(place) for error in found) if own_place else found
 
     def changes(new: Object, old: Object, path: Path) -> Iterator[FieldError]:
-        """Those further below come first."""
+        """Yield errors of deeper members first."""
         for field, _, inner in steps:
             if inner is not None:
                 yield from inner(new.get(field.name) or {}, old.get(field.name) or {}, path.child(field.name))

@@ -1,7 +1,7 @@
-"""Whether a value obeys what its shape declares: yes or no, without places and texts.
+"""Decide whether a value satisfies what its shape declares: yes or no, without places and texts.
 
-Nearly every object that is validated is in order. This is the answer for those; `validate` words what is wrong with the others. And
-nearly every write leaves most of an object as it is: of what takes the place of a value that obeys, only what is different is looked at.
+Nearly every validated object is valid, and this check is fast for it. `report` finds the errors of the others. Nearly every write leaves
+most of an object unchanged, so an update checks only what differs from the valid stored value.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from apiserver.schema.types import (
 )
 
 Test = Callable[[Any], bool]
-"""Looks at one value, which is not None."""
+"""Tests one value, which is not None."""
 ChangeTest = Callable[[Any, Any], bool]
-"""The same, with one beside it that obeys."""
+"""Tests one value that replaces a valid one."""
 
 REMEMBERED_TEXTS, REMEMBERED_LENGTH = 2048, 96
-"""Per format, so that a cache cannot be filled with much. The length is that of the longest qualified name."""
+"""Texts that each format caches, and their longest length: that of the longest qualified name. So clients cannot fill a cache with much."""
 
 
 class _Nowhere(Path):
-    """Stands in for the path where nobody will read it: building real ones would be half of the work."""
+    """Replaces a path that nobody reads: building real ones would be half of the work."""
 
     __slots__ = ()
 
@@ -54,12 +54,12 @@ class _Nowhere(Path):
 
 _NOWHERE = _Nowhere("")
 ABSENT = object()
-"""What a member that is not there counts as, when that is not a value."""
+"""Stands for a member that is absent and has no zero value."""
 
 
 @functools.cache
 def test(type_: Type) -> Test | None:
-    """None when nothing is declared here or below."""
+    """Return the test of a type; None if nothing is declared here or below."""
     match type_:
         case Struct():
             return _struct_test(type_)
@@ -84,7 +84,7 @@ def _check_test(check: Check) -> Test:
 
 
 def _text_test(check: Check) -> Test:
-    """A format is a pure function of the text, and the names and versions in one fleet are few: verdicts are remembered."""
+    """Cache verdicts: a format is a pure function of the text, and one fleet has few names and versions."""
     passes = _check_test(check)
     remembered = functools.lru_cache(maxsize=REMEMBERED_TEXTS)(passes)
     return lambda text: remembered(text) if len(text) <= REMEMBERED_LENGTH else passes(text)
@@ -105,7 +105,7 @@ def _string_test(type_: String) -> Test | None:
 
 
 def too_long(text: str, max_bytes: int) -> bool:
-    # No character takes more than four bytes.
+    # A character takes at most four bytes.
     return len(text) * 4 > max_bytes and len(text.encode(errors="replace")) > max_bytes
 
 
@@ -130,7 +130,7 @@ def _few(type_: ListOf) -> Test | None:
 
 
 def _distinct(type_: ListOf) -> Test | None:
-    """Of items each of which obeys."""
+    """Return the test of distinctness, for items that are valid."""
     unique = type_.unique
     return None if unique is None else lambda value: len(value) < 2 or len(set(map(unique, value))) == len(value)
 
@@ -183,7 +183,7 @@ def _own_test(struct: Struct) -> Test | None:
 
 
 def _member_test(field: Field) -> tuple[Test | None, bool, bool] | None:
-    """The test, whether an empty value is a value, and whether the member's absence is an error."""
+    """Return the test, whether an empty value is tested, and whether the member's absence is an error."""
     inner = test(field.type)
     if field.check is not None:
         inner = _both(inner, _field_test(field, field.check))
@@ -202,7 +202,10 @@ def _both(first: Test | None, second: Test) -> Test:
 
 @functools.cache
 def change_test(type_: Type) -> ChangeTest | None:
-    """None when nothing is declared here or below. Law: `change_test(t)(new, old)` is `test(t)(new)` wherever `test(t)(old)`."""
+    """Return the change test of a type; None if nothing is declared here or below.
+
+    Invariant: if `test(t)(old)`, then `change_test(t)(new, old)` equals `test(t)(new)`.
+    """
     whole = test(type_)
     if whole is None:
         return None
@@ -215,7 +218,7 @@ def change_test(type_: Type) -> ChangeTest | None:
 
 
 def _list_change_test(type_: ListOf) -> ChangeTest:
-    """Items are compared with those that stood in their places."""
+    """Compare items with the stored ones at the same index."""
     inner, few, distinct = test(type_.item), _few(type_), _distinct(type_)
 
     def passes(value: list[Any], stored: list[Any]) -> bool:
@@ -271,7 +274,7 @@ def _member_change_test(field: Field) -> ChangeTest:
 
 
 def struct_checks(struct: Struct) -> list[Check]:
-    """The struct's own check, after those of the structs that stand inline in it."""
+    """Return the struct's own check, after those of its inline structs."""
     checks: list[Check] = []
     for field in struct.fields:
         if field.inline and isinstance(field.type, Struct):
@@ -280,7 +283,7 @@ def struct_checks(struct: Struct) -> list[Check]:
 
 
 def absent_value(field: Field) -> Any:
-    """Text, numbers and structs that are always written are there, with Go's zero value, when the client sent none."""
+    """Return the value of a member that the client did not send: Go's zero value for text, numbers and structs that are always written."""
     if field.presence is not Presence.ALWAYS or field.required:
         return ABSENT
     if isinstance(field.type, Struct):
@@ -290,14 +293,15 @@ def absent_value(field: Field) -> Any:
 
 
 def may_be_empty(field: Field) -> bool:
-    """Where absent and empty differ, empty is a value to look at; so it is where a member is always there and nobody requires more."""
+    """Return whether an empty value is tested: where it differs from absent, and where a member is always present without being
+    required."""
     if types.is_pointer(field) or isinstance(field.type, RawJSON | Struct):
         return True
     return field.presence is Presence.ALWAYS and not field.required
 
 
 def zero_value(type_: Type) -> Any:
-    """Go's zero value of a text, a number or a boolean; None for all else."""
+    """Return Go's zero value of a text, a number or a boolean; None for all other types."""
     match type_:
         case String():
             return ""

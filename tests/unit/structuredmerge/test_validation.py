@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver.apimachinery.errors import MESSAGE_ROOM
+from apiserver.apimachinery.errors import MESSAGE_LIMIT
 from structuredmerge.types import DEDUCED, UNTYPED_ATOMIC, List, Map, Member, Scalar, Type
 from structuredmerge.validation import Foreign, joined, validate
 from tests.unit.structuredmerge.declared import TYPE
@@ -101,7 +101,7 @@ def test_of_a_map_one_member_is_told_that_is_not_declared_and_nothing_after_it()
 def test_many_and_large_errors_are_told_as_far_as_an_answer_has_room(value: Any) -> None:
     errors = validate(value, TYPE)
     assert errors
-    assert sum(map(len, errors)) < 2 * MESSAGE_ROOM
+    assert sum(map(len, errors)) < 2 * MESSAGE_LIMIT
 
 
 def test_a_value_of_any_depth_is_shown() -> None:
