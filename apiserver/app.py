@@ -158,9 +158,7 @@ def judged(serving: Serving, wrong: Set[str] = frozenset(), *, alone: bool = Fal
     clashes = _gate_mistakes(loaded, {})
     told = [f"--{KINDS}: {text}" for text in (*unusable, *mistakes, *clashes)]
     if complete and served is not None:
-        told += (
-            f"--runtime-config: {text}" for text in enablement.mistakes(serving.runtime_config, served.configurable)
-        )
+        told += (f"--runtime-config: {text}" for text in enablement.errors(serving.runtime_config, served.configurable))
     if complete and not clashes:
         switched = _gate_mistakes(loaded, serving.feature_gates, partly=FEATURE_GATES in wrong)
         told += (f"--{FEATURE_GATES}: {text}" for text in switched)
@@ -172,7 +170,7 @@ def _served(serving: Serving, loaded: Iterable[Resource], *, alone: bool) -> tup
     try:
         served = Kinds(loaded, group=serving.group, runtime_config=serving.runtime_config, builtin=builtin)
     except InvalidKinds as e:
-        return None, e.mistakes
+        return None, e.errors
     return served, list(packages.collisions(served))
 
 
@@ -182,7 +180,7 @@ def _gate_mistakes(known: Iterable[Resource], switched: Mapping[str, bool], *, p
     try:
         Gates(_declared_gates(known), switched)
     except InvalidGates as e:
-        return e.certain if partly else e.mistakes
+        return e.certain if partly else e.errors
     return []
 
 

@@ -1,1 +1,1 @@
-"""What is served: the kinds of an installation, the packages they come from, their versions and roles."""
+"""The served kinds: the kinds of an installation, the packages that declare them, their versions and roles."""

@@ -1,4 +1,4 @@
-"""Which versions and resources are served: what the kinds declare, and what the operator says in `--runtime-config`.
+"""Decide which versions and resources are served, from the kinds' declarations and the operator's `--runtime-config`.
 
 Upstream: kubernetes/apiserver `pkg/server/resourceconfig/helpers.go`, `pkg/server/options/api_enablement.go`,
 `pkg/server/storage/resource_config.go`.
@@ -14,8 +14,8 @@ from kubetext import strconv
 from kubetext.quoting import go_quote
 
 Asked = Mapping[str, str]
-"""What the operator says, by key: `<group>/<version>`, `<group>/<version>/<resource>` or one of CLASSES. Values are Go's booleans; of the
-two former "" is true."""
+"""The operator's values by key: `<group>/<version>`, `<group>/<version>/<resource>` or one of CLASSES. Values are Go's booleans. For the
+first two keys "" is true."""
 
 ALL = "api/all"
 CLASSES: Mapping[str, Callable[[str], object]] = {
@@ -24,13 +24,13 @@ CLASSES: Mapping[str, Callable[[str], object]] = {
     "api/beta": re.compile(r"v[0-9]+beta[0-9]+").fullmatch,
     "api/alpha": re.compile(r"v[0-9]+alpha[0-9]+").fullmatch,
 }
-"""Keys that are about many versions, the later ones stronger, and which versions these are."""
+"""Keys for many versions, from weak to strong, and the tests of their versions."""
 
 
-def mistakes(asked: Asked, known: Iterable[Resource]) -> Iterator[str]:
-    """What is wrong with it, given every version of every kind. Upstream's words; where upstream stops at the first, all are told.
+def errors(asked: Asked, known: Iterable[Resource]) -> Iterator[str]:
+    """Yield the errors of the values, given every version of every kind. Texts are upstream's; upstream stops at the first error.
 
-    A server that serves nothing at all is refused here, where upstream's still has other groups.
+    A server without any resource is refused here; upstream's still has other groups.
     """
     known = tuple(known)
     if asked.get(ALL) == "false" and len(asked) == 1:
@@ -59,7 +59,7 @@ _BOOLEANS = ("true", "false")
 
 
 def _clear(asked: Asked) -> bool:
-    """Whether every value says yes or no. What is left of others is not known."""
+    """Return whether every value is a boolean. With other values the result is unknown."""
     return all(value in _BOOLEANS if key in CLASSES else _boolean(value) is not None for key, value in asked.items())
 
 
@@ -78,7 +78,7 @@ def _wrong(key: str, parts: Sequence[str], value: str, *, registered: bool) -> I
 
 
 def enabled(asked: Asked, resource: Resource) -> bool:
-    """Whether a kind is served in this version. What is said of less wins. Where nothing is said, a version is served in its home."""
+    """Return whether a kind is served in this version. The narrower key wins. Without a key, a version is served in its home."""
     version = f"{resource.group}/{resource.version}"
     for key in (f"{version}/{resource.plural}", version):
         if key in asked:
@@ -88,7 +88,7 @@ def enabled(asked: Asked, resource: Resource) -> bool:
 
 
 def _says_yes(value: str) -> bool:
-    """What is no boolean says nothing: it has been told as a mistake."""
+    """Return whether the value is true. A value that is not a boolean counts as false, and was reported as an error."""
     return bool(_boolean(value))
 
 

@@ -1,5 +1,5 @@
-"""The ClusterRoles that grant what the declared kinds need: rights of a namespace, by the default roles, and what each kind says itself.
-
+"""Build the ClusterRoles that grant the rights for the declared kinds: rights of a namespace through the default roles, and each kind's own
+grants.
 Upstream: kubernetes/kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go` (viewRules, editRules).
 """
 
@@ -14,14 +14,14 @@ from apiserver.schema.resource import Grant, Resource
 READ, WRITE = ("get", "list", "watch"), ("create", "delete", "deletecollection", "patch", "update")
 VIEW, EDIT, ADMIN = "view", "edit", "admin"
 _AGGREGATED = {VIEW: (VIEW, EDIT, ADMIN), EDIT: (EDIT, ADMIN), ADMIN: (ADMIN,)}
-"""To which default roles each is added. Nothing is `admin`'s by itself: with a kind it may do what `edit` may."""
+"""The default roles to which each role is added. `admin` has no rights of its own: it may do with a kind what `edit` may."""
 _PREFIX = "sluice-"
 
 Object = dict[str, Any]
 
 
 def cluster_roles(kinds: Kinds) -> Iterator[Object]:
-    """Every ClusterRole with something to grant: of the default roles first, then those that the kinds name."""
+    """Yield every ClusterRole with a grant: additions to the default roles first, then those that the kinds name."""
     grants = [(kind, grant) for kind in kinds.stored for grant in (*_of_a_namespace(kind), *kind.grants)]
     named = {grant.role for _, grant in grants}
     for role in (*(name for name in _AGGREGATED if name in named), *sorted(named - set(_AGGREGATED))):
@@ -35,8 +35,8 @@ def cluster_roles(kinds: Kinds) -> Iterator[Object]:
 
 
 def _of_a_namespace(kind: Resource) -> Iterator[Grant]:
-    """Who may look at everything in a namespace looks at the kind too, who may edit it writes it, but for its subresources: they are the
-    system's. Objects of the whole cluster belong to no namespace, so no role of one covers them."""
+    """Yield the grants for a kind that lives in namespaces. Viewers read it, editors write it, except its subresources, which belong to the
+    system. No role of a namespace covers cluster-scoped objects."""
     if kind.namespaced:
         for part in ("", *(sub.name for sub in kind.subresources)):
             yield Grant(role=VIEW, verbs=READ, subresource=part)
@@ -44,7 +44,7 @@ def _of_a_namespace(kind: Resource) -> Iterator[Grant]:
 
 
 def _rules(grants: Iterable[tuple[Resource, Grant]]) -> Iterator[Object]:
-    """One for each group and set of verbs."""
+    """Yield one rule for each group and set of verbs."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for kind, grant in grants:
         name = f"{kind.plural}/{grant.subresource}" if grant.subresource else kind.plural

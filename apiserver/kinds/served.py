@@ -1,4 +1,4 @@
-"""What is served, as one value made at start: kinds of several groups, the versions of each, and the one form in which it is stored.
+"""The set of served kinds, made once at start: kinds of several groups, the versions of each, and the one form in which it is stored.
 
 Router, bodies, discovery, OpenAPI, store names and metrics follow from it; nothing else enumerates kinds.
 """
@@ -22,17 +22,17 @@ _MATURITY = {None: 0, "beta": 1, "alpha": 2}
 
 
 class InvalidKinds(ValueError):
-    """Kinds that cannot be served; `mistakes` are all reasons."""
+    """The kinds cannot be served. `errors` are all reasons."""
 
-    def __init__(self, mistakes: Sequence[str]) -> None:
-        super().__init__("\n".join(mistakes))
-        self.mistakes = list(mistakes)
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = list(errors)
 
 
 class Kinds:
-    """The served resources. Every version of a kind is one; those of a kind share the store, and one of them is the stored form.
+    """The served resources. Every version of a kind is one. The versions of a kind share the store, and one of them is the stored form.
 
-    Iterates in the order of documents: by group, the preferred version first, by name. `known` has those that are not served too.
+    Iterates in the order of documents: by group, the preferred version first, by name. `known` also has those that are not served.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class Kinds:
         runtime_config: enablement.Asked = _NOTHING_ASKED,
         builtin: Iterable[Resource] = (),
     ) -> None:
-        """`group` is that of kinds which name none. `builtin` are kinds of Kubernetes' own groups, served whatever `runtime_config` says;
-        there an empty group is the core group. Raises InvalidKinds for two kinds of one group that share a name."""
+        """Set the kinds. `group` is the group of kinds that name none. `builtin` are kinds of Kubernetes' own groups, always served; there
+        an empty group is the core group. Raises InvalidKinds for two kinds of one group that share a name."""
         always = tuple(builtin)
         stored = [*(kind if kind.group else replace(kind, group=group) for kind in declared), *always]
-        if mistakes := list(_clashes(stored)):
-            raise InvalidKinds(mistakes)
+        if errors := list(_clashes(stored)):
+            raise InvalidKinds(errors)
         known = [resource for kind in stored for resource in _versions(kind)]
         known.sort(key=lambda r: (r.group, rank(r.version), r.plural))
         self.configurable: Sequence[Resource] = tuple(r for r in known if not any(r.stored is kind for kind in always))
-        """What `runtime_config` may be about."""
+        """The resources that `runtime_config` may name."""
         off = {id(r) for r in self.configurable if not enablement.enabled(runtime_config, r)}
         served = [resource for resource in known if id(resource) not in off]
         self.known: Sequence[Resource] = tuple(known)
@@ -74,20 +74,20 @@ class Kinds:
 
     @property
     def paths(self) -> Collection[GroupVersionResource]:
-        """Where each resource is served."""
+        """Group, version and plural of each served resource."""
         return self._by_path.keys()
 
     def at(self, group: str, version: str, plural: str) -> Resource | None:
-        """What is served under this name in the paths of a group and version."""
+        """Return the resource served under this name in the paths of a group and version."""
         return self._by_path.get((group, version, plural))
 
     def named(self, group: str, version: str, kind: str) -> Resource | None:
-        """What documents call by this apiVersion and kind, served or not."""
+        """Return the resource that documents call by this apiVersion and kind, served or not."""
         return self._by_kind.get((group, version, kind))
 
 
 def rank(version: str) -> tuple[int, int, int, str]:
-    """Kubernetes' order of versions: stable ones, then beta, then alpha, higher numbers first, then all others by name.
+    """Return a key of Kubernetes' order of versions: stable ones, then beta, then alpha, higher numbers first, then all others by name.
 
     Upstream: kubernetes/apimachinery `pkg/version/helpers.go`.
     """
@@ -99,7 +99,7 @@ def rank(version: str) -> tuple[int, int, int, str]:
 
 
 def _versions(kind: Resource) -> Iterator[Resource]:
-    """The kind in the version in which it is stored, and in each that is declared beside it."""
+    """Yield the kind in its stored version, and in each further declared version."""
     yield kind
     for version in kind.versions:
         yield replace(
@@ -123,7 +123,7 @@ def _grouped(served: Sequence[Resource]) -> dict[str, Mapping[str, Sequence[Reso
 
 
 def _clashes(kinds: Sequence[Resource]) -> Iterator[str]:
-    """Names that two kinds of one group claim. kubectl takes plurals, singulars and short names alike.
+    """Yield an error for each name that two kinds of one group claim. kubectl accepts plurals, singulars and short names alike.
 
     Upstream: kubernetes/apiextensions-apiserver `pkg/controller/status/naming_controller.go`.
     """

@@ -1,4 +1,4 @@
-"""kind and apiVersion of a document: read as upstream's serializer reads them, and looked up among the kinds that are known here.
+"""Read kind and apiVersion of a document as upstream's serializer does, and find that kind among the known ones.
 
 Upstream: kubernetes/apimachinery `pkg/runtime/serializer/json/{meta,json}.go`, `pkg/runtime/{error,scheme}.go`.
 """
@@ -15,32 +15,32 @@ from kubetext import quoting
 
 MEMBERS = ("kind", "apiVersion")
 SCHEME = "apiserver"
-"""Where upstream names its scheme by the place it was made in."""
+"""The scheme's name in errors. Upstream names a scheme by the file that made it."""
 
 _OPTIONS = frozenset({"ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions"})
 IN_EVERY_VERSION = _OPTIONS | {"WatchEvent"}
-"""Registered beside the kinds of every group-version."""
+"""Registered in every group-version, besides its kinds."""
 UNVERSIONED = frozenset({"Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"})
-"""Registered by their bare names: any apiVersion will do."""
+"""Registered by their bare names, with any apiVersion."""
 _META = _OPTIONS | {"WatchEvent", "Table", "TableOptions", "PartialObjectMetadata", "PartialObjectMetadataList"}
 _META_VERSION = "meta.k8s.io/v1"
 _CORE = IN_EVERY_VERSION | {"List"}
-"""What of the version v1 without a group is known to servers that have no kinds in it."""
+"""The kinds of version v1 without a group that are known to servers without core kinds."""
 _DELETION = frozenset({"CreateOptions", "UpdateOptions"})
 """Known by their bare names where DeleteOptions are read."""
 _GO_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 
 
 class Unreadable(ValueError):
-    """Not even kind and apiVersion could be read; the text is upstream's."""
+    """Kind and apiVersion could not be read. The text is upstream's."""
 
 
 class Unfit(ValueError):
-    """The document is of a kind that cannot be used here; the text is upstream's."""
+    """The document has a kind that cannot be used here. The text is upstream's."""
 
 
 class TypeMeta(NamedTuple):
-    """What a document says it is. Empty where it says nothing."""
+    """Group, version and kind that a document states; empty for absent ones."""
 
     group: str
     version: str
@@ -51,7 +51,7 @@ class TypeMeta(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def completed(self, resource: Resource) -> TypeMeta:
-        """With the endpoint's words where the document has none."""
+        """Return the same, with the endpoint's values for absent ones."""
         kind = self.kind or resource.kind
         if not self.version and self.group in ("", resource.group):
             return TypeMeta(resource.group, resource.version, kind)
@@ -62,7 +62,7 @@ _LENGTHS = frozenset(map(len, ("kind", "apiVersion")))
 
 
 def read(value: Any) -> TypeMeta:
-    """Raises Unreadable. Names are matched without regard to case here, as upstream's first look at a document does."""
+    """Return kind and apiVersion of a document. Raises Unreadable. Names are matched in any case here, as in upstream's first reading."""
     if value is not None and not isinstance(value, dict):
         raise _mismatch(value, f"value of type {_GO_STRUCT}")
     found = {"kind": "", "apiversion": ""}
@@ -78,7 +78,7 @@ def read(value: Any) -> TypeMeta:
 
 
 def of_message(api_version: str, kind: str, *, group: str, version: str) -> TypeMeta:
-    """What an envelope of protobuf says. Without a version that makes sense it is of the group and version that are expected."""
+    """Return the type that a protobuf envelope states. Without a valid version it has the expected group and version."""
     try:
         stated = TypeMeta(*_group_version(api_version), kind)
     except Unreadable:
@@ -92,7 +92,7 @@ def _mismatch(value: Any, into: str) -> Unreadable:
 
 
 def json_kind(value: Any) -> str:
-    """What Go calls a JSON value."""
+    """Return Go's name of a JSON value's type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
@@ -110,17 +110,17 @@ def _group_version(text: str) -> tuple[str, str]:
 
 
 def hub_type(resource: Resource) -> str:
-    """The version-independent type of a kind as Go prints it: its package is named for the group."""
+    """Return the version-independent type of a kind as Go prints it: its package is named for the group."""
     return f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
 
 
 def find(meta: TypeMeta, kinds: Kinds) -> Resource | None:
-    """The known kind that a document claims to be, in that very version."""
+    """Return the known kind that a document states, in exactly that version."""
     return kinds.named(meta.group, meta.version, meta.kind)
 
 
 def unregistered(meta: TypeMeta, kinds: Iterable[Resource], into: str) -> Unfit:
-    """Why a document that is no object of a known kind cannot become `into`."""
+    """Return why a document of an unknown kind cannot become `into`."""
     for r in kinds:
         if (r.group, r.version) == (meta.group, meta.version) and meta.kind in (r.list_kind, *IN_EVERY_VERSION):
             return unconvertible(meta, into)
@@ -134,19 +134,19 @@ def not_registered(meta: TypeMeta, scheme: str = SCHEME) -> Unfit:
 
 
 def not_registered_internally(kind: str, group: str, scheme: str = SCHEME) -> Unfit:
-    """For a document without apiVersion in a place where upstream does not complete it."""
+    """Return the error for a document without apiVersion where upstream does not complete it."""
     where = f"the internal version of group {quoting.go_quote(group)}"
     return Unfit(f'no kind {quoting.go_quote(kind)} is registered for {where} in scheme "{scheme}"')
 
 
 def unconvertible(meta: TypeMeta, into: str) -> Unfit:
-    """Of a kind that is known: its Go package is named for the version, or is that of the meta types."""
+    """Return the error for a known kind. Its Go package is named for the version, or is that of the meta types."""
     package = "v1" if meta.kind in UNVERSIONED | IN_EVERY_VERSION else meta.version
     return Unfit(f"converting ({package}.{meta.kind}) to ({into}): unknown conversion")
 
 
 def check_delete_options(meta: TypeMeta) -> None:
-    """DeleteOptions of any version will do, also when neither kind nor version is stated. Raises Unfit."""
+    """Accept DeleteOptions of any version, also without kind and version. Raises Unfit."""
     if meta.kind in ("", "DeleteOptions"):
         return
     completed = meta if meta.version or meta.group else meta._replace(group="meta.k8s.io", version="v1")

@@ -1,8 +1,7 @@
 """The columns that every kind's table has, and columns that show a member. Knows no kind.
 
-What a column says about itself is a part of the answer, so the texts of all columns are upstream's, letter by letter, unlike the
-descriptions of members: kubernetes/apimachinery `pkg/apis/meta/v1/types.go`, kubernetes/kubernetes
-`pkg/printers/internalversion/printers.go`.
+Descriptions of columns are part of the answer, so they are upstream's, letter by letter, unlike the descriptions of members:
+kubernetes/apimachinery `pkg/apis/meta/v1/types.go`, kubernetes/kubernetes `pkg/printers/internalversion/printers.go`.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ def member(
 ) -> Column:
     """Make a column that shows the member at `path`, as a printer column of a CustomResourceDefinition does.
 
-    A date is shown as the time since then, `<unknown>` without a value. Other cells are null, of which kubectl shows nothing, without a
-    value of the type that they are `shown_as`.
-
+    A date is shown as the time since then, `<unknown>` without a value. A cell of another type is null if its value is missing or does not
+    have that type; kubectl shows null as blank.
     Upstream: kubernetes/apiextensions-apiserver `pkg/registry/customresource/tableconvertor/tableconvertor.go`.
     """
     way = path.split(".")
@@ -69,7 +67,7 @@ def member(
 
 
 def _value(obj: Object, way: list[str]) -> Any:
-    """What stands at a path; None where anything is missing."""
+    """Return the value at a path; None if any part is missing."""
     here: Any = obj
     for step in way:
         here = here.get(step) if isinstance(here, dict) else None

@@ -1,4 +1,4 @@
-"""What the hooks of a kind may need to know beyond the object: one value, the same for every hook of one write."""
+"""The context of a kind's hooks: one value, the same for every hook of one write."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from apiserver.schema.featuregate import Gate, Gates
 
 
 class Compiler(Protocol):
-    """Judges expressions in the Common Expression Language. Called from threads too."""
+    """Checks expressions in the Common Expression Language. Called from threads too."""
 
     def problems(self, expression: str, path: Path, *, stored: bool) -> Iterable[FieldError]:
-        """Why the expression cannot be used. One that is `stored` may use whatever was legal when it was written."""
+        """Return why the expression cannot be used. One that is `stored` may use everything that was legal when it was written."""
 
     def is_quick(self, expressions: Iterable[str]) -> bool:
-        """Whether judging them all is nothing to keep off the event loop."""
+        """Return whether checking all of them is quick enough for the event loop."""
 
 
 def _unknown() -> None:
@@ -29,12 +29,15 @@ def _go_on() -> None:
 
 
 class Context(NamedTuple):
-    """`namespace_labels` looks up the labels of the object's namespace, None when there is none; it raises LookupError with the reason when
-    nobody can say. `user` is who writes, by the request's `verb`.
+    """The things that hooks may use besides the object.
 
-    `old_obeys`: what is stored is known to obey all that its shape declares, so only what a change touches has to be looked at.
-    `cel` is None where expressions are not compiled. Long checks call `checkpoint` between their steps; it raises what ends them when
-    nobody waits for their result any more.
+    `namespace_labels` returns the labels of the object's namespace, or None if there is no namespace. It raises LookupError with the reason
+    if they are unknown. `user` makes the request, and `verb` is its verb.
+
+    `old_obeys`: the stored object satisfies everything that its shape declares, so only changes need checks.
+
+    `cel` is None where expressions are not compiled. Long checks call `checkpoint` between their steps. It raises to end them when nobody
+    waits for their result.
     """
 
     gates: Gates = Gates()
@@ -46,5 +49,5 @@ class Context(NamedTuple):
     old_obeys: bool = False
 
     def enabled(self, gate: Gate) -> bool:
-        """Whether the feature is on."""
+        """Return whether the feature is on."""
         return self.gates.enabled(gate)

@@ -1,4 +1,4 @@
-"""Feature gates: switches for what is not, or not yet, on for everybody. A kind declares those that its hooks ask about.
+"""Feature gates: switches for features that are not enabled for everybody. A kind declares the gates that its hooks check.
 
 Upstream: kubernetes/component-base `featuregate/feature_gate.go`.
 """
@@ -22,9 +22,9 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One switch and where it stands when nobody touches it.
+    """One switch and its default.
 
-    One that is `locked` cannot be switched, one that `needs` others cannot be on without them.
+    A `locked` gate cannot be switched. A gate that `needs` others cannot be on without them.
     """
 
     name: str
@@ -41,20 +41,20 @@ _TOGETHER = (ALL_ALPHA, ALL_BETA)
 
 
 class InvalidGates(ValueError):
-    """The gates cannot stand like that; `mistakes` are all reasons, in upstream's words. Those that are `certain` are about one gate each,
-    whatever becomes of others."""
+    """The gates cannot have these values. `errors` are all reasons, in upstream's words. Each of the `certain` ones is about a single gate,
+    and holds for any values of the others."""
 
     def __init__(self, certain: list[str], unmet: list[str]) -> None:
-        self.mistakes = [*certain, *unmet]
+        self.errors = [*certain, *unmet]
         self.certain = certain
-        super().__init__("\n".join(self.mistakes))
+        super().__init__("\n".join(self.errors))
 
 
 class Gates:
-    """Every gate that was declared, and which of them are on. One value for the life of a process."""
+    """Every declared gate and its value. Constant for the life of a process."""
 
     def __init__(self, declared: Iterable[Gate] = (), switched: Mapping[str, bool] | None = None) -> None:
-        """`switched` are those that do not stand where they do by default, by name. What a declared gate needs is declared too.
+        """Set the gates. `switched` has the values that differ from defaults, by name. The needs of a declared gate are declared too.
 
         Raises InvalidGates.
         """
@@ -67,20 +67,21 @@ class Gates:
             raise InvalidGates(certain, unmet)
 
     def enabled(self, gate: Gate) -> bool:
-        """KeyError for a gate that nobody declares."""
+        """Return whether the gate is on. Raises KeyError for an undeclared gate."""
         return self._on[gate.name]
 
     def all(self) -> Iterator[tuple[Gate, bool]]:
-        """Each gate, and whether it is on."""
+        """Yield each gate, and whether it is on."""
         return ((gate, self._on[name]) for name, gate in self._known.items())
 
     def described(self) -> list[str]:
-        """What can be switched, a line each, as upstream's help says it: neither what is generally available nor deprecated."""
+        """Return the gates that can be switched, one line each, as upstream's help lists them: neither generally available nor deprecated
+        ones."""
         shown = [gate for gate in self._known.values() if gate.stage in (Stage.ALPHA, Stage.BETA)]
         return sorted(f"{g.name}=true|false ({g.stage} - default={_bool(g.default)})" for g in shown)
 
     def warnings(self) -> list[tuple[str, Gate, bool]]:
-        """About each gate that was switched by name and will go: what to tell the operator, the gate, and where it stands."""
+        """Return, for each gate switched by name that will be removed: the warning for the operator, the gate, and its value."""
         switched = ((self._known[name], on) for name, on in self._switched.items())
         return [(_GOING[gate.stage], gate, on) for gate, on in switched if gate.stage in _GOING]
 

@@ -1,5 +1,4 @@
-"""Shapes of the messages that are no kinds of their own: Status, DeleteOptions, WatchEvent, PartialObjectMetadata, discovery. They know
-no kind.
+"""Shapes of messages that are not kinds of their own: Status, DeleteOptions, WatchEvent, PartialObjectMetadata, discovery. Knows no kind.
 
 Member names, order and protobuf numbers are those of kubernetes/apimachinery `pkg/apis/meta/v1/{types,watch}.go`.
 """

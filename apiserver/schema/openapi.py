@@ -1,10 +1,12 @@
-"""Shapes as OpenAPI definitions, for version 2 and version 3. Knows no paths and no kinds but those it is given.
+"""Write shapes as OpenAPI definitions, in version 2 and version 3. Knows only the kinds that it is given, and no paths.
 
-The two versions differ where upstream's do: version 3 writes defaults, also the zero value of members that are always there, puts a
-reference that has neighbours into `allOf`, and lets a quantity be a number. And they differ in names: kube-apiserver passes documents of
-version 3 on as they are, but merges those of version 2 into one, where a definition that is called as one of its own and reads differently
-is renamed, and where a kind that two definitions claim breaks the clients that make parsers of them. So in version 2 only the kinds of a
-group bear its names, and what they share with other groups stands below `OWN` and claims no kind of upstream's.
+The versions differ where upstream's do. Version 3 writes defaults, also the zero value of members that are always present. It puts a
+reference with siblings into `allOf`, and lets a quantity be a number.
+
+They also differ in names. kube-apiserver passes documents of version 3 on unchanged, but merges those of version 2 into one. There it
+renames a definition that has the name of one of its own and differs from it. A kind that two definitions claim breaks clients that build
+parsers of them. So in version 2 only the kinds of a group bear its names. Definitions shared with other groups stand below `OWN` and claim
+no kind of upstream's.
 Upstream: kubernetes/kube-openapi `pkg/generators/openapi.go`, `pkg/aggregator/aggregator.go`, kubernetes/apimachinery
 `pkg/util/managedfields/gvkparser.go`, kubernetes/kubernetes `api/openapi-spec/`.
 """
@@ -41,14 +43,14 @@ Kind = tuple[str, str, str]
 
 
 class Dialect(Enum):
-    """The version of OpenAPI; the value is what references start with."""
+    """The version of OpenAPI. The value is the prefix of references."""
 
     V2 = "#/definitions/"
     V3 = "#/components/schemas/"
 
 
 UPSTREAM, OWN = "io.k8s.", "dev.sluice."
-"""What the names of kube-apiserver's definitions begin with, and those of ours that would be taken for them."""
+"""The prefix of kube-apiserver's definitions, and its replacement for definitions of ours that have their names."""
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 PATCH = f"{shapes.META}.Patch"
 _TIME, _MICRO_TIME = f"{shapes.META}.Time", f"{shapes.META}.MicroTime"
@@ -88,15 +90,15 @@ _ORDER = (
     "properties",
     "additionalProperties",
 )
-"""The members of a schema as Go writes them, which generators of code go by. Extensions follow by name.
+"""The members of a schema in Go's order, which code generators depend on. Extensions follow by name.
 
-Upstream: kubernetes/kube-openapi `pkg/validation/spec/schema.go` (SchemaProps); a description stands before its reference.
+Upstream: kubernetes/kube-openapi `pkg/validation/spec/schema.go` (SchemaProps); a description precedes its reference.
 """
 _PLACES = {name: place for place, name in enumerate(_ORDER)}
 
 
 def in_order(schema: Schema) -> Schema:
-    """The schema with its members in upstream's order, properties by name, as Go writes maps."""
+    """Return the schema with its members in upstream's order, and properties by name, as Go writes maps."""
     written: Schema = {}
     for name in sorted(schema, key=lambda name: (_PLACES.get(name, len(_ORDER)), name)):
         value = schema[name]
@@ -112,9 +114,9 @@ def in_order(schema: Schema) -> Schema:
 
 
 class Definitions:
-    """Definitions of one document, collected while they are referred to.
+    """The definitions of one document, collected when they are referred to.
 
-    A name stands for one schema: two different ones are a mistake of whoever declared them, and raise ValueError.
+    A name has one schema. Two different ones are an error in a declaration, and raise ValueError.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -125,22 +127,22 @@ class Definitions:
         self._shapes: dict[str, Struct] = {}
 
     def within(self, group: str, version: str, members: Iterable[Resource]) -> None:
-        """Says in which group and version the `members` are that are referred to from now on."""
+        """Set group and version of further references, and the kinds in them."""
         self._model = model(group, version)
         self._of_kinds = {resource.shape.model for resource in members}
 
     def all(self) -> dict[str, Schema]:
-        """Every definition referred to so far, by name, written as Go writes them."""
+        """Return every definition referred to so far, by name, in Go's order."""
         return {name: in_order(schema) for name, schema in sorted(self._schemas.items())}
 
     def object(self, resource: Resource) -> Schema:
-        """A reference to the kind itself."""
+        """Return a reference to the kind itself."""
         name = self._name(resource.shape)
         self._struct(name, resource.shape, typed=True)
         return self._of_kind(name, [(resource.group, resource.version, resource.kind)])
 
     def list(self, resource: Resource) -> Schema:
-        """A reference to the list of the kind."""
+        """Return a reference to the list of the kind."""
         name = f"{self._name(resource.shape)}List"
         if name not in self._schemas:
             items = Field(name="items", number=2, type=ListOf(resource.shape), doc="The objects.")
@@ -158,13 +160,13 @@ class Definitions:
         return self._of_kind(name, [(resource.group, resource.version, resource.list_kind)])
 
     def message(self, shape: Struct, kinds: Sequence[Kind]) -> Schema:
-        """A reference to a message with kind and apiVersion that is no resource; `kinds` are the names under which it is known."""
+        """Return a reference to a message with kind and apiVersion that is not a resource. `kinds` are the names that it has."""
         name = self._name(shape)
         self._struct(name, shape, typed=True)
         return self._of_kind(name, self._claimed(kinds))
 
     def event(self, shape: Struct, kinds: Sequence[Kind]) -> Schema:
-        """The same for a message that carries no kind of its own."""
+        """Return the same for a message without a kind of its own."""
         name = self._name(shape)
         self._struct(name, shape, typed=False)
         return self._of_kind(name, self._claimed(kinds))
@@ -173,7 +175,7 @@ class Definitions:
         return self._plain(PATCH, {"type": "object"})
 
     def _claimed(self, kinds: Iterable[Kind]) -> Sequence[Kind]:
-        """Those of a message's kinds that this document may claim. kube-apiserver claims all of its own groups, served or not."""
+        """Return those of a message's kinds that this document may claim. kube-apiserver claims all of its own groups, served or not."""
         return [kind for kind in kinds if self.dialect is Dialect.V3 or not _is_upstreams(kind[0])]
 
     def _of_kind(self, name: str, kinds: Sequence[Kind]) -> Schema:
@@ -193,7 +195,7 @@ class Definitions:
         return self._published(f"{found}.{shape.name}" if found else shape.name)
 
     def _published(self, name: str) -> str:
-        """What the definition that upstream gives this name is called in this document."""
+        """Return the name that the definition with upstream's `name` has in this document."""
         if self.dialect is Dialect.V3 or not name.startswith(UPSTREAM):
             return name
         found, _, last = name.rpartition(".")
@@ -243,7 +245,7 @@ class Definitions:
         return described | value
 
     def _element(self, type_: Type) -> Schema:
-        """The value of a list or a map."""
+        """Return the schema of a value in a list or a map."""
         value = self._value(type_)
         zero = _zero(type_)
         if self.dialect is Dialect.V2 or not zero:
@@ -275,8 +277,8 @@ class Definitions:
 
 
 def model(group: str, version: str) -> str:
-    """Where the definitions of a group's kinds go: upstream's groups are packages of k8s.io/api, all others stand back to front, as those
-    of custom resources."""
+    """Return the package of the definitions of a group's kinds. Upstream's groups are packages of k8s.io/api. The names of all others are
+    reversed, as those of custom resources are."""
     if _is_upstreams(group):
         return f"{UPSTREAM}api.{group.partition('.')[0] or 'core'}.{version}"
     return ".".join([*reversed(group.split(".")), version])
@@ -301,7 +303,7 @@ def _list_type(type_: ListOf) -> Schema:
 
 
 def _zero(type_: Type) -> Schema:
-    """The default that version 3 gives to a value that is never absent; empty for types whose zero value upstream leaves out."""
+    """Return the default that version 3 gives to a value that is never absent; empty for types whose zero value upstream leaves out."""
     match type_:
         case String():
             return {"default": ""}
@@ -316,7 +318,7 @@ def _zero(type_: Type) -> Schema:
 
 
 def _default(field: Field) -> Schema:
-    """The default that version 3 gives to a member: the declared one, else the zero value of what is always there."""
+    """Return the default that version 3 gives to a member: the declared one, otherwise the zero value if it is always present."""
     if field.tells_default and field.default is not UNSET and not callable(field.default):
         return {"default": field.default}
     return _zero(field.type) if _has_zero(field) else {}
@@ -329,10 +331,10 @@ def _has_zero(field: Field) -> bool:
 
 
 def _is_required(field: Field) -> bool:
-    """Whether OpenAPI lists the member as one that clients send.
+    """Return whether OpenAPI lists the member as required.
 
-    Upstream marks each member by hand. Here it follows from what the shape says: a member that may not be empty or is always written is
-    expected, except lists and maps (null is what they are without) and structs in which nothing is expected. A `spec` always is.
+    Upstream marks each member by hand. Here it follows from the shape. A member is required if it may not be empty or is always written.
+    Lists, maps (null without a value) and structs without required members are exceptions. A `spec` is always required.
     """
     if field.expected is not None:
         return field.expected

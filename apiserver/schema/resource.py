@@ -1,4 +1,4 @@
-"""What one kind declares. Generic code receives a `Resource` and never imports one."""
+"""The declaration of one kind. Generic code receives a `Resource` and never imports one."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from apiserver.schema.types import Struct
 from kubetext.quantity import Quantity
 
 Object = dict[str, Any]
-"""A decoded API object. Handlers own the one they were given; a stored one is never changed in place."""
+"""A decoded API object. Handlers own the object they were given. A stored object is never changed in place."""
 
 Texts = Callable[[Object], Iterable[str]]
 Prepare = Callable[[Context, Object, Object | None], None]
 Validate = Callable[[Context, Object, Object | None], Iterable[FieldError]]
 Warn = Callable[[Context, Object, Object | None], Iterable[str]]
-"""Hooks see the new object and the stored one, which is None on create. They are pure but for `new`, and run in threads too."""
+"""Hooks get the new object and the stored one, which is None on create. They are pure except for changes of `new`, and run in threads
+too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """What a change needs beyond the request that was authorized: that its user may also do one of `verbs`, asked in this order, with
-    `subresource` of the same resource, whether there is such an endpoint or not.
+    """A permission that a change needs beyond the authorized request: its user must be allowed one of `verbs`, checked in this order, on
+    `subresource` of the same resource. The subresource need not be an endpoint.
 
-    The question names `name`, and the object's namespace if it is `namespaced`. A refusal is a cause at `path`: `text`, then why.
+    The check names `name`, and the object's namespace if `namespaced`. A refusal is a cause at `path`: `text`, then the reason.
     """
 
     path: Path = field(compare=False)
@@ -40,7 +41,7 @@ class Permission:
 
 
 Require = Callable[[Context, Object, Object], Iterable[FieldError | Permission]]
-"""What its user must be allowed for a change, each once it is prepared: asked of the authorizer, or refused already."""
+"""Returns the permissions that a prepared change needs, for the authorizer, and errors that refuse it already."""
 
 
 def _nothing(context: Context, new: Object, old: Object | None) -> None:
@@ -72,14 +73,16 @@ def _as_it_is(obj: Object) -> None:
 
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-"""What can be done with most kinds, in the order of discovery documents."""
+"""The verbs of most kinds, in the order of discovery documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What somebody whose work this kind is for may do with it, or with `subresource` of it, which need not be an endpoint. `role` says
-    who, in a word: the ClusterRole of that name (`schema.roles`) has the grants of all kinds, and those of "view", "edit" and "admin" are
-    added to the cluster's default roles."""
+    """Permissions that a role needs for its work with this kind, or with `subresource` of it, which need not be an endpoint.
+
+    `role` names the role in a word: the ClusterRole of that name (`kinds.roles`) has the grants of all kinds. Grants of "view", "edit" and
+    "admin" are added to the cluster's default roles.
+    """
 
     role: str
     verbs: Sequence[str]
@@ -94,8 +97,8 @@ class Owner(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What usage depends on beyond the object: `facts` about each object of another kind, by its name, and what of all this a pod has
-    `taken` already, by the name in a quota."""
+    """The inputs of usage besides the object: `facts` about each object of another kind, by its name, and the part of the usage that a
+    pod has `taken` already, by the name in a quota."""
 
     gates: Gates
     facts: Mapping[str, str]
@@ -108,11 +111,13 @@ def _no_owner(obj: Object) -> Owner | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumption:
-    """What objects of a kind use up of the ResourceQuotas of their namespace, besides their number.
+    """The usage of a kind's objects that ResourceQuotas count, besides their number.
 
-    It is measured in the group `home` alone: the quota controller of a cluster has to measure the same. `measures(name, around)` says
-    whether a name in a quota is about this kind, and `usage(obj, around)` how much the object uses, by name. Facts are what `reads` tells
-    of each object of the kind whose plural is `beside`, in the same group; the pod is the `owner` that asked for the object, if any.
+    * It is measured in the group `home` only, because the quota controller of a cluster must measure the same.
+    * `measures(name, around)` returns whether a name in a quota is about this kind.
+    * `usage(obj, around)` returns how much the object uses, by name.
+    * Facts are the results of `reads` for each object of the kind whose plural is `beside`, in the same group.
+    * `owner` returns the pod that asked for the object, if any.
     """
 
     home: str
@@ -125,14 +130,16 @@ class Consumption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of the kind's Table; `cell(object, now)` computes its value, `now` in seconds since the epoch.
+    """One column of the kind's Table. `cell(object, now)` computes its value; `now` is in seconds since the epoch.
 
-    Rows are remembered, so a cell that changes with time says `since(object)`, the moment from which its age counts, None if unknown.
-    `reads` are the members that both look at, `spec.pool.name`, or with all below them, `spec.pool`. They are shown an object that may
-    have nothing else, unless it is None: then each row takes as long as to decode the whole object.
-    A cell has the JSON type that `type` names, or is None; that of a `date` is an age, a text (upstream: kubernetes/apimachinery
-    `pkg/apis/meta/v1/types.go` TableColumnDefinition). `schema.columns.member` makes a column of a member. A cell that raises is shown
-    as `<error>`, and the log names it.
+    Rows are cached, so a cell that changes with time defines `since(object)`: the moment from which its age counts, None if unknown.
+
+    `reads` are the members that both functions read: `spec.pool.name`, or `spec.pool` with everything below. They get an object that may
+    have nothing else. If `reads` is None, each row decodes the whole object.
+
+    A cell has the JSON type that `type` names, or is None. A `date` is an age, a text (upstream: kubernetes/apimachinery
+    `pkg/apis/meta/v1/types.go` TableColumnDefinition). `schema.columns.member` makes a column of a member. A cell that raises shows
+    `<error>`, and the log names it.
     """
 
     name: str
@@ -147,11 +154,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subresource:
-    """A part of the object with its own endpoint. Writing it takes the members named in `owns` from the request and keeps the rest.
+    """A part of the object with its own endpoint. A write takes the members in `owns` from the request and keeps the rest.
 
-    `prepare` and `validate` work as the kind's own hooks do; there is always a stored object. What `requires` tells is judged, and
-    listed, before anything that is wrong with the object. `verbs` are those of the endpoint. `initial`: what it owns may be given with a
-    new object.
+    `prepare` and `validate` work as the kind's own hooks; a stored object always exists. Results of `requires` are checked and listed
+    before other errors of the object. `verbs` are those of the endpoint. `initial`: a new object may have the owned members.
     """
 
     name: str
@@ -165,9 +171,8 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deprecation:
-    """Whoever asks for a deprecated version is warned. Releases are `<major>.<minor>`: since which it is deprecated, and in which it is not
-    served any more, "" for none yet.
-
+    """The deprecation of a version: requests for it get a warning. Releases are `<major>.<minor>`: `since` deprecates the version, and
+    `removed` no longer serves it ("" if not planned).
     Upstream: kubernetes/apiserver `pkg/endpoints/deprecation/deprecation.go`.
     """
 
@@ -176,7 +181,7 @@ class Deprecation:
 
 
 class Refused(ValueError):
-    """What `Conversion.to_storage` raises for values that the stored version cannot hold: the client gets 422 with these errors.
+    """`Conversion.to_storage` raises this for values that the stored version cannot hold. The client gets 422 with these errors.
 
     Their paths are those of the version in which the object was sent.
     """
@@ -188,12 +193,13 @@ class Refused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The way from a version to the one that is stored, and back.
+    """Converts objects from a version to the stored one, and back.
 
-    Both functions take an object that is theirs to change, decoded and without kind and apiVersion, and return the other one. They are
-    pure. What one version cannot say should survive in the other, in an annotation for example, so that a client which writes what it
-    read changes nothing else; all other metadata is the same in both. `to_storage` may raise Refused. `from_storage` may not: what is
-    stored can be read in every version.
+    Both functions take a decoded object without kind and apiVersion, which they may change, and return the other one. They are pure. Values
+    that only one version can express should survive in the other, in an annotation for example. Then a client that writes the object it
+    read changes nothing else. All other metadata is the same in both.
+
+    `to_storage` may raise Refused. `from_storage` may not: stored objects can be read in every version.
     """
 
     to_storage: Callable[[Object], Object]
@@ -202,11 +208,12 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A further version of a kind, beside the one in which it is declared and stored.
+    """A further version of a kind, besides the one in which it is declared and stored.
 
-    `conversion` is left out where JSON is the same in both: then the stored bytes are served as they are.
-    Rules, selectable fields and subresources are those of the stored version; so are the columns, whose cells are asked about objects of
-    this one, if it names none. `home` is the one group in which the version is served unless the operator says otherwise; "": in any.
+    Without `conversion` the JSON is the same in both: the stored bytes are served unchanged.
+
+    Rules, selectable fields and subresources are those of the stored version. So are the columns, if this version names none; their cells
+    then get objects of this version. `home` is the one group that serves the version unless the operator changes that; "" is any group.
     """
 
     name: str
@@ -219,32 +226,35 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind in one version, as every generic room sees it.
+    """A kind in one version, as all generic packages use it.
 
-    `group` may be left empty in the declaration: the kind is then in the group that the operator chose. `version` is the one in which
-    objects are stored, `versions` are served beside it; `schema.kinds` makes a Resource of each, which is `stored_as` this one.
+    An empty `group` means the group that the operator chose. `version` is the one in which objects are stored; `versions` are served
+    besides. `kinds.served` makes a Resource of each, which is `stored_as` this one.
+
     Hooks run on decoded objects of the stored version; all have safe defaults:
 
-        prepare(context, new, old)       after decoding and defaulting, before validation; may change `new`
-        validate(context, new, old)      rules that the shape cannot declare; the shape's declared rules and immutability run by
-                                         themselves
-        warnings(context, new, old)      texts for Warning headers
-        expressions(new)                 what `context.cel` will be asked to judge, so that long work is kept off the event loop
-        gates                            the feature gates that the hooks ask about
-        validate_shape_on_update         False where upstream checks an update for immutability only (claims)
-        rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
-                                         it shows in how often a metadata error is listed
+            prepare(context, new, old)       after decoding and defaulting, before validation; may change `new`
+            validate(context, new, old)      rules that the shape cannot declare; the shape's declared rules and immutability run by
+                                             themselves
+            warnings(context, new, old)      texts for Warning headers
+            expressions(new)                 the expressions for `context.cel`, so that long work is kept off the event loop
+            gates                            the feature gates that the hooks check
+            validate_shape_on_update         False where upstream checks an update for immutability only (claims)
+            rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
+                                             it shows in how often a metadata error is listed
 
-    `selectable` maps a field label to the path of its value ("spec.nodeName"); `metadata.name` and, for namespaced kinds,
-    `metadata.namespace` are always selectable. `own_field_labels` words an unknown label as upstream does for a kind that registers
-    its own set. `node_field` is the label of the one whose value is the node that an object belongs to: nodes see and change only their
-    own. `tracks_generation`: generation is 1 on create and rises with every change of spec; with `counts_dropped` (slices) also when
-    `prepare` takes back what would have changed. `grants` is what roles need beyond those of a namespace, which follow from the rest.
-    `consumption` is what quotas count besides the objects.
-
-    `verbs` are those that the kind has. `virtual`: its objects are questions, which the answer to a create completes; none is stored.
-    A deleted object that `lingers` stays until an update leaves one that does not, as if it had a finalizer; `ending` changes an object
-    whose deletion begins.
+    * `selectable` maps a field label to the path of its value ("spec.nodeName"). `metadata.name` and, for namespaced kinds,
+      `metadata.namespace` are always selectable.
+    * `own_field_labels` words an unknown label as upstream does for a kind that registers its own set.
+    * `node_field` is the label of the node that an object belongs to: nodes see and change only their own objects.
+    * `tracks_generation`: generation is 1 on create and rises with every change of spec. With `counts_dropped` (slices) it also rises when
+      `prepare` drops the change.
+    * `grants` are the needs of roles beyond those of a namespace, which follow from the rest.
+    * `consumption` is what quotas count besides the number of objects.
+    * `verbs` are those that the kind has.
+    * `virtual`: objects are requests, which the answer to a create completes; none is stored.
+    * `lingers`: a deleted object stays until an update makes this False, as if it had a finalizer.
+    * `ending` changes an object whose deletion begins.
     """
 
     kind: str
@@ -286,12 +296,12 @@ class Resource:
 
     @property
     def stored(self) -> Resource:
-        """The kind in the version in which it is stored: itself, for nearly all."""
+        """The kind in the version in which it is stored: for nearly all kinds, itself."""
         return self if self.stored_as is None else self.stored_as
 
     @property
     def storage_name(self) -> str:
-        """What the store calls the kind: `<group>/<plural>`."""
+        """The store's name of the kind: `<group>/<plural>`."""
         return f"{self.group}/{self.plural}"
 
     @property
@@ -312,7 +322,7 @@ class Resource:
 
     @property
     def deprecation_warning(self) -> str:
-        """What whoever asks for a deprecated version is warned with; "" for any other. Upstream's words."""
+        """The warning for requests of a deprecated version; "" for any other. The text is upstream's."""
         if self.deprecation is None:
             return ""
         text = f"{self.api_version} {self.kind} is deprecated in v{self.deprecation.since}+"
@@ -320,7 +330,7 @@ class Resource:
 
     @property
     def head(self) -> bytes:
-        """What turns a stored object's bytes into a served one: put in front of everything after its opening brace."""
+        """The bytes that turn a stored object into a served one: they replace its opening brace."""
         return f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     def subresource(self, name: str) -> Subresource | None:

@@ -1,7 +1,7 @@
-"""Shapes that every kind shares: the metadata of objects and lists, conditions, node selectors. They know no kind.
+"""Shapes that every kind shares: the metadata of objects and lists, conditions, node selectors. Knows no kind.
 
 Protobuf numbers and member order are those of kubernetes/apimachinery `pkg/apis/meta/v1/types.go` and kubernetes/api `core/v1/types.go`.
-Rules for metadata are apimachinery.meta's: they depend on the verb, a shape does not.
+The rules of metadata are in `apimachinery.meta`: they depend on the verb, a shape does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The vocabulary in which a kind declares its shape.
+"""The types from which a kind builds its shape.
 
-A shape is a tree of frozen values. It holds everything that is derived elsewhere: JSON names and order, protobuf numbers,
-list and map semantics for server-side apply, patch strategies, defaults, limits, immutability and descriptions.
+A shape is a tree of frozen values. Everything else is derived from it: JSON names and order, protobuf numbers, list and map semantics for
+server-side apply, patch strategies, defaults, limits, immutability and descriptions.
+
 Lengths are bytes of UTF-8, as upstream counts them.
 """
 
@@ -16,18 +17,20 @@ from apiserver.apimachinery.fieldpath import FieldError, Path
 from apiserver.schema.context import Context
 
 Check = Callable[[Any, Path], Iterable[FieldError]]
-"""A rule for one value: yields what is wrong with it, nothing when it is fine.
+"""A rule for one value: yields its errors, nothing for a valid value.
 
-Runs only when there is a value: not for an absent pointer, nor where empty and absent are the same. A member that is always written is
-always there, with Go's zero value if need be. A pure function; what it said about short texts is remembered. It is asked twice when
-something is wrong, the first time with a path that goes nowhere.
+Runs only when there is a value: not for an absent pointer, nor where empty and absent are the same. A member that is always written always
+has a value, Go's zero value if necessary.
+
+It must be a pure function: results for short texts are cached. For an invalid value it runs twice, the first time with a path that leads
+nowhere.
 """
 
 Rule = Callable[[Context, Any, Any, Path], Iterable[FieldError]]
 """A check of a struct that needs more than its value: `rule(context, value, stored, path)`.
 
-`stored` is what stands at the same place of the stored object, None on create and where nothing stands there. Elements of a list are the
-same when their `unique` identity is, or when the list says that it is stored as a whole; without either they have no stored value.
+`stored` is the value at the same place of the stored object; None on create and if the place is empty. Elements of a list correspond by
+their `unique` identity, or by index if the list is stored `as_a_whole`. Otherwise they have no stored value.
 """
 
 
@@ -56,15 +59,15 @@ UNSET = _Unset.UNSET
 """No default declared."""
 
 ACCESS, UPDATE, IMMUTABLE, KEY = "#access", "#update", "#immutable", "#key"
-"""Places in `Struct.judged` that every kind shares: whether the user may ask for this, what is wrong with a change of metadata, refused
-changes of members, what is wrong with the key of an entry (which always comes first)."""
+"""Places in `Struct.judged` that every kind shares: permissions of the user, errors of changed metadata, refused changes of members, errors
+of an entry's key (which always come first)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class String:
-    """Text. `go` is the Go type that decoding errors name; `max_bytes` 0 means no limit; `enum` lists the legal values in
-    the order in which the error prints them; `check` is the format. `known` are the values that OpenAPI lists where a rule of the
-    kind's own, or none, judges them (upstream: `+enum` of a Go type)."""
+    """Text. `go` is the Go type that decoding errors name. `max_bytes` 0 means no limit. `enum` lists the legal values in the order in
+    which the error prints them. `check` is the format. `known` are the values that OpenAPI lists, without a check of the shape (upstream:
+    `+enum` of a Go type)."""
 
     go: str = "string"
     max_bytes: int = 0
@@ -102,7 +105,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RawJSON:
-    """Any JSON value (runtime.RawExtension, FieldsV1). Its text is kept byte by byte, unless not `verbatim`: then it is kept compact."""
+    """Any JSON value (runtime.RawExtension, FieldsV1). Its text is kept byte by byte, or compact without `verbatim`."""
 
     verbatim: bool = True
     go: str = "runtime.RawExtension"
@@ -111,12 +114,14 @@ class RawJSON:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListOf:
-    """A list. `unique` gives an item's identity for the declared uniqueness check; `keys` are the keys of a MAP list.
+    """A list. `unique` returns an item's identity for the uniqueness check. `keys` are the keys of a MAP list.
 
-    Checked as upstream's list helper does: more than `max_items` is one TooMany and nothing else; otherwise every item,
-    then each repeated identity as Duplicate on the later element. With `as_a_whole` an item has a stored value, the one at its
-    index, only as long as the whole list is the stored one. `limit` says how many a list with these elements may have, if fewer than
-    `max_items`. `go` is the name of a Go type of its own, which protobuf makes a message.
+    Checked as by upstream's list helper. More than `max_items` is one TooMany and nothing else. Otherwise every item is checked, then each
+    repeated identity is a Duplicate on the later element.
+
+    With `as_a_whole` an item has a stored value, the one at its index, only if the whole list equals the stored one. `limit` returns the
+    maximum for a list with these elements, if lower than `max_items`. `go` is the name of a Go type of its own, which protobuf makes a
+    message.
     """
 
     item: Type
@@ -133,9 +138,9 @@ class ListOf:
 class MapOf:
     """A map from text to `value`.
 
-    Checked like a list: more than `max_items` is one TooMany and nothing else; otherwise every key, then its value.
-    `key_check` gets the key and the map's own path. Keys longer than `shown_key_bytes` are shortened in the paths of their values
-    (0: never). `go_key` is the Go type of the key.
+    Checked like a list: more than `max_items` is one TooMany and nothing else; otherwise every key, then its value. `key_check` gets the
+    key and the map's own path. Keys longer than `shown_key_bytes` are shortened in the paths of their values (0: never). `go_key` is the Go
+    type of the key.
     """
 
     value: Type
@@ -149,14 +154,17 @@ class MapOf:
 class Field:
     """One member of a struct.
 
-    `number` is the protobuf field number. `required` reports an absent or empty value (of a pointer: an absent one) as `Required value`,
-    and nothing else about it; `default` fills an absent or empty one (of a pointer: an absent one) and is a value, or a function of the
-    struct it is in and the request's time that may return None; OpenAPI tells it if it is a value and `tells_default` (upstream:
-    `+default`, which defaults that are set by Go code do not have); `immutable` refuses a change on update.
-    `ratchets`: what is stored already, with the same meaning, is not judged again.
-    `inline` puts the members of a struct field directly into the parent's JSON, while protobuf nests it.
-    `doc` is the description in OpenAPI, in our own words. `expected` is OpenAPI's `required` where that does not follow from the rest.
-    `go` is the Go name, which protobuf's errors say, where it is not the name with a capital.
+    * `number` is the protobuf field number.
+    * `required` reports an absent or empty value (of a pointer: an absent one) as `Required value`, and nothing else about it.
+    * `default` fills an absent or empty value (of a pointer: an absent one). It is a value, or a function of the struct around it and the
+      request's time that may return None.
+    * `tells_default`: OpenAPI has the default if it is a value (upstream: `+default`, which Go code's defaults do not have).
+    * `immutable` refuses a change on update.
+    * `ratchets`: a stored value with the same meaning is not checked again.
+    * `inline` puts the members of a struct field directly into the parent's JSON, while protobuf nests it.
+    * `doc` is the description in OpenAPI, in our own words.
+    * `expected` is OpenAPI's `required` where that does not follow from the rest.
+    * `go` is the Go name for protobuf's errors, if it is not the name with a capital.
     """
 
     name: str
@@ -181,15 +189,17 @@ class Field:
 class Struct:
     """An object with named members, in the order in which they are written.
 
-    `name` is the Go type name, `model` the OpenAPI package it lives in (definition name = `<model>.<name>`),
-    `go` the package prefix that decoding errors print. `atomic` is `x-kubernetes-map-type: atomic`.
-    `check` holds what spans several members, and `rule` what cannot be said of the value alone; they run after the members' own
-    checks, in this order.
+    `name` is the Go type name, `model` its OpenAPI package (definition name = `<model>.<name>`), `go` the package prefix that decoding
+    errors print. `atomic` is `x-kubernetes-map-type: atomic`.
 
-    `judged` is the order in which errors are told, where it is not that of the members: names of members, "" for the struct's own
-    errors (otherwise last), and names that begin with `#`, to which a check moves errors with `FieldError.at`. IMMUTABLE among them takes
-    the refused changes of all members below. Objects begin with ACCESS, metadata and UPDATE unless they say otherwise.
-    `alternatives` are members of which no two may be given: where they are, nobody looks into them.
+    `check` holds rules over several members, and `rule` those that need more than the value. They run after the members' own checks, in
+    this order.
+
+    `judged` is the order of reported errors, if it is not that of the members. It has names of members, "" for the struct's own errors
+    (otherwise last), and names that begin with `#`, to which a check moves errors with `FieldError.at`. IMMUTABLE among them takes the
+    refused changes of all members below. Objects begin with ACCESS, metadata and UPDATE unless they declare otherwise.
+
+    `alternatives` are members of which at most one may be given. If several are, their contents are not checked.
     """
 
     name: str
@@ -208,7 +218,7 @@ Type = String | Integer | Boolean | Quantity | Time | RawJSON | ListOf | MapOf |
 
 
 def members(struct: Struct) -> tuple[Field, ...]:
-    """The members as they stand in JSON: those of an inline struct in its place."""
+    """Return the members as they stand in JSON: those of an inline struct in its place."""
     found: list[Field] = []
     for field in struct.fields:
         if field.inline and isinstance(field.type, Struct):
@@ -219,7 +229,7 @@ def members(struct: Struct) -> tuple[Field, ...]:
 
 
 def structs(type_: Type) -> Iterator[Struct]:
-    """Every struct below a type, each once, outer ones first."""
+    """Yield every struct below a type, each once, outer ones first."""
     seen: set[Struct] = set()
     left: list[Type] = [type_]
     while left:
@@ -233,11 +243,11 @@ def structs(type_: Type) -> Iterator[Struct]:
 
 
 def is_pointer(field: Field) -> bool:
-    """Whether absent and empty are two different things for this member."""
+    """Return whether absent and empty differ for this member."""
     return field.presence in (Presence.POINTER, Presence.NULLABLE)
 
 
 def bounds(integer: Integer) -> tuple[int, int]:
-    """The least and the greatest value."""
+    """Return the least and the greatest value."""
     half = 1 << (integer.bits - 1)
     return -half, half - 1

@@ -1,4 +1,4 @@
-"""The shapes of one version of an API, made of those of another: the same structs under other names, but for those that differ.
+"""Build the shapes of one version of an API from those of another: the same structs under other names, except those that differ.
 
 Knows no kind.
 """
@@ -11,14 +11,14 @@ from dataclasses import replace
 from apiserver.schema.types import Field, ListOf, MapOf, String, Struct, Type
 
 Change = Callable[[Struct], Struct]
-"""Makes the struct of the other version from one whose names and members are that version's already."""
+"""Returns the other version's struct from one that already has its names and members."""
 
 
 class Variant:
-    """Makes shapes of the OpenAPI package `made` from those of the package `of`; what belongs to other packages stays what it is.
+    """Builds shapes of the OpenAPI package `made` from those of the package `of`. Shapes of other packages stay as they are.
 
-    Each struct is made once, so that shapes which share one go on doing so. The last part of a package's name is what Go calls it;
-    `foreign` are Go types of another package with that name. `changes` are by the name of the struct.
+    Each struct is built once, so that shapes which share one still do. The last part of a package's name is its Go name. `foreign` are Go
+    types of another package with that name. `changes` are by the name of the struct.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Variant:
 
 
 def with_fields(struct: Struct, **changed: Mapping[str, object]) -> Struct:
-    """The struct with other properties of some members, by their JSON name."""
+    """Return the struct with other properties of some members, by their JSON name."""
     fields = (replace(field, **changed.get(field.name, {})) for field in struct.fields)  # type: ignore[arg-type]
     return replace(struct, fields=tuple(fields))
 

@@ -1,7 +1,7 @@
-"""What a package of kinds declares, and what is wrong with it: told before anything is served.
+"""Load packages of kinds, and find the errors in their declarations before anything is served.
 
-A package of kinds is a module with a sequence `RESOURCES`. Whatever the generic rooms rely on is asked for here, so that a mistake in a
-declaration is a sentence at the start and not a trace in the middle of a request, or data that are lost.
+A package of kinds is a module with a sequence `RESOURCES`. Everything that generic packages rely on is checked here. So an error in a
+declaration is a sentence at the start, not a traceback in the middle of a request or lost data.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _VERBS = re.compile(r"\*|[a-z][a-z0-9:-]*")
 
 
 def load(package: str) -> Iterator[Resource | str]:
-    """The kinds that a package declares; a text for each thing that keeps one from being served."""
+    """Yield the kinds that a package declares, and a text for each error that prevents serving one."""
     try:
         module = importlib.import_module(package)
-    except (Exception, SystemExit) as e:  # noqa: BLE001 - whatever the package does when it is imported
+    except (Exception, SystemExit) as e:  # noqa: BLE001 - any failure of the package's own code
         yield f"{package}: {_reason(e, package)}"
         return
     found = getattr(module, MEMBER, None)
@@ -46,7 +46,7 @@ def load(package: str) -> Iterator[Resource | str]:
             continue
         kind: Any = declared.kind
         named = kind if kind and isinstance(kind, str) else f"{MEMBER}[{position}]"
-        wrong = [f"{package}: {named}: {text}" for text in mistakes(declared)]
+        wrong = [f"{package}: {named}: {text}" for text in errors(declared)]
         if wrong:
             yield from wrong
         else:
@@ -54,7 +54,7 @@ def load(package: str) -> Iterator[Resource | str]:
 
 
 def collisions(kinds: Kinds) -> Iterator[str]:
-    """Shapes of different kinds that have one name in OpenAPI."""
+    """Yield an error for each pair of different shapes with one name in OpenAPI."""
     definitions = Definitions(Dialect.V2)
     for resource in kinds:
         definitions.within(resource.group, resource.version, kinds.groups[resource.group][resource.version])
@@ -72,12 +72,12 @@ def _reason(error: BaseException, package: str) -> str:
     return f"cannot be imported: {where}{type(error).__name__}: {error}"
 
 
-def mistakes(declared: Resource) -> list[str]:
-    """Why a kind cannot be served as it is declared; empty for a good one. What follows from another mistake is left out."""
+def errors(declared: Resource) -> list[str]:
+    """Return why a kind cannot be served as declared; empty for a valid one. Errors that follow from others are left out."""
     misfits = arguments.wrong(declared)
     texts = [text for name, texts in misfits.items() if name != "shape" for text in texts]
     found = [*_names(declared, misfits), *texts]
-    wrong, walkable = shape.mistakes(declared.shape)
+    wrong, walkable = shape.errors(declared.shape)
     found += wrong
     if not misfits.keys() & {"consumption", *hooks.HOOKS}:
         found += _functions(declared)
@@ -140,18 +140,18 @@ def _twice(declared: Iterable[Subresource | Column | Version]) -> list[str]:
 
 
 def _gates(gates: Sequence[Gate]) -> Iterator[str]:
-    """What is wrong with each, or else with how they stand together."""
+    """Yield the errors of each gate. If there are no such errors, yield those of their combination."""
     wrong = list(_each_gate(gates))
     if not wrong:
         try:
             Gates(gates)
         except InvalidGates as e:
-            wrong = e.mistakes
+            wrong = e.errors
     yield from wrong
 
 
 def _each_gate(gates: Iterable[Gate]) -> Iterator[str]:
-    """With those that they need."""
+    """Yield the errors of the gates and of those that they need."""
     for gate in gates:
         misfits = arguments.wrong(gate)
         yield from (f"the feature gate {gate.name!r}: {text}" for texts in misfits.values() for text in texts)
@@ -225,7 +225,7 @@ def _deprecation(deprecation: Deprecation) -> Iterator[str]:
 
 
 def _of_shape(declared: Resource, wrong: Container[str]) -> Iterator[str]:
-    """What the declaration says about members of its shape."""
+    """Yield the errors of what the declaration says about members of its shape."""
     members = {field.name: field.type for field in types.members(declared.shape)}
     if declared.has_status and "status" not in members:
         yield "has_status is set, but the shape has no member status"
@@ -262,7 +262,7 @@ def _versions(declared: Resource, *, converts: bool) -> Iterator[str]:
 
 
 def _version(declared: Resource, version: Version, *, converts: bool) -> Iterator[str]:
-    """`converts`: there are stored objects to convert."""
+    """Yield the errors of a version. `converts`: there are stored objects to convert."""
     misfits = arguments.wrong(version)
     yield from (text for name, texts in misfits.items() if name != "shape" for text in texts)
     if "name" not in misfits:
@@ -271,7 +271,7 @@ def _version(declared: Resource, version: Version, *, converts: bool) -> Iterato
         yield from (f"home: {text}" for text in _group(version.home))
     if "deprecation" not in misfits and version.deprecation is not None:
         yield from _deprecation(version.deprecation)
-    wrong, walkable = shape.mistakes(version.shape)
+    wrong, walkable = shape.errors(version.shape)
     yield from wrong
     if "columns" not in misfits:
         yield from _columns(version.columns or (), version.shape if walkable else None)

@@ -1,4 +1,4 @@
-"""Compares what a declaration's constructor was given with the types of its fields.
+"""Compare the arguments of a declaration's constructor with the types of its fields.
 
 Python does not check them, and a wrong one fails late: `short_names="qq"` is two short names `q`.
 """
@@ -18,7 +18,7 @@ SHOWN = 60
 
 
 def wrong(declaration: Any) -> dict[str, list[str]]:
-    """The messages about each argument of a dataclass that does not have its type, by the argument's name."""
+    """Return the messages about each argument of a dataclass that does not have its type, by the argument's name."""
     found: dict[str, list[str]] = {}
     for name, hint in _hints(cast("Hashable", type(declaration))).items():
         if texts := list(_misfits(getattr(declaration, name), hint, name)):
@@ -27,7 +27,7 @@ def wrong(declaration: Any) -> dict[str, list[str]]:
 
 
 def shown(value: Any) -> str:
-    """A value as messages quote it: never longer than SHOWN."""
+    """Return a value as messages quote it: never longer than SHOWN."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - the package's own code
@@ -42,7 +42,7 @@ def _hints(made: Hashable) -> Mapping[str, Any]:
 
 
 def _misfits(value: Any, hint: Any, path: str) -> Iterator[str]:
-    """The innermost elements that are of a wrong type."""
+    """Yield messages about the innermost elements of a wrong type."""
     if _fits(value, hint):
         return
     inner = _elements(value, hint)
@@ -72,7 +72,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _elements(value: Any, hint: Any) -> list[tuple[str, Any, Any]] | None:
-    """Where each element of a container stands, the element, and the type that it must have; None for what is no such container."""
+    """Return path, value and required type of each element of a container; None if the value is not such a container."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
         containers = [one for one in args if typing.get_origin(one) is not None]
@@ -88,7 +88,7 @@ def _elements(value: Any, hint: Any) -> list[tuple[str, Any, Any]] | None:
 
 
 def _words(hint: Any) -> str:
-    """A type, as a message names it."""
+    """Return a type as messages name it."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(_words(one) for one in args)

@@ -1,4 +1,4 @@
-"""Judges the functions of a declaration: how they are called, whether they answer at once, which feature gates they ask about.
+"""Check the functions of a declaration: their signatures, that they return at once, and the feature gates that they use.
 
 Sluice calls them in the middle of a request, where a wrong signature is a 500 and a coroutine is never awaited.
 """
@@ -14,7 +14,7 @@ from apiserver.schema.featuregate import Gate
 
 
 def wrong(function: Callable[..., Any], *arguments: str, returns: bool = True) -> Iterator[str]:
-    """Why a function cannot be called with these positional arguments. One that `returns` nothing is called for its effect."""
+    """Yield why a function cannot be called with these positional arguments. Without `returns` it is called for its effect."""
     called = function if inspect.isroutine(function) else vars(type(function)).get("__call__", function)
     if any(map(inspect.iscoroutinefunction, (function, called))) or inspect.isasyncgenfunction(called):
         yield "it is a coroutine, which nobody awaits"
@@ -23,7 +23,7 @@ def wrong(function: Callable[..., Any], *arguments: str, returns: bool = True) -
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
-        return  # some built-in functions do not tell theirs
+        return  # some built-in functions have no signature
     try:
         signature.bind(*arguments)
     except TypeError:
@@ -34,8 +34,8 @@ _HOUSE = __name__.partition(".")[0]
 
 
 def gates(function: Callable[..., Any]) -> set[Gate]:
-    """The feature gates that a function of a package names, itself or by functions of that package that it calls. Functions of Sluice are
-    not looked into."""
+    """Return the feature gates that a function of a package names, directly or through functions of that package. Functions of Sluice are
+    not searched."""
     package = _package(inspect.unwrap(getattr(function, "func", function)))
     found: set[Gate] = set()
     if package == _HOUSE:
@@ -58,7 +58,7 @@ def _package(function: Any) -> str:
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
-    """What the code of a function names: globals, attributes of modules, and what its closure holds."""
+    """Yield the objects that the code of a function names: globals, attributes of modules, and the contents of its closure."""
     names = set(_names(function.__code__))
     for name in names:
         value = function.__globals__.get(name)

@@ -1,6 +1,6 @@
-"""Judges the hooks of a kind and the conversions of its versions: their signatures, then what they make of the smallest object.
+"""Check the hooks of a kind and the conversions of its versions: their signatures, then their results for the smallest object.
 
-The smallest object has a name and nothing else. Any client can send it, and rules are asked about objects that lack required members too.
+The smallest object has a name and nothing else. Any client can send it, and rules also run for objects that lack required members.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apiserver.schema.resource import (
 from apiserver.schema.types import Struct
 
 NOW = "2026-01-01T00:00:00Z"
-"""The time of the request for which hooks are tried out."""
+"""The request time for which hooks are tried out."""
 _NOTHING_SET = "for an object of which nothing is set"
 HOOKS: Mapping[str, tuple[str, ...]] = {
     "prepare": ("context", "new", "old"),
@@ -46,7 +46,7 @@ _ANSWERS: Mapping[str, tuple[type[Any], ...]] = {
 
 
 def signatures(owner: Resource | Subresource) -> Iterator[str]:
-    """Hooks that cannot be called as they are."""
+    """Yield the errors of hooks that cannot be called as declared."""
     for name, arguments in HOOKS.items():
         hook = getattr(owner, name, None)
         if hook is not None:
@@ -54,27 +54,28 @@ def signatures(owner: Resource | Subresource) -> Iterator[str]:
 
 
 def of_column(column: Column) -> Iterator[str]:
-    """The same of the functions of a column."""
+    """Yield the same for the functions of a column."""
     yield from (f"cell: {text}" for text in functions.wrong(column.cell, "object", "now"))
     if column.since is not None:
         yield from (f"since: {text}" for text in functions.wrong(column.since, "object"))
 
 
 def of_consumption(consumption: Consumption) -> Iterator[str]:
-    """The same of the functions that measure usage."""
+    """Yield the same for the functions that measure usage."""
     called = {"reads": ("object",), "measures": ("name", "around"), "usage": ("object", "around"), "owner": ("object",)}
     for name, arguments in called.items():
         yield from (f"{name}: {text}" for text in functions.wrong(getattr(consumption, name), *arguments))
 
 
 def of_conversion(made: Conversion) -> Iterator[str]:
-    """The same of the two ways of a conversion."""
+    """Yield the same for both functions of a conversion."""
     for name in ("to_storage", "from_storage"):
         yield from (f"{name}: {text}" for text in functions.wrong(getattr(made, name), "object"))
 
 
 def undeclared_gates(resource: Resource) -> Iterator[str]:
-    """Feature gates that hooks name and the kind does not: nobody would know them, and asking is a 500."""
+    """Yield an error for each feature gate that hooks use and the kind does not declare. The server would not know it, and a check is a
+    500."""
     known = {gate.name for gate in _with_needs(resource.gates)}
     for owner in (resource, *resource.subresources):
         for name in HOOKS:
@@ -85,7 +86,7 @@ def undeclared_gates(resource: Resource) -> Iterator[str]:
 
 
 def tried_out(resource: Resource) -> Iterator[str]:
-    """What hooks do that Sluice could not answer: exceptions, and answers of another type."""
+    """Yield the errors of hooks that Sluice could not handle in a request: exceptions, and results of another type."""
     context = Context(gates=_AsDeclared(resource.gates))
     try:
         smallest = _smallest(resource.shape)
@@ -105,7 +106,7 @@ def tried_out(resource: Resource) -> Iterator[str]:
 
 
 def converted(stored: Struct, shape: Struct, made: Conversion) -> Iterator[str]:
-    """What is wrong with the conversion of an object of which nothing is set, there and back."""
+    """Yield the errors of converting an object with no member set, both ways."""
     for name, convert, before, after in (
         ("from_storage", made.from_storage, stored, shape),
         ("to_storage", made.to_storage, shape, stored),
@@ -129,7 +130,7 @@ def _result(found: Any, shape: Struct) -> Iterator[str]:
         unknown = decoding.decode(shape, copy.deepcopy(found)).unknown
     except decoding.DecodeError as e:
         yield f"returns what the shape cannot hold: {e}"
-    except Exception as e:  # noqa: BLE001 - whatever it returned
+    except Exception as e:  # noqa: BLE001 - any result of the package's own code
         yield f"returns what is no object: {_named(e)}"
     else:
         yield from (f"returns {text}, which the shape does not have" for text in unknown)
@@ -168,7 +169,7 @@ def _named(error: Exception) -> str:
 
 
 class _AsDeclared(Gates):
-    """Every gate stands as it is declared, those of Sluice too."""
+    """Every gate has its declared default, those of Sluice too."""
 
     def enabled(self, gate: Gate) -> bool:
         return gate.default

@@ -1,4 +1,4 @@
-"""Judges a shape: its names, protobuf numbers, lists, limits, defaults and checks. Messages name members by their JSON path."""
+"""Check a shape: its names, protobuf numbers, lists, limits, defaults and checks. Messages name members by their JSON path."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from apiserver.schema.types import (
 from apiserver.validation import report
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""JSON names of members: what Go, CEL, JSON paths and field selectors all take."""
+"""JSON names of members that Go, CEL, JSON paths and field selectors all accept."""
 _GO_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
 _HEAD = ("kind", "apiVersion")
 _NUMBERS, _RESERVED_NUMBERS = range(1, 1 << 29), range(19000, 20000)
-"""Those that protobuf has for fields, and of them those that it keeps for itself."""
+"""Protobuf's field numbers, and those of them that it reserves."""
 _STRATEGIES = frozenset({"", "merge", "replace", "retainKeys", "merge,retainKeys"})
 """Upstream: kubernetes/apimachinery `pkg/util/strategicpatch/patch.go`."""
 
 
-def mistakes(shape: Any) -> tuple[list[str], bool]:
-    """What is wrong with the shape of a kind, and whether it can be looked through all the same."""
+def errors(shape: Any) -> tuple[list[str], bool]:
+    """Return the errors of a kind's shape, and whether the shape can be walked in spite of them."""
     if not isinstance(shape, Struct):
         return ["the shape is not a Struct"], False
     survey = _Survey()
@@ -51,17 +51,17 @@ def mistakes(shape: Any) -> tuple[list[str], bool]:
         return survey.wrong, False
     found = list(_root(shape))
     for path, node in survey.nodes:
-        found += (f"{_told(path)}{text}" for text in _of_node(node, whole=not path.endswith(_INLINE)))
+        found += (f"{_prefix(path)}{text}" for text in _of_node(node, whole=not path.endswith(_INLINE)))
     return found, True
 
 
 def same_json(stored: Struct, other: Struct) -> Iterator[str]:
-    """Where the JSON of two versions differs: the stored bytes of one cannot be served as the other's."""
+    """Yield where the JSON of two versions differs. If it does, the stored bytes of one cannot be served as the other's."""
     yield from _differences(stored, other, "", set())
 
 
 def at(shape: Struct, path: str) -> Type | None:
-    """The type at a path of member names. Below a map any name leads to its values."""
+    """Return the type at a path of member names. Below a map any name leads to its values."""
     here: Type = shape
     for name in path.split("."):
         if isinstance(here, MapOf):
@@ -76,23 +76,23 @@ def at(shape: Struct, path: str) -> Type | None:
 
 
 def repeated(texts: Iterable[Any]) -> list[str]:
-    """Each text that is there more than once."""
+    """Return each text that occurs more than once."""
     known = list(texts)
     return sorted({str(text) for text in known if known.count(text) > 1})
 
 
 _INLINE = "\0"
-"""At the end of the path of an inline struct, whose members stand in the JSON of the outer one."""
+"""Ends the path of an inline struct, whose members stand in the JSON of the outer one."""
 
 
-def _told(path: str) -> str:
+def _prefix(path: str) -> str:
     path = path.replace(_INLINE, "")
     return f"member {path}: " if path else ""
 
 
 class _Survey:
-    """Collects structs, fields and types, each once, with its path. `wrong` is what keeps others from looking at them: arguments of a wrong
-    type, endless shapes."""
+    """Collects structs, fields and types, each once, with its path. `wrong` has the errors that prevent further checks: arguments of a
+    wrong type, endless shapes."""
 
     def __init__(self) -> None:
         self.nodes: list[tuple[str, Any]] = []
@@ -101,9 +101,9 @@ class _Survey:
         self._above: list[Struct] = []
 
     def add(self, node: Any, path: str) -> None:
-        """With everything below."""
+        """Add a node with everything below."""
         if any(node is outer for outer in self._above):
-            self.wrong.append(f"{_told(path)}the struct {node.name} contains itself; a shape ends somewhere")
+            self.wrong.append(f"{_prefix(path)}the struct {node.name} contains itself; a shape ends somewhere")
             return
         if id(node) in self._seen or node is shapes.OBJECT_META:
             return
@@ -111,7 +111,7 @@ class _Survey:
         self.nodes.append((path, node))
         misfits = arguments.wrong(node)
         for texts in misfits.values():
-            self.wrong += (f"{_told(path)}{type(node).__name__}: {text}" for text in texts)
+            self.wrong += (f"{_prefix(path)}{type(node).__name__}: {text}" for text in texts)
         match node:
             case Struct() if "fields" not in misfits:
                 self._above.append(node)
@@ -159,7 +159,7 @@ def _of_node(node: Any, *, whole: bool) -> Iterator[str]:
 
 
 def _struct(struct: Struct, *, whole: bool) -> Iterator[str]:
-    """`whole`: it is no inline struct, whose names are those of the outer one."""
+    """Yield the errors of a struct. Without `whole` it is an inline struct, whose names are those of the outer one."""
     if not _GO_NAME.fullmatch(struct.name):
         yield f"the struct name {struct.name!r} is no name of letters and digits that begins with a capital"
     names = [field.name for field in types.members(struct)]
@@ -192,7 +192,7 @@ def _field(field: Field) -> Iterator[str]:
 
 
 def _patch(field: Field) -> Iterator[str]:
-    """How strategic merge patches treat the member."""
+    """Yield the errors of how strategic merge patches treat the member."""
     if field.patch_strategy not in _STRATEGIES:
         known = ", ".join(sorted(filter(None, _STRATEGIES)))
         yield f"patch_strategy: {field.patch_strategy!r} is none of {known}"
@@ -245,7 +245,7 @@ def _function(name: str, function: Callable[..., Any] | None, *arguments_: str) 
 
 
 def _default(field: Field) -> Iterator[str]:
-    """Values that stand for what is missing, and could not be sent."""
+    """Yield the errors of a default value that no client could send."""
     default = field.default
     if default is UNSET or default is None:
         return
@@ -287,7 +287,7 @@ def _is_json(value: Any) -> bool:
 
 
 def _refusals(field: Field) -> Iterable[object]:
-    """What the rules of the member say about its default."""
+    """Yield what the rules of the member refuse in its default."""
     if isinstance(field.type, RawJSON):
         return ()
     shape = _alone(field)

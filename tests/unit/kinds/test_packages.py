@@ -134,11 +134,11 @@ LAMP = Resource(
 
 
 def told(**changes: Any) -> list[str]:
-    return packages.mistakes(replace(LAMP, **changes))
+    return packages.errors(replace(LAMP, **changes))
 
 
 def test_a_kind_with_everything_has_no_mistakes() -> None:
-    assert packages.mistakes(LAMP) == []
+    assert packages.errors(LAMP) == []
 
 
 # ------------------------------------------------------------------------------------------------------- types of arguments
@@ -179,7 +179,7 @@ class _Odd:
 )
 def test_every_argument_of_a_wrong_type_is_a_message(part: Any, put: Callable[[Any], Resource], argument: str) -> None:
     for value in (_Odd(), [_Odd()], (_Odd(),), {_Odd(): _Odd()}, 1.5, b"x"):
-        texts = packages.mistakes(put(replace(part, **{argument: value})))
+        texts = packages.errors(put(replace(part, **{argument: value})))
         assert texts, value
         assert any(argument in text for text in texts), texts
         assert all(len(text) < 400 for text in texts)
@@ -419,7 +419,7 @@ def test_kinds_of_a_group_share_no_name_whatever_it_is(changes: Mapping[str, Any
     assert len(Kinds([LAMP, shade]).stored) == 2
     with pytest.raises(InvalidKinds) as refused:
         Kinds([LAMP, replace(shade, **changes)])
-    assert refused.value.mistakes == [message]
+    assert refused.value.errors == [message]
     assert len(Kinds([LAMP, replace(shade, group="other.example.com", **changes)]).stored) == 2
 
 

@@ -92,12 +92,12 @@ def test_a_kinds_own_group_wins_over_the_operators() -> None:
 def test_kinds_of_a_group_share_no_name(other: Mapping[str, str], mistake: str) -> None:
     with pytest.raises(InvalidKinds) as refused:
         Kinds([LAMP, replace(LAMP, **other)], group="g.io")  # type: ignore[arg-type]
-    assert mistake in refused.value.mistakes
+    assert mistake in refused.value.errors
 
 
 def test_the_kinds_of_the_house_have_no_mistakes() -> None:
     served = app.kinds(config.parse(["dev"], {}).serving)
-    assert not [text for kind in served.stored for text in packages.mistakes(kind)]
+    assert not [text for kind in served.stored for text in packages.errors(kind)]
 
 
 TEXT = Field(name="colour", number=2, type=String(), doc="A text.")
@@ -155,7 +155,7 @@ INNER = Struct(name="Inner", fields=[Field(name="size", number=1, type=Integer()
     ],
 )  # fmt: skip
 def test_a_mistake_of_a_declaration_is_a_sentence(changes: Mapping[str, Any], mistake: str) -> None:
-    assert any(text.startswith(mistake) for text in packages.mistakes(replace(LAMP, **changes))), mistake
+    assert any(text.startswith(mistake) for text in packages.errors(replace(LAMP, **changes))), mistake
 
 
 def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_from_another() -> None:
@@ -171,7 +171,7 @@ def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_fr
             beside("v2", shape=None, columns=[column("spec")]),
         ],
     }
-    told = packages.mistakes(replace(LAMP, **changes))
+    told = packages.errors(replace(LAMP, **changes))
     assert [text.partition(": a DNS")[0] for text in told] == [
         "the kind 'lamp' is no name of letters and digits that begins with a capital",
         "version",
@@ -183,7 +183,7 @@ def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_fr
         "version v2: the shape is not a Struct",
         "the version v2 is declared twice",
     ]
-    assert len(packages.mistakes(replace(LAMP, **{**changes, "shape": None}))) == 6
+    assert len(packages.errors(replace(LAMP, **{**changes, "shape": None}))) == 6
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_fr
     ids=lambda field: repr(field.default)[:20],
 )
 def test_a_default_of_its_type_is_no_mistake(field: Field) -> None:
-    assert packages.mistakes(replace(LAMP, shape=shape(field))) == []
+    assert packages.errors(replace(LAMP, shape=shape(field))) == []
 
 
 @pytest.fixture

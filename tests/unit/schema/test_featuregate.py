@@ -15,7 +15,7 @@ DUSTY = Gate("Dusty", default=False, stage=Stage.DEPRECATED)
 def mistakes(switched: dict[str, bool]) -> list[str]:
     with pytest.raises(InvalidGates) as raised:
         Gates((FIXED, BOLD, DUSTY), switched)
-    return raised.value.mistakes
+    return raised.value.errors
 
 
 def test_a_gate_stands_as_declared_until_it_is_switched() -> None:
