@@ -1,4 +1,4 @@
-"""Who manages which field of an object: metadata.managedFields, and server-side apply. Pure.
+"""Track the managers of an object's fields: metadata.managedFields, and server-side apply. Pure.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields`.
 """

@@ -1,4 +1,4 @@
-"""How many managers an object may have that only updated it: the changes of the oldest become those of one.
+"""Limit the managers of an object that only updated it: the fields of the oldest become those of one manager.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/capmanagers.go`.
 """
@@ -14,10 +14,10 @@ ANCIENT = "ancient-changes"
 
 
 def capped(managed: Managed) -> Managed:
-    """The managers, of those that update as many as there may be. Entries of two versions are never one: there can be more.
+    """Return the managers, with at most the allowed number of updaters. Entries of two versions are never merged, so there can be more.
 
-    Law: nobody owns together what nobody owned, and nothing is lost but, as upstream does, what the bucket of a version holds that is
-    not the oldest of its managers.
+    Invariant: the managers together own no new fields. They lose none either, except one case, as upstream: the fields in a version's
+    bucket that is not the oldest of its managers.
     """
     updaters = [name for name, owned in managed.managers.items() if not owned.applied]
     excess = len(updaters) - MAX_UPDATERS

@@ -1,4 +1,4 @@
-"""The words of a conflict: who owns what an apply would change.
+"""Word a conflict: the managers of the fields that an apply would change.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/conflict.go`.
 """
@@ -17,7 +17,7 @@ from structuredmerge.updater import Conflict
 
 
 def refusal(conflicts: Sequence[Conflict], identities: Mapping[str, Identity]) -> StatusError:
-    """409 with a cause for each path of each manager. `conflicts` are sorted by manager."""
+    """Return 409 with a cause for each path of each manager. `conflicts` are sorted by manager."""
     shown = [(_shown(identities[conflict.manager]), paths.text(conflict.path)) for conflict in conflicts]
     causes = [(f"conflict with {manager}", path) for manager, path in shown]
     if len(shown) == 1:

@@ -1,4 +1,4 @@
-"""metadata.managedFields and what structured merge knows of managers: who they are, what they own, since when.
+"""Convert metadata.managedFields to the managers of structured merge and back: their identities, fields and times.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/managedfields.go`.
 """
@@ -24,20 +24,20 @@ APPLY, UPDATE = "Apply", "Update"
 FIELDS_V1 = "FieldsV1"
 
 MOST_BYTES = 3 << 20
-"""Of a text of fields, which is twice what the store takes. Go's escapes make six times as much of what one request may bring."""
+"""Bytes of a text of fields: twice what the store accepts. Go's escapes make the text of one request up to six times as long."""
 
 EPOCH = "1970-01-01T00:00:00Z"
-"""Where an entry without time stands among those that have one."""
+"""Sorts entries without time."""
 
 Entries = Sequence[Mapping[str, Any]]
 
 
 class EntriesError(ValueError):
-    """Entries that say nothing; the text is upstream's."""
+    """The entries are invalid. The text is upstream's."""
 
 
 class Identity(NamedTuple):
-    """What tells managers apart. Whoever applies is the same one in all versions: `api_version` is empty then."""
+    """Distinguishes managers. A manager that applies is the same in all versions: its `api_version` is empty."""
 
     manager: str
     operation: str
@@ -46,7 +46,7 @@ class Identity(NamedTuple):
 
     @property
     def text(self) -> str:
-        """By which managers are known, and in whose order they stand."""
+        """The key of the manager, which also sorts managers."""
         length = len(self.manager) + len(self.api_version) + len(self.subresource)
         return _known_text(self) if length <= REMEMBERED_LENGTH else _text(self)
 
@@ -62,8 +62,8 @@ def _text(identity: Identity) -> str:
 
 
 REMEMBERED, REMEMBERED_LENGTH = 1024, 256
-"""Texts of identities, and characters of what may stand in one: managers are few, and everybody's text is asked for several times in
-each write."""
+"""Texts of identities that are cached, and characters of an identity that may be: managers are few, and each write needs their texts
+several times."""
 _known_text = functools.lru_cache(REMEMBERED)(_text)
 
 
@@ -78,8 +78,8 @@ def updater(manager: str, api_version: str, subresource: str) -> Identity:
 class Managed(NamedTuple):
     """The managers of an object. None of its parts is changed.
 
-    `managers` are those of structured merge, by the text of their identity; `times` are RFC 3339 and may name more than these.
-    `identities` and `stored` are what is known of some of them: who they are, and the entry's set with its value of fieldsV1.
+    `managers` are those of structured merge, by the text of their identity. `times` are RFC 3339 and may have further keys. `identities`
+    and `stored` are known for some managers: the identity, and the entry's set with its value of fieldsV1.
     """
 
     managers: Managers = MappingProxyType({})
@@ -91,7 +91,7 @@ class Managed(NamedTuple):
         return Managed(managers, self.times, self.identities, self.stored)
 
     def with_manager(self, identity: Identity, owned: Owned, *, time: str | None) -> Managed:
-        """With what this manager owns; without `time` it keeps the one that it had, if any."""
+        """Return a copy with the fields of this manager. Without `time` it keeps its former time, if any."""
         name = identity.text
         times = self.times if time is None else {**self.times, name: time}
         return Managed({**self.managers, name: owned}, times, {**self.identities, name: identity}, self.stored)
@@ -101,7 +101,7 @@ NOBODY = Managed()
 
 
 def decode(entries: Entries | None, sets: FieldSets) -> Managed:
-    """The managers that entries tell of; of two with one identity the later. Raises EntriesError."""
+    """Return the managers of the entries; of equal identities the later one. Raises EntriesError."""
     managers: dict[str, Owned] = {}
     times: dict[str, str] = {}
     identities: dict[str, Identity] = {}
@@ -143,12 +143,12 @@ def _identity(entry: Mapping[str, Any], i: int) -> tuple[Identity, str]:
 
 
 def _value(found: FieldSet, fields: Any) -> Any:
-    """What is stored of a set that was read: the value as it came, if that is how it is written."""
+    """Return the stored value of a set: the received value, if it has that spelling."""
     return fields if fields is not None and rawjson.text(fields) == found.text else rawjson.of(found.text)
 
 
 def _shown(entry: Mapping[str, Any]) -> str:
-    """An entry as Go prints it."""
+    """Return an entry as Go prints it."""
     fields = entry.get("fieldsV1")
     time = entry.get("time")
     shown = (
@@ -164,7 +164,7 @@ def _shown(entry: Mapping[str, Any]) -> str:
 
 
 def encode(managed: Managed, sets: FieldSets) -> list[Object]:
-    """The entries of managers, in the order in which they are stored."""
+    """Return the entries of managers, in the order in which they are stored."""
     entries = [_entry(name, owned, managed, sets) for name, owned in managed.managers.items()]
     if len(entries) > 1:
         entries.sort(key=_order)
@@ -192,7 +192,7 @@ _NOT_STORED: tuple[Set | None, Any] = (None, None)
 
 
 def _order(entry: Object) -> tuple[Any, ...]:
-    """Whoever applies first; the oldest first."""
+    """Sort appliers first, then the oldest first."""
     return (
         entry["operation"],
         order(entry.get("time", EPOCH)),

@@ -1,7 +1,7 @@
-"""Applied configurations that no object of the store has room for: most of their texts need no merging to find that out.
+"""Shorten applied configurations that are too large for the store: most of their texts need not be merged to find that out.
 
-An apply must still say what others own, and what is invalid, before the store refuses the object. Conflicts are found where somebody owns
-something already, and a text that is new to everybody is in the result whatever else is applied.
+An apply must still report conflicts and invalid members before the store refuses the object. Conflicts occur only where another manager
+owns a field already. A text that is new to all managers is in the result in any case.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from structuredmerge.sets import EMPTY, Set
 from structuredmerge.values import STRING
 
 Excess = dict[str, Any]
-"""The texts taken out of a configuration, by member of metadata: labels, annotations or finalizers."""
+"""The texts removed from a configuration, by member of metadata: labels, annotations or finalizers."""
 
 
 def taken(patch: Object, live: Object, owned: Iterable[Set], *, most: int) -> tuple[Object, Excess]:
-    """Return a valid configuration without what is new in its texts, and what that is; all of it if the texts have up to `most` bytes.
+    """Return a valid configuration without its new texts, and these texts. Nothing is removed if the texts have up to `most` bytes.
 
-    `owned` is what the managers own. One new text stays in each member, so that the object changes.
+    `owned` has the fields of all managers. One new text stays in each member, so that the object changes.
     """
     metadata = patch.get("metadata") or {}
     if meta.text_bytes(metadata) <= most:
@@ -38,7 +38,7 @@ def taken(patch: Object, live: Object, owned: Iterable[Set], *, most: int) -> tu
 
 
 def put_back(excess: Excess, metadata: Object) -> None:
-    """Add what was taken out to the metadata of the result."""
+    """Add the removed texts to the metadata of the result."""
     for name, texts in excess.items():
         before = metadata.get(name)
         metadata[name] = {**(before or {}), **texts} if isinstance(texts, dict) else [*(before or ()), *texts]
@@ -54,7 +54,7 @@ def _divided(texts: Any, known: set[str]) -> tuple[Any, Any]:
 
 
 def _known(name: str, before: Iterable[str], owned: Iterable[Set]) -> set[str]:
-    """The texts of a member that the live object has, or that somebody owns."""
+    """Return the texts of a member that the live object has or that a manager owns."""
     known = set(before)
     for set_ in owned:
         below = set_.children.get(paths.field("metadata"), EMPTY).children.get(paths.field(name), EMPTY)

@@ -1,6 +1,6 @@
-"""Field sets of texts: what FieldsV1 says, read once as long as memory allows.
+"""Cache the field sets of FieldsV1 texts, within a limit of memory.
 
-Objects of one writer say the same of themselves, and every request says again what the last one stored.
+Objects of one writer have equal texts, and every request repeats the text that the last one stored.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from structuredmerge import fieldsv1
 from structuredmerge.sets import Set
 
 REMEMBERED_BYTES = 16 << 20
-"""Of texts and the sets that they became. A text of more than some thirty thousand characters is read each time."""
+"""Bytes of texts and their sets. A text of more than some thirty thousand characters is decoded each time."""
 
 _SET_BYTES = 32
-"""What a set takes for each byte of its text, about."""
+"""Bytes of a set for each byte of its text, about."""
 
 NOTHING = b"{}"
 
@@ -29,18 +29,18 @@ class FieldSet(NamedTuple):
 
 
 class FieldSets:
-    """What was read of late. Any thread may ask."""
+    """The cache. Any thread may use it."""
 
     def __init__(self) -> None:
         self._remembered = Remembered[FieldSet](REMEMBERED_BYTES)
 
     @property
     def bytes(self) -> int:
-        """What is remembered takes so much, about."""
+        """The approximate size of the cache in bytes."""
         return self._remembered.size
 
     def read(self, fields: Any) -> FieldSet:
-        """The set of a member fieldsV1. Raises fieldsv1.FieldsError."""
+        """Return the set of a member fieldsV1. Raises fieldsv1.FieldsError."""
         text = NOTHING if fields is None else rawjson.text(fields)
         key = text.decode()
         found = self._remembered.get(key)
@@ -51,7 +51,7 @@ class FieldSets:
         return found
 
     def written(self, set_: Set) -> FieldSet:
-        """The text of a set, which is remembered: whoever reads the object next asks for it."""
+        """Return the text of a set, and cache it: the next reader of the object needs it."""
         text = fieldsv1.encode(set_)
         key = text.decode()
         found = self._remembered.get(key)

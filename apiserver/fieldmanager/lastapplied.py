@@ -1,4 +1,4 @@
-"""The annotation in which `kubectl apply` keeps what it applied, before the server did: kubectl's fields pass from one to the other.
+"""Handle the annotation of client-side `kubectl apply`: kubectl's fields move from client-side to server-side apply and back.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/{lastapplied,lastappliedmanager,lastappliedupdater}.go`.
 """
@@ -18,13 +18,12 @@ from structuredmerge.types import Type
 from structuredmerge.validation import validate
 
 KUBECTL = "kubectl"
-"""The one manager that this is for."""
+"""The only manager that this applies to."""
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def applied_before(live: Object, type_: Type) -> Set:
-    """What kubectl applied and nobody changed since, which it may take over: the fields that the annotation has as the object has them.
-    Nothing where it cannot be known."""
+    """Return the fields that kubectl may take over: those of the annotation that still have its values. Empty if they are unknown."""
     text = _annotations(live).get(ANNOTATION)
     if not text or not isinstance(text, str):
         return EMPTY
@@ -41,7 +40,7 @@ def applied_before(live: Object, type_: Type) -> Set:
 
 
 def keep_up(result: Object, patch: Object) -> Object:
-    """`result` with an annotation that says what was applied now, if it has one that says anything; without it if there is no room."""
+    """Return `result` with an annotation of the applied configuration, if it has one. Without it if the annotations would be too long."""
     annotations = _annotations(result)
     if not annotations.get(ANNOTATION):
         return result
@@ -58,7 +57,7 @@ def _annotations(obj: Object) -> dict[str, Any]:
 
 
 def _configuration(patch: Object) -> str:
-    """The JSON of an apply patch, but for the annotation itself."""
+    """Return the JSON of an apply patch, without the annotation itself."""
     metadata = patch.get("metadata")
     if isinstance(metadata, dict) and "annotations" in metadata:
         rest = {name: x for name, x in metadata.items() if name != "annotations"}

@@ -1,9 +1,11 @@
-"""Who manages which field after a write, and what an apply makes of an object.
+"""Compute the managers of fields after a write, and the result of an apply.
 
-Both ways go through the same layers as upstream's, which are functions here: what clients sent as managedFields, whether the object is
-tracked at all, how many managers there may be, who writes, when, and which paths nobody manages; structured merge is the innermost.
-Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/{fieldmanager,skipnonapplied,managedfieldsupdater,stripmeta,
-structuredmerge,versioncheck,lastappliedmanager}.go`, kubernetes/apiserver `pkg/endpoints/handlers/fieldmanager/{admission,equality}.go`.
+Both go through upstream's layers, which are functions here. Their order: managedFields sent by clients, whether the object is tracked, the
+limit of managers, the writer, the time, and the paths that nobody manages. Structured merge is the innermost.
+Upstream: kubernetes/apimachinery
+`pkg/util/managedfields/internal/{fieldmanager,skipnonapplied,managedfieldsupdater,stripmeta,
+structuredmerge,versioncheck,lastappliedmanager}.go`,
+kubernetes/apiserver `pkg/endpoints/handlers/fieldmanager/{admission,equality}.go`.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from structuredmerge.updater import UNCHANGED, Conflicts, Managers, Owned
 
 UNKNOWN = "unknown"
 BEFORE_FIRST_APPLY = "before-first-apply"
-"""Who manages what an untracked object had when it was first applied."""
+"""The manager of the fields that an untracked object had before its first apply."""
 _WRITER = "current-operation"
-"""Who an update's writer is to structured merge: what was changed now is told from what the same manager changed before."""
+"""The name of an update's writer in structured merge. It separates the present changes from earlier ones of the same manager."""
 
 INVALID_AFTER_ADMISSION = (
     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; "
@@ -59,11 +61,11 @@ UNMANAGED = sets.of(
         *((_METADATA, paths.field(name)) for name in _OF_METADATA),
     ]
 )
-"""What nobody manages: the system's part of an object."""
+"""The paths that nobody manages: the system's part of an object."""
 
 
 class FieldManagers:
-    """Of all kinds. Safe in threads."""
+    """The managers of all kinds. Thread-safe."""
 
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
@@ -71,10 +73,12 @@ class FieldManagers:
         self._versions: dict[tuple[str, str, str], Versions] = {}
 
     def updated(self, new: Object, live: Object | None, writer: Writer) -> Object:
-        """What a POST, PUT or patch stores: `new` with its managers in metadata.managedFields, where it has what the client sent, or the
-        patch left. Both are of the stored version, without kind and apiVersion; `live` is None on create. `new` belongs to the result.
+        """Return `new` with its managers in metadata.managedFields, for a POST, PUT or patch.
 
-        An update never fails for its managers: where they cannot be told, the object has none.
+        There `new` has the value that the client sent or the patch left. Both objects are of the stored version, without kind and
+        apiVersion; `live` is None on create. `new` becomes part of the result.
+
+        Managers never make an update fail: if they are invalid, the object has none.
         """
         metadata = new["metadata"]
         sent = metadata.pop("managedFields", None)
@@ -90,7 +94,7 @@ class FieldManagers:
         return new
 
     def _before_update(self, sent: Sequence[Object] | None, live: Object | None, writer: Writer) -> Managed:
-        """Whose changes an update adds to: what the client says, if it says something."""
+        """Return the managers before an update: those that the client sent, if any, otherwise those of `live`."""
         if not writer.subresource:
             if sent is not None and _is_reset(sent):
                 return NOBODY
@@ -105,7 +109,7 @@ class FieldManagers:
             return NOBODY
 
     def _tracked(self, new: Object, live: Object | None, managed: Managed, writer: Writer) -> Managed:
-        """The managers once the writer has put `new` in the place of `live`."""
+        """Return the managers after the writer has replaced `live` by `new`."""
         resource = writer.resource
         if resource.conversion is not None:
             new = conversion.served(resource, conversion.copied(new))
@@ -114,7 +118,7 @@ class FieldManagers:
         return self._replaced(before, after, managed, writer)
 
     def _replaced(self, before: Object, after: Object, managed: Managed, writer: Writer) -> Managed:
-        """The same of typed forms."""
+        """Return the same for typed forms."""
         version = writer.resource.api_version
         identity = entries.updater(writer.manager or UNKNOWN, version, writer.subresource)
         left = updater.update(
@@ -138,12 +142,13 @@ class FieldManagers:
         return cap.capped(found)
 
     def applied(self, patch: Object, live: Object, writer: Writer) -> Object:
-        """What an apply makes of `live`, with its managers in metadata.managedFields; it is neither decoded nor defaulted.
+        """Return the result of an apply on `live`, with its managers in metadata.managedFields; neither decoded nor defaulted.
 
-        Patch and live object are of the writer's version, with kind and apiVersion; a live object that is not there has nothing else.
-        The result shares parts with both. Where it is too large for the store, its managers do not own all of it. Raises StatusError: 400
-        for a patch of another kind, or one that names managers; 409 for fields that others manage; 500, as upstream, for one that is not
-        of the kind's type.
+        Patch and live object are of the writer's version, with kind and apiVersion; a missing live object has nothing else. The result
+        shares parts with both. If it is too large for the store, its managers do not own all of it.
+
+        Raises StatusError: 400 for a patch of another kind, or one that names managers; 409 for fields of other managers; 500, as upstream,
+        for a patch that does not match the kind's type.
         """
         try:
             managed = entries.decode((live.get("metadata") or {}).get("managedFields"), self._sets)
@@ -168,7 +173,7 @@ class FieldManagers:
         return result
 
     def _merged(self, patch: Object, live: Object, managed: Managed, writer: Writer) -> tuple[Object, Managed]:
-        """The live object with the patch applied, and its managers. Raises StatusError."""
+        """Return the live object with the patch applied, and its managers. Raises StatusError."""
         resource, type_ = writer.resource, typedefs.type_of(writer.resource)
         before = typedform.zero(resource)
         if "metadata" in live:
@@ -213,7 +218,8 @@ class FieldManagers:
         return found
 
     def readmitted(self, new: Object, before: Object, warnings: Warnings) -> None:
-        """The managers that mutating admission left in `new` count if they can be told; else they are those of `before`, with a warning."""
+        """Keep the managers that mutating admission left in `new` if they are valid. Otherwise restore those of `before`, with a
+        warning."""
         found, former = (obj["metadata"].get("managedFields") for obj in (new, before))
         if found is former:
             return
@@ -227,14 +233,14 @@ class FieldManagers:
 
 
 def _is_reset(sent: Sequence[Object]) -> bool:
-    """An empty list, or one entry that says nothing, asks for an object without managers."""
+    """Return whether the client asks for an object without managers: by an empty list, or one empty entry."""
     if len(sent) == 1:
         return not any(x is not None if name in ("time", "fieldsV1") else x for name, x in sent[0].items())
     return not sent
 
 
 def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str | None) -> Managed:
-    """The managers that an apply leaves. Whoever changed nothing keeps its time, a new one has none then."""
+    """Return the managers that an apply leaves. A manager that changed nothing keeps its time; a new one then has none."""
     name = identity.text
     own = left[name].set - UNMANAGED if name in left else EMPTY
     found = managed.with_managers({other: owned for other, owned in left.items() if other != name})
@@ -244,7 +250,7 @@ def _applied(left: Managers, managed: Managed, identity: Identity, *, time: str 
 
 
 def _checked(resource: Resource, patch: Object) -> Object:
-    """The patch, without managers that say nothing. Raises StatusError if it is not one for this kind."""
+    """Return the patch without empty managedFields. Raises StatusError if it is not a patch of this kind."""
     stated = _group_version_kind(patch)
     if stated != (resource.group, resource.version, resource.kind):
         raise errors.bad_request("invalid object type: {}/{}, Kind={}".format(*stated))
@@ -257,13 +263,13 @@ def _checked(resource: Resource, patch: Object) -> Object:
 
 
 def _shown(resource: Resource, obj: Object) -> str:
-    """An object as upstream's errors name it."""
+    """Return an object as upstream's errors name it."""
     namespace, name = (_text(obj.get("metadata"), member) for member in ("namespace", "name"))
     return f"{namespace}/{name}; {resource.api_version}, Kind={resource.kind}"
 
 
 def _group_version_kind(patch: Object) -> tuple[str, str, str]:
-    """What the patch says it is; nothing if its apiVersion cannot be read."""
+    """Return group, version and kind of the patch; empty ones for an invalid apiVersion."""
     group, slash, version = _text(patch, "apiVersion").partition("/")
     if not slash:
         group, version = "", group
@@ -276,7 +282,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _names_managers(patch: Object) -> bool:
-    """Whether the patch has managedFields, which upstream sees where each entry can be decoded; any other is left to its type."""
+    """Return whether the patch has valid managedFields, which upstream refuses. The type check finds invalid ones."""
     metadata = patch.get("metadata")
     found = metadata.get("managedFields") if isinstance(metadata, dict) else None
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
@@ -290,11 +296,11 @@ def _names_managers(patch: Object) -> bool:
 
 
 FAST, SLOW, EQUAL = "unequal_objects_fast", "unequal_objects_slow", "equal_objects"
-"""How a comparison for the sake of times went, as upstream's metric names it: the objects had not to be looked at, differed, or not."""
+"""The results of a comparison for times, as upstream's metric names them: objects not compared, different, equal."""
 
 
 def differ_in_time(new: Object, old: Object) -> bool:
-    """Whether the managers of two objects differ in their times and in nothing else."""
+    """Return whether the managers of two objects differ in their times and in nothing else."""
     found, former = (obj["metadata"].get("managedFields") for obj in (new, old))
     if not found or not former or len(found) != len(former):
         return False
@@ -304,10 +310,8 @@ def differ_in_time(new: Object, old: Object) -> bool:
 
 
 def keep_times(shape: Struct, new: Object, old: Object) -> str:
-    """Where `new` differs from the stored object in nothing but the times of its managers, they keep the times that they had.
-
-    How that was found: FAST, SLOW or EQUAL.
-    """
+    """Restore the times of managers if `new` differs from the stored object in nothing else. Return the result of the comparison: FAST,
+    SLOW or EQUAL."""
     if not differ_in_time(new, old):
         return FAST
     if not canonical.equal(shape, _without_managers(new), _without_managers(old)):

@@ -1,6 +1,5 @@
-"""The type of a kind for structured merge, made of its declared shape.
+"""Build the type of a kind for structured merge from its declared shape. It equals the type that upstream builds from the OpenAPI schema.
 
-It is what upstream makes of the kind's OpenAPI schema.
 Upstream: kubernetes/kube-openapi `pkg/schemaconv/{openapi,smd}.go`, kubernetes/client-go `applyconfigurations/internal/internal.go`.
 """
 
@@ -27,7 +26,7 @@ from structuredmerge.types import DEDUCED, UNSET, UNTYPED_ATOMIC, List, Map, Mem
 
 
 def type_of(resource: Resource) -> Type:
-    """How objects of a kind are merged, in one of its versions; they have kind and apiVersion."""
+    """Return the type of a kind's objects in one of its versions, with kind and apiVersion."""
     return _object_type(resource.shape)
 
 
@@ -67,7 +66,7 @@ def _struct(struct: Struct) -> Map:
 
 
 def _default(field: Field) -> Any:
-    """What OpenAPI tells: the declared default, or else the zero value of a member that is always written."""
+    """Return the default that OpenAPI has: the declared one, otherwise the zero value of a member that is always written."""
     if field.default is not types.UNSET and field.tells_default and not callable(field.default):
         return field.default
     if field.presence is not Presence.ALWAYS:

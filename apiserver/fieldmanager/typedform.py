@@ -1,7 +1,7 @@
-"""Objects as structured merge compares them: the JSON that Go makes of the typed object, with kind and apiVersion of their version.
+"""Convert objects to the form that structured merge compares: Go's JSON of the typed object, with kind and apiVersion of its version.
 
-Members that are left out when empty are absent, those that are always written are there with their zero value; what raw JSON means takes
-the place of its text. metadata.managedFields is no part of it. What is decoded from the store has this form already but for raw JSON.
+Members that are left out when empty are absent. Members that are always written are present with their zero value. The meaning of raw JSON
+replaces its text. metadata.managedFields is left out. Objects decoded from the store have this form already, except for raw JSON.
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/typeconverter.go`.
 """
 
@@ -22,30 +22,29 @@ from structuredmerge import values
 
 
 def form(resource: Resource, obj: Object) -> Object:
-    """The form of a decoded object of this version. It shares parts with `obj`, which is not changed."""
+    """Return the form of a decoded object of this version. It shares parts with `obj`, which is not changed."""
     return _headed(resource, _read(resource.shape, written(resource, untracked(obj)), _meant))
 
 
 def of_stored(resource: Resource, obj: Object) -> Object:
-    """The same of an object decoded from the store, in a version that is stored as it looks."""
+    """Return the same for an object decoded from the store, in a version whose JSON is the stored one."""
     return _headed(resource, _read(resource.shape, untracked(obj), _meant_by_stored))
 
 
 def spelled(resource: Resource, obj: Object) -> Object:
-    """The form of a decoded object of this version, for the comparison with one that comes from another version: upstream compares the Go
-    values of their atomic lists then. Raw JSON in these that Go would write in another way is its text, which nothing is equal to.
-    """
+    """Return the form of a decoded object of this version, to compare it with one from another version. Upstream compares the Go values of
+    atomic lists then. Raw JSON in these lists that Go would write in another way stays text, which equals nothing."""
     return _headed(resource, _read(resource.shape, written(resource, untracked(obj)), _spelled))
 
 
 def written(resource: Resource, obj: Object) -> Object:
-    """An object of this version as if it had been decoded from the store."""
+    """Return an object of this version as if it had been decoded from the store."""
     made: Object = canonical.writer(resource.shape)(obj)
     return made
 
 
 def zero(resource: Resource) -> Object:
-    """The form of the object of which nothing is set."""
+    """Return the form of the object with no member set."""
     return _headed(resource, _zero(resource.shape))
 
 
@@ -53,10 +52,10 @@ _zero = functools.cache(canonical.zero)
 
 
 def both(shape: Struct, stored: Object | None, new: Object) -> tuple[Object, Object]:
-    """The forms of a stored object, or of one of which nothing is set, and of a new one, without kind and apiVersion. The stored one has
-    its form already, but for raw JSON.
+    """Return the forms of a stored object (or of one with no member set) and of a new one, without kind and apiVersion. The stored one has
+    its form already, except for raw JSON.
 
-    What is the same in both is one object. An atomic part that differs is given as it is: nobody looks inside it.
+    Equal parts of both are the same Python object. A changed atomic part is returned as it is: it is never searched.
     """
     before = _zero(shape) if stored is None else untracked(stored)
     return _struct_pairing(shape)(before, untracked(new))
@@ -67,20 +66,20 @@ def _headed(resource: Resource, value: Object) -> Object:
 
 
 def untracked(obj: Object) -> Object:
-    """An object without its managers."""
+    """Return an object without its managers."""
     metadata = obj.get("metadata")
     if not metadata or "managedFields" not in metadata:
         return obj
     return {**obj, "metadata": {name: x for name, x in metadata.items() if name != "managedFields"}}
 
 
-# Readers: value → the value with something else for parts of it, the same object where there are none.
+# Readers: value → the value with some parts replaced; the same object if nothing is replaced.
 
 _Reader = Callable[[Any], Any]
 
 
 class _Leaves(Protocol):
-    """What reads a value of a type without members, None for nothing. `listed`: it lies below an atomic list."""
+    """Returns the reader of a type without members; None if it needs none. `listed`: it lies below an atomic list."""
 
     def __call__(self, type_: Type, *, listed: bool) -> _Reader | None: ...
 
@@ -88,7 +87,7 @@ class _Leaves(Protocol):
 
 
 def _meant(type_: Type, *, listed: bool) -> _Reader | None:
-    """What raw JSON means, and amounts in the one spelling that they have."""
+    """Read the meaning of raw JSON, and amounts in their canonical spelling."""
     return _plain if isinstance(type_, Quantity) else _meant_by_stored(type_, listed=listed)
 
 
@@ -101,7 +100,7 @@ def _spelled(type_: Type, *, listed: bool) -> _Reader | None:
 
 
 def _sent(type_: Type, *, listed: bool) -> _Reader | None:
-    """Amounts as they were sent."""
+    """Read amounts as they were sent."""
     return _as_sent if isinstance(type_, Quantity) else None
 
 
@@ -112,7 +111,7 @@ def _read(type_: Type, value: Any, leaves: _Leaves) -> Any:
 
 @functools.cache
 def _reader(type_: Type, leaves: _Leaves, *, listed: bool = False) -> _Reader | None:
-    """None for types in which nothing is read."""
+    """Return the reader of a type; None if it replaces nothing."""
     match type_:
         case ListOf(item=inner, list_type=list_type):
             item = _reader(inner, leaves, listed=listed or list_type is ListType.ATOMIC)
@@ -158,7 +157,7 @@ def _struct_reader(struct: Struct, reader: Callable[[Type], _Reader | None]) -> 
     return read_struct
 
 
-# Pairs: (stored, new) → their forms. What is stored may be None for absent.
+# Pairs: (stored, new) → their forms. The stored value may be None for absent.
 
 _Pairing = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -212,7 +211,7 @@ def _struct_pairing(struct: Struct) -> _Pairing:
 
 
 def _granular_pairing(type_: Type) -> _Pairing:
-    """What is looked into is written out, unless it is as it was."""
+    """Return both forms, for a type whose members are compared. A new value is written out, unless it is unchanged."""
     write, read_stored, read = canonical.writer(type_), _reader(type_, _meant_by_stored), _reader(type_, _meant)
 
     def pair(stored: Any, new: Any) -> tuple[Any, Any]:
@@ -227,7 +226,7 @@ def _granular_pairing(type_: Type) -> _Pairing:
 
 
 def _atomic_pairing(type_: Type) -> _Pairing:
-    """Only whether the two are the same matters."""
+    """Return both forms, for an atomic type: only their equality matters."""
     same = _quick(type_, _sameness(type_, listed=False), listed=False)
 
     def pair(stored: Any, new: Any) -> tuple[Any, Any]:
@@ -238,14 +237,15 @@ def _atomic_pairing(type_: Type) -> _Pairing:
     return pair
 
 
-# Sameness of atomic parts: (stored, new) → whether a new value, None for absent, is what is stored. Upstream compares the Go values of
-# lists (reflect.DeepEqual): below one, an empty list or map is not an absent one, raw JSON is its text, and an amount its spelling.
+# Sameness of atomic parts: (stored, new) → whether a new value, None for absent, equals the stored one. Upstream compares the Go values of
+# lists (reflect.DeepEqual). So below a list, empty lists and maps differ from absent ones, raw JSON is its text, and an amount its
+# spelling.
 
 _Sameness = Callable[[Any, Any], bool]
 
 
 def _quick(type_: Type, same: _Sameness, *, listed: bool) -> _Sameness:
-    """The same answer, for less where the two are equal."""
+    """Return the same test, which is faster for equal values."""
     respelled = _respelled(type_, listed=listed)
     if respelled is None:
         return lambda stored, new: stored == new or same(stored, new)
@@ -254,7 +254,7 @@ def _quick(type_: Type, same: _Sameness, *, listed: bool) -> _Sameness:
 
 @functools.cache
 def _respelled(type_: Type, *, listed: bool) -> Callable[[Any], bool] | None:
-    """Whether an amount in a list below a value came in another spelling than it has; None where there is no such place."""
+    """Return a test whether an amount in a list below the value was sent in another spelling; None if there is no such place."""
     match type_:
         case Quantity():
             return _is_respelled if listed else None
@@ -318,7 +318,7 @@ def _struct_sameness(struct: Struct, *, listed: bool) -> _Sameness:
 
 
 def _member_sameness(field: Field, *, listed: bool) -> _Sameness:
-    """Of a member, None where it is absent, which may be the same as its zero value."""
+    """Return the sameness of a member. Absent members are None, which may equal the zero value."""
     same = _sameness(field.type, listed=listed)
     absent = canonical.absent_value(field)
     if absent is not None:

@@ -1,4 +1,4 @@
-"""What structured merge must know of the versions of a kind: their types, the way between them, and what an endpoint does not change.
+"""Give structured merge the versions of a kind: their types, their conversion, and the fields that an endpoint does not change.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/versionconverter.go`, kubernetes/kubernetes
 `pkg/registry/resource/resourceclaim/strategy.go` (GetResetFields).
@@ -19,11 +19,11 @@ from structuredmerge.types import Type
 
 
 class VersionError(ValueError):
-    """A version that no server could know, or an object that no version can hold; the text is upstream's."""
+    """The version is invalid, or cannot hold the object. The text is upstream's."""
 
 
 class Versions:
-    """Of one kind, for writes to one of its endpoints."""
+    """The versions of one kind, for writes to one of its endpoints."""
 
     def __init__(self, kinds: Kinds, resource: Resource, subresource: str) -> None:
         self._kinds = kinds
@@ -32,13 +32,14 @@ class Versions:
         self._ignored = reset_fields(self._stored, subresource)
 
     def type_at(self, version: str) -> Type | None:
-        """The type in a version that is served; None for any other, whose managers nobody can serve any more. Raises VersionError."""
+        """Return the type in a served version; None for any other, whose managers are dropped. Raises VersionError."""
         resource = self._at(version)
         return None if resource is None else typedefs.type_of(resource)
 
     def convert(self, value: Any, version_from: str, version_to: str) -> Any:
-        """The value in another version, in its typed form. Raises VersionError for one that cannot be decoded, and for one with items
-        that are there twice, which upstream tolerates only in the version that is written.
+        """Return the value in another version, in its typed form.
+
+        Raises VersionError if it cannot be decoded or has duplicate items, which upstream tolerates only in the version that is written.
         """
         source, target = self._at(version_from), self._at(version_to)
         assert source is not None, "there are no values of versions that are not served"
@@ -51,7 +52,7 @@ class Versions:
         return found
 
     def ignored(self, version: str) -> Set:
-        """The members that the endpoint restores, which nobody changes, takes or owns through it."""
+        """Return the members that the endpoint restores: nobody changes or owns them through it."""
         return self._ignored
 
     def _at(self, version: str) -> Resource | None:
@@ -68,7 +69,7 @@ class Versions:
 
 
 def decoded(resource: Resource, value: Any) -> Object:
-    """The object of a value that was merged. Raises VersionError."""
+    """Return the object of a merged value. Raises VersionError."""
     try:
         members = {name: x for name, x in value.items() if name not in ("kind", "apiVersion")}
         return decoding.decode(resource.shape, members).object
@@ -77,7 +78,8 @@ def decoded(resource: Resource, value: Any) -> Object:
 
 
 def reset_fields(resource: Resource, subresource: str) -> Set:
-    """The main endpoint does not write what subresources own; a subresource writes nothing but what it owns."""
+    """Return the members that an endpoint does not write: for the main one, those that subresources own; for a subresource, those that it
+    does not own."""
     owned = {name for sub in resource.subresources for name in sub.owns}
     if resource.has_status:
         owned.add("status")
@@ -89,5 +91,5 @@ def reset_fields(resource: Resource, subresource: str) -> Set:
 
 
 def _member(error: str) -> str:
-    """Where something is wrong, up to the first list: upstream looks at members in the order of their names, and at items in theirs."""
+    """Return the path of an error up to the first list. Upstream checks members by name, and items in their order."""
     return error.partition(":")[0].partition("[")[0]

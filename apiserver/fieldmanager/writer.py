@@ -1,4 +1,4 @@
-"""Whose change it is that fields are owned for.
+"""The writer of a change, who becomes the manager of its fields.
 
 Upstream: kubernetes/apimachinery `pkg/util/managedfields/internal/buildmanagerinfo.go`.
 """
@@ -12,8 +12,8 @@ from apiserver.schema.resource import Resource
 
 
 class Writer(NamedTuple):
-    """The manager, and its request. `resource` is the version that was asked for, `now` an RFC 3339 time; `force` takes fields from
-    others. An object of more than `most` bytes cannot be stored."""
+    """A manager with its request. `resource` is the requested version, `now` an RFC 3339 time. `force` takes fields from other managers. An
+    object of more than `most` bytes cannot be stored."""
 
     manager: str
     resource: Resource

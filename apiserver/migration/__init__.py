@@ -1,1 +1,1 @@
-"""Objects of a group between the store and a kube-apiserver that serves the group itself: the administrator's side of a take-over."""
+"""Move objects of a group between the store and a kube-apiserver that serves the group itself: the commands for a take-over."""

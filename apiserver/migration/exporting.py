@@ -1,8 +1,8 @@
-"""`sluice store export`: what the store holds, written through a kube-apiserver that serves the group itself again.
+"""Implement `sluice store export`: write the store's objects to a kube-apiserver that serves the group itself again.
 
-An API keeps of an object what its users may say. One that kube-apiserver still has under its uid (it was imported from there) is
-brought up to date and stays the same object. Any other is created: it gets another uid, another creationTimestamp and generation 1,
-and a deletion that had begun begins again. Claims keep what was allocated to them and for whom they are reserved.
+An API accepts the parts of an object that users may set. An object that kube-apiserver still has under its uid (it was imported from there)
+is updated and stays the same object. Any other is created: it gets another uid, another creationTimestamp and generation 1, and a deletion
+that had begun begins again. Claims keep their allocations and reservations.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ SYSTEM = (
     "uid", "creationTimestamp", "generation", "resourceVersion", "selfLink", "managedFields", "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )  # fmt: skip
-"""Metadata that a server gives, and that is another's there."""
+"""Metadata that each server sets itself."""
 QUERY = {"fieldManager": "sluice-export", "fieldValidation": "Strict"}
 
 
 @dataclass(slots=True)
 class Counts:
-    """Of one kind."""
+    """Counts of one kind."""
 
     there: int = 0
-    """What is there as it is here."""
+    """Objects that are equal on both sides."""
     created: int = 0
     updated: int = 0
     surplus: int = 0
-    """What is there and not here; with `prune`, what of it is deleted."""
+    """Objects that only the target has; with `prune`, those of them that were deleted."""
 
     def told(self, kind: Resource, *, dry_run: bool, prune: bool) -> str:
         verbs = ("to create", "to update") if dry_run else ("created", "updated")
@@ -64,7 +64,7 @@ class Export:
     """Each object that `prune` deletes, by name."""
 
     async def run(self) -> tuple[list[str], bool]:
-        """What is to be told, and whether everything is there now, or would be. Raises ClusterError and StorageError."""
+        """Return the lines to print, and whether the target has everything now, or would have. Raises ClusterError and StorageError."""
         lines = []
         for kind in self.kinds:
             if self.target.version(kind) != kind:
@@ -100,28 +100,28 @@ class Export:
     async def _object(self, kind: Resource, obj: Object, counts: Counts) -> None:
         named = described(kind, obj)
         try:
-            theirs = await self._theirs(kind, obj)
-            if theirs is None:
+            existing = await self._existing(kind, obj)
+            if existing is None:
                 counts.created += 1
                 if not self.dry_run:
                     await self._create(kind, obj)
-            elif _same(kind, obj, theirs):
+            elif _same(kind, obj, existing):
                 counts.there += 1
-            elif _continues(kind, obj, theirs):
+            elif _continues(kind, obj, existing):
                 counts.updated += 1
                 if not self.dry_run:
-                    await self._update(kind, obj, theirs)
+                    await self._update(kind, obj, existing)
             else:
-                uid = theirs["metadata"]["uid"]
+                uid = existing["metadata"]["uid"]
                 self._refusals.add(
                     f"{named}: is there already, as another object (uid {uid}, not {obj['metadata']['uid']})"
                 )
         except (Refused, Unfit) as error:
             self._refusals.add(f"{named}: {error}")
 
-    # Questions
+    # Requests
 
-    async def _theirs(self, kind: Resource, obj: Object) -> Object | None:
+    async def _existing(self, kind: Resource, obj: Object) -> Object | None:
         try:
             raw = await self.target.client.fetch("GET", _path(kind, obj))
         except Refused as error:
@@ -135,46 +135,47 @@ class Export:
         metadata = obj["metadata"]
         path = collection(kind, metadata.get("namespace", "") if kind.namespaced else "")
         raw = await self.target.client.fetch("POST", path, query=QUERY, content=_json(kind, made))
-        theirs = await self.reader.decoded(Item(kind, raw))
-        await self._status(kind, obj, theirs)
+        existing = await self.reader.decoded(Item(kind, raw))
+        await self._status(kind, obj, existing)
         if "deletionTimestamp" in metadata:
-            await self._ask_deletion(kind, theirs)
+            await self._ask_deletion(kind, existing)
 
-    async def _update(self, kind: Resource, obj: Object, theirs: Object) -> None:
-        """What is not the status first."""
-        metadata = {**_own(obj), **_managed(obj), **_system(theirs)}
-        if not _equal(kind, {**obj, "status": {}}, {**theirs, "status": {}}):
+    async def _update(self, kind: Resource, obj: Object, existing: Object) -> None:
+        """Update everything but the status, then the status."""
+        metadata = {**_own(obj), **_managed(obj), **_system(existing)}
+        if not _equal(kind, {**obj, "status": {}}, {**existing, "status": {}}):
             content = _json(kind, {**obj, "metadata": metadata})
-            theirs = await self.reader.decoded(
+            existing = await self.reader.decoded(
                 Item(kind, await self.target.client.fetch("PUT", _path(kind, obj), query=QUERY, content=content))
             )
-        await self._status(kind, obj, theirs)
-        if "deletionTimestamp" in obj["metadata"] and "deletionTimestamp" not in theirs["metadata"]:
-            await self._ask_deletion(kind, theirs)
+        await self._status(kind, obj, existing)
+        if "deletionTimestamp" in obj["metadata"] and "deletionTimestamp" not in existing["metadata"]:
+            await self._ask_deletion(kind, existing)
 
-    async def _status(self, kind: Resource, obj: Object, theirs: Object) -> None:
-        if kind.has_status and not canonical.equal(kind.shape, _status_of(obj), _status_of(theirs)):
-            metadata = {**theirs["metadata"], **_managed(obj)}
-            content = _json(kind, {**theirs, "metadata": metadata, "status": obj.get("status", {})})
+    async def _status(self, kind: Resource, obj: Object, existing: Object) -> None:
+        if kind.has_status and not canonical.equal(kind.shape, _status_of(obj), _status_of(existing)):
+            metadata = {**existing["metadata"], **_managed(obj)}
+            content = _json(kind, {**existing, "metadata": metadata, "status": obj.get("status", {})})
             await self.target.client.fetch("PUT", f"{_path(kind, obj)}/status", query=QUERY, content=content)
 
-    async def _ask_deletion(self, kind: Resource, theirs: Object) -> None:
-        options = {"preconditions": {"uid": theirs["metadata"]["uid"]}}
-        await self.target.client.fetch("DELETE", _path(kind, theirs), content=raw_json(options))
+    async def _ask_deletion(self, kind: Resource, existing: Object) -> None:
+        options = {"preconditions": {"uid": existing["metadata"]["uid"]}}
+        await self.target.client.fetch("DELETE", _path(kind, existing), content=raw_json(options))
 
-    async def _delete(self, kind: Resource, theirs: Object) -> bool:
-        """With whatever holds it: who would let go of it has done so here. Whether it is deleted now."""
+    async def _delete(self, kind: Resource, existing: Object) -> bool:
+        """Delete an object and remove its finalizers: their owners have handled this deletion in the store. Return whether it is deleted
+        now."""
         try:
-            if theirs["metadata"].get("finalizers"):
-                metadata = {name: x for name, x in theirs["metadata"].items() if name != "finalizers"}
-                content = _json(kind, {**theirs, "metadata": metadata})
-                await self.target.client.fetch("PUT", _path(kind, theirs), query=QUERY, content=content)
+            if existing["metadata"].get("finalizers"):
+                metadata = {name: x for name, x in existing["metadata"].items() if name != "finalizers"}
+                content = _json(kind, {**existing, "metadata": metadata})
+                await self.target.client.fetch("PUT", _path(kind, existing), query=QUERY, content=content)
                 if "deletionTimestamp" in metadata:
                     return True
-            await self._ask_deletion(kind, theirs)
+            await self._ask_deletion(kind, existing)
         except Refused as error:
             if error.code != 404:
-                self._refusals.add(f"{described(kind, theirs)}: {error}")
+                self._refusals.add(f"{described(kind, existing)}: {error}")
                 return False
         return True
 
@@ -207,12 +208,12 @@ def _json(kind: Resource, obj: Object) -> bytes:
 
 
 def _own(obj: Object) -> Object:
-    """The metadata that users say."""
+    """Return the metadata that users set."""
     return {name: x for name, x in obj["metadata"].items() if name not in SYSTEM}
 
 
 def _system(obj: Object) -> Object:
-    """What names the object that is there."""
+    """Return the metadata that identifies the target's object."""
     return {name: x for name, x in obj["metadata"].items() if name in SYSTEM and name != "managedFields"}
 
 
@@ -228,14 +229,14 @@ def _equal(kind: Resource, a: Object, b: Object) -> bool:
     return canonical.equal(kind.shape, {**a, "metadata": _own(a)}, {**b, "metadata": _own(b)})
 
 
-def _same(kind: Resource, obj: Object, theirs: Object) -> bool:
-    """Whether users see no difference but in what a server gives."""
-    ends = ["deletionTimestamp" in x["metadata"] for x in (obj, theirs)]
-    return ends[0] == ends[1] and _equal(kind, obj, theirs)
+def _same(kind: Resource, obj: Object, existing: Object) -> bool:
+    """Return whether users see no difference, except in metadata that each server sets."""
+    ends = ["deletionTimestamp" in x["metadata"] for x in (obj, existing)]
+    return ends[0] == ends[1] and _equal(kind, obj, existing)
 
 
-def _continues(kind: Resource, obj: Object, theirs: Object) -> bool:
-    """Whether it is the same object, or one whose creation from this one was not finished."""
-    if theirs["metadata"]["uid"] == obj["metadata"]["uid"]:
+def _continues(kind: Resource, obj: Object, existing: Object) -> bool:
+    """Return whether it is the same object, or one whose creation from this one was not finished."""
+    if existing["metadata"]["uid"] == obj["metadata"]["uid"]:
         return True
-    return not theirs.get("status") and _equal(kind, {**obj, "status": {}}, {**theirs, "status": {}})
+    return not existing.get("status") and _equal(kind, {**obj, "status": {}}, {**existing, "status": {}})

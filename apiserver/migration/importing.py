@@ -1,7 +1,6 @@
-"""`sluice store import`: looks at everything first, and only then writes. It may be asked again at any time: what is there stays.
+"""Implement `sluice store import`: check everything first, then write. It may run again at any time: imported objects stay.
 
-An object under a name that is taken is moved only if it is the same one, by its uid, and nobody has written it here since it was
-moved.
+An object under a name that is taken is imported only if it has the same uid and was not written here since its import.
 """
 
 from __future__ import annotations
@@ -9,42 +8,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from apiserver.migration.objects import Item, Reader, Settled, Unfit, described
+from apiserver.migration.objects import Item, Reader, Stored, Unfit, described
 from apiserver.migration.progress import Progress, Silent
 from apiserver.migration.sources import Source
 from apiserver.schema.resource import Resource
 from apiserver.storage.loading import ABSENT, Carried, Held, Loading
 
-TOLD = 100
-"""Of everything that is refused, so much is told."""
+SHOWN = 100
+"""Refused objects that are printed."""
 
 
 @dataclass(slots=True)
 class Refusals:
-    told: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
     count: int = 0
 
     def add(self, text: str) -> None:
         self.count += 1
-        if self.count <= TOLD:
-            self.told.append(text)
+        if self.count <= SHOWN:
+            self.shown.append(text)
 
     def lines(self) -> Iterator[str]:
-        for text in self.told:
+        for text in self.shown:
             yield f"refused: {text}"
-        if self.count > TOLD:
-            yield f"refused: {self.count - TOLD} more"
+        if self.count > SHOWN:
+            yield f"refused: {self.count - SHOWN} more"
 
 
 @dataclass(slots=True)
 class Counts:
-    """Of one kind."""
+    """Counts of one kind."""
 
     read: int = 0
     created: int = 0
     renewed: int = 0
 
-    def told(self, kind: Resource, source: Resource | None, *, verb: str, here: int) -> str:
+    def line(self, kind: Resource, source: Resource | None, *, verb: str, here: int) -> str:
         through = f" through {source.version}" if source is not None else ""
         unchanged = self.read - self.created - self.renewed
         counted = f"{self.read} read{through}, {self.created} {verb}, {self.renewed} renewed, {unchanged} already there"
@@ -61,7 +60,8 @@ class Import:
     progress: Progress = field(default_factory=Silent)
 
     async def run(self, *, dry_run: bool) -> tuple[list[str], bool]:
-        """What is to be told, and whether everything is here now, or would be. Raises ClusterError, MigrationError and StorageError."""
+        """Return the lines to print, and whether the store has everything now, or would have. Raises ClusterError, MigrationError and
+        StorageError."""
         refusals = Refusals()
         for text in self.source.refusals:
             refusals.add(text)
@@ -72,7 +72,7 @@ class Import:
         else:
             verb = "to import"
         lines = [
-            judged[kind.storage_name].told(
+            judged[kind.storage_name].line(
                 kind, self.source.version(kind), verb=verb, here=await self.loading.count(kind.storage_name)
             )
             for kind in self.kinds
@@ -86,11 +86,11 @@ class Import:
         self.progress.begin(f"{'importing' if write else 'looking at'} {kind.plural}")
         async for page in self.source.pages(kind):
             counts.read += len(page)
-            settled = [found for item in page if (found := await self._settled(item, refusals)) is not None]
-            held = await self.loading.held(kind.storage_name, [found.key for found in settled])
+            stored = [found for item in page if (found := await self._stored(item, refusals)) is not None]
+            held = await self.loading.held(kind.storage_name, [found.key for found in stored])
             carried = [
                 item
-                for found, there in zip(settled, held, strict=True)
+                for found, there in zip(stored, held, strict=True)
                 if (item := _carried(kind, found, there, refusals)) is not None
             ]
             counts.created += sum(item.expected == ABSENT for item in carried)
@@ -101,16 +101,16 @@ class Import:
             self.progress.advance(len(page), left=self.source.left)
         return counts
 
-    async def _settled(self, item: Item, refusals: Refusals) -> Settled | None:
+    async def _stored(self, item: Item, refusals: Refusals) -> Stored | None:
         try:
-            return await self.reader.settled(item)
+            return await self.reader.stored(item)
         except Unfit as error:
             refusals.add(str(error))
             return None
 
 
-def _carried(kind: Resource, found: Settled, there: Held | None, refusals: Refusals) -> Carried | None:
-    """What is to be written, None for nothing."""
+def _carried(kind: Resource, found: Stored, there: Held | None, refusals: Refusals) -> Carried | None:
+    """Return the write for an object, or None if there is nothing to write."""
     if there is None:
         return Carried(found.key, found.uid, found.value)
     if there.value == found.value:

@@ -1,7 +1,7 @@
-"""An object of somebody else's server as the value that this one would have stored, or why it cannot be: nothing of it may be lost.
+"""Convert an object of another server to the value that this one would have stored, or explain why not: nothing of it may be lost.
 
-Nothing is decided anew about such an object: no hook of its kind prepares it, no admission looks at it. What it says is kept, its system
-fields included; it has to be read strictly, and a write that changes nothing has to be accepted later.
+No hook of its kind and no admission runs for such an object. Its contents stay, system fields included. It must pass strict decoding, and a
+later write that changes nothing must be accepted.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ NAMELESS = "an object without a name"
 
 
 class MigrationError(Exception):
-    """Nothing can be moved; the text is for who asked for it."""
+    """Nothing can be moved. The text is for the user of the command."""
 
 
 class Unfit(Exception):
-    """One object cannot be moved, and why."""
+    """One object cannot be moved. The text says why."""
 
 
 class Item(NamedTuple):
-    """An object as it came: in which version, and its JSON."""
+    """An object as it was received: its version, and its JSON."""
 
     resource: Resource
     raw: bytes
 
 
-class Settled(NamedTuple):
-    """The same as it is stored."""
+class Stored(NamedTuple):
+    """An object as it is stored."""
 
     key: Key
     uid: str
@@ -60,8 +60,8 @@ class Reader:
     kinds: Kinds
     gates: Gates
 
-    async def settled(self, item: Item) -> Settled:
-        """Raises Unfit."""
+    async def stored(self, item: Item) -> Stored:
+        """Return an object as it is stored. Raises Unfit."""
         obj = await self.decoded(item)
         metadata, resource = obj["metadata"], item.resource.stored
         named = described(resource, obj)
@@ -73,10 +73,10 @@ class Reader:
         self._judge(resource, obj, named)
         lifecycle.drop_unstored(obj)
         key = keys.key(metadata["namespace"] if resource.namespaced else "", metadata["name"])
-        return Settled(key, metadata["uid"], obj, canonical.encode(resource.shape, obj))
+        return Stored(key, metadata["uid"], obj, canonical.encode(resource.shape, obj))
 
     async def decoded(self, item: Item) -> Object:
-        """In the form that is stored. Raises Unfit."""
+        """Return an object in the stored form. Raises Unfit."""
         try:
             return await body.decode_object(
                 item.resource,
@@ -91,7 +91,7 @@ class Reader:
             raise Unfit(f"{described(item.resource, _outline(item.raw))}: {error.message}") from None
 
     def _judge(self, resource: Resource, obj: Object, named: str) -> None:
-        """As a write that changes nothing is judged."""
+        """Raise Unfit if a write that changes nothing would be refused."""
         stands = {**obj, "metadata": {**obj["metadata"], "resourceVersion": "1"}}
         context = Context(gates=self.gates, verb=UPDATE)
         if not lifecycle.judge(context, resource, stands, stands, sub=None).acceptable:
@@ -112,7 +112,7 @@ _read_outline = surrogates.replaced(msgspec.json.Decoder(_Outline).decode)
 
 
 def _outline(raw: bytes) -> Mapping[str, Any]:
-    """Of an object that cannot be read, what it is called."""
+    """Return the name of an object that cannot be decoded."""
     try:
         found = _read_outline(raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -121,7 +121,7 @@ def _outline(raw: bytes) -> Mapping[str, Any]:
 
 
 def described(resource: Resource, obj: Mapping[str, Any]) -> str:
-    """As `kubectl` names it."""
+    """Return the name of an object as `kubectl` prints it."""
     metadata = obj.get("metadata") or {}
     name = metadata.get("name") or NAMELESS
     where = f" of namespace {metadata['namespace']}" if metadata.get("namespace") else ""

@@ -1,6 +1,6 @@
-"""How far a long command is, for the person who waits: a bar on a terminal, a line from time to time elsewhere.
+"""Show the progress of a long command: a bar on a terminal, a line from time to time elsewhere.
 
-It goes to standard error, so that what a script reads stays as it is.
+It goes to standard error, so that scripts can read standard output.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _ERASE = "\r\x1b[K"
 
 
 class Progress(Protocol):
-    """What works tells this."""
+    """Receives the progress of a command."""
 
     def begin(self, step: str, total: int | None = None) -> None:
-        """Another step. `total` is how many objects it has, None if that is unknown."""
+        """Begin another step. `total` is its number of objects, None if unknown."""
 
     def advance(self, objects: int, *, left: int | None = None) -> None:
-        """So many more are done. `left` is how many are known to remain."""
+        """Count `objects` more. `left` is the number of objects that remain, if known."""
 
 
 class Silent:
-    """Tells nobody."""
+    """Shows nothing."""
 
     def begin(self, step: str, total: int | None = None) -> None:
         pass
@@ -37,7 +37,7 @@ class Silent:
 
 
 class Shown:
-    """Shows it while the context is open. What is shown comes from a task: a request that takes long hides nothing."""
+    """Shows progress while the context is open. A task prints it, so that it appears during long requests too."""
 
     def __init__(self, out: TextIO, *, line_seconds: float = LINE_SECONDS, bar_seconds: float = BAR_SECONDS) -> None:
         self._out = out
@@ -74,12 +74,12 @@ class Shown:
                 self._write(f"{_ERASE}{self.text()[:width]}" if self._bar else f"{self.text()}\n")
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # nobody reads it any more, and the work goes on
+        with contextlib.suppress(OSError):  # the terminal is closed, but the work goes on
             self._out.write(text)
             self._out.flush()
 
     def text(self) -> str:
-        """As it stands."""
+        """Return the present progress."""
         if self._total is None:
             return f"{self._step}: {self._done}"
         total = max(self._total, self._done)

@@ -1,4 +1,4 @@
-"""Where objects come from: a kube-apiserver that serves their group itself, page by page, or files of lists that it has answered."""
+"""Read objects from a kube-apiserver that serves their group itself, page by page, or from files with its lists."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ UNMANAGED = (
 
 
 class Source(Protocol):
-    """`refusals`: what is there that cannot be moved at all."""
+    """A source of objects. `refusals` lists the parts of it that cannot be moved at all."""
 
     refusals: Sequence[str]
     left: int | None
-    """How many objects of the kind come after the page that came last, None if that is unknown."""
+    """Objects of the kind after the latest page; None if unknown."""
 
     def version(self, kind: Resource) -> Resource | None:
-        """The version in which a kind comes, None for none."""
+        """Return the version in which the source has a kind; None if it has none."""
 
     def pages(self, kind: Resource) -> AsyncIterator[list[Item]]:
-        """Every object of a kind, some at a time. Can be asked again."""
+        """Yield every object of a kind, in pages. Can be called again."""
 
 
 class _ListMeta(msgspec.Struct):
@@ -62,11 +62,11 @@ class Server:
         self.refusals = refusals
         self.left: int | None = None
         self._versions = versions
-        """By what the store calls the kind."""
+        """By the store's name of the kind."""
 
     @classmethod
     async def of(cls, client: Client, kinds: Kinds, group: str) -> Server:
-        """Each kind in the best version that the server itself serves. Raises MigrationError, ClusterError."""
+        """Return a source with each kind in the best version that the server itself serves. Raises MigrationError, ClusterError."""
         versions: dict[str, Resource] = {}
         taken_over = {kind.version for kind in kinds.stored if kind.group == group}
         strange: dict[str, None] = {}
@@ -111,18 +111,18 @@ class Server:
 
 
 def collection(resource: Resource, namespace: str = "") -> str:
-    """The path of all objects of a kind, or of those of a namespace."""
+    """Return the path of all objects of a kind, or of those of a namespace."""
     within = f"namespaces/{namespace}/" if namespace else ""
     return f"/apis/{resource.group}/{resource.version}/{within}{resource.plural}"
 
 
 def _in_order(kinds: Kinds, group: str) -> list[str]:
-    """The versions that any kind of the group has, the best first."""
+    """Return the versions that any kind of the group has, the best first."""
     return list(dict.fromkeys(resource.version for resource in kinds.known if resource.group == group))
 
 
 async def _service(client: Client, name: str) -> str | None:
-    """Who serves a version: "" the server itself, None nobody."""
+    """Return the Service behind a version: "" for the server itself, None if the version is not served."""
     try:
         found = await client.ask("GET", f"{APISERVICES}/{name}")
     except Refused as error:
@@ -165,14 +165,14 @@ _object = surrogates.replaced(msgspec.json.Decoder(_Object).decode)
 
 
 class Files:
-    """Lists as `kubectl get --raw` prints them, or single objects. They are held in memory as they are.
+    """Lists as `kubectl get --raw` prints them, or single objects. They are held in memory unchanged.
 
-    `kubectl get -o json` writes raw JSON anew (members sorted, numbers as its own floats), and leaves managedFields out unless it is
-    asked for them. So what is no server's own list is refused without them.
+    `kubectl get -o json` writes raw JSON anew (members sorted, numbers as its own floats), and omits managedFields unless asked for them.
+    So an object that is not from a server's own list is refused without them.
     """
 
     def __init__(self, paths: Iterable[Path], kinds: Kinds, group: str) -> None:
-        """Raises MigrationError, OSError."""
+        """Read the files. Raises MigrationError, OSError."""
         self.left: int | None = None
         self._kinds = kinds
         self._items: dict[str, list[Item]] = {}
@@ -214,8 +214,8 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _objects(file: Path) -> Iterator[tuple[bytes, bool]]:
-    """The objects of a file, and whether a program has printed them: it is one, or a list of some. Items of a list of one kind, which is
-    how servers answer, need not say what they are."""
+    """Yield the objects of a file, and whether a program printed them: a single object, or a `List`. Items of a server's list of one kind
+    need no kind of their own."""
     raw = file.read_bytes()
     try:
         document = _document(raw)
@@ -231,7 +231,7 @@ def _objects(file: Path) -> Iterator[tuple[bytes, bool]]:
 
 
 def _unmanaged(raw: bytes) -> str:
-    """The name of an object without managedFields, else "". What is wrong with the others their reader says."""
+    """Return the name of an object without managedFields, otherwise "". Errors in the object are reported by its decoder."""
     try:
         metadata = _object(raw).metadata
     except msgspec.DecodeError:
@@ -246,5 +246,5 @@ def _named(item: msgspec.Raw, list_: _Document) -> bytes:
 
 
 def raw_json(document: Mapping[str, Any]) -> bytes:
-    """A question in JSON."""
+    """Encode the body of a request."""
     return msgspec.json.encode(document)

@@ -1,1 +1,1 @@
-"""A live object and a request make a new object. Pure."""
+"""Apply patches: a live object and a patch give a new object. Pure."""

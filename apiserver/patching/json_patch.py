@@ -1,9 +1,10 @@
-"""JSON patch (RFC 6902) with the habits of evanphx/json-patch v4, which upstream uses.
+"""Apply JSON patches (RFC 6902) as evanphx/json-patch v4 does, which upstream uses.
 
-`replace` of a missing member adds it, `copy` from one copies null, `test` for null passes on one; indices may be negative and may have
-leading zeros; a path's text before its first slash is ignored. Opened objects come out with sorted members, as they do upstream, and
-what is not opened keeps its spelling; `test` compares spellings.
-What a patch may cost is bounded, whatever it asks for (upstream bounds operations and copies only).
+* `replace` of a missing member adds it, `copy` from one copies null, and `test` for null passes on one.
+* Indices may be negative and may have leading zeros. A path's text before its first slash is ignored.
+* Opened objects come out with sorted members, as upstream. Other text keeps its spelling, and `test` compares spellings.
+
+The cost of any patch is bounded (upstream bounds operations and copies only).
 Upstream: evanphx/json-patch v4 `patch.go`; kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 """
 
@@ -27,11 +28,11 @@ MOST_OPERATIONS = 10_000
 MOST_COPIED = 3 << 20
 """Bytes of JSON by which `copy` may make a document grow."""
 MOST_WORK = 1_000_000
-"""Steps that the operations of one patch may take together: each level of a path that is walked, each value that `test` compares, and
-SHIFTED elements of a list that make room or close up, or bytes that are read, count as one. That is about half a second."""
+"""Steps that the operations of one patch may take together, about half a second. One step is a level of a path, a value that `test`
+compares, SHIFTED list elements that move, or SHIFTED bytes that are read."""
 SHIFTED = 1024
 SEARCHED = 64 << 10
-"""Bytes of the longest patch whose `growth` is found out."""
+"""Bytes of the longest patch that `growth` searches."""
 
 
 class Inapplicable(Exception):
@@ -41,19 +42,19 @@ class Inapplicable(Exception):
 class TestFailed(Inapplicable):
     """The operation is a test."""
 
-    __test__ = False  # no test of pytest
+    __test__ = False  # not a test of pytest
 
 
 class _Unreachable(Exception):
-    """Something on the way to what a path names holds nothing."""
+    """A path leads through a missing value or a scalar."""
 
 
 class _Misfit(Exception):
-    """The last step of a path does not fit what holds it. The text is evanphx's."""
+    """The last step of a path does not fit its container. The text is evanphx's."""
 
 
 class _Missing:
-    """What stands where nothing stands."""
+    """Stands for a missing value."""
 
 
 _MISSING = _Missing()
@@ -69,8 +70,8 @@ _read = surrogates.kept(msgspec.json.Decoder(list[_Members | None] | None, float
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step. A pointer is None when there is no usable one; `value` is a node, None when there is none. `to` and `origin` are the texts
-    of the pointers, None where there are none: `no_path` and `no_origin` say why."""
+    """One operation. A pointer is None if it is unusable. `value` is a node, or None. `to` and `origin` are the texts of the
+    pointers, None if missing: `no_path` and `no_origin` say why."""
 
     op: Any
     path: Pointer | None
@@ -84,15 +85,15 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """The steps in their order."""
+    """The operations in their order."""
 
     operations: Sequence[Operation]
 
 
 def parse(patch: bytes, *, nulls: bool = False) -> Patch:
-    """Of JSON text: a list of objects and nulls, or null for none. Raises 413 when there are too many.
+    """Parse JSON text: a list of objects and nulls, or null for an empty list. Raises 413 if there are too many.
 
-    With `nulls` a null is a value, which an absent one is not equal to: so it is in operations that were made and not read, in Go.
+    With `nulls`, null is a value that differs from an absent one. Go has that for operations that were built instead of decoded.
     """
     operations = _read(patch) or ()
     if len(operations) > MOST_OPERATIONS:
@@ -103,9 +104,9 @@ def parse(patch: bytes, *, nulls: bool = False) -> Patch:
 
 
 def growth(patch: bytes) -> int:
-    """By how many bytes the result of a patch may be longer than what it is applied to and the patch together.
+    """Return by how many bytes the result may be longer than document and patch together.
 
-    Only short ones are searched for copies: to search a long one takes half of what a step of the event loop may.
+    Only short patches are searched for copies: searching a long one takes half of what a step of the event loop may.
     """
     return MOST_COPIED if len(patch) > SEARCHED or b"copy" in patch or b"\\u" in patch else 0
 
@@ -128,14 +129,14 @@ def _operation(members: dict[str, Any], *, null: Any) -> Operation:
 
 
 def _unread(text: Any, missing: str) -> str:
-    """Why a pointer cannot be read (Operation.Path, Operation.From)."""
+    """Return why a pointer cannot be read (Operation.Path, Operation.From)."""
     if text is None:
         return f"{missing}: {_MISSING_VALUE}"
     return f"json: cannot unmarshal {type_meta.json_kind(text)} into Go value of type string"
 
 
 def _pointer(path: Any) -> Pointer | None:
-    """The steps of a path, none for the whole document. What stands before the first slash does not count; it takes one to be a path."""
+    """Return the steps of a path, empty for the whole document. Text before the first slash is ignored, but a path needs a slash."""
     if not isinstance(path, str) or (path and "/" not in path):
         return None
     if "~" not in path:
@@ -144,7 +145,7 @@ def _pointer(path: Any) -> Pointer | None:
 
 
 def apply(patch: Patch, document: bytes) -> bytes:
-    """The patched document, which is an object. Raises the 422 that does not say why."""
+    """Return the patched document, which is an object. Raises a 422 without a reason."""
     try:
         return applied(patch, document)
     except Inapplicable as e:
@@ -152,7 +153,7 @@ def apply(patch: Patch, document: bytes) -> bytes:
 
 
 def applied(patch: Patch, document: bytes) -> bytes:
-    """The same. Raises Inapplicable, and 413 when the patch asks for too much."""
+    """Return the same. Raises Inapplicable, and 413 for a patch that costs too much."""
     run = _Run(document)
     try:
         for operation in patch.operations:
@@ -167,7 +168,7 @@ def applied(patch: Patch, document: bytes) -> bytes:
 
 
 class _Run:
-    """One application. What is reached from `root` belongs to it: opening a node makes new containers."""
+    """One application of a patch. It owns everything reachable from `root`: opening a node makes new containers."""
 
     def __init__(self, document: bytes) -> None:
         self.copied = 0
@@ -175,13 +176,13 @@ class _Run:
         self.root: Any = lazy.document(document)
 
     def spend(self, steps: int = 1) -> None:
-        """Raises 413 when the patch asks for too much."""
+        """Count steps. Raises 413 when the patch costs too much."""
         self.work += steps
         if self.work > MOST_WORK:
             raise errors.request_entity_too_large(f"The allowed maximum work of a JSON patch is {MOST_WORK} steps")
 
     def open(self, pointer: Pointer | None) -> tuple[Any, str]:
-        """The container that holds what `pointer` names, ready to be changed, and the last step. Raises _Unreachable."""
+        """Return the container of the value that `pointer` names, ready to be changed, and the last step. Raises _Unreachable."""
         if not pointer:
             raise _Unreachable
         self.spend(len(pointer))
@@ -200,7 +201,7 @@ class _Run:
         return container, pointer[-1]
 
     def target(self, operation: Operation, missing: str, undecoded: str = "") -> tuple[Any, str]:
-        """The same for the path of an operation. Raises Inapplicable: `missing` says what it is without the container."""
+        """Return the same for the path of an operation. Raises Inapplicable, with `missing` as the text if there is no container."""
         if operation.to is None:
             raise Inapplicable(f"{operation.op} operation failed to decode path: {undecoded or operation.no_path}")
         try:
@@ -210,7 +211,7 @@ class _Run:
             raise Inapplicable(f"{operation.op} operation does not apply: {where}: {_MISSING_VALUE}") from None
 
     def source(self, operation: Operation) -> tuple[Any, str]:
-        """The same for where an operation takes its value from."""
+        """Return the same for the source of an operation."""
         if operation.origin is None:
             raise Inapplicable(f"{operation.op} operation failed to decode from: {operation.no_origin}")
         try:
@@ -225,7 +226,7 @@ class _Run:
 
 
 def get(container: Any, step: str) -> Any:
-    """The member or element; a missing member is _MISSING, a missing element raises _Misfit."""
+    """Return the member or element. A missing member is _MISSING; a missing element raises _Misfit."""
     if isinstance(container, dict):
         return container.get(step, _MISSING)
     index = _index(step)
@@ -249,7 +250,7 @@ def _out_of_range(index: int) -> _Misfit:
 
 
 def _put(container: Any, step: str, value: Any) -> None:
-    """Over what is there already."""
+    """Set the member or element, replacing an existing one."""
     if isinstance(container, dict):
         container[step] = value
     else:
@@ -339,7 +340,7 @@ def _copy(run: _Run, operation: Operation) -> None:
     except _Misfit as e:
         raise Inapplicable(f"error in copy for from: '{operation.origin}': {e}") from None
     container, step = run.target(operation, "doc is missing destination path: {}", _MISSING_VALUE)
-    # Again: what is copied into itself was opened just now.
+    # Look it up again: a value that is copied into itself was opened just now.
     value = get(source, name)
     value = None if value is _MISSING else value
     text = b"" if value is None else lazy.text(value)
@@ -356,7 +357,7 @@ def _copy(run: _Run, operation: Operation) -> None:
 
 
 def _test(run: _Run, operation: Operation) -> None:
-    """What passes is opened by that, as upstream."""
+    """Test a value. As upstream, a value that passes is opened by that."""
     failed = f"testing value {operation.to} failed: test failed"
     if operation.path == ():
         if not _same(run, run.root, operation.value):
@@ -375,7 +376,7 @@ def _test(run: _Run, operation: Operation) -> None:
 
 
 def _same(run: _Run, found: Any, wanted: Any) -> bool:
-    """Whether two nodes are spelled alike, but for blanks and the order of members. Any depth will do."""
+    """Return whether two nodes have the same spelling, apart from blanks and the order of members. Works at any depth."""
     open_: list[Iterator[tuple[Any, Any]]] = [iter(((found, wanted),))]
     while open_:
         pair = next(open_[-1], None)

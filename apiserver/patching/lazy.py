@@ -1,6 +1,6 @@
-"""JSON text that is taken apart only where somebody looks inside: what is not opened keeps its spelling.
+"""JSON text that is parsed only where it is opened. Unopened text keeps its spelling.
 
-A node is a `msgspec.Raw` that nobody has opened, a dict or a list of nodes, or None for null. Text is valid JSON and Unicode here.
+A node is an unopened `msgspec.Raw`, a dict or list of nodes, or None for null. Text must be valid JSON and Unicode.
 Upstream: evanphx/json-patch v4 `patch.go` (lazyNode).
 """
 
@@ -24,17 +24,18 @@ _Place = TypeVar("_Place")
 
 
 def node(text: bytes | str) -> Any:
-    """The value that a text says."""
+    """Return the node of a text."""
     return _or_none(_whole(text))
 
 
 def opened(value: Any) -> Any:
-    """A dict or list in place of a node that is one, each time another; any other node is itself. Of repeated members the last counts."""
+    """Return a new dict or list for a node that is one, and any other node unchanged. The last of repeated members counts."""
     return _opened(bytes(value), value) if isinstance(value, msgspec.Raw) else value
 
 
 def document(text: bytes) -> Any:
-    """The same of a whole text without blanks around it. Its nodes are parts of the text, not of a copy: it may be large."""
+    """Return the same for a whole text without blanks around it. Its nodes are slices of the text instead of copies, because it may be
+    large."""
     return _opened(text, msgspec.Raw(text))
 
 
@@ -49,7 +50,7 @@ def _opened(text: bytes, otherwise: Any) -> Any:
 
 
 def containers(nodes: Iterable[tuple[_Place, Any]]) -> Iterator[tuple[_Place, Any]]:
-    """Yield, opened, the lists and objects among nodes that nobody has opened. There may be very many others: each costs little."""
+    """Yield, opened, the unopened lists and objects among nodes. Other nodes may be many, and each costs little."""
     found = [(place, x) for place, x in nodes if x is not None and bytes(x)[:1] in _OPENING]
     return ((place, opened(x)) for place, x in found)
 
@@ -59,17 +60,17 @@ def _or_none(value: msgspec.Raw) -> Any:
 
 
 def size(value: Any) -> int:
-    """How many bytes of text `opened` reads."""
+    """Return how many bytes of text `opened` reads."""
     return len(bytes(value)) if isinstance(value, msgspec.Raw) else 0
 
 
 def text(value: Any) -> bytes:
-    """As Go marshals it: members of what was opened sorted, what was not opened compact, both with Go's escapes."""
+    """Return the text that Go marshals: opened objects with sorted members, unopened text compact, both with Go's escapes."""
     return rawjson.escaped(surrogates.formatted(_dump(_sorted(value))))
 
 
 def through(value: Any) -> Any:
-    """The node with every one below it opened, which is this one where it was already."""
+    """Return the node with every node below opened; the same object if it was opened already."""
     out = [value]
     left: list[Any] = [out]
     while left:
@@ -82,7 +83,7 @@ def through(value: Any) -> Any:
 
 
 def _sorted(value: Any) -> Any:
-    """A copy of what is open, with its members in order."""
+    """Return a copy of the opened part, with its members sorted."""
     out = [value]
     left: list[Any] = [out]
     while left:
@@ -100,5 +101,5 @@ _OPEN = frozenset((dict, list))
 
 
 def _inside(holder: Any) -> Iterable[tuple[Any, Any]]:
-    """The places in a dict or list that is about to be changed, and what stands there."""
+    """Return the keys or indices of a dict or list with their values. The caller may change it meanwhile."""
     return list(holder.items()) if isinstance(holder, dict) else enumerate(holder)

@@ -1,7 +1,7 @@
-"""Merge patch (RFC 7386), as evanphx/json-patch v4 `merge.go` reads it: null deletes, objects merge, everything else replaces.
+"""Apply merge patches (RFC 7386) as evanphx/json-patch v4 `merge.go` does: null deletes, objects merge, everything else replaces.
 
-Objects that the patch touches come out with sorted members, as they do upstream, and what it does not touch keeps its spelling.
-Works level by level instead of calling itself, so that no depth is too much.
+Objects that the patch touches come out with sorted members, as upstream. Other text keeps its spelling. Works level by level without
+recursion, so any depth is fine.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from apiserver.patching import lazy
 
 _Step = tuple[Any, Any, Any, Any]
-"""A container of the result, a place in it, the patch for that place, and the object that stands there in the document, None without."""
+"""A container of the result, a key in it, the patch for that key, and the document's object there, or None."""
 
 
 def apply(patch: bytes, document: bytes) -> bytes:
-    """The patched document. A patch that is no object takes the document's place. Both are valid JSON."""
+    """Return the patched document. A patch that is not an object replaces the document. Both must be valid JSON."""
     whole = lazy.opened(lazy.node(document))
     result = [None]
     present = whole if isinstance(whole, dict) else None
@@ -39,13 +39,13 @@ def apply(patch: bytes, document: bytes) -> bytes:
 
 
 def touches(patch: bytes) -> Set[str] | None:
-    """The members of an object that the patch may change; None for a patch that takes its place."""
+    """Return the members of an object that the patch may change; None for a patch that replaces it."""
     found = lazy.opened(lazy.node(patch))
     return found.keys() if isinstance(found, dict) else None
 
 
 def _merged(patch: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
-    """One level: members that are null go, and what lies below is as in the patch for the moment."""
+    """Merge one level: null members are removed, and deeper values are those of the patch for now."""
     out = dict(document)
     for name, value in patch.items():
         if value is None:
@@ -56,7 +56,7 @@ def _merged(patch: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _below(out: dict[str, Any], patch: dict[str, Any], document: dict[str, Any]) -> Iterator[_Step]:
-    """A list that takes the place of an object stays as it is, with its nulls; nulls in every other new value go."""
+    """Yield the steps below an object. A list that replaces an object keeps its nulls; nulls in every other new value are removed."""
     for name, value in lazy.containers(patch.items()):
         present = lazy.opened(document.get(name))
         if not isinstance(present, dict):

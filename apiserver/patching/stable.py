@@ -1,7 +1,6 @@
-"""Go's stable sort of elements by ranks of which some are unknown: there its comparison is none, and what it does is the order.
-
-Upstream: golang/go `src/sort/zsortfunc.go` (stable_func), kubernetes/apimachinery `pkg/util/strategicpatch/patch.go`
-(normalizeSliceOrder).
+"""Sort elements by ranks, of which some are unknown, as Go's stable sort does. Its comparison is inconsistent here, so the algorithm
+decides.
+Upstream: golang/go `src/sort/zsortfunc.go` (stable_func), kubernetes/apimachinery `pkg/util/strategicpatch/patch.go` (normalizeSliceOrder).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _BLOCK = 20
 
 
 def by_rank(ranks: Sequence[int]) -> list[int]:
-    """The places of the elements, sorted. Each is before another when its rank is less, or when one of both ranks is unknown."""
+    """Return the sorted indices of the elements. An element is before another if its rank is less, or if one of both ranks is unknown."""
     places = list(range(len(ranks)))
     if UNKNOWN not in ranks:
         return sorted(places, key=ranks.__getitem__)
@@ -49,7 +48,7 @@ class _Sort:
                 j -= 1
 
     def _merge(self, start: int, middle: int, end: int) -> None:
-        """Go's symMerge."""
+        """Merge two sorted ranges: Go's symMerge."""
         places = self.places
         if middle - start == 1:
             i, j = middle, end

@@ -1,8 +1,12 @@
-"""Strategic merge patch: lists merge by the keys that the shape declares, and directives say what else is to happen.
+"""Apply strategic merge patches: lists merge by the keys that the shape declares, and directives change that.
 
-`$patch` replaces or deletes, `$retainKeys` drops all other members, `$deleteFromPrimitiveList/<list>` takes elements out,
-`$setElementOrder/<list>` orders them. The law of order: what the patch names stands in the order of the patch; what only the live list
-has keeps its own, and stands in front of what both have only where it did so before. Work grows with the length of lists, not faster.
+* `$patch` replaces or deletes.
+* `$retainKeys` drops all other members.
+* `$deleteFromPrimitiveList/<list>` removes elements.
+* `$setElementOrder/<list>` orders elements.
+
+The order of a merged list: elements of the patch stand in the patch's order. Elements of the live list only keep their own order, and stand
+before a common element only if they did so before. The cost is linear in the length of lists.
 Upstream: kubernetes/apimachinery `pkg/util/strategicpatch/{patch,meta}.go`, `pkg/util/mergepatch/errors.go`,
 `third_party/forked/golang/json/fields.go`, kubernetes/apiserver `pkg/endpoints/handlers/patch.go`.
 """
@@ -29,16 +33,20 @@ ORDER: Final = "$setElementOrder"
 
 
 def apply(patch: Object, live: Object, shape: Struct) -> Object:
-    """The patched object, which shares parts with both. `live` is not changed; `patch` is used up, and holds what upstream's errors
-    show of it. Raises 400 and 422 of a directive that is none, a bare 500 of a patch that does not fit the lists it names."""
+    """Return the patched object, which shares parts with both. `live` is not changed. `patch` is changed: afterwards it holds the part that
+    upstream's errors show.
+
+    Raises 400 and 422 for an invalid directive, and a bare 500 for a patch that does not fit the lists it names.
+    """
     return _merged(live, patch, shape, ours=False)
 
 
-# What the shape declares.
+# The shape's declarations.
 
 
 class _Below(NamedTuple):
-    """What is patched: the type of an object, or of a list's elements, how (`merge`, `replace` or nothing), and the key of elements."""
+    """The target of a patch: the type of an object or of a list's elements, the strategy (`merge`, `replace` or nothing), and the key of
+    elements."""
 
     type: Type
     strategy: str
@@ -56,7 +64,7 @@ def _declared(type_: Type, name: str) -> Field:
 
 
 def _field(type_: Type, name: str) -> Field | None:
-    """The member that Go would take for it: only where there is no other, one that differs in case."""
+    """Return the member that Go would choose: the exact name, otherwise one that differs in case."""
     fields = types.members(type_) if isinstance(type_, Struct) else ()
     folded = name.replace("ſ", "s").lower()
     return next((f for f in fields if f.name == name), None) or next(
@@ -86,7 +94,7 @@ def _strategy(field: Field) -> str:
 
 
 def _kind(type_: Type) -> str:
-    """What Go's reflection calls it."""
+    """Return the name that Go's reflection gives the type."""
     match type_:
         case String():
             return "string"
@@ -105,7 +113,7 @@ def _kind(type_: Type) -> str:
 
 
 def _merged(original: Object, patch: Object, type_: Type, *, ours: bool) -> Object:
-    """`ours`: the original came with the patch, and is changed as upstream changes it."""
+    """Return the merged object. `ours`: the original is part of the patch, and is changed as upstream changes it."""
     if DIRECTIVE in patch:
         return _directed(patch)
     out = original if ours else _opened(original, patch, type_)
@@ -120,7 +128,7 @@ def _merged(original: Object, patch: Object, type_: Type, *, ours: bool) -> Obje
 
 
 def _opened(original: Object, patch: Object, type_: Type) -> Object:
-    """A copy, in which the raw JSON that the patch names is what it means."""
+    """Return a copy in which the raw JSON that the patch names is decoded."""
     out = dict(original)
     for place in {place for name in patch for place in (name, name.partition("/")[2])}.intersection(out):
         field = _field(type_, place)
@@ -156,7 +164,7 @@ def _retain(out: Object, patch: Object) -> None:
 
 
 def _target(name: str, directive: str, what: str) -> str:
-    """The member that a directive concerns."""
+    """Return the member that a directive concerns."""
     stated, slash, place = name.partition("/")
     if not slash or stated != directive:
         raise _malformed(what)
@@ -181,7 +189,7 @@ def _merge_member(out: Object, name: str, value: Any, type_: Type, *, deletes: b
 
 
 def _take(out: Object, name: str, value: Any) -> None:
-    """A value as the patch brings it, without nulls and directives."""
+    """Set a value of the patch, without nulls and directives."""
     _discard_nulls(value)
     taken = [value]
     _discard_directives(taken)
@@ -204,7 +212,7 @@ def _discard_nulls(value: Any) -> None:
 
 
 def _discard_directives(values: list[Any]) -> None:
-    """Objects with a directive go; lists below are replaced, not changed."""
+    """Remove objects with a directive. Lists below are replaced, not changed."""
     values[:] = filter(_plain, values)
     left: list[Any] = [values]
     while left:
@@ -227,7 +235,7 @@ def _plain(value: Any) -> bool:
 
 
 class _Merge(NamedTuple):
-    """A merged list, and the list by which elements that the patch does not order are ordered afterwards."""
+    """A merged list, and the list that orders elements which the patch does not order."""
 
     elements: list[Any]
     order: list[Any]
@@ -248,7 +256,7 @@ def _merged_lists(original: list[Any], patch: list[Any], below: _Below, *, delet
 
 
 def _of_objects(*lists: list[Any]) -> bool:
-    """Whether the elements are objects. Raises 422 of lists of lists, 500 of elements of several types."""
+    """Return whether the elements are objects. Raises 422 for lists of lists, 500 for elements of several types."""
     found = {printing.go_type(x): x for part in lists for x in part}
     first = next((x for part in lists for x in part), lists)
     if first is lists:
@@ -284,13 +292,13 @@ def _merged_objects(original: list[Any], patch: list[Any], below: _Below, *, our
             out.append(x)
         else:
             out[place] = _merged(out[place], x, below.type, ours=ours or place >= len(kept))
-    # Upstream appends to a list whose tail the deletions have freed, and orders by that very list afterwards.
+    # Upstream appends to a list whose end the deletions have freed, and then orders by that same list.
     order = out[: len(original)]
     return _Merge(elements.arranged(out, plain, out[: len(kept)]), order)
 
 
 def _sorted_out(patch: list[Any], key: str) -> tuple[list[Any], set[Hashable], bool]:
-    """The elements without directives, the keys of those to delete, and whether the list is replaced."""
+    """Return the elements without directives, the keys of those to delete, and whether the list is replaced."""
     plain: list[Any] = []
     gone: set[Hashable] = set()
     replaced = False
@@ -311,7 +319,7 @@ def _sorted_out(patch: list[Any], key: str) -> tuple[list[Any], set[Hashable], b
 
 
 def _order(out: Object, patch: Object, directive: str, type_: Type, *, ours: bool) -> None:
-    """Merges and orders the list that `$setElementOrder/<list>` names, and takes both out of the patch."""
+    """Merge and order the list that `$setElementOrder/<list>` names, and remove both from the patch."""
     wanted = _as_list(patch.pop(directive))
     name = _target(directive, ORDER, "setElementOrder list")
     original = _as_list(out[name]) if name in out else []
@@ -334,7 +342,7 @@ def _order(out: Object, patch: Object, directive: str, type_: Type, *, ours: boo
 
 
 def _check_order(patch: list[Any], wanted: list[Any], key: str) -> None:
-    """What the patch names has to stand in the wanted order, in the same order."""
+    """Raise an error unless the patch's elements stand in the wanted order."""
     if not patch or not wanted:
         return
     named = [x for x in patch if _as_object(x).get(DIRECTIVE) != "delete"] if key else patch
@@ -367,7 +375,7 @@ def _equal(a: Any, b: Any, key: str) -> bool:
 
 
 def _partition(merged: list[Any], wanted: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """The elements that stand among the wanted ones, and the others."""
+    """Return the elements that are among the wanted ones, and the others."""
     if not key:
         named = _hashed(wanted)
         chosen = [_comparable(x) in named for x in merged]
@@ -393,13 +401,13 @@ def _chosen_objects(merged: list[Any], wanted: list[Any], key: str) -> list[bool
 
 
 class _Elements(NamedTuple):
-    """How elements are known again: objects by the value of a key, others by their own."""
+    """Identifies elements: objects by the value of a key, others by their own value."""
 
     key: str
     objects: bool
 
     def arranged(self, merged: list[Any], wanted: list[Any], order: list[Any]) -> list[Any]:
-        """Those that are among the wanted elements in their order, the others in the order of the second list."""
+        """Return the wanted elements in their order, and the others in the order of the second list."""
         return self.interleaved(_partition(merged, wanted, self.key), wanted, order)
 
     def interleaved(self, parts: tuple[list[Any], list[Any]], wanted: list[Any], order: list[Any]) -> list[Any]:
@@ -427,7 +435,7 @@ class _Elements(NamedTuple):
         return [*(elements[i] for i in stable.by_rank(ranks)), *deleted]
 
     def _places(self, order: list[Any]) -> dict[Hashable, int]:
-        """Of each the first."""
+        """Return the first index of each element."""
         found: dict[Hashable, int] = {}
         for place, x in enumerate(order):
             found.setdefault(self._name(x), place)
@@ -447,12 +455,12 @@ _FAR: Final = 1 << 62
 
 
 def _identity(value: Any) -> Hashable:
-    """What two values that Go holds to be equal have in common; objects and lists are equal to nothing else."""
+    """Return a key that is equal for two values that Go holds to be equal. Objects and lists equal nothing else."""
     return (printing.go_type(value), id(value) if isinstance(value, dict | list) else value)
 
 
 def _comparable(value: Any) -> Hashable:
-    """The same of a value that is compared with itself, which Go cannot do with every one."""
+    """Return the same for a value that is compared with others of its type. Go cannot compare every type."""
     if isinstance(value, dict | list):
         raise _uncomparable(value)
     return _identity(value)
@@ -499,5 +507,5 @@ def _uncomparable(value: Any) -> StatusError:
 
 
 def _crash(why: str) -> StatusError:
-    """Where Go's runtime gives up, upstream answers 500 too, without saying why."""
+    """Return the bare 500 that upstream answers when Go's runtime panics."""
     return errors.raw(f"runtime error: {why}")

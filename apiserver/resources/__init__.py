@@ -1,6 +1,6 @@
 """The kinds, one file each. Imported by app and by tests only.
 
-Every public module of this folder is a kind and says what it is in `RESOURCE`; modules with an underscore hold what several kinds share.
+Every public module of this folder is a kind and declares it as `RESOURCE`. Modules with an underscore hold code that several kinds share.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["GATES", "RESOURCES", "DeviceSelectors"]
 
 
 def _collect() -> tuple[Resource, ...]:
-    """Every kind of the folder, by plural name. A public module that declares none is a mistake of ours: fail at once."""
+    """Return every kind of the folder, by plural name. Fails at once for a public module without one, which is an error of ours."""
     modules = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
     found = [importlib.import_module(f"{__name__}.{name}").RESOURCE for name in modules]
     return tuple(sorted(found, key=lambda resource: resource.plural))

@@ -1,4 +1,4 @@
-"""What was allocated for a claim.
+"""The allocation of a claim.
 
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`.
 """

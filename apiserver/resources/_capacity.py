@@ -160,7 +160,8 @@ def _options(values: list[Amount], path: Path, whole: Amount) -> Iterator[FieldE
 
 
 def _valid_range(bounds: Mapping[str, Amount], path: Path, whole: Amount, default: Amount) -> Iterator[FieldError]:
-    """The bounds against each other, the default and the capacity. Errors of the default stand on the bound that it breaks."""
+    """Check the bounds against each other, the default and the capacity. Errors of the default have the path of the bound that it
+    breaks."""
     low, high, step = bounds.get("min"), bounds.get("max"), bounds.get("step")
     if low is None:
         yield fieldpath.required(path.child("min"), "required when validRange is defined")
@@ -184,8 +185,8 @@ def _valid_range(bounds: Mapping[str, Amount], path: Path, whole: Amount, defaul
 
 
 def _steps(low: Amount, step: Amount, path: Path, *, whole: Amount, reached: Iterable[Amount]) -> Iterator[FieldError]:
-    """Amounts are compared as whole numbers of 64 bits. A step of zero ends the connection in 1.36; 1.37 words it as here. What is added to
-    an amount of thousands of digits makes no difference to it."""
+    """Check a step. Amounts are compared as whole numbers of 64 bits. A step of zero ends the connection in 1.36; 1.37 words it as here. An
+    addition does not change an amount of thousands of digits."""
     if step.sign() <= 0:
         yield fieldpath.invalid(path, step.canonical(), "must be greater than zero")
         return

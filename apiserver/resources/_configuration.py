@@ -1,4 +1,4 @@
-"""Conditions on devices and settings for them, as classes and claims both have them.
+"""Selectors and settings of devices, which classes and claims both have.
 
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`.
 """
@@ -22,7 +22,7 @@ EXPRESSION_BYTES = 10240
 def _judged(
     context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
 ) -> Iterator[FieldError]:
-    """What the compiler says of the expression. One that is too long is not shown to it."""
+    """Yield the compiler's errors of the expression. An expression that is too long is not compiled."""
     expression = value.get("expression", "")
     if context.cel is not None and not verdict.too_long(expression, EXPRESSION_BYTES):
         context.checkpoint()
@@ -68,19 +68,19 @@ DEVICE_SELECTOR = Struct(
 )
 
 SELECTOR_LIST = ListOf(DEVICE_SELECTOR, max_items=SELECTORS)
-"""Every expression of it counts as new."""
+"""All its expressions count as new."""
 STORED_SELECTOR_LIST = ListOf(DEVICE_SELECTOR, max_items=SELECTORS, as_a_whole=True)
 """Its expressions count as stored while none of them changes."""
 
 
 def expressions(owner: Mapping[str, Any]) -> Iterator[str]:
-    """The expressions of a member `selectors`."""
+    """Yield the expressions of a member `selectors`."""
     for selector in owner.get("selectors") or ():
         yield (selector.get("cel") or {}).get("expression", "")
 
 
 def opaque_configuration(*, checked: bool) -> Struct:
-    """The `opaque` member's shape; without the check of `parameters` for a kind that has to look at what is stored first."""
+    """Return the shape of `opaque`; without the check of `parameters` for a kind that must compare with the stored value first."""
     return Struct(
         name="OpaqueDeviceConfiguration",
         model=MODEL,
@@ -131,7 +131,7 @@ DEVICE_CONFIGURATION = device_configuration(opaque_configuration(checked=True))
 
 
 def inlined(number: int, configuration: Struct = DEVICE_CONFIGURATION) -> Field:
-    """The configuration as a member whose own members stand directly in the parent's JSON."""
+    """Return the configuration as a member whose own members stand directly in the parent's JSON."""
     return Field(
         name="deviceConfiguration",
         number=number,
@@ -143,5 +143,5 @@ def inlined(number: int, configuration: Struct = DEVICE_CONFIGURATION) -> Field:
 
 
 def request_names(doc: str, *, number: int) -> Field:
-    """The member `requests` of whatever may be limited to some of the claim's requests."""
+    """Return the member `requests`, which limits a setting or constraint to some of the claim's requests."""
     return Field(name="requests", number=number, type=ListOf(String(), max_items=REQUESTS, unique=itself), doc=doc)

@@ -1,4 +1,4 @@
-"""What claims use up of quotas: devices of a class, under the name of the class and under that of its extended resource.
+"""Measure the quota usage of claims: devices of a class, under the name of the class and under that of its extended resource.
 
 Upstream: kubernetes/kubernetes `pkg/quota/v1/evaluator/core/resource_claims.go`, `pkg/apis/core/v1/helper/helpers.go`,
 kubernetes/dynamic-resource-allocation `deviceclass/extendedresourcecache/extendedresourcecache.go`.
@@ -23,7 +23,7 @@ ZERO = Quantity(0)
 
 
 def _extended_resource(device_class: Object) -> str:
-    """Under which name pods can ask for devices of the class; "" if it has none."""
+    """Return the name by which pods request devices of the class; "" if it has none."""
     name: str = (device_class.get("spec") or {}).get("extendedResourceName") or ""
     return name
 
@@ -40,8 +40,8 @@ def _measures(name: str, around: Around) -> bool:
 
 
 def _usage(claim: Object, around: Around) -> Mapping[str, Quantity]:
-    """The most that each request may be given. Of devices that a pod has counted already, only what is above that counts under the names
-    by which pods ask."""
+    """Return the most devices that each request may get. For devices that a pod has counted already, the names that pods use count only the
+    excess."""
     used: dict[str, Quantity] = {}
     for request in (claim["spec"].get("devices") or {}).get("requests") or ():
         for name, number in _devices(request):
@@ -60,7 +60,7 @@ def _usage(claim: Object, around: Around) -> Mapping[str, Quantity]:
 
 
 def _devices(request: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Classes and how many devices of each; of alternatives those that ask for the most of a class."""
+    """Yield classes and their numbers of devices; of alternatives those that ask for the most of a class."""
     alternatives = request.get("firstAvailable") or ()
     if alternatives:
         most: dict[str, int] = {}
@@ -75,14 +75,14 @@ def _devices(request: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def _number(asked: Mapping[str, Any]) -> int:
-    """Whoever asks for all devices is given as many as one claim can hold, at most."""
+    """Return the number of devices. A request for all devices gets at most as many as one claim can hold."""
     if asked.get("allocationMode") == "All":
         return RESULTS
     return asked.get("count", 0) if asked.get("allocationMode") == "ExactCount" else 0
 
 
 def _pod(claim: Object) -> Owner | None:
-    """Which pod asked for the devices as for extended resources, so that the scheduler made the claim."""
+    """Return the pod that requested the devices as extended resources. The scheduler made the claim for it."""
     metadata = claim["metadata"]
     if (metadata.get("annotations") or {}).get(FOR_A_POD) != "true":
         return None

@@ -1,6 +1,5 @@
-"""What claims and claim templates share: the shape of a request for devices and the rules that span its members.
+"""The shape of a request for devices and the rules over its members, which claims and claim templates share. Knows no endpoint.
 
-Knows no endpoint.
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`.
 """
 
@@ -110,13 +109,13 @@ CAPACITY_REQUIREMENTS = Struct(
 
 
 def _count(parent: Mapping[str, Any], now: str) -> Any:
-    """One device, when a number of devices was asked for and none was named."""
+    """Return one device if a number of devices was requested without a count."""
     return 1 if parent.get("allocationMode") == "ExactCount" else None
 
 
 def _wanted(first: int) -> tuple[Field, ...]:
-    """The members that a plain request and an alternative of a prioritized one have in common, numbered from `first`.
-    Tolerations and capacity have the same number in both."""
+    """Return the members that a plain request and an alternative of a prioritized one share, numbered from `first`. Tolerations and
+    capacity have the same number in both."""
     return (
         Field(
             name="deviceClassName",
@@ -177,7 +176,7 @@ _CAPACITY = Field(
 
 
 def _amount(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """The number of devices goes with the mode."""
+    """Check the number of devices against the mode."""
     mode, count = value.get("allocationMode", ""), value.get("count", 0)
     if mode not in MODES:
         yield fieldpath.not_supported(path.child("allocationMode"), fieldpath.Typed(mode), MODES)
@@ -230,7 +229,7 @@ DEVICE_SUB_REQUEST = Struct(
 
 
 def _one_kind(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """An empty list of alternatives counts as none."""
+    """Check that exactly one kind of request is set. An empty list of alternatives counts as unset."""
     exactly, alternatives = value.get("exactly") is not None, bool(value.get("firstAvailable"))
     if not exactly and not alternatives:
         yield fieldpath.required(path, _KIND_OF_REQUEST)
@@ -319,7 +318,7 @@ DEVICE_CLAIM_CONFIGURATION = Struct(
 
 
 def requests_of(devices: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    """The names that can be referred to: each request with its alternatives."""
+    """Return the names that can be referred to: each request with its alternatives."""
     return {
         by_name(request): frozenset(by_name(sub) for sub in request.get("firstAvailable") or ())
         for request in devices.get("requests") or ()
@@ -327,7 +326,7 @@ def requests_of(devices: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 
 
 def request_reference(name: str, path: Path, known: Mapping[str, frozenset[str]]) -> Iterator[FieldError]:
-    """A reference `request` or `request/alternative`; the bare name is legal for a request with alternatives too."""
+    """Check a reference `request` or `request/alternative`. The bare name is legal for a request with alternatives too."""
     segments = name.split("/")
     if len(segments) > 2:
         yield fieldpath.invalid(path, name, _NOT_A_REQUEST)
@@ -343,7 +342,7 @@ def request_reference(name: str, path: Path, known: Mapping[str, frozenset[str]]
 def references(
     items: Sequence[Mapping[str, Any]], path: Path, known: Mapping[str, frozenset[str]]
 ) -> Iterator[FieldError]:
-    """The references in the member `requests` of every element. A list over its limit has been refused as a whole."""
+    """Check the references in the member `requests` of every element. A list over its limit was refused as a whole before."""
     for i, item in enumerate(items):
         given = item.get("requests") or ()
         if len(given) <= _configuration.REQUESTS:
@@ -352,7 +351,8 @@ def references(
 
 
 def _constraint_attribute(context: Context, value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """With both members set only the first one is looked at; the text for neither speaks of several. Both as upstream does."""
+    """Check the attribute of a constraint. With both members set only the first is checked; the text for neither speaks of several. Both
+    are as upstream."""
     if value.get("matchAttribute") is not None:
         yield from _formats.fully_qualified_name(value["matchAttribute"], path.child("matchAttribute"))
     elif value.get("distinctAttribute") is not None:
@@ -369,7 +369,7 @@ def _constraint_attribute(context: Context, value: Mapping[str, Any], path: Path
 def _claim(
     context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
 ) -> Iterator[FieldError]:
-    """What constraints and settings say of the claim's requests. A list over its limit has been refused as a whole."""
+    """Check the references of constraints and settings to the claim's requests. A list over its limit was refused as a whole before."""
     known = requests_of(value)
     constraints, configs = value.get("constraints") or (), value.get("config") or ()
     if len(constraints) <= CONSTRAINTS:
@@ -441,7 +441,7 @@ def _alternatives(spec: Mapping[str, Any]) -> Iterator[Place]:
 
 
 def _wishes(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is asked for in each request: exactly, or as one of its alternatives."""
+    """Yield the wishes of each request: exactly, or one of its alternatives."""
     for request in _requests(spec):
         if "exactly" in request:
             yield request["exactly"]
@@ -449,7 +449,7 @@ def _wishes(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def expressions(spec: Mapping[str, Any]) -> Iterator[str]:
-    """The conditions on devices in all requests."""
+    """Yield the selectors of devices in all requests."""
     for wish in _wishes(spec):
         yield from _configuration.expressions(wish)
 
@@ -459,7 +459,7 @@ def _tolerated(spec: Mapping[str, Any]) -> Iterator[Place]:
 
 
 def shared_capacity(spec: Mapping[str, Any]) -> Iterator[Place]:
-    """What a spec can say of devices that may be allocated several times."""
+    """Yield the members about devices that may be allocated several times."""
     for constraint in spec["devices"].get("constraints") or ():
         yield constraint, _DISTINCT
     for wish in _wishes(spec):
@@ -467,7 +467,7 @@ def shared_capacity(spec: Mapping[str, Any]) -> Iterator[Place]:
 
 
 def features(spec_of: Callable[[Object], Object]) -> tuple[Feature, ...]:
-    """Those of a kind that has such a spec."""
+    """Return the features of a kind that has such a spec."""
     return (
         Feature(gates=(_features.PRIORITIZED_LIST,), places=lambda obj: _alternatives(spec_of(obj))),
         Feature(gates=(_features.DEVICE_TAINTS,), places=lambda obj: _tolerated(spec_of(obj))),
@@ -481,7 +481,7 @@ ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 
 
 def admin_access(context: Context, spec: Mapping[str, Any], namespace: str) -> Iterator[FieldError]:
-    """Whether devices may be asked for regardless of who uses them. The path is the claim's, also for a template."""
+    """Check whether this namespace may request devices regardless of their users. The path is the claim's, also for a template."""
     path = ROOT.child("spec").child("devices").child("requests")
     for i, request in enumerate(_requests(spec)):
         if (request.get("exactly") or {}).get("adminAccess") is True:
@@ -491,7 +491,7 @@ def admin_access(context: Context, spec: Mapping[str, Any], namespace: str) -> I
 
 
 def admin_namespace(context: Context, namespace: str, path: Path) -> Iterator[FieldError]:
-    """Whether the namespace is one for administrators. Upstream: `pkg/registry/resource/authorization.go`."""
+    """Check that the namespace is one for administrators. Upstream: `pkg/registry/resource/authorization.go`."""
     try:
         labels = context.namespace_labels()
         why = f"namespaces {quoting.go_quote(namespace)} not found" if labels is None else ""

@@ -1,4 +1,4 @@
-"""Judges conditions on devices: whether they compile, answer yes or no, and cannot cost too much. Nothing is evaluated here.
+"""Check selectors of devices: whether they compile, return a boolean, and have a bounded cost. Nothing is evaluated here.
 
 Upstream: kubernetes/dynamic-resource-allocation `cel/compile.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`
 validateCELSelector.
@@ -26,15 +26,15 @@ from kubecel.values.errors import Panic, ProgramError
 from kubecel.values.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
 
 MOST_COST = 1_000_000
-"""What one evaluation may cost in the worst case."""
+"""The highest worst-case cost of one evaluation."""
 DOMAIN_BYTES = 63
 QUICK_CHARACTERS = 200
-"""Of expressions that are not remembered: so many are compiled within five milliseconds, whatever they say."""
+"""Characters of uncached expressions that always compile within five milliseconds."""
 REMEMBERED_BYTES = 4 << 20
 
 
 class _Verdict(NamedTuple):
-    """What is wrong with an expression: the sort of error, and its text. Nothing when there is no sort."""
+    """The error of an expression: its sort and its text. An empty sort means a valid expression."""
 
     sort: Literal["", "Invalid", "InternalError", "Forbidden"] = ""
     detail: str = ""
@@ -50,7 +50,7 @@ class _Verdict(NamedTuple):
 
 
 class _Judge:
-    """One environment, and what was said of the texts that it was asked about."""
+    """One environment, and a cache of its verdicts."""
 
     def __init__(self, environment: Environment, device: Shape, results: frozenset[Type]) -> None:
         self._environment = environment
@@ -82,25 +82,25 @@ class _Judge:
 
 
 class DeviceSelectors:
-    """The compiler of the kinds about devices (schema.context.Compiler), as the feature gates decide what an expression may say."""
+    """The compiler for the kinds about devices (schema.context.Compiler). Feature gates decide what an expression may use."""
 
     def __init__(self, gates: Gates) -> None:
         lists = gates.enabled(_features.LIST_TYPE_ATTRIBUTES)
         consumable = gates.enabled(_features.CONSUMABLE_CAPACITY)
         found = environments_of(lists=lists, consumable=consumable)
         results = frozenset((BOOL, ANY, DYN) if lists else (BOOL, ANY))
-        # The sizes are those of the newest shape, whatever is on.
+        # The sizes are those of the newest shape, whatever gates are on.
         shape = device(lists=lists, consumable=True)
         self._new = _Judge(found.new, shape, results)
         self._stored = _Judge(found.stored, shape, results)
 
     def problems(self, expression: str, path: Path, *, stored: bool) -> Iterator[FieldError]:
-        """Why the expression cannot be used; one that is `stored` may use all that there ever was."""
+        """Return why the expression cannot be used. One that is `stored` may use everything that was ever allowed."""
         judge = self._stored if stored else self._new
         return judge.verdict(expression).errors(path, expression)
 
     def is_quick(self, expressions: Iterable[str]) -> bool:
-        """Whether judging them is nothing to keep off the event loop."""
+        """Return whether checking all of them is quick enough for the event loop."""
         weight = 0
         for text in expressions:
             if text in self._new.remembered:
@@ -112,7 +112,7 @@ class DeviceSelectors:
 
 
 def _weight(expression: str) -> int:
-    """The characters that there are to judge once macros are expanded: two of these double what they are called on."""
+    """Return the characters to check once macros are expanded: two of the macros double their receiver."""
     doubling = expression.count("optMap") + expression.count("optFlatMap")
     return len(expression) << min(doubling, 10)
 
@@ -121,12 +121,12 @@ def _weight(expression: str) -> int:
 
 
 def device(*, lists: bool, consumable: bool) -> Shape:
-    """What `device` holds. The sizes say how much a driver may publish."""
+    """Return the shape of `device`. The sizes are the limits of what a driver may publish."""
     driver, domain, identifier = (
         Shape(type=STRING, max_elements=size)
         for size in (_formats.DRIVER_BYTES, DOMAIN_BYTES, _formats.IDENTIFIER_BYTES)
     )
-    # An attribute has one of several types; with lists it may be one of them, as long as the longest text or the longest list.
+    # An attribute has one of several types. With lists it may be one, as long as the longest text or the longest list.
     size = max(_devices.ATTRIBUTE_BYTES, _devices.ATTRIBUTE_VALUES) if lists else _devices.ATTRIBUTE_BYTES
     attribute = Shape(type=DYN if lists else ANY, max_elements=size)
     fields = {
@@ -150,7 +150,7 @@ def _map(keys: Shape, items: Shape, *, others: Shape | None = None) -> Shape:
 
 
 def environments_of(*, lists: bool, consumable: bool) -> Environments:
-    """What an expression may use, by the feature gates DRAListTypeAttributes and DRAConsumableCapacity."""
+    """Return what an expression may use, by the feature gates DRAListTypeAttributes and DRAConsumableCapacity."""
     return environments.base().extend(
         Addition(introduced=(1, 31), extend=lambda e: e.extend(libraries=(bindings.LIBRARY,))),
         _variable(device(lists=lists, consumable=False), since=(1, 31), enabled=not consumable),

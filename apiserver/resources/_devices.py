@@ -1,4 +1,4 @@
-"""One device of a slice: what it is, what it has, what it takes from others, where it can be used and what is wrong with it.
+"""One device of a slice: attributes, capacities, consumed counters, nodes and taints.
 
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`.
 """
@@ -212,7 +212,7 @@ def has_list_attribute(device: Mapping[str, Any]) -> bool:
 
 
 def _values(attribute: Mapping[str, Any]) -> int:
-    """An attribute counts as many values as its lists have; a scalar, and an empty list, count one."""
+    """Return the number of values that an attribute counts: those of its lists; one for a scalar or an empty list."""
     return sum(len(value) for name, value in attribute.items() if name in LIST_ATTRIBUTES) or 1
 
 

@@ -1,4 +1,4 @@
-"""The feature gates of the kinds, as they stand in 1.36, and how fields go whose gates are off.
+"""The feature gates of the kinds, as in 1.36, and how fields of disabled gates are dropped.
 
 Upstream: kubernetes/kubernetes `pkg/features/kube_features.go`, `pkg/registry/resource/*/strategy.go` (dropDisabledFields).
 """
@@ -43,13 +43,13 @@ GATES = (
     Gate("DRAResourcePoolStatus", default=False, stage=Stage.ALPHA, needs=_ALLOCATION),
     Gate("DRAWorkloadResourceClaims", default=False, stage=Stage.ALPHA, needs=(*_ALLOCATION, _GENERIC_WORKLOAD)),
 )
-"""Those of the API group that no field depends on: an operator can give all components of a cluster one list."""
+"""Gates of the API group that no field depends on: an operator can give all components of a cluster one list."""
 
 SELECTOR_GATES = (CONSUMABLE_CAPACITY, LIST_TYPE_ATTRIBUTES)
-"""Those that decide what an expression about devices may say."""
+"""Gates that decide what an expression about devices may use."""
 
 Place = tuple[dict[str, Any], frozenset[str]]
-"""A struct, and the names of those of its members that a feature is about; they need not be there."""
+"""A struct, and the names of its members that belong to a feature, present or not."""
 
 
 def _nowhere(obj: Object) -> Iterable[Place]:
@@ -64,7 +64,7 @@ def _is_there(places: Iterable[Place]) -> bool:
 class Feature:
     """Members that are kept only while all of the `gates` are on, or when the stored object uses the feature already.
 
-    `places` finds them in an object; `elsewhere` are members that this write does not bring but that are a use of the feature too.
+    `places` finds them in an object. `elsewhere` finds members that this write does not set but that use the feature too.
     """
 
     gates: tuple[Gate, ...]
@@ -85,12 +85,12 @@ class Feature:
 
 
 def gates_of(features: Iterable[Feature], *others: Gate) -> tuple[Gate, ...]:
-    """Each gate once."""
+    """Return each gate once."""
     return tuple(dict.fromkeys((*(gate for feature in features for gate in feature.gates), *others)))
 
 
 def dropping(features: Sequence[Feature]) -> Prepare:
-    """The hook that takes out what is not to be there. Clients are not told."""
+    """Return the hook that drops fields of disabled features. Clients get no warning."""
 
     @functools.lru_cache(maxsize=1)
     def disabled(gates: Gates) -> list[Feature]:

@@ -1,6 +1,6 @@
 """Formats and rules that several kinds share: names, versions, addresses, opaque JSON, node selectors, conditions.
 
-Each is a `Check`: it yields what is wrong with one value, on the path it was given. Knows no kind.
+Each is a `Check`: it yields the errors of one value, on the given path. Knows no kind.
 Upstream: kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`, `pkg/apis/core/validation/validation.go`,
 kubernetes/apimachinery `pkg/apis/meta/v1/validation/validation.go`, `pkg/util/validation/ip.go`.
 """
@@ -23,17 +23,17 @@ MODEL = "io.k8s.api.resource.v1"
 """The OpenAPI package of the kinds' own types."""
 
 CORE_NAMES = frozenset({"v1.ResourceName"})
-"""Go types of kubernetes/api `core/v1`, whose package has the same name, that members of the kinds' own types have."""
+"""Go types of kubernetes/api `core/v1` among the members' types; that package has the same name."""
 
 HOME = "resource.k8s.io"
-"""The group in which upstream has these kinds, and where their deprecated versions are served without being asked for."""
+"""Upstream's group of these kinds, which serves their deprecated versions by default."""
 
 EFFECTS = ("NoExecute", "NoSchedule", "None")
-"""What taints do, in the order in which errors name them."""
+"""The effects of taints, in the order in which errors name them."""
 
 BINDING_CONDITIONS = 4
 BINDING = "#binding"
-"""Where errors about both lists of conditions are told, see `Struct.judged`."""
+"""The place of errors about both lists of conditions, see `Struct.judged`."""
 DRIVER_BYTES, POOL_BYTES, IDENTIFIER_BYTES, VERSION_BYTES, OPAQUE_BYTES = 63, 253, 32, 64, 10240
 CONDITION_REASON_BYTES, CONDITION_MESSAGE_BYTES = 1024, 32768
 
@@ -53,17 +53,17 @@ _is_ipv4 = re.compile(r"[0-9]+(\.[0-9]+){3}").fullmatch
 
 
 def by_name(item: Mapping[str, Any]) -> Any:
-    """The identity of list elements that carry a name."""
+    """Return the identity of list elements that have a name."""
     return item.get("name", "")
 
 
 def itself(item: Any) -> Any:
-    """The identity of scalar list elements."""
+    """Return the identity of scalar list elements."""
     return item
 
 
 def _worded(rule: Callable[[str], list[str]]) -> Check:
-    """A check from a function that lists what is wrong with a text."""
+    """Make a check from a function that lists the errors of a text."""
 
     def check(value: str, path: Path) -> list[FieldError]:
         return [fieldpath.invalid(path, value, text) for text in rule(value)]
@@ -79,7 +79,7 @@ label_value = _worded(names.label_value)
 
 
 def given(check: Check) -> Check:
-    """`check` for a member in which the empty text means that nothing was given."""
+    """Make `check` accept the empty text, for a member in which it means unset."""
     return lambda value, path: check(value, path) if value else ()
 
 
@@ -99,12 +99,12 @@ def true_or_unset(value: bool, path: Path) -> Iterator[FieldError]:  # noqa: FBT
 
 
 def _driver(value: str, path: Path) -> list[FieldError]:
-    """Upper case is legal (the slice's warning asks for lower case)."""
+    """Check a driver name. Upper case is legal (the slice's warning asks for lower case)."""
     return [fieldpath.invalid(path, value, text) for text in names.dns_subdomain(names.lower(value))]
 
 
 def driver_name(value: str, path: Path) -> Iterator[FieldError]:
-    """A driver's name, or the domain part of a qualified name."""
+    """Check a driver's name, or the domain part of a qualified name."""
     if names.byte_length(value) > DRIVER_BYTES:
         yield fieldpath.too_long(path, DRIVER_BYTES)
     yield from _driver(value, path)
@@ -128,7 +128,7 @@ def _identifier(value: str, path: Path) -> Iterator[FieldError]:
 
 
 def qualified_name(value: str, path: Path) -> Iterator[FieldError]:
-    """`identifier` or `domain/identifier`. With two slashes or more nothing is looked at, as in 1.36."""
+    """Check `identifier` or `domain/identifier`. Names with two slashes or more are not checked, as in 1.36."""
     parts = value.split("/")
     if len(parts) == 1:
         yield from _identifier(value, path)
@@ -155,7 +155,7 @@ def semantic_version(value: str, path: Path) -> Iterator[FieldError]:
 
 
 def _uuid_problem(text: str) -> str:
-    """What github.com/google/uuid `Validate` says; empty when it is content."""
+    """Return the error of github.com/google/uuid `Validate`; empty for a valid text."""
     length = names.byte_length(text)
     if length == 45:
         prefix = text.encode(errors="surrogateescape")[:9]
@@ -190,13 +190,13 @@ _MANY = 1 << 24
 
 
 def _decimal(digits: str) -> int:
-    """The number, or `_MANY` for one of more digits than any that matters. Zeros may lead it, and there may be thousands of them."""
+    """Return the number, or `_MANY` if it has more digits than any limit. It may have thousands of leading zeros."""
     significant = digits.lstrip("0")
     return int(significant or "0") if len(significant) < 8 else _MANY
 
 
 def _ipv4(text: str) -> ipaddress.IPv4Address | None:
-    """Leading zeros are decimal, as in Go's parser before 1.17, which upstream keeps for stored objects."""
+    """Parse an IPv4 address. Leading zeros are decimal, as in Go's parser before 1.17, which upstream keeps for stored objects."""
     if not _is_ipv4(text):
         return None
     octets = [_decimal(part) for part in text.split(".")]
@@ -220,7 +220,7 @@ def _ipv6(text: str) -> ipaddress.IPv6Address | None:
 
 
 def _canonical_address(text: str) -> str | None:
-    """`address/prefix` as Go prints it, host bits kept; None when it is no such thing."""
+    """Return `address/prefix` as Go prints it, host bits kept; None for any other text."""
     address, slash, prefix = text.partition("/")
     if not slash or not prefix.isascii() or not prefix.isdigit():
         return None
@@ -234,7 +234,7 @@ def _canonical_address(text: str) -> str | None:
 
 
 def interface_address(value: str, path: Path) -> Iterator[FieldError]:
-    """An address with its prefix length, in the one spelling that everybody compares by."""
+    """Check an address with its prefix length, in the canonical spelling."""
     canonical = _canonical_address(value)
     if canonical is None:
         text = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"
@@ -244,7 +244,7 @@ def interface_address(value: str, path: Path) -> Iterator[FieldError]:
 
 
 def opaque(value: Any, path: Path, *, stored: bool = False) -> Iterator[FieldError]:
-    """A JSON object of a driver's own format. What is stored already may be of any length."""
+    """Check a JSON object of a driver's own format. A stored one may have any length."""
     if value is None:
         yield fieldpath.required(path)
     elif not stored and len(rawjson.text(value)) > OPAQUE_BYTES:
@@ -264,7 +264,7 @@ def _object(value: Any, path: Path) -> Iterator[FieldError]:
 
 
 def node_selector(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """A core/v1 NodeSelector that is required: one term at least."""
+    """Check a required core/v1 NodeSelector: at least one term."""
     terms = path.child("nodeSelectorTerms")
     given_terms = value.get("nodeSelectorTerms") or ()
     if not given_terms:
@@ -314,7 +314,7 @@ def _field_requirement(wanted: Mapping[str, Any], path: Path) -> Iterator[FieldE
 
 
 def conditions(value: Sequence[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
-    """A list of meta/v1 Conditions, one of each type."""
+    """Check a list of meta/v1 Conditions, one of each type."""
     seen: set[str] = set()
     for i, condition in enumerate(value):
         kind = condition.get("type", "")
@@ -353,12 +353,12 @@ def binding_conditions_field(name: str, number: int, doc: str) -> Field:
 
 
 def binding_conditions(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """How the conditions of a device, or of an allocation result, go together. Each list's own limits stand in its shape."""
+    """Check the conditions of a device, or of an allocation result, against each other. Each list's own limits are in its shape."""
     return (error.at(path.child(BINDING)) for error in _binding_conditions(value, path))
 
 
 def _binding_conditions(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """Repetitions are found in lists of any length, as upstream does."""
+    """Yield the errors. Repetitions are found in lists of any length, as upstream does."""
     wanted, failures = value.get("bindingConditions"), value.get("bindingFailureConditions")
     yield from _repeated(wanted or (), path.child("bindingConditions"))
     at = path.child("bindingFailureConditions")
@@ -382,7 +382,7 @@ def _repeated(conditions: Sequence[str], path: Path, *, elsewhere: Collection[st
 
 
 def each(check: Check) -> Check:
-    """`check` for every element of a list."""
+    """Make `check` run for every element of a list."""
 
     def all_of(value: Iterable[Any], path: Path) -> Iterator[FieldError]:
         for i, item in enumerate(value):

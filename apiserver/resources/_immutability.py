@@ -1,4 +1,4 @@
-"""Refusing a change of a whole struct, with the value shown as upstream shows it.
+"""Refuse a change of a whole struct, with the value shown as upstream shows it.
 
 Upstream: kubernetes/apimachinery `pkg/api/validation/objectmeta.go` ValidateImmutableField.
 """
@@ -14,7 +14,7 @@ from apiserver.schema.types import Struct
 
 
 def immutable(shape: Struct, new: Object, old: Object, path: Path) -> list[FieldError]:
-    """Refuses any change of meaning; the spelling of quantities and empty against absent are no change."""
+    """Refuse any change of meaning. The spelling of quantities and empty against absent are no changes."""
     if canonical.equal(shape, new, old):
         return []
     return [fieldpath.invalid(path, _shown.as_go(shape, new), "field is immutable")]

@@ -1,4 +1,4 @@
-"""Who works with the kinds: the roles that they grant something to.
+"""The roles that the kinds grant something to.
 
 Upstream: kubernetes/kubernetes `plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go` (system:kube-scheduler),
 `test/e2e/dra/test-driver/deploy/example/plugin-permissions.yaml` (the kubelet plugin of a driver).

@@ -1,4 +1,4 @@
-"""Bad values as upstream's messages show them: its internal Go types, with Go's names and nothing left out.
+"""Show bad values as upstream's messages do: as its internal Go types, with Go's names and nothing left out.
 
 Upstream: kubernetes/kubernetes `pkg/apis/resource/types.go`, `pkg/apis/core/types.go`; kubernetes/apimachinery
 `pkg/util/validation/field/errors.go` (ErrorBody).
@@ -34,7 +34,7 @@ _ZERO: Mapping[type, Any] = MappingProxyType({String: "", Integer: 0, Boolean: F
 
 
 def as_go(kind: Type, value: Any) -> Any:
-    """A value of the declared type, None for an absent one. Raw JSON is shown as it was sent, without blanks."""
+    """Return a value of the declared type, None for an absent one. Raw JSON is shown as it was sent, without blanks."""
     if isinstance(kind, Struct):
         return _struct_as_go(kind, value or {})
     if isinstance(kind, ListOf):
@@ -54,7 +54,7 @@ def _struct_as_go(kind: Struct, value: Mapping[str, Any]) -> dict[str, Any]:
         if field.inline:
             out |= as_go(field.type, value)
         elif field.type is shapes.OBJECT_META:
-            # Has tags for JSON, being the same type in all versions.
+            # Go's type has tags for JSON, because it is the same in all versions.
             out |= orjson.loads(canonical.encode_served(shapes.OBJECT_META, value.get(field.name) or {}))
         else:
             given = value.get(field.name)

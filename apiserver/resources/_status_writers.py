@@ -1,4 +1,4 @@
-"""Who may write what of a claim's status: one permission for allocating and reserving, one for each driver that reports.
+"""Permissions for a claim's status: one for allocating and reserving, one for each driver that reports.
 
 Upstream: kubernetes/kubernetes `pkg/registry/resource/utils.go`, kubernetes/api `resource/v1/types.go` (the names).
 """
@@ -18,13 +18,13 @@ from kubetext import names
 VERBS = ("patch", "update")
 BINDING, DRIVER = "binding", "driver"
 ASSOCIATED_NODE, ARBITRARY_NODE = "associated-node:", "arbitrary-node:"
-"""What the verb begins with for a driver's service account that runs on the node of the allocation, and for all others."""
+"""The verb's prefix for a driver's service account on the node of the allocation, and for all others."""
 
 _STATUS = ROOT.child("status")
 
 
 def binding(context: Context) -> Permission:
-    """For any change of `allocation` or `reservedFor`: of all claims, or of none."""
+    """Return the permission for any change of `allocation` or `reservedFor`. It covers all claims."""
     text = (
         f'changing status.allocation or status.reservedFor requires resource="resourceclaims/{BINDING}", '
         f'verb="{context.verb}" permission: '
@@ -33,7 +33,8 @@ def binding(context: Context) -> Permission:
 
 
 def reports(context: Context, drivers: Iterable[str], allocation: Mapping[str, Any]) -> Iterable[Permission]:
-    """For what these drivers, each named once, say of the devices that are allocated; in the order of their names."""
+    """Yield the permissions for the reports of these drivers about allocated devices, in the order of their names. Each driver is named
+    once."""
     prefixes = [ARBITRARY_NODE]
     if _runs_on(context.user, _node(allocation)):
         prefixes.insert(0, ASSOCIATED_NODE)
@@ -43,14 +44,14 @@ def reports(context: Context, drivers: Iterable[str], allocation: Mapping[str, A
         f'changing status.devices requires resource="resourceclaims/{DRIVER}", verb="[{" ".join(verbs)}]" permission: '
     )
     waiting = list(drivers)
-    heapq.heapify(waiting)  # of very many only the first are looked at, and sorting them would be one long call into C
+    heapq.heapify(waiting)  # only the first of very many are used, and sorting all would be one long call into C
     while waiting:
         driver = heapq.heappop(waiting)
         yield Permission(path=path, text=text, verbs=verbs, subresource=DRIVER, name=driver, namespaced=True)
 
 
 def _node(allocation: Mapping[str, Any]) -> str:
-    """The one node that an allocation names; "" for one that is good for several."""
+    """Return the one node that an allocation names; "" for an allocation with several."""
     terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if len(terms) != 1 or terms[0].get("matchExpressions"):
         return ""
@@ -65,7 +66,7 @@ def _node(allocation: Mapping[str, Any]) -> str:
 
 
 def _runs_on(user: User, node: str) -> bool:
-    """Whether the user is the service account of a pod on that node, as its token says."""
+    """Return whether the user is the service account of a pod on that node, according to its token."""
     return bool(
         node
         and user.extra.get(NODE_NAME) == (node,)

@@ -1,7 +1,7 @@
-"""The version v1beta1: devices have their content in a member `basic`, and a request for one kind of devices says what it wants itself.
+"""The version v1beta1: devices have their content in a member `basic`, and a request for one kind of devices has its wishes in itself.
 
-What it cannot tell apart is lost as upstream loses it: an empty node name and false for all nodes are unset, a device always has a
-`basic`, and an empty list of taints, counters or tolerations is none.
+Distinctions that it cannot express are lost, as upstream loses them. An empty node name and false for all nodes are unset. A device always
+has a `basic`. An empty list of taints, counters or tolerations is absent.
 Upstream: kubernetes/api `resource/v1beta1/types.go`, kubernetes/kubernetes `pkg/apis/resource/v1beta1/{conversion,defaults}.go`.
 """
 
@@ -54,7 +54,7 @@ WANTED: Mapping[str, int] = {
 
 
 def _mode(parent: Mapping[str, Any], now: str) -> Any:
-    """Only a request without alternatives names a class."""
+    """Return the default mode. Only a request without alternatives names a class."""
     return "ExactCount" if parent.get("deviceClassName") else None
 
 
@@ -105,7 +105,7 @@ _variant = Variant(
 
 
 def version(shape: Struct, conversion: Conversion | None = None) -> Version:
-    """The kind of this v1 shape."""
+    """Return this version of the kind with the v1 shape."""
     return Version(
         name=NAME,
         shape=_variant(shape),
@@ -118,7 +118,7 @@ def version(shape: Struct, conversion: Conversion | None = None) -> Version:
 # --- Slices ----------------------------------------------------------------------------------------------------------
 
 _NOT_EMPTY = ("attributes", "capacity", "consumesCounters", "taints")
-"""Members of a device of which conversion makes none when they are empty."""
+"""Members of a device that conversion removes when they are empty."""
 
 
 def _slice_to_storage(obj: Object) -> Object:
@@ -127,7 +127,7 @@ def _slice_to_storage(obj: Object) -> Object:
         if not spec.get(name):
             spec.pop(name, None)
     for device in spec.get("devices") or ():
-        device.update(_settled(device.pop("basic", None) or {}))
+        device.update(_without_empty(device.pop("basic", None) or {}))
     return obj
 
 
@@ -139,10 +139,10 @@ def _slice_from_storage(obj: Object) -> Object:
 
 
 def _basic(*, name: str = "", **content: Any) -> Object:
-    return {"name": name, "basic": _settled(content)}
+    return {"name": name, "basic": _without_empty(content)}
 
 
-def _settled(content: Object) -> Object:
+def _without_empty(content: Object) -> Object:
     for name in _NOT_EMPTY:
         if not content.get(name):
             content.pop(name, None)
@@ -155,7 +155,7 @@ SLICES = Conversion(_slice_to_storage, _slice_from_storage)
 
 
 def _is_set(name: str, value: Any) -> bool:
-    """Text and number are set when they are not zero, everything else when it is there, also when it is empty."""
+    """Return whether a member is set: a text or number if it is not zero, any other if it is present, even empty."""
     return bool(value) if name in ("deviceClassName", "allocationMode", "count") else value is not None
 
 
@@ -169,7 +169,7 @@ def _requests_to_storage(spec: Object) -> None:
 def _requests_from_storage(spec: Object) -> None:
     for request in spec["devices"].get("requests") or ():
         exactly, alternatives = request.pop("exactly", None), request.pop("firstAvailable", None)
-        # It is always written, and patches find what is written.
+        # It is always written, and patches find it there.
         request["deviceClassName"] = ""
         request.update(_with_tolerations(exactly or {}))
         if alternatives is not None:

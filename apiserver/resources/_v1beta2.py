@@ -16,5 +16,5 @@ _variant = Variant(of=MODEL, made=f"io.k8s.api.resource.{NAME}", foreign=CORE_NA
 
 
 def version(shape: Struct) -> Version:
-    """The kind of this v1 shape."""
+    """Return this version of the kind with the v1 shape."""
     return Version(name=NAME, shape=_variant(shape), home=HOME, deprecation=Deprecation(since="1.36", removed="1.39"))

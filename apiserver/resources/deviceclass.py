@@ -1,4 +1,4 @@
-"""DeviceClass: a kind of device that administrators give a name, with conditions and settings, for claims to ask for.
+"""DeviceClass: a kind of device that administrators name, with selectors and settings, for claims to request.
 
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`,
 `pkg/registry/resource/deviceclass/strategy.go`.
@@ -27,7 +27,7 @@ _NATIVE_DOMAIN = "kubernetes.io/"
 
 
 def _extended_resource(value: str, path: Path) -> list[FieldError]:
-    """A name that a pod may request as an extended resource. It must also do as a quota's name, `requests.<name>`."""
+    """Check a name by which a pod may request an extended resource. It must also be valid in a quota, as `requests.<name>`."""
     native = "/" not in value or _NATIVE_DOMAIN in value or value.startswith(_EXTENDED_PREFIX)
     if native or names.label_key(_EXTENDED_PREFIX + value):
         return [fieldpath.invalid(path, value, "must be a valid extended resource name")]
@@ -39,7 +39,7 @@ CLASS_CONFIGURATION = Struct(
     model=MODEL,
     doc="Settings for the devices of a class.",
     fields=(
-        # The parameters are checked by the rule of the spec: those that are stored already may be longer than new ones.
+        # The rule of the spec checks the parameters: stored ones may be longer than new ones.
         _configuration.inlined(
             1, _configuration.device_configuration(_configuration.opaque_configuration(checked=False))
         ),
@@ -59,7 +59,7 @@ _same_config = canonical.comparison(_CONFIG)
 def _parameters(
     context: Context, value: Mapping[str, Any], old: Mapping[str, Any] | None, path: Path
 ) -> Iterator[FieldError]:
-    """The limit on the length of parameters came late: a list that is stored like this keeps what it has."""
+    """Check the parameters. The limit on their length came late: a list that is stored like this keeps its values."""
     config = value.get("config") or []
     if len(config) > _configuration.CONFIGS:
         return
@@ -120,7 +120,7 @@ DEVICE_CLASS = Struct(
 
 
 def _name_check(name: str, prefix: bool) -> list[str]:  # noqa: FBT001 - the signature of a kind's name rule
-    """This kind's newer rule speaks of bytes and does not look at generateName; the generated name is judged."""
+    """Check a name. This kind's newer rule speaks of bytes. It ignores generateName, but checks the generated name."""
     return [] if prefix else names.dns_subdomain(name, unit="bytes")
 
 

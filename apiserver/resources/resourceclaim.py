@@ -1,4 +1,4 @@
-"""ResourceClaim: a request for devices, and in its status the answer.
+"""ResourceClaim: a request for devices, with the answer in its status.
 
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`,
 `pkg/registry/resource/resourceclaim/strategy.go`, `pkg/printers/internalversion/printers.go`.
@@ -111,7 +111,7 @@ NETWORK_DATA = Struct(
 
 
 def _conditions(value: list[Any], path: Path) -> Iterator[FieldError]:
-    """Too many conditions are looked at all the same, as upstream does."""
+    """Check conditions. They are checked even if there are too many, as upstream does."""
     if len(value) > CONDITIONS:
         yield fieldpath.too_many(path, len(value), CONDITIONS)
     yield from _formats.conditions(value, path)
@@ -184,7 +184,7 @@ DEVICE_STATUS = Struct(
 
 
 class _DeviceID(NamedTuple):
-    """Called as Go's struct is, which messages show."""
+    """Has the names of Go's struct, because messages show them."""
 
     Driver: str
     Pool: str
@@ -277,7 +277,7 @@ def _validate(context: Context, new: Object, old: Object | None) -> Iterable[Fie
 
 
 def _only(*members: Field) -> Struct:
-    """The claim's shape with nothing but these members of the status: what is validated when."""
+    """Return the claim's shape with only these members of the status, which are then validated."""
     status = Field(name="status", number=3, type=Struct(name=STATUS.name, model=MODEL, fields=members))
     return Struct(name=RESOURCE_CLAIM.name, model=MODEL, fields=(status,))
 
@@ -288,7 +288,7 @@ _CHECKED_WHEN_NEW = _only(_ALLOCATION)
 
 
 def _status(obj: Object | None) -> dict[str, Any]:
-    """The status of a claim, to read and to change; an empty one when it has none."""
+    """Return the status of a claim, which the caller may change; an empty one if it has none."""
     return (obj.get("status") if obj is not None else None) or {}
 
 
@@ -336,7 +336,7 @@ _drop_from_status = _features.dropping(STATUS_FEATURES)
 
 
 def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
-    """Takes out what features that are off would bring, then what is reported of devices that this write deallocates."""
+    """Drop the fields of disabled features, then the reports about devices that this write deallocates."""
     _drop_from_status(context, new, old)
     status, stored = _status(new), _status(old)
     gone = _allocated(stored) - _allocated(status)
@@ -350,7 +350,7 @@ def _prepare_status(context: Context, new: Object, old: Object | None) -> None:
 
 
 def _required(context: Context, new: Object, old: Object) -> Iterator[FieldError | Permission]:
-    """What who writes the status must be allowed, beyond writing it."""
+    """Yield the permissions that a writer of the status needs, beyond writing it."""
     status, stored = _status(new), _status(old)
     yield from _granted(context, new, status, stored)
     if not context.enabled(_features.GRANULAR_STATUS):
@@ -364,7 +364,7 @@ def _required(context: Context, new: Object, old: Object) -> Iterator[FieldError
 
 
 def _reporting(devices: Iterable[Object], stored: Iterable[Object]) -> set[str]:
-    """The drivers of entries that are new, changed or gone."""
+    """Return the drivers of entries that are new, changed or removed."""
     left = {_device_id(device): device for device in stored}
     found = set()
     for device in devices:
@@ -394,7 +394,7 @@ def _validate_status(context: Context, new: Object, old: Object | None) -> Itera
 def _granted(
     context: Context, new: Object, status: Mapping[str, Any], stored: Mapping[str, Any]
 ) -> Iterator[FieldError]:
-    """Administrative access that an allocation gives is judged when it is first given."""
+    """Check administrative access in an allocation, but only when it is first granted."""
     if any(result.get("adminAccess") is True for result in _results(stored)):
         return
     path = ROOT.child("status").child("allocation").child("devices").child("results")
@@ -434,7 +434,7 @@ def _reservations(
 
 
 def _references(devices: Mapping[str, Any], path: Path, new: Object) -> Iterator[FieldError]:
-    """What a new allocation says of the claim's requests. A list over its limit has been refused as a whole."""
+    """Check the references of a new allocation to the claim's requests. A list over its limit was refused as a whole before."""
     known = _device_requests.requests_of(new["spec"].get("devices") or {})
     results, configs = devices.get("results") or (), devices.get("config") or ()
     if len(results) <= _allocation.RESULTS:

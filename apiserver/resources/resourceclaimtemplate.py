@@ -1,4 +1,4 @@
-"""ResourceClaimTemplate: what the claims that are made for the pods of a workload look like.
+"""ResourceClaimTemplate: the template of the claims that are made for the pods of a workload.
 
 Upstream: kubernetes/api `resource/v1/types.go`, kubernetes/kubernetes `pkg/apis/resource/validation/validation.go`,
 `pkg/registry/resource/resourceclaimtemplate/strategy.go`, `pkg/apis/core/validation/validation.go` ValidateTemplateObjectMeta.
@@ -20,7 +20,7 @@ from apiserver.schema.types import ACCESS, UPDATE, Field, Presence, Struct, is_p
 from kubetext import names
 
 INHERITED = ("labels", "annotations")
-"""The metadata that claims take from their template."""
+"""The metadata that claims inherit from their template."""
 
 
 def _claim_metadata(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:

@@ -22,7 +22,7 @@ from apiserver.schema.types import IMMUTABLE, Boolean, Field, Integer, ListOf, P
 from kubetext import names, quoting
 
 DEVICES, DEVICES_WITH_EXTRAS = 128, 64
-"""How many devices a slice may have, and how many when any of them has taints, consumes counters or has a list attribute."""
+"""The most devices of a slice, and the most if any of them has taints, consumes counters or has a list attribute."""
 
 COUNTER_SETS = 8
 
@@ -36,7 +36,7 @@ def _node_name(value: str, path: Path) -> Iterable[FieldError]:
 
 
 def _one_term(value: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
-    """One term, because selectors of several slices have to be combined when a claim is allocated from them."""
+    """Check for exactly one term: selectors of several slices are combined when a claim is allocated from them."""
     yield from _formats.node_selector(value, path)
     terms = value.get("nodeSelectorTerms")
     if len(terms or ()) != 1:
@@ -122,7 +122,7 @@ _NO_DEVICE_NODE_SELECTION = (
 
 
 def _selected(value: Mapping[str, Any], members: Iterable[str]) -> list[str]:
-    """The node selections that were made: an empty name and a false flag are none."""
+    """Return the node selections that are set. An empty name and a false flag are unset."""
     return [f"`{m}`" for m in members if m in value and value[m] not in ("", False, None)]
 
 
@@ -290,13 +290,13 @@ RESOURCE_SLICE = Struct(
 
 
 def _listed(obj: Object | None) -> list[dict[str, Any]]:
-    """The devices of a slice, to read and to change."""
+    """Return the devices of a slice, which the caller may change."""
     devices: list[dict[str, Any]] = (obj["spec"].get("devices") if obj is not None else None) or []
     return devices
 
 
 def _of_devices(*names: str) -> Callable[[Object], Iterator[Place]]:
-    """These members of every device."""
+    """Return a function that yields these members of every device."""
     members = frozenset(names)
     return lambda obj: ((device, members) for device in _listed(obj))
 
@@ -319,7 +319,7 @@ def _sharing(obj: Object) -> Iterator[Place]:
 
 
 def _lists(obj: Object) -> Iterator[Place]:
-    """What is left of such an attribute has no value and fails validation, as upstream's does."""
+    """Yield list attributes. An attribute without its list has no value and fails validation, as upstream's does."""
     for device in filter(_devices.has_list_attribute, _listed(obj)):
         for attribute in device["attributes"].values():
             yield attribute, _devices.LIST_ATTRIBUTES
