@@ -108,7 +108,7 @@ def test_discovery_and_explain_know_the_kind(kubectl: Kubectl) -> None:
     (row,) = kubectl("api-resources", f"--api-group={GROUP}", "--no-headers").stdout.splitlines()
     assert row.split() == ["ships", "sh", f"{GROUP}/v1", "true", "Ship"]
     explained = kubectl("explain", "ship.spec").stdout
-    assert "What a ship is meant to be." in explained
+    assert "Desired state of a ship." in explained
     assert "captain\t<string> -required-" in explained
 
 
@@ -154,11 +154,10 @@ def test_a_package_that_cannot_be_served_ends_the_start_with_code_2(tmp_path: pa
 
 
 DEPOT = """
-from apiserver.apimachinery import fieldpath
-from apiserver.apimachinery.fieldpath import Path
-from apiserver.schema import columns, shapes
-from apiserver.schema.resource import Column, Conversion, Refused, Resource, Version
-from apiserver.schema.types import Boolean, Field, Integer, Presence, String, Struct, Time
+from sluice.kinds import (
+    Boolean, Column, Conversion, Field, Integer, Path, Presence, Refused, Resource, String, Struct, Time, Version,
+    columns, fieldpath, shapes,
+)
 
 
 def shape(*fields):
@@ -287,7 +286,7 @@ def test_kinds_check_says_what_would_be_served_or_all_that_is_wrong(site: pathli
     (tmp_path / "dock.py").write_text(
         "from dataclasses import replace\n"
         "import harbour\n"
-        "from apiserver.schema.types import Integer\n"
+        "from sluice.kinds import Integer\n"
         "ship, = harbour.RESOURCES\n"
         "captain, crew = harbour.SPEC.fields\n"
         "spec = replace(harbour.SPEC, fields=[captain, replace(crew, type=Integer(bits=16))])\n"
