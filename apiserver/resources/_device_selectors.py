@@ -101,17 +101,17 @@ class DeviceSelectors:
 
     def is_quick(self, expressions: Iterable[str]) -> bool:
         """Return whether checking all of them is quick enough for the event loop."""
-        weight = 0
+        total = 0
         for text in expressions:
             if text in self._new.remembered:
                 continue
-            weight += len(text) if len(text) > QUICK_CHARACTERS else _weight(text)
-            if weight > QUICK_CHARACTERS:
+            total += len(text) if len(text) > QUICK_CHARACTERS else _characters(text)
+            if total > QUICK_CHARACTERS:
                 return False
         return True
 
 
-def _weight(expression: str) -> int:
+def _characters(expression: str) -> int:
     """Return the characters to check once macros are expanded: two of the macros double their receiver."""
     doubling = expression.count("optMap") + expression.count("optFlatMap")
     return len(expression) << min(doubling, 10)

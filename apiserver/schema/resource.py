@@ -97,8 +97,8 @@ class Owner(NamedTuple):
 
 
 class Around(NamedTuple):
-    """The inputs of usage besides the object: `facts` about each object of another kind, by its name, and the part of the usage that a
-    pod has `taken` already, by the name in a quota."""
+    """The inputs of usage besides the object. `facts` has the facts about each object of another kind, by its name. `taken` is the usage
+    that a pod has already, by the name in a quota."""
 
     gates: Gates
     facts: Mapping[str, str]
@@ -233,15 +233,15 @@ class Resource:
 
     Hooks run on decoded objects of the stored version; all have safe defaults:
 
-            prepare(context, new, old)       after decoding and defaulting, before validation; may change `new`
-            validate(context, new, old)      rules that the shape cannot declare; the shape's declared rules and immutability run by
-                                             themselves
-            warnings(context, new, old)      texts for Warning headers
-            expressions(new)                 the expressions for `context.cel`, so that long work is kept off the event loop
-            gates                            the feature gates that the hooks check
-            validate_shape_on_update         False where upstream checks an update for immutability only (claims)
-            rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
-                                             it shows in how often a metadata error is listed
+        prepare(context, new, old)       after decoding and defaulting, before validation; may change `new`
+        validate(context, new, old)      rules that the shape cannot declare; the shape's declared rules and immutability run by
+                                         themselves
+        warnings(context, new, old)      texts for Warning headers
+        expressions(new)                 the expressions for `context.cel`, so that long work is kept off the event loop
+        gates                            the feature gates that the hooks check
+        validate_shape_on_update         False where upstream checks an update for immutability only (claims)
+        rechecks_metadata                False where the kind's own update check does not repeat the create check of metadata (slices);
+                                         it shows in how often a metadata error is listed
 
     * `selectable` maps a field label to the path of its value ("spec.nodeName"). `metadata.name` and, for namespaced kinds,
       `metadata.namespace` are always selectable.

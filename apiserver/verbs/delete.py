@@ -171,7 +171,7 @@ async def _attempt(
     admitted: Callable[[], None],
 ) -> tuple[Entry, bool]:
     if live is None:
-        raise rendering.gone(call, name)
+        raise rendering.not_found(call, name)
     found = await rendering.patiently(partial(_found, wanted), call.resource, live)
     live, old, finalizers = found
     if live.size > body.LARGE:

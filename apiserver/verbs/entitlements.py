@@ -97,9 +97,9 @@ class NamespaceLabels:
 
     async def refresh(self) -> bool:
         """Read the labels anew. Return whether they differ from those that the hooks got."""
-        told = self._known
+        former = self._known
         try:
             self._known = await self._services.newest_labels(self._name)
         except ClusterError as e:
             self._known = LookupError(str(e))
-        return self._known != told
+        return self._known != former

@@ -212,8 +212,8 @@ async def encoded(resource: Resource, obj: Object, *, large: bool) -> bytes:
 
 
 def is_large(new: Object) -> bool:
-    """Return whether the object needs a thread for preparing, checking and encoding. The answer may be late for an object of unknown size,
-    but costs little."""
+    """Return whether preparing, checking and encoding the object needs a thread. This check takes time too, so skip it for objects that are
+    known to be large."""
     try:
         return body.size_estimate(rawjson.light(new, LARGE), negotiation.JSON) > LARGE
     except TypeError:

@@ -32,10 +32,10 @@ DENSE = 6 << 10
 
 
 def _json_patched(patch: bytes, live: Object) -> bytes:
-    """Apply a JSON patch. Copies can make the result much larger than the patch, so it is weighed. Raises 413 and 422."""
+    """Apply a JSON patch. Copies can make the result much larger than the patch, so its memory is checked. Raises 413 and 422."""
     result = json_patch.apply(json_patch.parse(patch), as_json.dumps(live))
     if json_patch.growth(patch):
-        json_syntax.weigh(result)
+        json_syntax.check_memory(result)
     return result
 
 
@@ -111,7 +111,7 @@ def _change(
         )
         new = patched(kind, raw, live, writer=writer, terms=terms)
         if len(raw) > DENSE:
-            _weigh(resource.stored, new)
+            _check_memory(resource.stored, new)
         if live is None:
             _check_no_uid(call, new)
         lifecycle.set_namespace(call, new)
@@ -153,13 +153,13 @@ def patched(kind: PatchType, raw: bytes, live: Entry | None, *, writer: Writer, 
     return kind.decode(terms, kind.apply(sent.value, document, writer), sent)
 
 
-def _weigh(resource: Resource, new: Object) -> None:
+def _check_memory(resource: Resource, new: Object) -> None:
     """Raise 413 for a result that could not have been sent. By now it has every default of every element, so a small patch may have a large
     result."""
     metadata = new["metadata"]
     # Texts are counted. The text of managedFields is never parsed.
     left = {name: x for name, x in metadata.items() if name not in meta.TEXTS and name != "managedFields"}
-    json_syntax.weigh(
+    json_syntax.check_memory(
         canonical.encode(resource.shape, {**new, "metadata": left}),
         size=meta.text_bytes(metadata),
         members=sum(len(metadata.get(name) or ()) for name in ("labels", "annotations")),

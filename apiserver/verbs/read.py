@@ -45,7 +45,7 @@ async def get(services: Services, call: Call) -> Any:
         await _freshness(call, raw_version(wanted.resource_version), stated=wanted.resource_version)
         entry = call.store.view().get(key)
         if entry is None:
-            raise rendering.gone(call, call.info.name)
+            raise rendering.not_found(call, call.info.name)
         if not entry.readable:
             raise Corrupt(entry.key)
     return await answer.stored(entry)
@@ -256,7 +256,7 @@ async def _cut(view: View, chosen: Selection, limit: int, *, start: str) -> Page
 
 
 async def _first(view: View, chosen: Selection, limit: int, *, start: str) -> Page:
-    """Return the first chunk. There is a next chunk if there are more objects, because it is unknown whether more are selected."""
+    """Return one chunk. It has a successor if there are more objects, because it is unknown whether more are selected."""
     if chosen.test is None:
         every = view.slice(chosen.prefix, start=chosen.prefix + start)
         return _chunk(view, chosen, every.first(limit), start=start, all_of_it=len(every) <= limit)

@@ -171,5 +171,5 @@ def remains(resource: Resource, entry: Entry) -> tuple[Entry, Object]:
     return stand_in, canonical.decode(resource.stored.shape, stand_in.value)
 
 
-def gone(call: Call, name: str) -> errors.StatusError:
+def not_found(call: Call, name: str) -> errors.StatusError:
     return errors.not_found(call.resource.group_resource, name)

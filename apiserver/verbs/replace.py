@@ -120,7 +120,7 @@ async def _unchanged(new: Object, old: Object, *, size: int) -> bool:
 
 async def _create(services: Services, call: Call, order: Order) -> Outcome:
     if not order.creates:
-        raise rendering.gone(call, order.name)
+        raise rendering.not_found(call, order.name)
     new = await order.change(None)
     _version(new)
     if not order.options.dry_run:

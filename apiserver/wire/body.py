@@ -158,7 +158,7 @@ def _message(shape: Struct, raw: bytes) -> Object:
     try:
         return messages.decode(shape, raw, parse=_raw_json)
     except messages.TooManyValues:
-        raise json_syntax.too_heavy() from None
+        raise json_syntax.too_many_values() from None
 
 
 def _raw_json(text: bytes) -> Any:
@@ -250,7 +250,7 @@ def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None =
     try:
         if media == negotiation.PROTOBUF:
             return _Message(as_protobuf.opened(raw))
-        json_syntax.weigh(raw)
+        json_syntax.check_memory(raw)
         if media == negotiation.JSON:
             return _read_json(raw, shape, quick)
         converted = as_yaml.read(raw)
@@ -258,7 +258,7 @@ def _read(media: str, raw: bytes, shape: Struct, quick: as_json.Reading | None =
     except as_json.SyntaxProblem as e:
         raise Unreadable(f"{_SYNTAX}{e}") from e
     except messages.TooManyValues:
-        raise json_syntax.too_heavy() from None
+        raise json_syntax.too_many_values() from None
     except (as_yaml.YAMLProblem, messages.DecodeError) as e:
         raise Unreadable(str(e)) from e
 

@@ -121,7 +121,7 @@ def read_apply_patch(raw: bytes, validation: str) -> Document:
 
     Whole numbers of 64 bits are exact, others are floats. One error lists all repeated members. Raises 400 and 413.
     """
-    json_syntax.weigh(raw)
+    json_syntax.check_memory(raw)
     found = None if _NOT_YAML.search(raw) or _APART.search(raw) else as_json.plain(raw)
     if found is not None and (_LENGTHY.search(raw) or b'\\"' in raw) and _may_have_long_keys(found.value):
         found = None
@@ -189,7 +189,7 @@ def _yaml_number(found: int | float) -> int | float:
 
 def _read(raw: bytes) -> tuple[as_json.Reading, str]:
     """Return the value, or the error text."""
-    json_syntax.weigh(raw)
+    json_syntax.check_memory(raw)
     try:
         found = as_json.read(raw)
         if found.suspicious and as_json.deeper_than(found.value, DEPTH):

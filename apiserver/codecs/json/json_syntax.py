@@ -78,17 +78,17 @@ _NEW_KEY = "looking for beginning of object key string"
 _NEW_VALUE = "looking for beginning of value"
 
 
-LIGHT = 128 << 10
-"""Documents up to this many bytes are not weighed."""
-MOST_WEIGHT = 24 << 20
+SMALL = 128 << 10
+"""Documents up to this many bytes are not checked."""
+MOST_MEMORY = 24 << 20
 """Bytes of memory that a decoded document may take, roughly: sixty thousand lists or objects, a hundred thousand members, or twice as many
 elements. Admission holds three or four copies at a time."""
-_WEIGHTS = {b"{": 320, b"[": 240, b",": 128, b":": 130}
-_WEIGHED = 64 << 10
-"""Bytes that are weighed at once: other threads wait meanwhile."""
+_BYTES_OF = {b"{": 320, b"[": 240, b",": 128, b":": 130}
+_AT_ONCE = 64 << 10
+"""Bytes that are counted at once: other threads wait meanwhile."""
 
 
-def too_heavy() -> StatusError:
+def too_many_values() -> StatusError:
     """Return the 413 for a document whose values need more memory than one request may use, however small its text is."""
     return errors.request_entity_too_large("the body holds more values than this server decodes")
 
@@ -101,27 +101,27 @@ MOST_DIGITS = 512 << 10
 """Digits in long numbers that a document may have: reading a number takes time with the square of its length."""
 
 
-def weigh(raw: bytes, *, size: int = 0, members: int = 0, elements: int = 0) -> None:
-    """Raise 413 for a document of very many small values, before anything decodes it. Text that is not JSON is weighed as well.
+def check_memory(raw: bytes, *, size: int = 0, members: int = 0, elements: int = 0) -> None:
+    """Raise 413 for a document of very many small values, before anything decodes it. Text that is not JSON is checked as well.
 
     `members` and `elements` count values that the document has besides the text, in `size` bytes.
     """
-    beside = members * (_WEIGHTS[b","] + _WEIGHTS[b":"]) + elements * _WEIGHTS[b","]
-    if len(raw) + size > LIGHT and weight(raw) + beside > MOST_WEIGHT:
-        raise too_heavy()
+    beside = members * (_BYTES_OF[b","] + _BYTES_OF[b":"]) + elements * _BYTES_OF[b","]
+    if len(raw) + size > SMALL and memory_estimate(raw) + beside > MOST_MEMORY:
+        raise too_many_values()
 
 
-def weight(raw: bytes) -> int:
-    """Return the weight of a document, or a higher estimate that is below the limit."""
+def memory_estimate(raw: bytes) -> int:
+    """Return about how many bytes of memory a document takes when decoded, or a higher estimate that is below the limit."""
     if len(raw) > MOST_DIGITS and _digits(raw) > MOST_DIGITS and sum(map(_digits, _outside_strings(raw))) > MOST_DIGITS:
-        return MOST_WEIGHT + 1
-    most = _weight(raw)
-    if most <= MOST_WEIGHT:
+        return MOST_MEMORY + 1
+    most = _estimate(raw)
+    if most <= MOST_MEMORY:
         return most
     found = 0
     for part in _outside_strings(raw):
-        found += _weight(part)
-        if found > MOST_WEIGHT:
+        found += _estimate(part)
+        if found > MOST_MEMORY:
             break
     return found
 
@@ -132,7 +132,7 @@ def _outside_strings(raw: bytes) -> Iterator[bytes]:
     escaped = b"\\" in raw
     at = 0
     while at < len(raw):
-        part = raw[at : at + _WEIGHED]
+        part = raw[at : at + _AT_ONCE]
         if escaped:
             backslashes = len(part) - len(part.rstrip(b"\\"))
             if backslashes % 2 and at + len(part) < len(raw):
@@ -157,8 +157,8 @@ def _digits(raw: bytes) -> int:
     )
 
 
-def _weight(raw: bytes) -> int:
-    return sum(raw.count(mark) * each for mark, each in _WEIGHTS.items())
+def _estimate(raw: bytes) -> int:
+    return sum(raw.count(mark) * each for mark, each in _BYTES_OF.items())
 
 
 def mended(raw: bytes) -> str:

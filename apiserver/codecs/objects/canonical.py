@@ -277,7 +277,7 @@ _Writer = Callable[[Any], Any]
 def _writer(type_: Type, *, stored: bool = False) -> _Writer | None:
     """Return the writer of a type; None if its values are written as they are.
 
-    With `stored`, absent lists and maps are written as empty ones: upstream's storage (protobuf) does not tell them apart.
+    With `stored`, empty lists and maps are written as absent ones: upstream's storage (protobuf) does not tell them apart.
     """
     match type_:
         case Struct():

@@ -764,8 +764,8 @@ def _two_texts(data: bytes, start: int, stop: int) -> tuple[str, str] | None:
 
 
 def _value_reader(type_: Type) -> tuple[Callable[[bytes, int, Budget], tuple[Any, int]], Callable[[Budget], Any]]:
-    """Return a reader for the value of an entry, whatever wire type its key states, and a function for the value of an entry without
-    one."""
+    """Return a reader for the value of an entry, and a function for the value of an entry without one. The reader ignores the wire type in
+    the value's key."""
     match type_:
         case String():
 

@@ -51,11 +51,11 @@ class Reading:
 def read(raw: bytes) -> Reading:
     """Return the first document. The last of repeated keys counts; members are sorted by name, as upstream's conversion leaves them."""
     if raw.count(b"\n%") > MOST_DIRECTIVES:
-        raise json_syntax.too_heavy()
+        raise json_syntax.too_many_values()
     builder = _Builder()
     slashes = _EscapedSlashes(raw)
     try:
-        _weigh(raw)
+        _check_count(raw)
         for event in _first_document(raw):
             if isinstance(event, yaml.ScalarEvent):
                 slashes.refuse(event)
@@ -69,7 +69,7 @@ def read(raw: bytes) -> Reading:
     return Reading(builder.value, repeats)
 
 
-def _weigh(raw: bytes) -> None:
+def _check_count(raw: bytes) -> None:
     """Raise 413 for a document of too many values before any value is made, which takes four times as long as counting them.
 
     Raises YAMLProblem for an unknown anchor, and libyaml's error for a document that ends wrongly: the builder would find the same. It
@@ -93,7 +93,7 @@ def _weigh(raw: bytes) -> None:
                 return
             if type(event) is yaml.DocumentStartEvent and event.version not in (None, VERSION):
                 return
-        raise json_syntax.too_heavy()
+        raise json_syntax.too_many_values()
     finally:
         loader.dispose()
 
@@ -251,7 +251,7 @@ class _Builder:
     def _count(self, values: int) -> None:
         self._nodes += values
         if self._nodes > MOST_NODES or self._steps > MOST_STEPS:
-            raise json_syntax.too_heavy()
+            raise json_syntax.too_many_values()
 
     def _fail(self, text: str) -> None:
         self._failed = self._failed or f"yaml: {text}"

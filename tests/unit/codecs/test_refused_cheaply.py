@@ -62,7 +62,7 @@ def test_yaml_that_is_wrong_before_it_has_too_many_values_is_told_so(text: str, 
 )
 def test_yaml_that_ends_wrong_is_refused_before_a_value_is_made(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(as_yaml, "_weigh", lambda _: None)
+        patch.setattr(as_yaml, "_check_count", lambda _: None)
         with pytest.raises(as_yaml.YAMLProblem) as told:
             as_yaml.read(text.encode())
     made: list[object] = []
@@ -116,8 +116,8 @@ def test_values_in_strings_weigh_nothing_wherever_a_text_is_divided() -> None:
 
 def test_document_whose_strings_hold_brackets_is_no_heavier_than_their_count() -> None:
     raw = json.dumps(["{[,:" * 1000] * 700).encode()
-    assert len(raw) > json_syntax.LIGHT
-    assert json_syntax.weight(raw) < json_syntax.MOST_WEIGHT
+    assert len(raw) > json_syntax.SMALL
+    assert json_syntax.memory_estimate(raw) < json_syntax.MOST_MEMORY
 
 
 def test_bytes_that_are_no_utf8_are_each_replaced_as_by_go() -> None:
