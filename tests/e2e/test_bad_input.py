@@ -190,7 +190,7 @@ def test_upgrade_is_400_and_closes_the_connection_before_a_smuggled_request(dev:
         b"GET / HTTP/1.1\r\nHost: x\r\nBad Header\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_400_and_closed(dev: DevServer, raw: bytes) -> None:
+def test_bytes_that_are_not_http_get_400_and_close_the_connection(dev: DevServer, raw: bytes) -> None:
     async def send() -> bytes:
         reader, writer = await dev.open()
         writer.write(raw)
@@ -301,7 +301,7 @@ HEADS: dict[str, Callable[[], tuple[str, dict[str, str], int]]] = {
 
 @pytest.mark.parametrize("case", HEADS)
 @pytest.mark.parametrize("who", ["the administrator", "nobody"])
-def test_whatever_stands_before_the_body_is_judged_within_the_budget(dev: DevServer, case: str, who: str) -> None:
+def test_head_before_the_body_is_judged_within_the_step_budget(dev: DevServer, case: str, who: str) -> None:
     """The suite's detector fails this test when a step of the server's loop takes too long."""
     target, headers, expected = HEADS[case]()
     administrator = who == "the administrator"

@@ -47,7 +47,7 @@ def gone(admin: Connection, path: str) -> None:
     until(lambda: admin.ask("GET", path).status == 404, f"{path} is gone", seconds=SECONDS)
 
 
-def test_what_a_slice_owns_is_collected_when_the_slice_goes(cluster: Cluster, name: str, namespace: str) -> None:
+def test_objects_owned_by_a_slice_are_collected_after_its_deletion(cluster: Cluster, name: str, namespace: str) -> None:
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
     with cluster.connect() as admin:
         owner = made(admin, f"{objects.V1}/resourceslices", objects.resource_slice(name))

@@ -75,7 +75,7 @@ def test_a_killed_server_keeps_nobody_from_starting(running: DevServer) -> None:
     assert running.request("GET", f"{KIND}/kept").status == 200
 
 
-def test_a_port_in_use_is_told_before_the_store_starts(folder: pathlib.Path) -> None:
+def test_port_in_use_is_reported_before_the_store_starts(folder: pathlib.Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         told = dev(folder, f"--secure-port={port}")
@@ -138,7 +138,7 @@ def test_a_full_disk_is_named_at_the_start(disk: Disk) -> None:
     assert not data.exists()
 
 
-def test_a_disk_that_becomes_full_is_named_until_it_has_room(disk: Disk, folder: pathlib.Path) -> None:
+def test_full_disk_is_named_until_space_is_free_again(disk: Disk, folder: pathlib.Path) -> None:
     data = folder.parent / "link"
     data.symlink_to(disk.folder / "data")
     (disk.folder / "data").mkdir()

@@ -368,7 +368,7 @@ def test_wait_returns_when_the_condition_holds(
     assert (waiting.returncode, "condition met" in out) == (0, True), err
 
 
-def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl, created: str) -> None:
+def test_kubectl_delete_waits_until_the_object_is_deleted(kubectl: Kubectl, created: str) -> None:
     deleted = kubectl("delete", f"resourceslice.{GROUP}", created, "--timeout=120s").stdout
 
     assert f'resourceslice.{GROUP} "{created}" deleted' in deleted

@@ -97,7 +97,7 @@ def test_apply_patch_and_label_work_as_for_any_kind(kubectl: Kubectl) -> None:
     kubectl("delete", "ship", "applied")
 
 
-def test_what_the_shape_forbids_is_refused_in_upstreams_words(kubectl: Kubectl) -> None:
+def test_values_that_violate_the_shape_get_upstreams_message(kubectl: Kubectl) -> None:
     wrong = kubectl("create", "-f", "-", stdin=manifest("wrong", captain=""), check=False)
     assert 'The Ship "wrong" is invalid: spec.captain: Required value' in wrong.stderr
     strict = kubectl("create", "-f", "-", stdin=manifest("wrong", sails=3), check=False)

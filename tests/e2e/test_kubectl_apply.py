@@ -169,7 +169,7 @@ def test_server_side_apply_creates_changes_and_tells_conflicts_until_it_is_force
     assert managers(found) == [("kubectl", "Apply"), ("other", "Apply")]
 
 
-def test_mistakes_in_what_is_applied_are_told_in_upstreams_words(kubectl: Both, name: str) -> None:
+def test_errors_in_applied_objects_get_upstreams_messages(kubectl: Both, name: str) -> None:
     made = device_class(name)
     wrong = {**made, "spec": {**made["spec"], "nothing": 1}}
 

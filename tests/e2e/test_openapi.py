@@ -33,7 +33,7 @@ def merged(bed: Bed) -> dict[str, Any]:
         return ask()
 
 
-def test_what_was_recorded_is_what_kube_apiserver_publishes(bed: Bed) -> None:
+def test_recorded_document_equals_the_one_that_kube_apiserver_publishes(bed: Bed) -> None:
     recorded = openapi.recorded()
     with bed.connect() as admin:
         live = published.documents(admin, versions=("v1",))

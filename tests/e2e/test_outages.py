@@ -132,7 +132,7 @@ def _the_apiservice_stays_available(bed: Bed) -> None:
     assert objects.GROUP in bed.kubectl("api-resources", f"--api-group={objects.GROUP}").stdout
 
 
-def test_a_sluice_that_is_gone_comes_back_by_itself(frail: Bed) -> None:
+def test_killed_sluice_comes_back_by_itself(frail: Bed) -> None:
     [replica] = frail.replicas
     with frail.connect() as admin:
         replica.vanish()

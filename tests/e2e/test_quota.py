@@ -132,7 +132,7 @@ def refused(name: str, requested: Mapping[str, str], used: str, hard: str) -> st
     return f'resourceclaims.{DRA_GROUP} "{name}" is forbidden: {told}'
 
 
-def test_claims_use_devices_of_their_class_until_they_are_gone(admin: Connection) -> None:
+def test_claims_use_devices_of_their_class_until_they_are_deleted(admin: Connection) -> None:
     """Under the class's name and both names by which pods ask for it; the deletion is counted by the controller."""
     names = (GOLD, IMPLICIT, EXTENDED)
     hard = {COUNT: "3", **dict.fromkeys(names, "6")}
@@ -173,7 +173,7 @@ def test_creations_through_several_processes_at_once_get_exactly_what_is_left(
     space.admits("again")
 
 
-def test_what_a_pod_has_counted_does_not_count_again_for_the_claim_that_the_scheduler_makes(admin: Connection) -> None:
+def test_scheduler_claim_does_not_count_the_usage_of_its_pod_again(admin: Connection) -> None:
     space = Namespace(admin, {EXTENDED: "1", COUNT: "1"})
     room = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}
     pool = {"name": "pool", "generation": 1, "resourceSliceCount": 1}
@@ -195,7 +195,7 @@ def test_what_a_pod_has_counted_does_not_count_again_for_the_claim_that_the_sche
     assert space.used() == {EXTENDED: "1", COUNT: "1"}
 
 
-def test_what_is_limited_by_configuration_is_only_used_where_a_quota_covers_it(admin: Connection) -> None:
+def test_limited_resource_needs_a_quota_that_covers_it(admin: Connection) -> None:
     """The names by which pods ask contain the name of the class as well; those are there whatever the quota says."""
     devices, implicit = (
         "platinum.deviceclass.resource.k8s.io/devices",

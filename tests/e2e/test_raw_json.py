@@ -155,7 +155,7 @@ def test_a_number_that_no_float_comes_near_is_refused(dev: DevServer, number: st
 
 @pytest.mark.parametrize("levels", [801, 1100, 4000, 9000, 100_000])
 @pytest.mark.parametrize("opening", ["[", '{"a":'])
-def test_what_nests_too_deep_is_refused_however_it_comes(dev: DevServer, levels: int, opening: str) -> None:
+def test_documents_that_nest_too_deep_are_refused_in_every_form(dev: DevServer, levels: int, opening: str) -> None:
     closing = "]" if opening == "[" else "}"
     parameters = f'{{"deep":{opening * levels}{"1" if opening != "[" else ""}{closing * levels}}}'
     for headers in ({"Content-Type": "application/json"}, YAML):

@@ -255,7 +255,7 @@ def test_identity_comes_from_certificates_and_from_the_front_proxy_alone(serving
     assert serving.ask(path, None, {"Authorization": "Bearer x", **root}).status == 401
 
 
-def test_plain_http_on_the_tls_port_is_told_so(serving: Serve) -> None:
+def test_plain_http_on_the_tls_port_gets_gos_400(serving: Serve) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), timeout=SECONDS) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
         said = b""
@@ -476,7 +476,7 @@ def test_a_successor_on_the_same_socket_is_noticed_by_nobody(authorities: Author
         assert [client.failures for client in clients if client.failures] == []
 
 
-def test_mistakes_are_told_all_at_once_with_exit_code_two() -> None:
+def test_errors_of_flags_are_reported_at_once_with_exit_code_two() -> None:
     told = sluice("serve", "--secure-port", "x", "--group", "x", "--frobnicate")
     assert told.returncode == 2
     for mistake in (
@@ -491,7 +491,7 @@ def test_mistakes_are_told_all_at_once_with_exit_code_two() -> None:
     assert "Traceback" not in told.stderr
 
 
-def test_failures_are_told_in_one_line(tmp_path: pathlib.Path) -> None:
+def test_failures_are_reported_in_one_line(tmp_path: pathlib.Path) -> None:
     gone = sluice("store", "info", "--redis-url", f"unix://{tmp_path}/gone")
     assert gone.returncode == 1
     assert gone.stderr.startswith("sluice: ")

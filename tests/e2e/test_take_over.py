@@ -270,7 +270,7 @@ def test_a_namespace_goes_with_its_claims_which_its_quota_has_counted(taken_over
         assert admin.ask("DELETE", f"{SLICES}/node-q-gpus").status == 200
 
 
-def test_a_kubelet_clears_away_what_a_driver_that_is_gone_has_published_and_nothing_else(taken_over: Bed) -> None:
+def test_kubelet_deletes_the_slices_of_a_missing_driver_and_no_others(taken_over: Bed) -> None:
     def offered(name: str, node: str, driver: str) -> objects.Object:
         made = dra_slice(name)
         made["spec"] |= {"nodeName": node, "driver": driver, "pool": made["spec"]["pool"] | {"name": node}}

@@ -248,9 +248,7 @@ async def test_revisions_of_the_window_are_served_after_a_restart_of_everything(
             store.view_at(Revision(revision + 1000))
 
 
-async def test_writes_fail_at_once_while_the_server_is_away_and_memory_goes_on(
-    own_server: Server, opening: Open
-) -> None:
+async def test_writes_fail_at_once_while_the_store_is_down_and_reads_go_on(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
     # What waited for an answer would wait for longer than this test may take.
     stores = await opening(own_server, THINGS, barrier_seconds=1000.0, deadline_seconds=1000.0, outcome_seconds=1000.0)
@@ -623,7 +621,7 @@ async def test_a_dangerous_setting_stops_writes_and_nothing_else(
     await late.ready()
 
 
-async def test_a_library_that_is_gone_stops_writes_until_it_is_loaded_again(own_server: Server, opening: Open) -> None:
+async def test_missing_library_stops_writes_until_it_is_loaded_again(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
     stores = await opening(own_server, THINGS, monitor_seconds=0.1)
     store = stores[THINGS]
@@ -722,7 +720,7 @@ async def test_a_log_that_was_trimmed_past_the_reader_is_noticed_and_memory_buil
 
 
 @pytest.mark.parametrize("left", [0, 5])
-async def test_a_replica_that_starts_on_a_log_somebody_else_has_cut_serves_all_objects_and_tells_older_versions_they_are_gone(
+async def test_replica_that_starts_on_a_trimmed_log_serves_all_and_answers_410(
     own_server: Server, opening: Open, caplog: pytest.LogCaptureFixture, left: int
 ) -> None:
     await install(own_server, THINGS)
@@ -750,7 +748,7 @@ async def test_a_replica_that_starts_on_a_log_somebody_else_has_cut_serves_all_o
 
 
 @pytest.mark.parametrize("written", [False, True])
-async def test_an_entry_that_is_none_of_ours_costs_its_own_resource_history_and_stops_no_other(
+async def test_foreign_entry_costs_only_the_history_of_its_resource(
     own_server: Server, opening: Open, written: bool
 ) -> None:
     await install(own_server, THINGS, "g.example.com/others")

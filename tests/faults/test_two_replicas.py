@@ -157,7 +157,7 @@ async def restart(running: Scenario, replica: Replica, number: signal.Signals, w
     await asyncio.to_thread(replica.start)
 
 
-async def test_all_that_clients_of_two_replicas_are_told_is_one_history_while_one_restarts_and_one_is_killed(
+async def test_clients_of_two_replicas_see_one_history_during_restart_and_kill(
     tmp_path: pathlib.Path, own_server: Server
 ) -> None:
     """Invariants 1, 3, 5, 6, 8, 10 and 12, in every form, of a replica that remembers forms and of one that makes them each time."""

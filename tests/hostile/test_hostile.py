@@ -93,7 +93,7 @@ def test_a_campaign_that_is_stopped_ends_with_what_was_found_so_far(server: DevS
     assert str(report).startswith(f"{report.sent} requests, 0 breaches, stopped\n")
 
 
-def test_a_breach_is_told_at_once_with_the_arguments_that_send_its_request_again(server: DevServer) -> None:
+def test_breach_is_reported_at_once_with_the_arguments_to_repeat_it(server: DevServer) -> None:
     generator = Generator(SEED, most=MOST)
     [request] = itertools.islice(generator.numbered(17), 1)
     said: list[str] = []
@@ -131,7 +131,7 @@ def test_an_apply_of_forty_thousand_labels_that_a_policy_changes_takes_no_more_m
     assert report.codes == {("apply", 500): 1}
 
 
-def test_a_number_that_no_expression_can_have_is_told_by_the_policy_that_would_have_looked_at_it(
+def test_number_outside_cel_is_reported_by_the_policy_that_would_read_it(
     server: DevServer,
 ) -> None:
     config = [{"opaque": {"driver": "gpu.example.com", "parameters": {"p": 0}}}]

@@ -56,7 +56,7 @@ def known(root: pathlib.Path) -> Callable[[], set[str]]:
         ("tests/fixtures/server.py", {A, B}),
     ],
 )
-def test_what_was_changed_is_not_known(
+def test_changed_promise_file_is_not_known(
     root: pathlib.Path, known: Callable[[], set[str]], changed: str, left: set[str]
 ) -> None:
     (root / changed).write_text(FILES[changed] + "# changed\n")
@@ -64,9 +64,7 @@ def test_what_was_changed_is_not_known(
     assert known() == left
 
 
-def test_what_upstream_said_of_other_files_stays_and_of_those_that_are_gone_goes(
-    root: pathlib.Path, known: Callable[[], set[str]]
-) -> None:
+def test_record_keeps_other_files_and_drops_deleted_ones(root: pathlib.Path, known: Callable[[], set[str]]) -> None:
     (root / A).write_text("# changed")
     (root / B).rename(root / "tests/promises/api/test_c.py")
     Oracle(root).note([root / A])
@@ -75,5 +73,5 @@ def test_what_upstream_said_of_other_files_stays_and_of_those_that_are_gone_goes
     assert B not in Oracle(root).file.read_text()
 
 
-def test_what_upstream_was_never_asked_about_is_not_known() -> None:
+def test_file_that_upstream_was_never_asked_about_is_not_known() -> None:
     assert not Oracle().knows(ROOT / "tests/promises/test_oracle.py")

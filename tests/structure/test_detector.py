@@ -26,9 +26,7 @@ SAMPLES = [(10.0, 5), (20.0, 7), (20.5, 8)]
         (21.0, 30.0, 0),
     ],
 )
-def test_what_was_stolen_between_two_times_is_counted_with_a_tick_to_spare(
-    since: float, until: float, ticks: int
-) -> None:
+def test_stolen_time_between_two_times_counts_with_a_tick_to_spare(since: float, until: float, ticks: int) -> None:
     assert steal._stolen(SAMPLES, since, until) == ticks
 
 

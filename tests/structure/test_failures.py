@@ -35,7 +35,7 @@ def broken():
     cycle.append(cycle)
     raise RuntimeError
 
-def test_whose_fixture_fails(broken): pass
+def test_with_a_failing_fixture(broken): pass
 
 def test_that_follows_that(): gc.collect()
 
@@ -43,7 +43,7 @@ def test_that_is_last(): listening.close()
 """
 
 
-def test_what_a_failed_test_leaves_open_falls_on_no_other(tmp_path: pathlib.Path) -> None:
+def test_handles_left_open_by_a_failed_test_fail_no_other(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "test_leaving.py"
     file.write_text(LEAVES_ALL_OPEN)
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(PROJECT / "pyproject.toml"), "--rootdir", str(tmp_path)]

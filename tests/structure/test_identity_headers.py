@@ -78,7 +78,7 @@ def walks(tree: ast.AST) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=room)
-def test_no_other_room_walks_over_a_requests_headers(file: pathlib.Path) -> None:
+def test_no_other_package_iterates_over_a_requests_headers(file: pathlib.Path) -> None:
     text = file.read_text()
     lines = list(walks(ast.parse(text))) if "headers" in text else []
     assert not lines or room(file) in {"filters/authenticate.py", "filters/impersonate.py"}, lines

@@ -159,7 +159,7 @@ def test_a_signal_deletes_the_cluster(machine: Machine, number: signal.Signals, 
     assert machine.calls()[-1] == "kind delete cluster --name CLUSTER"
 
 
-def test_a_missing_tool_is_told_before_anything_is_made(machine: Machine) -> None:
+def test_missing_tool_is_reported_before_anything_is_made(machine: Machine) -> None:
     process = machine.start(KIND_EXPERIMENTAL_PROVIDER="no-such-engine")
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2

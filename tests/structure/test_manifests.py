@@ -644,7 +644,7 @@ async def test_the_service_account_may_do_exactly_what_the_program_asks(rendered
     assert rights - set().union(*allowed.values()) == set()
 
 
-def test_kinds_of_params_are_added_by_a_label_and_are_none_at_first(rendered: list[Object]) -> None:
+def test_label_adds_kinds_of_params_and_the_role_starts_empty(rendered: list[Object]) -> None:
     role = _one(rendered, "ClusterRole", "sluice-params")
     assert "rules" not in role  # the cluster fills them, and kubectl would empty them at each apply
     [selector] = role["aggregationRule"]["clusterRoleSelectors"]
@@ -821,7 +821,7 @@ def test_the_probe_of_valkey_has_its_password_under_the_names_of_old_and_new_cli
     assert given == {"VALKEYCLI_AUTH": password, "REDISCLI_AUTH": password}
 
 
-def test_what_skaffold_takes_away_is_the_server_and_never_the_store(render: Render) -> None:
+def test_skaffold_deletes_the_server_and_never_the_store(render: Render) -> None:
     [skaffold] = _load(PROJECT / "skaffold.yaml")
     [word] = skaffold["deploy"]["kubectl"]["flags"]["delete"]
     key, value = word.removeprefix("--selector=").split("=")
@@ -863,7 +863,7 @@ def test_the_memory_limit_is_the_sum_of_what_the_readme_says(render: Render) -> 
         assert "cpu" not in resources["limits"], "a throttled process delays every watch"
 
 
-def test_the_memory_of_valkey_has_room_for_a_fork(deployed: list[Object]) -> None:
+def test_memory_limit_of_valkey_suffices_for_a_fork(deployed: list[Object]) -> None:
     settings = _one(deployed, "ConfigMap", "sluice-valkey")["data"]["valkey.conf"]
     [most] = re.findall(r"^maxmemory (\d+)gb$", settings, re.MULTILINE)
     resources = _containers(_one(deployed, "StatefulSet", "sluice-valkey"))[0]["resources"]
@@ -955,7 +955,7 @@ def test_the_program_understands_its_arguments_and_variables(
     assert [port["containerPort"] for port in container["ports"]] == [serve.serving.secure_port]
 
 
-def test_whom_to_believe_is_asked_of_the_cluster_and_never_mounted(
+def test_trust_is_looked_up_in_the_cluster_and_never_mounted(
     rendered: list[Object], checkout: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     serve = _configuration(_one(rendered, "Deployment", "sluice"), checkout, tmp_path)

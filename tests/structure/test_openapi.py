@@ -166,7 +166,7 @@ def _maps(document: Document, at: str = "") -> Iterator[tuple[str, list[str]]]:
             yield from _maps(member, "" if at == "properties" else name)
 
 
-def test_what_go_has_as_a_map_is_sorted_by_name() -> None:
+def test_maps_in_go_are_sorted_by_name() -> None:
     """`tests/e2e/test_openapi.py` holds the order of everything against a kube-apiserver."""
     published = ours()
     keys = published.keys()

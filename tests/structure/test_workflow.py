@@ -23,7 +23,7 @@ def test_every_action_is_named_by_its_commit() -> None:
     assert len({action.partition("@")[0] for action, _ in named}) == len({action for action, _ in named})
 
 
-def test_what_is_made_are_targets_of_the_makefile_and_tests_and_kind_are_among_them() -> None:
+def test_workflow_runs_make_targets_including_test_and_kind() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (PROJECT / "Makefile").read_text(), re.MULTILINE))
     made = {word for step in STEPS for word in re.findall(r"^make (\S+)$", step.get("run", ""))}
     assert made == {"test", "e2e-kind", "wheels"}

@@ -328,7 +328,7 @@ def test_the_feature_gates_stand_as_in_1_36() -> None:
     assert {gate.name for gate in known if gate.locked} == LOCKED
 
 
-def test_gates_that_cannot_stand_like_that_are_a_mistake_of_the_operator() -> None:
+def test_inconsistent_gates_are_an_error_of_the_operator() -> None:
     for flag, told in (
         ("DRAAdminAccess=false", "cannot set feature gate DRAAdminAccess to false, feature is locked to true"),
         ("WatchList=true", "unrecognized feature gate: WatchList"),

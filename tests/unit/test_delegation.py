@@ -94,7 +94,7 @@ async def test_cas_that_are_not_looked_up_are_not_waited_for() -> None:
     await rig.start.ready()
 
 
-async def test_a_kube_apiserver_that_is_away_is_waited_for_as_long_as_it_takes() -> None:
+async def test_server_waits_for_an_unreachable_kube_apiserver_without_limit() -> None:
     source = Source(*[GONE] * 50)
     await Rig(source).start.ready()
     assert source.calls == 51
@@ -215,7 +215,7 @@ async def test_the_cluster_answers_for_tokens_permissions_cas_and_namespaces(pla
         ),
     ],
 )
-async def test_what_an_admission_plugin_reads_is_followed_while_the_plugin_is_asked(
+async def test_objects_that_an_admission_plugin_reads_are_followed_while_in_use(
     plane: Plane, tmp_path: Path, flags: tuple[str, ...], unread: tuple[str, ...]
 ) -> None:
     for name, path in CONFIGURATIONS.items():
@@ -232,7 +232,7 @@ async def test_what_an_admission_plugin_reads_is_followed_while_the_plugin_is_as
             assert bool(plane.asked(path)) == (name not in unread)
 
 
-async def test_a_missing_right_keeps_it_unready_and_is_told(plane: Plane, tmp_path: Path) -> None:
+async def test_missing_right_keeps_the_server_unready_and_is_logged(plane: Plane, tmp_path: Path) -> None:
     text = 'resourcequotas is forbidden: User "sluice" cannot list resource "resourcequotas"'
     plane.on(CONFIGURATIONS["quotas"], status(403, text))
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
@@ -311,7 +311,7 @@ async def test_two_identities_ask_each_for_its_purpose(plane: Plane, tmp_path: P
     assert who[ACCESS_REVIEWS] == who[NAMESPACES] == "Bearer theirs"
 
 
-async def test_a_config_map_that_may_not_be_read_is_told_with_the_remedy(
+async def test_forbidden_config_map_is_reported_with_the_remedy(
     plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delegation, "DOUBT_SECONDS", 0)
@@ -322,7 +322,7 @@ async def test_a_config_map_that_may_not_be_read_is_told_with_the_remedy(
             await delegates.ready()
 
 
-async def test_a_config_map_that_is_not_there_yet_is_tolerated(plane: Plane, tmp_path: Path) -> None:
+async def test_missing_config_map_is_tolerated(plane: Plane, tmp_path: Path) -> None:
     plane.on(CONFIG_MAP, status(404, "not found"))
     plane.on(CONFIG_MAPS, answer(listed()), hang)
     asked = settings(tmp_path, plane.kubeconfig({"token": "ours"}))
@@ -332,14 +332,14 @@ async def test_a_config_map_that_is_not_there_yet_is_tolerated(plane: Plane, tmp
         assert delegates.bundles() == ClusterTrust(None, None, None)
 
 
-async def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+async def test_unusable_kubeconfig_is_reported(tmp_path: Path) -> None:
     (tmp_path / "nonsense").write_text("{}")
     with pytest.raises(ClusterError):
         async with delegation.opened(settings(tmp_path, str(tmp_path / "nonsense")), {}):
             raise AssertionError
 
 
-async def test_what_needs_a_quota_is_configured_in_a_file(plane: Plane, tmp_path: Path) -> None:
+async def test_limited_resources_are_configured_in_a_file(plane: Plane, tmp_path: Path) -> None:
     def asked(*limited: dict[str, Any], **flags: str) -> config.Config:
         own = {"kind": "ResourceQuotaConfiguration", "apiVersion": VERSION, "limitedResources": limited}
         plugin = {"name": "ResourceQuota", "configuration": own}
@@ -371,7 +371,7 @@ async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
 
 
 @pytest.mark.parametrize(("followed", "name"), [(namespaces.Namespaces, "namespaces"), (TrustSource, "trust")])
-async def test_what_follows_the_cluster_goes_on_when_it_fails(
+async def test_follower_of_the_cluster_goes_on_after_a_failure(
     plane: Plane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, followed: type, name: str
 ) -> None:
     before = failures(name)

@@ -44,7 +44,7 @@ class Told:
         return [line.removeprefix("sluice: ") for line in lines]
 
 
-def test_a_misconfiguration_ends_with_two_and_names_every_mistake(told: Told) -> None:
+def test_misconfiguration_exits_with_two_and_names_every_error(told: Told) -> None:
     lines = told("dev", "--secure-port", "x", "--nonsense")
     assert [line.partition(":")[0] for line in lines] == ["unknown argument --nonsense", "--secure-port"]
 
@@ -60,7 +60,7 @@ def test_feature_gates_that_cannot_stand_like_that_are_a_misconfiguration_told_b
     assert not (tmp_path / "data").exists()
 
 
-def test_mistakes_of_flags_kinds_versions_gates_and_files_are_told_at_once(tmp_path: pathlib.Path, told: Told) -> None:
+def test_errors_of_flags_kinds_versions_gates_and_files_come_at_once(tmp_path: pathlib.Path, told: Told) -> None:
     rules, control, taken = tmp_path / "rules.yaml", tmp_path / "control.yaml", tmp_path / "taken"
     rules.write_text("a: [")
     control.write_text("kind: No")
@@ -98,7 +98,7 @@ def test_mistakes_of_flags_kinds_versions_gates_and_files_are_told_at_once(tmp_p
     assert lines[7].startswith("--admission-control-config-file: failed to read plugin config: ")
 
 
-def test_what_follows_from_a_mistake_is_not_told_as_another(told: Told) -> None:
+def test_error_that_follows_from_another_is_not_reported(told: Told) -> None:
     """Versions, groups and gates may be those of a package that is missing, and groups are named by the flag that is wrong."""
     later = ["--runtime-config=harbour.example.com/v1=true", "--feature-gates=Ships=true"]
     assert told("dev", "--kinds=no_such_module", *later) == ["--kinds: there is no module no_such_module"]
@@ -115,7 +115,7 @@ def test_what_follows_from_a_mistake_is_not_told_as_another(told: Told) -> None:
     ]
 
 
-def test_files_of_serve_that_hold_something_else_are_told_at_once(tmp_path: pathlib.Path, told: Told) -> None:
+def test_files_of_serve_that_hold_something_else_are_reported_at_once(tmp_path: pathlib.Path, told: Told) -> None:
     other, users = tmp_path / "other", tmp_path / "users"
     other.write_text("{}")
     users.write_bytes(issue("users", ca=True).pem)
@@ -149,7 +149,7 @@ def test_a_kubeconfig_that_the_store_is_moved_with_is_looked_at_first(tmp_path: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a place where nobody can write")
-def test_places_where_nothing_can_be_written_are_told_before_the_port_opens(tmp_path: pathlib.Path, told: Told) -> None:
+def test_unwritable_places_are_reported_before_the_port_opens(tmp_path: pathlib.Path, told: Told) -> None:
     data = tmp_path / "a" / "data"
     assert told("dev", "--data-dir=/proc/x", "--kubeconfig=/proc/y/z") == [
         "--data-dir: /proc/x cannot be used: No such file or directory",
@@ -161,7 +161,7 @@ def test_places_where_nothing_can_be_written_are_told_before_the_port_opens(tmp_
     assert not data.parent.exists()
 
 
-def test_a_descriptor_that_was_handed_over_and_is_no_socket_is_a_mistake(
+def test_inherited_descriptor_that_is_no_socket_is_an_error(
     tmp_path: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "file").open("w") as file, socket.create_server(("127.0.0.1", 0)) as handed:

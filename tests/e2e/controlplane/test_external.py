@@ -34,7 +34,7 @@ def test_a_kubeconfig_with_files_and_several_contexts_does(bed: Bed, tmp_path: p
     assert external.kubectl("get", "namespace", "default", "-o", "name").stdout == "namespace/default\n"
 
 
-def test_what_tests_left_goes_and_nothing_else(bed: Bed, tmp_path: pathlib.Path) -> None:
+def test_objects_left_by_tests_are_deleted_and_no_others(bed: Bed, tmp_path: pathlib.Path) -> None:
     external = External(bed.admin, tmp_path / "external")
     with external.connect() as admin:
         for name in ("mine-4711-1-left", "of-somebody-4711-1"):

@@ -62,7 +62,7 @@ def test_one_number_of_two_resources_is_two_versions(session: Any) -> None:
     assert versions(session, "/deviceclasses/a", "900") == ["rv@1.1"]
 
 
-async def test_what_is_not_recorded_has_a_resource_too_and_is_no_step(
+async def test_unrecorded_requests_have_a_resource_and_are_no_step(
     session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def request(*_: Any, **__: Any) -> Answer:

@@ -38,7 +38,7 @@ def test_the_image_runs_read_only_as_65532_with_every_capability_dropped(deploym
     assert root[5].split(",")[0] == "ro"
 
 
-def test_what_is_applied_again_is_not_configured_anew(deployment: Deployment) -> None:
+def test_second_apply_configures_nothing_anew(deployment: Deployment) -> None:
     """Nothing rolls, and what kubectl can compare reads back as it is written."""
 
     def generations() -> dict[str, int]:
@@ -85,7 +85,7 @@ def test_a_second_store_init_leaves_the_store_alone(deployment: Deployment) -> N
         assert admin.ask("GET", CLASSES).json == before
 
 
-def test_a_lost_store_is_told_and_not_served_until_somebody_creates_it_again(deployment: Deployment) -> None:
+def test_lost_store_is_reported_and_not_served_until_it_is_created_again(deployment: Deployment) -> None:
     """An emptied store must not look as if everything had been deleted."""
     with deployment.node.connect() as admin:
         assert admin.ask("POST", CLASSES, objects.device_class("to-be-lost")).status == 201

@@ -227,7 +227,7 @@ def test_a_driver_that_starts_again_leaves_slices_and_pods_as_they_are_and_serve
     assert seen(driver, "pair") == wanted(pair)
 
 
-def test_a_device_that_is_tainted_loses_its_pod_and_gets_another_one_when_the_taint_is_gone(
+def test_tainted_device_loses_its_pod_and_gets_another_after_the_taint(
     driver: Driver, admin: Connection, pair: list[Object]
 ) -> None:
     """By a DeviceTaintRule, which kube-apiserver keeps, about what Sluice keeps. The driver reports no taints of its own."""
@@ -261,7 +261,9 @@ def test_a_device_that_is_tainted_loses_its_pod_and_gets_another_one_when_the_ta
     assert admin.ask("DELETE", f"{CLAIMS}/same").status == 200
 
 
-def test_devices_are_free_again_when_their_pods_are_gone(driver: Driver, admin: Connection, pair: list[Object]) -> None:
+def test_devices_are_free_again_after_their_pods_are_deleted(
+    driver: Driver, admin: Connection, pair: list[Object]
+) -> None:
     """Released and unprepared: then one pod gets all that there are."""
     uids = [claim["metadata"]["uid"] for claim in pair]
     assert [uid in prepared(driver) for uid in uids] == [True, True]
@@ -280,7 +282,7 @@ def test_devices_are_free_again_when_their_pods_are_gone(driver: Driver, admin: 
     until_gone(driver, "greedy")
 
 
-def test_what_a_driver_has_published_goes_with_it(driver: Driver) -> None:
+def test_slices_of_a_driver_are_deleted_with_it(driver: Driver) -> None:
     """Its kubelet clears that away, half a minute after the last sign of it."""
     driver.uninstall()
     until(lambda: driver.slices() == [], "the kubelet has deleted the slices")

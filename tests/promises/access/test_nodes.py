@@ -74,7 +74,7 @@ async def test_a_node_creates_slices_of_its_own_only(server: Composed) -> None:
         assert (await create(server, "new", holder=NODE, query=query, nodeName="n1")).status == 201
 
 
-async def test_the_name_that_is_to_be_generated_is_told_as_far_as_it_is_known(server: Composed) -> None:
+async def test_review_has_the_generated_name_as_far_as_it_is_known(server: Composed) -> None:
     group = server.v1.split("/")[2]
     sent = resource_slice("", allNodes=True) | {"metadata": {"generateName": "gpu-"}}
     answer = await server.ask("POST", slices(server), sent, peer=NODE.peer)
@@ -90,7 +90,7 @@ async def test_a_node_neither_reads_nor_changes_what_is_not_its_own(server: Comp
     assert await names(server) == {"mine", "theirs", "all"}
 
 
-async def test_what_is_its_own_it_reads_changes_and_deletes(server: Composed) -> None:
+async def test_node_reads_changes_and_deletes_its_own_slices(server: Composed) -> None:
     path = f"{slices(server)}/mine"
     assert (await server.ask("GET", path, peer=NODE.peer)).status == 200
     devices = {"spec": {"devices": [{"name": "gpu-0"}]}}
@@ -104,7 +104,7 @@ async def test_what_is_its_own_it_reads_changes_and_deletes(server: Composed) ->
     assert await names(server) == {"theirs", "all"}
 
 
-async def test_what_it_selects_must_be_its_own(server: Composed) -> None:
+async def test_selectors_of_a_node_must_select_its_own_slices(server: Composed) -> None:
     of_others = ["", "spec.nodeName=n2", "spec.nodeName!=n1", "spec.driver=x", "metadata.name=mine", "spec.nodeName="]
     for method, query in (("GET", ""), ("GET", "watch=1&timeoutSeconds=1&"), ("DELETE", "")):
         for selector in of_others:

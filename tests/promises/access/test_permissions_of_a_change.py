@@ -168,7 +168,7 @@ async def test_both_refusals_stand_before_what_is_wrong_with_the_object(
     )
 
 
-async def test_who_may_only_bind_reports_nothing_and_the_other_way_round(server: Composed, rights: Rights) -> None:
+async def test_binding_right_permits_no_reports_and_the_reverse(server: Composed, rights: Rights) -> None:
     rights.denied = {"driver"}
     assert (await put(server, {"allocation": ALLOCATION})).status == 200
     assert [field for _, field, _ in causes(await patch(server, {"devices": [REPORT]}))] == ["status.devices"]
@@ -199,9 +199,7 @@ async def test_every_driver_of_a_write_is_asked_about_in_order_and_few_at_once(
     assert rights.most_at_once == entitlements.AT_ONCE
 
 
-async def test_of_a_write_that_is_refused_anyway_a_bounded_number_of_questions_is_asked(
-    server: Composed, rights: Rights
-) -> None:
+async def test_refused_write_asks_a_bounded_number_of_questions(server: Composed, rights: Rights) -> None:
     devices = [{**REPORT, "driver": f"d{number}.example.com"} for number in range(5000)]
     devices.append({**REPORT, "driver": "x" * 100_000})
 

@@ -347,7 +347,7 @@ def test_a_policy_whose_params_are_of_no_known_kind_refuses_without_naming_a_bin
     assert (refusal.code, refusal.reason, refusal.message) == (403, "Forbidden", message)
 
 
-def test_what_cannot_be_made_is_left_out_where_failures_are_ignored(rig: Rig) -> None:
+def test_mutations_that_fail_are_skipped_if_failures_are_ignored(rig: Rig) -> None:
     expressions = labels(a="'1'"), labels(b="object.metadata.labels.none"), "Object{spec: null}", labels(c="'3'")
     spec = {"mutations": list(map(mutation, expressions)), "failurePolicy": "Ignore"}
     rig.policy("mutating", spec)
@@ -416,7 +416,7 @@ def test_deletions_are_not_mutated(rig: Rig) -> None:
     rig.api.delete(rig.claims)
 
 
-def test_what_policies_make_is_validated(rig: Rig) -> None:
+def test_results_of_mutating_policies_are_validated(rig: Rig) -> None:
     rig.policy("mutating", {"mutations": [mutation(labels(bad="'not a value'"))]})
     refusal = rig.api.refusal("POST", rig.claims, claim("c"))
     assert (refusal.code, refusal.reason) == (422, "Invalid")

@@ -155,14 +155,14 @@ def test_a_member_that_is_an_optional_without_a_value_changes_nothing(stage: Rig
 
 
 @pytest.mark.parametrize("at", range(len(KINDLESS)))
-def test_a_kind_that_is_no_text_is_told(stage: Rig, at: int) -> None:
+def test_kind_that_is_no_text_is_reported(stage: Rig, at: int) -> None:
     refusal = stage.api.refusal("POST", stage.claims, example(f"kindless-{at}"))
 
     said = f"couldn't get version/kind; json parse error: json: cannot unmarshal {list(KINDLESS.values())[at]}"
     assert (refusal.code, refusal.message) == (500, f"Internal error occurred: {said}")
 
 
-def test_what_is_absent_is_no_null_to_a_patch_that_tests_it(stage: Rig) -> None:
+def test_absent_member_is_not_null_for_a_patch_test(stage: Rig) -> None:
     made = stage.api.create(stage.claims, example("absent-is-null"))
     assert "generateName" not in made["metadata"]
 

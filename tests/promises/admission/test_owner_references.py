@@ -87,7 +87,7 @@ def test_a_new_object_may_have_owners_and_a_stored_one_only_by_who_may_delete_it
     assert deleter.ask("PATCH", "a", [owner(), owner(name="p")]) == ""
 
 
-def test_who_makes_an_owner_wait_may_set_its_finalizers(rig: Rig, writer: User) -> None:
+def test_user_who_may_set_finalizers_may_block_the_owners_deletion(rig: Rig, writer: User) -> None:
     assert writer.ask("POST", "a", [BLOCKING]) == UNFINALIZABLE
     assert writer.ask("POST", "a", [owner(blockOwnerDeletion=False)]) == ""
     deleter = User(rig, "deleter", (rig.group, "resourceclaims", "delete"))

@@ -329,7 +329,7 @@ def test_a_policy_decides(stage: Stage, key: str) -> None:
     }
 
 
-def test_what_was_refused_has_not_happened(stage: Stage) -> None:
+def test_refused_write_changes_nothing(stage: Stage) -> None:
     for key in ("replace", "delete", "collection", "status"):
         assert stage.reply(key).status == 422
         stored = stage.api.get(stage.path(key))

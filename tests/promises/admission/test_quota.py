@@ -91,7 +91,7 @@ def quotas(rig: Rig) -> Quotas:
     return Quotas(rig)
 
 
-def test_what_is_used_is_claimed_before_a_creation_is_answered(quotas: Quotas) -> None:
+def test_usage_is_claimed_before_a_creation_is_answered(quotas: Quotas) -> None:
     quotas.limit({quotas.claims: "3", "pods": "7"}, {quotas.claims: "1", "pods": "2"})
     before = quotas.rig.api.get(f"{quotas.path}/q")
     assert quotas.create("a") == ""
@@ -104,7 +104,7 @@ def test_what_is_used_is_claimed_before_a_creation_is_answered(quotas: Quotas) -
     assert before == after
 
 
-def test_what_exceeds_a_quota_is_refused_with_the_numbers(quotas: Quotas) -> None:
+def test_creation_that_exceeds_a_quota_is_refused_with_the_numbers(quotas: Quotas) -> None:
     quotas.limit({quotas.claims: "1"}, {quotas.claims: "1"})
     refusal = quotas.rig.api.refusal("POST", quotas.rig.claims, claim("c"))
     assert (refusal.code, refusal.reason, refusal.message) == (403, "Forbidden", quotas.exceeded("1", "1"))
@@ -113,7 +113,7 @@ def test_what_exceeds_a_quota_is_refused_with_the_numbers(quotas: Quotas) -> Non
     assert quotas.used() == {quotas.claims: "1"}
 
 
-def test_a_generated_name_is_told_in_the_refusal(quotas: Quotas) -> None:
+def test_refusal_contains_the_generated_name(quotas: Quotas) -> None:
     quotas.limit({quotas.claims: "0"})
     refusal = quotas.rig.api.refusal("POST", quotas.rig.claims, claim(generateName="gen-"))
     name = refusal.details["name"]
@@ -225,7 +225,7 @@ def test_an_object_that_is_not_valid_is_not_counted(quotas: Quotas) -> None:
     assert quotas.used() == {quotas.claims: "0"}
 
 
-def test_what_a_webhook_denies_is_not_counted(quotas: Quotas) -> None:
+def test_creation_that_a_webhook_denies_is_not_counted(quotas: Quotas) -> None:
     quotas.rig.webhook("validating", deny())
     quotas.limit({quotas.claims: "1"}, told=False)
     assert "denied the request" in quotas.rig.api.refusal("POST", quotas.rig.claims, claim("c")).message
@@ -243,7 +243,7 @@ def test_a_creation_that_fails_later_stays_counted_until_the_controller_counts_a
     assert quotas.used() == {quotas.claims: "1"}
 
 
-def test_amounts_are_told_and_written_in_their_shortest_form(quotas: Quotas) -> None:
+def test_amounts_are_written_in_their_shortest_form(quotas: Quotas) -> None:
     quotas.limit({quotas.claims: "2k"}, {quotas.claims: "1998"})
     assert quotas.create("a") == ""
     assert quotas.used() == {quotas.claims: "1999"}
@@ -252,7 +252,7 @@ def test_amounts_are_told_and_written_in_their_shortest_form(quotas: Quotas) -> 
     assert quotas.create("c") == quotas.exceeded("2k", "2k")
 
 
-def test_a_quota_that_is_gone_limits_nothing(quotas: Quotas) -> None:
+def test_deleted_quota_limits_nothing(quotas: Quotas) -> None:
     quotas.limit({quotas.claims: "0"})
     assert quotas.create() == quotas.exceeded("0", "0")
     quotas.rig.api.delete(f"{quotas.path}/q")

@@ -95,7 +95,7 @@ def test_a_denial_ends_the_round(rig: Rig) -> None:
     assert sorted(call.hook for call in rig.calls()[2:]) == ["1", "2", "3", "4", "5"]
 
 
-def test_of_several_who_deny_the_one_who_answers_first_is_heard(rig: Rig) -> None:
+def test_first_answer_of_several_denying_webhooks_is_returned(rig: Rig) -> None:
     rig.webhooks(
         "validating",
         rig.hook({**deny(message="late"), "hold": True}, name="a"),
@@ -142,7 +142,7 @@ WARNINGS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("what", WARNINGS)
-def test_warnings_are_told(rig: Rig, what: str) -> None:
+def test_warnings_of_webhooks_reach_the_client(rig: Rig, what: str) -> None:
     given, told = WARNINGS[what]
     rig.webhook("validating", warn(*given))
 
@@ -152,7 +152,7 @@ def test_warnings_are_told(rig: Rig, what: str) -> None:
     assert [text.encode("latin-1").decode() for text in warnings(reply)] == told
 
 
-def test_warnings_are_told_of_denied_requests_too(rig: Rig) -> None:
+def test_warnings_reach_the_client_of_a_denied_request_too(rig: Rig) -> None:
     rig.webhook("mutating", warn("first"), name="m")
     rig.webhook("validating", {"review": {"response": {"allowed": False, "warnings": ["second"]}}})
 
@@ -161,7 +161,7 @@ def test_warnings_are_told_of_denied_requests_too(rig: Rig) -> None:
     assert (reply.status, warnings(reply)) == (400, ["first", "second"])
 
 
-def test_warnings_of_every_object_of_a_collection_are_told(rig: Rig) -> None:
+def test_warnings_for_every_object_of_a_collection_reach_the_client(rig: Rig) -> None:
     for name in ("a", "b"):
         rig.api.create(rig.claims, claim(name))
     rig.webhook("validating", warn("one"), warn("two"))
@@ -171,7 +171,7 @@ def test_warnings_of_every_object_of_a_collection_are_told(rig: Rig) -> None:
     assert (reply.status, warnings(reply)) == (200, ["one", "two"])
 
 
-def test_what_was_decided_is_noted_for_the_auditor(rig: Rig) -> None:
+def test_decisions_are_noted_for_the_auditor(rig: Rig) -> None:
     operation = add("/metadata/labels", {"a": "b"})
     rig.webhooks(
         "mutating",

@@ -171,7 +171,7 @@ def test_gatekeepers_words_reach_the_user(rig: Rig) -> None:
     assert refusal == (403, text, f'admission webhook "{name}" denied the request: {text}')
 
 
-def test_a_gatekeeper_that_is_away_stops_nobody(rig: Rig) -> None:
+def test_unreachable_gatekeeper_stops_no_write(rig: Rig) -> None:
     rig.webhooks("validating", gatekeeper(rig, {"close": True}, name="validation.gatekeeper.sh"))
     rig.webhooks(
         "mutating",

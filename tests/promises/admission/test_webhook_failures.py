@@ -170,7 +170,7 @@ def held(rig: Rig, phase: Phase, given: Object, **entry: Any) -> str:
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_a_webhook_that_fails_is_told_or_passed_over(rig: Rig, what: str) -> None:
+def test_failing_webhook_is_reported_or_ignored(rig: Rig, what: str) -> None:
     given, text = FAULTS[what]
     assert held(rig, "validating", given) == text
 
@@ -182,7 +182,7 @@ def test_a_patch_that_cannot_be_read_is_a_failure(rig: Rig, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", OF_VALIDATORS)
-def test_who_validates_must_not_patch(rig: Rig, what: str) -> None:
+def test_validating_webhook_must_not_patch(rig: Rig, what: str) -> None:
     given, text = OF_VALIDATORS[what]
     assert held(rig, "validating", given) == text
 
@@ -192,7 +192,7 @@ def test_a_webhook_has_its_own_time_and_no_more(rig: Rig) -> None:
     assert text == POST.replace("=30s", "=1s") + "context deadline exceeded"
 
 
-def test_a_server_that_is_not_there_is_told(rig: Rig) -> None:
+def test_unreachable_server_is_reported(rig: Rig) -> None:
     text = held(rig, "validating", {}, clientConfig={"url": "https://127.0.0.1:1/x"})
     assert text == f'{CALL}Post "https://127.0.0.1:1/x?timeout=30s": dial tcp 127.0.0.1:1: connect: connection refused'
 

@@ -53,7 +53,7 @@ FAULTS: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_fault_refuses_the_write_and_is_told(rig: Rig, phase: Phase) -> None:
+def test_fault_refuses_the_write_and_is_reported(rig: Rig, phase: Phase) -> None:
     rig.webhook(phase, *(answer for answer, _ in FAULTS.values()))
     wrong = []
     for name, (_, words) in FAULTS.items():
@@ -76,7 +76,7 @@ def test_a_fault_that_is_ignored_is_passed_over(rig: Rig, phase: Phase) -> None:
     assert rig.api.refusal("POST", rig.claims, claim("c")).message.endswith("denied the request: at last")
 
 
-def test_connections_that_do_not_come_about_are_told(rig: Rig) -> None:
+def test_failed_connections_are_reported(rig: Rig) -> None:
     """One webhook for each fault, for the object of that name."""
     now = dt.datetime.now(dt.UTC)
     other = base64.b64encode(pki.make_ca("others", now=now).cert_pem).decode()
@@ -115,7 +115,7 @@ def test_connections_that_do_not_come_about_are_told(rig: Rig) -> None:
         )
 
 
-def test_a_webhook_that_does_not_answer_in_its_time_is_told(rig: Rig) -> None:
+def test_webhook_that_exceeds_its_timeout_is_reported(rig: Rig) -> None:
     rig.webhook("validating", {"hold": True}, timeoutSeconds=1)
     refusal = rig.api.refusal("POST", rig.claims, claim("c"))
     url = rig.cluster.hooks.url(f"/{rig.mine}/hook")

@@ -177,7 +177,7 @@ def test_a_spec_changed_through_the_status_is_not_stored_and_neither_the_other_w
     assert through_status["status"]["allocation"]["devices"] == ALLOCATED["allocation"]["devices"]
 
 
-def test_what_must_not_change_must_not_be_changed_by_a_webhook_either(rig: Rig) -> None:
+def test_webhook_must_not_change_immutable_fields_either(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c"))
     rig.webhook("mutating", patch(add(f"{REQUESTS}/0/exactly/count", 7)), rules=[rig.rule(operations=["UPDATE"])])
 
@@ -215,7 +215,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("what", CREATES)
-def test_of_a_new_object_a_webhook_may_set_what_its_author_may_and_more(rig: Rig, what: str) -> None:
+def test_webhook_may_set_more_on_a_new_object_than_its_author(rig: Rig, what: str) -> None:
     """What an author sends of the system's own members is wiped before."""
     operation, expected = CREATES[what]
     rig.webhook("mutating", patch(operation))
@@ -235,7 +235,7 @@ def test_of_a_new_object_a_webhook_may_set_what_its_author_may_and_more(rig: Rig
             assert made.get(name) == value
 
 
-def test_of_what_an_apply_creates_a_webhook_may_set_the_resource_version_to_no_effect(rig: Rig) -> None:
+def test_webhook_sets_the_resource_version_of_an_apply_without_effect(rig: Rig) -> None:
     rig.webhook("mutating", patch(add("/metadata/resourceVersion", "7")))
     applied = {"apiVersion": f"{rig.api.group}/v1", "kind": "ResourceClaim", **claim("c")}
     header = {"Content-Type": "application/apply-patch+yaml"}
@@ -264,7 +264,7 @@ def test_there_is_nothing_to_patch_in_a_deletion(rig: Rig) -> None:
 # ---------------------------------------------------------------------------------------------------------- field managers
 
 
-def test_what_a_webhook_adds_belongs_to_nobody(rig: Rig) -> None:
+def test_fields_that_a_webhook_adds_have_no_manager(rig: Rig) -> None:
     rig.webhook("mutating", patch(add("/metadata/labels/by", "webhook")))
 
     made = rig.api.create(rig.claims, claim("c", labels={"own": ""}), fieldManager="creator")
@@ -277,7 +277,7 @@ def test_what_a_webhook_adds_belongs_to_nobody(rig: Rig) -> None:
     assert managers(changed) == {("creator", "Update"): ["own"], ("patcher", "Update"): ["other"]}
 
 
-def test_what_a_webhook_adds_to_an_apply_is_not_applied(rig: Rig) -> None:
+def test_fields_that_a_webhook_adds_to_an_apply_are_not_applied(rig: Rig) -> None:
     rig.webhook("mutating", patch(add("/metadata/labels/by", "webhook")))
     sent = {"apiVersion": f"{rig.group}/v1", "kind": "ResourceClaim", **claim("c", labels={"own": ""})}
 
@@ -293,7 +293,7 @@ def test_what_a_webhook_adds_to_an_apply_is_not_applied(rig: Rig) -> None:
     assert version(first) == version(second), "the second changes nothing"
 
 
-def test_who_applies_what_a_webhook_changes_is_in_no_conflict_with_it(rig: Rig) -> None:
+def test_applier_has_no_conflict_with_a_webhook_that_changes_its_field(rig: Rig) -> None:
     rig.webhook("mutating", patch(add("/metadata/labels/by", "webhook")))
     sent = {"apiVersion": f"{rig.group}/v1", "kind": "ResourceClaim", **claim("c", labels={"by": "author"})}
 
@@ -325,7 +325,7 @@ def test_managed_fields_that_a_webhook_breaks_are_put_back_with_a_warning(rig: R
     )
 
 
-def test_managed_fields_that_a_webhook_takes_away_are_gone(rig: Rig) -> None:
+def test_managed_fields_that_a_webhook_removes_are_removed(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c", labels={"a": "b"}), fieldManager="creator")
     rig.webhook("mutating", patch({"op": "remove", "path": "/metadata/managedFields"}))
 
@@ -337,7 +337,7 @@ def test_managed_fields_that_a_webhook_takes_away_are_gone(rig: Rig) -> None:
     assert "managedFields" not in reply.json["metadata"]
 
 
-def test_owners_that_a_webhook_repeats_are_told_once_with_a_warning(rig: Rig) -> None:
+def test_owners_that_a_webhook_repeats_are_stored_once_with_a_warning(rig: Rig) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u-1"}
     rig.api.create(rig.claims, claim("c", ownerReferences=[owner]))
     rig.webhook("mutating", patch(add("/metadata/ownerReferences/-", owner)))

@@ -98,7 +98,7 @@ UPDATES: Mapping[str, tuple[Object, int, str]] = {
 
 
 @pytest.mark.parametrize("what", UPDATES)
-def test_what_cannot_be_patched_is_told(rig: Rig, what: str) -> None:
+def test_patches_that_cannot_apply_are_reported(rig: Rig, what: str) -> None:
     rig.api.create(rig.claims, claim("c"))
     """Whatever the webhook's failurePolicy is."""
     operation, code, text = UPDATES[what]
@@ -145,7 +145,7 @@ POINTERS: Mapping[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize("what", POINTERS)
-def test_a_pointer_that_is_no_text_is_told(rig: Rig, what: str) -> None:
+def test_pointer_that_is_no_text_is_reported(rig: Rig, what: str) -> None:
     operation, said = POINTERS[what]
     rig.webhook("mutating", patch(operation))
 

@@ -46,7 +46,7 @@ def asked(rig: Rig) -> str:
         ([(IF_NEEDED, [allow(), label("a")]), (IF_NEEDED, [allow()]), (NEVER, [label("c")])], "abcab"),
     ],
 )
-def test_who_asks_for_it_is_asked_again_after_a_later_change(
+def test_webhook_with_reinvocation_policy_is_called_again_after_a_change(
     rig: Rig, webhooks: Sequence[tuple[str, Sequence[Object]]], order: str
 ) -> None:
     hooks(rig, *webhooks)
@@ -79,7 +79,7 @@ def test_the_second_time_a_webhook_sees_all_changes_under_another_uid(rig: Rig) 
     }
 
 
-def test_who_no_longer_selects_the_object_is_not_asked_again(rig: Rig) -> None:
+def test_webhook_that_stops_matching_is_not_called_again(rig: Rig) -> None:
     picky = rig.hook(
         name="a",
         reinvocationPolicy=IF_NEEDED,
@@ -89,7 +89,7 @@ def test_who_no_longer_selects_the_object_is_not_asked_again(rig: Rig) -> None:
     assert asked(rig) == "ab"
 
 
-def test_who_did_not_select_the_object_at_first_is_not_asked_in_the_second_round(rig: Rig) -> None:
+def test_webhook_that_did_not_match_first_is_not_called_in_round_two(rig: Rig) -> None:
     picky = rig.hook(name="a", reinvocationPolicy=IF_NEEDED, objectSelector={"matchLabels": {"b": "x"}})
     rig.webhooks("mutating", picky, rig.hook(label("b"), name="b"))
     assert asked(rig) == "b"

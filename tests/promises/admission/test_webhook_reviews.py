@@ -130,7 +130,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_of_each_write_is_told_what_is_asked_and_how(rig: Rig, write: str) -> None:
+def test_review_of_each_write_says_what_is_asked_and_how(rig: Rig, write: str) -> None:
     told = WRITES[write]
     was = rig.api.create(rig.claims, claim("c", labels={"was": "here"}))
     rig.webhook("mutating", name="m")
@@ -214,7 +214,7 @@ def test_objects_are_shown_with_their_defaults(rig: Rig) -> None:
     assert request["exactly"] == {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
 
 
-def test_a_generated_name_is_told_once_it_is_there(rig: Rig) -> None:
+def test_review_contains_a_generated_name_once_it_exists(rig: Rig) -> None:
     rig.webhook("mutating", name="m")
     rig.webhook("validating", name="v")
 
@@ -240,7 +240,7 @@ def test_an_object_of_the_cluster_has_no_namespace(rig: Rig) -> None:
     assert call.request["resource"]["resource"] == "deviceclasses"
 
 
-def test_a_user_is_told_with_all_that_is_known_of_him(rig: Rig) -> None:
+def test_review_contains_everything_known_of_the_user(rig: Rig) -> None:
     rig.webhook("validating")
     user = rig.user("alice", "system:masters", "staff")
     user.create(rig.claims, claim("c"))
@@ -255,7 +255,7 @@ def test_a_user_is_told_with_all_that_is_known_of_him(rig: Rig) -> None:
     assert list(told) == ["username", "groups", "extra"]
 
 
-def test_an_impersonated_user_is_the_one_who_is_told(rig: Rig) -> None:
+def test_review_names_the_impersonated_user(rig: Rig) -> None:
     rig.webhook("validating")
     headers = {
         "Impersonate-User": "system:serviceaccount:x:y",
@@ -276,7 +276,7 @@ def test_an_impersonated_user_is_the_one_who_is_told(rig: Rig) -> None:
     }
 
 
-def test_who_writes_in_another_encoding_is_told_as_json(rig: Rig) -> None:
+def test_write_in_another_encoding_is_reviewed_as_json(rig: Rig) -> None:
     rig.webhook("validating", **rig.of_the_cluster())
     label = protobuf.field(
         11, *(protobuf.field(1, key.encode()) + protobuf.field(2, value.encode()) for key, value in rig.label.items())
@@ -296,7 +296,7 @@ def test_who_writes_in_another_encoding_is_told_as_json(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_who_uses_an_older_version_is_shown_in_the_version_of_the_rule(rig: Rig, version: str) -> None:
+def test_write_in_an_older_version_is_reviewed_in_the_version_of_the_rule(rig: Rig, version: str) -> None:
     """Equivalent, unless the configuration says otherwise."""
     rig.webhook(
         "mutating",

@@ -82,7 +82,7 @@ def test_the_status_of_a_denial_is_passed_on_with_all_that_it_says(rig: Rig, wha
 
 
 @pytest.mark.parametrize("what", UNLIKE)
-def test_the_first_member_of_a_review_that_does_not_fit_is_told(rig: Rig, what: str) -> None:
+def test_first_misfit_of_a_review_is_reported(rig: Rig, what: str) -> None:
     review, said = UNLIKE[what]
     rig.webhook("validating", {"review": review})
 
@@ -92,7 +92,7 @@ def test_the_first_member_of_a_review_that_does_not_fit_is_told(rig: Rig, what: 
     assert rig.normal(refusal.message) == f"{failed}json: cannot unmarshal {said}"
 
 
-def test_what_a_review_says_of_its_request_is_not_compared_with_it(rig: Rig) -> None:
+def test_request_of_a_review_answer_is_not_compared(rig: Rig) -> None:
     request = {"uid": "other", "object": 7, "operation": "CONNECT", "options": [], "kind": None, "userInfo": {"x": 1}}
     rig.webhook("validating", {"review": {"request": request}})
     rig.api.create(rig.claims, claim("c"))

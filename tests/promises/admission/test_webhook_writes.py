@@ -31,7 +31,7 @@ def asked(rig: Rig) -> list[str]:
     return found[told:]
 
 
-def test_what_is_refused_before_admission_reaches_no_webhook(rig: Rig) -> None:
+def test_write_refused_before_admission_reaches_no_webhook(rig: Rig) -> None:
     made = rig.api.create(rig.claims, claim("c", labels={"a": "b"}))
     absent = {**made, "metadata": {"name": "n", "resourceVersion": "1"}}
     both(rig)
@@ -68,7 +68,7 @@ def _refused(user: Client, path: str) -> Any:
     return user.refusal("POST", path, claim("n"))
 
 
-def test_what_is_refused_between_the_phases_reaches_the_first_only(rig: Rig) -> None:
+def test_write_refused_between_the_phases_reaches_only_the_first(rig: Rig) -> None:
     made = rig.api.create(rig.claims, claim("c"))
     rig.api.patch(f"{rig.claims}/c", LABEL)
     both(rig)
@@ -81,7 +81,7 @@ def test_what_is_refused_between_the_phases_reaches_the_first_only(rig: Rig) -> 
     assert asked(rig) == ["mutating UPDATE"]
 
 
-def test_a_name_that_is_taken_is_told_after_both(rig: Rig) -> None:
+def test_name_conflict_is_reported_after_both_phases(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c"))
     both(rig)
 
@@ -219,7 +219,7 @@ def test_an_update_that_was_overtaken_is_a_conflict(rig: Rig) -> None:
     assert [call.request["operation"] for call in rig.calls("v")] == ["UPDATE"]
 
 
-def test_what_was_deleted_while_a_webhook_thought_is_not_found(rig: Rig) -> None:
+def test_object_deleted_during_a_webhook_call_is_not_found(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c"))
     rig.webhook("validating", {"hold": True}, name="v", rules=[rig.rule(operations=["UPDATE"])])
     other = rig.user("other", "system:masters")

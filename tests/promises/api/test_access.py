@@ -31,7 +31,7 @@ def forbidden(api: Client, method: str, path: str, **user: str) -> Refusal:
         ("PATCH", "/one/status", "patch", "/status"),
     ],
 )
-def test_who_has_no_right_is_told_which_one(
+def test_user_without_a_right_learns_which_one_is_missing(
     api: Client, mine: str, method: str, path: str, verb: str, subresource: str
 ) -> None:
     named = path.startswith("/one")

@@ -55,7 +55,7 @@ def test_patches_without_a_version_never_conflict(api: Client, clients: list[Cli
     assert all(done == sorted(done) for done in versions)
 
 
-def test_of_puts_from_one_version_exactly_one_wins(api: Client, clients: list[Client], mine: str) -> None:
+def test_exactly_one_of_several_puts_from_one_version_wins(api: Client, clients: list[Client], mine: str) -> None:
     path = f"{api.claims(mine)}/one"
     stored = api.create(api.claims(mine), claim("one"))
     for turn in range(5):
@@ -74,7 +74,7 @@ def test_of_puts_from_one_version_exactly_one_wins(api: Client, clients: list[Cl
         assert stored == winner
 
 
-def test_of_creates_of_one_name_exactly_one_wins(api: Client, clients: list[Client], mine: str) -> None:
+def test_exactly_one_of_several_creates_of_one_name_wins(api: Client, clients: list[Client], mine: str) -> None:
     replies = at_once(
         clients, lambda client, n: client.ask("POST", api.claims(mine), claim("one", labels={"by": str(n)}))
     )
@@ -84,7 +84,7 @@ def test_of_creates_of_one_name_exactly_one_wins(api: Client, clients: list[Clie
     assert api.get(f"{api.claims(mine)}/one") == winner
 
 
-def test_of_deletions_of_one_object_exactly_one_wins(api: Client, clients: list[Client], mine: str) -> None:
+def test_exactly_one_of_several_deletions_of_one_object_wins(api: Client, clients: list[Client], mine: str) -> None:
     made = api.create(api.claims(mine), claim("one"))
 
     replies = at_once(clients, lambda client, _: client.ask("DELETE", f"{api.claims(mine)}/one"))

@@ -53,7 +53,7 @@ def encoded(text: str | bytes) -> str:
         (f'{{{V},"rv":-1,"start":null}}', "encoded start key empty (version meta.k8s.io/v1)"),
     ],
 )
-def test_what_is_wrong_with_a_token_is_told_as_go_tells_it(api: Client, mine: str, text: str, words: str) -> None:
+def test_malformed_token_gets_gos_message(api: Client, mine: str, text: str, words: str) -> None:
     refusal = api.refusal("GET", api.claims(mine), continue_=encoded(text), limit=1)
 
     assert (refusal.code, refusal.reason, refusal.message) == (400, "BadRequest", REFUSED + words)

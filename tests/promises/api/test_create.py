@@ -28,7 +28,7 @@ def test_a_new_object_is_answered_as_it_is_stored(api: Client, mine: str) -> Non
     assert api.ask("GET", f"{api.claims(mine)}/one").body == reply.body
 
 
-def test_what_only_the_system_may_set_is_wiped(api: Client, mine: str) -> None:
+def test_members_that_only_the_system_may_set_are_wiped(api: Client, mine: str) -> None:
     sent = {
         "uid": "mine",
         "creationTimestamp": "2001-01-01T00:00:00Z",
@@ -44,7 +44,7 @@ def test_what_only_the_system_may_set_is_wiped(api: Client, mine: str) -> None:
     assert not metadata.keys() & {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
 
-def test_what_a_client_may_set_is_kept(api: Client, mine: str) -> None:
+def test_members_that_a_client_may_set_are_kept(api: Client, mine: str) -> None:
     sent = {
         "labels": {"b": "2", "a": "1"},
         "annotations": {"example.com/text": 'ü <&> \u2028 "quoted" 😀'},
@@ -72,7 +72,7 @@ def test_the_namespace_is_the_one_of_the_url(api: Client, mine: str) -> None:
 
 
 @pytest.mark.parametrize("stated", ["", "0", "abc", "-1", "18446744073709551616"])
-def test_a_version_that_is_none_is_accepted_and_dropped(api: Client, mine: str, stated: str) -> None:
+def test_malformed_version_is_accepted_and_dropped(api: Client, mine: str, stated: str) -> None:
     created = api.create(api.claims(mine), claim("one", resourceVersion=stated))
 
     assert created["metadata"]["resourceVersion"] not in (stated, "")
@@ -205,7 +205,7 @@ def test_a_name_goes_before_a_base_for_one(api: Client, mine: str) -> None:
     assert api.create(api.claims(mine), claim("one", generateName="gen-"))["metadata"]["name"] == "one"
 
 
-def test_a_bad_base_is_told_of_the_base_and_of_the_name(api: Client, mine: str) -> None:
+def test_malformed_generate_name_is_reported_for_base_and_name(api: Client, mine: str) -> None:
     refusal = api.refusal("POST", api.claims(mine), claim(generateName="Gen_"))
 
     assert {field for field, _ in refusal.causes} == {"metadata.generateName", "metadata.name"}
@@ -307,7 +307,7 @@ def test_a_namespace_has_to_be_there_first(api: Client, mine: str) -> None:
 
 
 @pytest.mark.only("dev", reason="where namespaces are real, none has a name like this")
-def test_a_namespace_whose_name_is_none_is_422(api: Client) -> None:
+def test_invalid_namespace_name_is_422(api: Client) -> None:
     assert api.refusal("POST", api.claims("Not_A_Name"), claim("one")).code == 422
 
 
@@ -330,7 +330,7 @@ def test_a_namespace_that_ends_takes_nothing_new(api: Client, mine: str) -> None
     api.delete(path)
 
 
-def test_what_a_repeated_member_holds_goes_into_what_is_there(api: Client, mine: str) -> None:
+def test_value_of_a_repeated_member_is_merged_into_the_earlier_one(api: Client, mine: str) -> None:
     body = (
         '{"metadata":{"name":"one","name":null,"labels":{"a":"1"},"labels":{"b":"2"}},"metadata":{"labels":{}},"spec":{"devices":'
         '{"requests":[{"name":"r","exactly":{"deviceClassName":"c","count":2}}],"requests":[{"exactly":{"count":null}}]},"devices":null}}'
@@ -349,7 +349,7 @@ def test_nobody_looks_at_a_number_in_an_unknown_member(api: Client, mine: str) -
 
 
 @pytest.mark.parametrize("kind", ["List", "DeleteOptions", "WatchEvent"])
-def test_what_every_server_knows_beside_its_kinds_is_no_object_of_one(api: Client, mine: str, kind: str) -> None:
+def test_meta_kind_that_every_server_knows_is_not_converted_to_a_kind(api: Client, mine: str, kind: str) -> None:
     refusal = api.refusal("POST", api.claims(mine), {"kind": kind, "apiVersion": "v1"})
     into = f"{api.group.partition('.')[0]}.ResourceClaim"
     assert (refusal.code, refusal.reason) == (400, "BadRequest")

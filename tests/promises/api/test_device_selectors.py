@@ -78,7 +78,7 @@ def test_a_class_may_ask_for_any_device_that_an_expression_can_tell(api: Client,
     ],
     ids=["undefined", "syntax", "result", "program", "cost"],
 )
-def test_what_is_no_condition_is_told_with_its_place(
+def test_expression_that_is_no_condition_is_reported_with_its_place(
     api: Client, mine: str, expression: str, reason: str, message: str
 ) -> None:
     refused = api.refusal("POST", f"{api.v1}/deviceclasses", with_selectors(mine, "true", expression))

@@ -21,7 +21,7 @@ def test_a_field_whose_gate_is_off_is_dropped_without_a_word(api: Client, mine: 
     assert reply.json["spec"] == sent["spec"]
 
 
-def test_what_is_dropped_from_a_slice_is_a_change_of_it(api: Client, mine: str) -> None:
+def test_dropped_fields_of_a_slice_count_as_a_change(api: Client, mine: str) -> None:
     path = f"{api.slices}/{mine}-s"
     stored = api.create(api.slices, resource_slice(f"{mine}-s", mine))
     again = api.put(path, mapped(stored))
@@ -31,7 +31,7 @@ def test_what_is_dropped_from_a_slice_is_a_change_of_it(api: Client, mine: str) 
     assert api.patch(path, patch)["metadata"]["generation"] == 3
 
 
-def test_what_a_dropped_value_leaves_behind_has_to_be_valid_by_itself(api: Client, mine: str) -> None:
+def test_rest_of_a_dropped_value_has_to_be_valid_by_itself(api: Client, mine: str) -> None:
     """An attribute has one value; a list is none while DRAListTypeAttributes is off."""
     sent = resource_slice(f"{mine}-s", mine)
     sent["spec"]["devices"][0]["attributes"] = {"lanes": {"ints": [1, 2]}}

@@ -105,7 +105,7 @@ def test_an_entry_says_who_how_in_which_version_and_when(api: Client, mine: str)
     ("agent", "manager"),
     [("kubectl/v1.36 (linux)", "kubectl"), ("a\tb", "ab"), ("/x", "unknown"), ("x" * 200, "x" * 128)],
 )
-def test_who_names_no_manager_is_known_by_its_user_agent(api: Client, mine: str, agent: str, manager: str) -> None:
+def test_write_without_a_manager_is_named_by_its_user_agent(api: Client, mine: str, agent: str, manager: str) -> None:
     sent = claim("one", labels={"a": "1"})
     reply = api.ask("POST", api.claims(mine), sent, headers={"User-Agent": agent})
 
@@ -155,7 +155,7 @@ def test_a_list_that_is_replaced_as_a_whole_differs_from_one_with_something_empt
     assert (after["spec"], managers(after)) == (made["spec"], [("other", "Update", "")])
 
 
-def test_what_is_taken_away_leaves_everybody(api: Client, path: str, mine: str) -> None:
+def test_removed_fields_leave_every_manager(api: Client, path: str, mine: str) -> None:
     api.create(api.classes, device_class(mine, labels={"a": "1", "b": "2"}), fieldManager="maker")
     apply(api, path, applied(api, {"metadata": {"labels": {"a": "1"}}}), "applier")
 
@@ -188,9 +188,7 @@ def test_managers_can_be_reset_and_the_write_that_does_so_is_not_tracked(
     assert "managedFields" not in again["metadata"]
 
 
-def test_what_was_there_before_the_first_apply_belongs_to_a_manager_of_its_own(
-    api: Client, path: str, mine: str
-) -> None:
+def test_fields_from_before_the_first_apply_get_a_manager_of_their_own(api: Client, path: str, mine: str) -> None:
     api.create(api.classes, device_class(mine, labels={"a": "1"}))
     api.patch(path, {"metadata": {"managedFields": []}})
     assert "managedFields" not in api.get(path)["metadata"]
@@ -460,7 +458,7 @@ def test_a_configuration_that_does_not_fit_the_type_is_a_raw_500_whatever_the_va
     )
 
 
-def test_members_that_stand_twice_are_told_once_the_apply_is_done(api: Client, path: str, mine: str) -> None:
+def test_repeated_members_are_reported_after_the_apply(api: Client, path: str, mine: str) -> None:
     text = f"apiVersion: {api.group}/v1\nkind: DeviceClass\nmetadata:\n  name: {mine}\n  name: {mine}\nspec: {{}}\n"
     told = 'line 5: key "name" already set in map'
 

@@ -66,6 +66,6 @@ def test_a_version_of_a_deletion_is_only_a_precondition_however_old_it_is(api: C
 
 
 @pytest.mark.parametrize("name", ["..", "b/c", "b%"])
-def test_what_is_no_name_selects_nothing(api: Client, mine: str, then: int, name: str) -> None:
+def test_field_value_that_is_no_name_selects_nothing(api: Client, mine: str, then: int, name: str) -> None:
     assert names(api.delete(api.claims(mine), fieldSelector=f"metadata.name={name}")) == []
     assert names(api.get(api.claims(mine))) == ["a", "b"]

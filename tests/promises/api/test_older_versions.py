@@ -84,7 +84,7 @@ def path_of(api: Client, plural: str, mine: str) -> str:
 
 @pytest.mark.parametrize("plural", SPECS)
 @pytest.mark.parametrize("written", VERSIONS)
-def test_what_is_written_in_one_version_is_read_in_each(api: Client, mine: str, plural: str, written: str) -> None:
+def test_object_written_in_one_version_is_read_in_each(api: Client, mine: str, plural: str, written: str) -> None:
     path = path_of(api, plural, mine)
     label: dict[str, Any] = {"labelSelector": f"mine={mine}"}
     for number, spec in enumerate(SPECS[plural]):
@@ -135,7 +135,7 @@ def test_protobuf_has_the_numbers_of_its_version(api: Client, mine: str, plural:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_v1beta1_cannot_say_is_unset(api: Client, mine: str, version: str) -> None:
+def test_fields_that_v1beta1_lacks_are_unset(api: Client, mine: str, version: str) -> None:
     spec = {**POOL, "nodeName": "n", "allNodes": False, "devices": []}
     reply = api.ask("POST", at(api.slices, version), {"metadata": {"name": mine}, "spec": spec})
     if version == "v1beta1":
@@ -220,9 +220,7 @@ def test_the_status_is_written_and_read_in_each_version(api: Client, mine: str, 
          "json: cannot unmarshal object into Go struct field ResourceSliceSpec.spec.devices of type []v1beta2.Device"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_in_the_types_of_the_version(
-    api: Client, version: str, body: Any, message: str
-) -> None:
+def test_misfits_are_reported_in_the_types_of_the_version(api: Client, version: str, body: Any, message: str) -> None:
     refused = api.refusal("POST", at(api.slices, version), body)
     what = f'ResourceSlice in version "{version}" cannot be handled as a ResourceSlice'
     assert refused == (400, "BadRequest", f"{what}: {message}")

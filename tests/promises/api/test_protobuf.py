@@ -287,7 +287,7 @@ def test_every_sort_of_error_is_a_status(api: Client, method: str, path: str, co
 # StoredPiece
 
 
-def test_what_was_read_can_be_written_back(api: Client, mine: str) -> None:
+def test_object_that_was_read_can_be_written_back(api: Client, mine: str) -> None:
     named(api, mine, 1, labels={"z": "", "a": "b"}, annotations={"text": "ü\n"})
     one = f"{api.claims(mine)}/c0"
     before = fetch(api, one)
@@ -417,7 +417,7 @@ QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinu
 
 
 @pytest.mark.parametrize("text", [b"abc", b"", b"1 Gi"])
-def test_a_quantity_that_is_none_is_refused(api: Client, text: bytes) -> None:
+def test_malformed_quantity_is_refused(api: Client, text: bytes) -> None:
     capacity = field(1, b"memory") + field(2, field(1, field(1, text)))
     spec = field(1, b"d.example.com") + field(6, field(1, b"gpu-0") + field(3, capacity))
     body = document(f"{api.group}/v1", "ResourceSlice", field(1, field(1, b"x")) + field(2, spec))
@@ -499,7 +499,7 @@ def test_a_deletion_reads_its_options(api: Client, mine: str) -> None:
         (document("v1", "Status", b""), "converting (v1.Status) to (v1.DeleteOptions): unknown conversion"),
     ],
 )
-def test_options_that_are_none_are_refused(api: Client, mine: str, body: bytes, why: str) -> None:
+def test_malformed_options_are_refused(api: Client, mine: str, body: bytes, why: str) -> None:
     reply = send(api, "DELETE", f"{api.classes}/{mine}", body)
     assert (reply.status, reply.json["reason"], reply.json["message"]) == (400, "BadRequest", why)
 

@@ -116,7 +116,7 @@ def test_a_message_is_kept_as_it_is(api: Client, mine: str) -> None:
     assert send(api, "DELETE", path).status == 200
 
 
-def test_who_spells_it_otherwise_changes_it(api: Client, mine: str) -> None:
+def test_other_spelling_of_raw_json_is_a_change(api: Client, mine: str) -> None:
     path = f"{api.classes}/{mine}"
     created = send(api, "POST", api.classes, device_class(mine, LOOSE))
     same = send(api, "PUT", path, device_class(mine, LOOSE))
@@ -155,7 +155,7 @@ def test_a_patch_of_something_else_respells_it(api: Client, mine: str, kind: str
 
 
 @pytest.mark.parametrize("kind", PATCHES)
-def test_what_may_not_change_may_not_be_respelled(api: Client, mine: str, kind: str) -> None:
+def test_immutable_raw_json_may_not_be_respelled(api: Client, mine: str, kind: str) -> None:
     path = f"{api.claims(mine)}/loose"
     created = send(api, "POST", api.claims(mine), claim("loose", LOOSE))
     refused = patch(api, kind, path, "ResourceClaim")

@@ -292,7 +292,7 @@ def test_protobuf_is_read_as_it_is_given(api: Client, mine: str) -> None:
         (f"{TABLE},application/json", 200),
     ],
 )
-def test_what_cannot_be_given_is_406(api: Client, path: str, form: str, code: int) -> None:
+def test_form_that_cannot_be_served_is_406(api: Client, path: str, form: str, code: int) -> None:
     reply = api.ask("GET", path, headers=accept(form))
 
     assert reply.status == code
@@ -301,7 +301,7 @@ def test_what_cannot_be_given_is_406(api: Client, path: str, form: str, code: in
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "json", "application/json;;"])
-def test_what_cannot_be_read_is_415(api: Client, mine: str, media: str) -> None:
+def test_body_that_cannot_be_read_is_415(api: Client, mine: str, media: str) -> None:
     for method, path in (
         ("POST", api.claims(mine)),
         ("PUT", f"{api.claims(mine)}/one"),

@@ -29,7 +29,7 @@ LIMIT = 3 << 20
         "/watch/nothings",
     ],
 )
-def test_what_is_not_served_is_404(api: Client, mine: str, path: str) -> None:
+def test_path_that_is_not_served_is_404(api: Client, mine: str, path: str) -> None:
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         assert api.refusal(method, api.v1 + path.replace("MINE", mine), b"{}") == NOT_FOUND
 
@@ -98,7 +98,7 @@ def test_unknown_parameters_are_ignored(api: Client, mine: str) -> None:
     assert names(api.get(api.claims(mine), nonsense="1", LIMIT="x", labelselector="((")) == ["one"]
 
 
-def test_of_a_repeated_parameter_the_first_counts(api: Client, mine: str) -> None:
+def test_first_value_of_a_repeated_parameter_counts(api: Client, mine: str) -> None:
     for name in "abc":
         api.create(api.claims(mine), claim(name))
 
@@ -165,9 +165,7 @@ def test_a_body_above_three_mebibytes_is_413(api: Client, mine: str) -> None:
 
 
 @pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore"])
-def test_of_a_repeated_member_the_last_counts_unless_the_client_is_strict(
-    api: Client, mine: str, validation: str
-) -> None:
+def test_last_repeated_member_counts_unless_the_client_is_strict(api: Client, mine: str, validation: str) -> None:
     body = f'{{"metadata":{{"name":"{mine}","labels":{{"a":"1","a":"2"}}}},"spec":{{}},"spec":{{}}}}'
 
     reply = api.ask("POST", api.classes, body, headers={"Content-Type": "application/json"}, fieldValidation=validation)

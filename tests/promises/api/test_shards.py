@@ -93,7 +93,7 @@ def test_one_object_is_in_its_shard_only(api: Client, mine: str, objects: list[O
         assert names(listed) == expected
 
 
-def test_a_watch_of_a_shard_is_told_of_nothing_else(api: Client, mine: str, objects: list[Object]) -> None:
+def test_watch_of_a_shard_gets_no_other_events(api: Client, mine: str, objects: list[Object]) -> None:
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     with api.watch(api.claims(mine), shardSelector=LOWER, **query) as watch:
         initial, _ = watch.initial()
@@ -144,11 +144,11 @@ def test_a_collection_is_deleted_within_a_shard(api: Client, mine: str, objects:
 @pytest.mark.parametrize(
     "query", [{}, {"resourceVersion": "x"}, {"continue_": "x"}, {"watch": "1", "resourceVersion": "x"}]
 )
-def test_a_bad_shard_selector_is_told_before_the_storage_is_asked(api: Client, mine: str, query: Object) -> None:
+def test_a_bad_shard_selector_is_reported_before_the_storage_is_asked(api: Client, mine: str, query: Object) -> None:
     assert api.refusal("GET", api.claims(mine), shardSelector="nonsense", **query) == (500, "", NONSENSE)
 
 
-def test_a_bad_shard_selector_is_told_after_the_other_options(api: Client, mine: str) -> None:
+def test_a_bad_shard_selector_is_reported_after_the_other_options(api: Client, mine: str) -> None:
     path = api.claims(mine)
     assert api.refusal("GET", path, shardSelector="nonsense", limit="x").code == 400
     assert api.refusal("GET", path, shardSelector="nonsense", fieldSelector="a=b").code == 400
@@ -157,7 +157,7 @@ def test_a_bad_shard_selector_is_told_after_the_other_options(api: Client, mine:
     assert api.refusal("DELETE", path, shardSelector="nonsense") == (500, "", NONSENSE)
 
 
-def test_a_blank_shard_selector_is_none(api: Client, mine: str) -> None:
+def test_blank_shard_selector_selects_everything(api: Client, mine: str) -> None:
     text = "empty shard selector is not allowed; omit the parameter for unfiltered lists"
     assert api.refusal("GET", api.claims(mine), shardSelector=" ") == (500, "", f"invalid shard selector: {text}")
 

@@ -172,7 +172,7 @@ def test_the_same_amount_in_another_spelling_is_no_change(api: Client, mine: str
     assert api.put(f"{api.slices}/{mine}", made)["metadata"]["generation"] == before["metadata"]["generation"]
 
 
-def test_what_means_the_same_is_no_change_however_it_is_said(api: Client, mine: str) -> None:
+def test_equal_values_in_another_spelling_are_no_change(api: Client, mine: str) -> None:
     made = resource_slice(mine)
     taint = {"key": "a", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
     device: Object = {

@@ -137,7 +137,7 @@ def test_a_put_to_an_object_that_was_recreated_meanwhile_is_409(api: Client, sto
     assert api.refusal("PUT", path, without(stored, "uid")).code == 409
 
 
-def test_all_that_is_wrong_is_told_at_once(api: Client, stored: Object, path: str) -> None:
+def test_all_errors_of_an_object_are_reported_at_once(api: Client, stored: Object, path: str) -> None:
     bad = with_metadata(stored, labels={"a b": "c"}, finalizers=["unqualified"])
     bad["spec"] = {"devices": {}}
 
@@ -249,7 +249,7 @@ def test_a_strategic_merge_patch_that_changes_nothing_writes_nothing(api: Client
         ),
     ],
 )
-def test_a_strategic_merge_patch_that_does_not_fit_is_told_so(
+def test_misfits_of_a_strategic_merge_patch_are_reported(
     api: Client, mine: str, patch: Any, code: int, message: str
 ) -> None:
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]
@@ -261,7 +261,7 @@ def test_a_strategic_merge_patch_that_does_not_fit_is_told_so(
     assert api.get(f"{api.claims(mine)}/one") == made
 
 
-def test_a_strategic_merge_patch_is_strict_when_it_is_told_to_be(api: Client, stored: Object, path: str) -> None:
+def test_strategic_merge_patch_obeys_strict_field_validation(api: Client, stored: Object, path: str) -> None:
     patch = '{"metadata": {"foo": 1, "annotations": {"note": "y", "note": "x"}}, "bar": {}}'
     told = ['duplicate field "metadata.annotations.note"', 'unknown field "bar"', 'unknown field "metadata.foo"']
 
@@ -375,7 +375,7 @@ def test_force_belongs_to_apply_alone(api: Client, path: str) -> None:
         assert refusal.causes == [("force", "Forbidden: may not be specified for non-apply patch")]
 
 
-def test_a_patch_is_strict_when_it_is_told_to_be(api: Client, stored: Object, path: str) -> None:
+def test_patch_obeys_strict_field_validation(api: Client, stored: Object, path: str) -> None:
     patch = {"metadata": {"foo": 1}}
 
     assert "unknown field" in api.refusal("PATCH", path, patch, kind=MERGE, fieldValidation="Strict").message
@@ -384,7 +384,7 @@ def test_a_patch_is_strict_when_it_is_told_to_be(api: Client, stored: Object, pa
     assert api.patch(path, patch, fieldValidation="Ignore") == stored
 
 
-def test_owners_that_a_put_repeats_are_told_before_admission_those_of_a_patch_after_it(api: Client, path: str) -> None:
+def test_repeated_owners_warn_before_admission_in_put_after_it_in_patch(api: Client, path: str) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"}
     put = api.ask("PUT", path, claim("one", ownerReferences=[owner, owner]))
     patch = {"metadata": {"ownerReferences": [owner, owner, owner]}}
@@ -396,7 +396,7 @@ def test_owners_that_a_put_repeats_are_told_before_admission_those_of_a_patch_af
         assert f".metadata.ownerReferences contains duplicate entries{where}; API server dedups" in warning
 
 
-def test_owners_that_a_put_repeats_are_told_even_where_there_is_nothing_to_put(api: Client, mine: str) -> None:
+def test_repeated_owners_of_a_put_warn_even_without_an_object(api: Client, mine: str) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u-1"}
     reply = api.ask("PUT", f"{api.claims(mine)}/none", claim("none", ownerReferences=[owner, owner]))
 

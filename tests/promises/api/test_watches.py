@@ -90,7 +90,7 @@ def test_version_and_initial_events_say_where_a_watch_starts(
         assert then < version(events[2][1]) <= last
 
 
-def test_the_state_is_told_in_order_of_keys_with_each_objects_own_version(api: Client, mine: str) -> None:
+def test_initial_events_come_in_key_order_with_each_objects_version(api: Client, mine: str) -> None:
     made = {name: api.create(api.claims(mine), claim(name)) for name in ("c", "a-b", "a", "b")}
     api.create(api.claims(mine), claim("gone"))
     api.delete(f"{api.claims(mine)}/gone")
@@ -630,7 +630,7 @@ def expected(log: list[Event], selector: dict[str, str], namespace: str) -> list
     return found
 
 
-def test_bookmarks_promise_that_everything_before_them_was_told(api: Client, mine: str) -> None:
+def test_bookmark_comes_after_all_earlier_events(api: Client, mine: str) -> None:
     """Invariant 10, on the marker: a watch resumed from it and the one that got it see the same."""
     for name in "abc":
         api.create(api.claims(mine), claim(name))

@@ -70,7 +70,7 @@ def test_the_answer_to_the_handshake_tells_nothing_else(api: Client) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["base64.binary.k8s.io", "binary.k8s.io", "v4.channel.k8s.io", "anything"])
-def test_whatever_subprotocol_is_offered_is_repeated_and_changes_nothing(api: Client, mine: str, protocol: str) -> None:
+def test_offered_subprotocol_is_repeated_and_changes_nothing(api: Client, mine: str, protocol: str) -> None:
     created = api.create(api.claims(mine), claim("one"))
     with opened(api, api.claims(mine), websocket.handshake(Sec_WebSocket_Protocol=protocol)) as watch:
         assert watch.headers["Sec-WebSocket-Protocol"] == protocol
@@ -298,7 +298,7 @@ def test_pings_are_answered_with_what_they_say(quiet: WebSocket, sent: bytes, pa
     ],
     ids=lambda sent: sent[:2].hex(),
 )
-def test_whatever_else_a_client_sends_is_ignored(quiet: WebSocket, sent: bytes) -> None:
+def test_other_frames_of_a_client_are_ignored(quiet: WebSocket, sent: bytes) -> None:
     quiet.send(sent + PONG_AFTER)
     assert quiet.frame() == Frame(PONG, b"after")
 
@@ -313,13 +313,13 @@ def test_whatever_else_a_client_sends_is_ignored(quiet: WebSocket, sent: bytes) 
     ],
     ids=lambda sent: sent[:2].hex(),
 )
-def test_a_client_that_closes_or_sends_too_much_is_told_a_normal_end(quiet: WebSocket, sent: bytes) -> None:
+def test_client_that_closes_or_sends_too_much_gets_a_normal_close(quiet: WebSocket, sent: bytes) -> None:
     quiet.send(sent)
     assert quiet.rest() == [NORMAL]
 
 
 @pytest.mark.parametrize("sent", [websocket.frame(TEXT, b"x", masked=False), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_a_client_that_does_not_mask_is_told_a_protocol_error_and_the_end(quiet: WebSocket, sent: bytes) -> None:
+def test_client_that_does_not_mask_gets_a_protocol_error_and_the_end(quiet: WebSocket, sent: bytes) -> None:
     quiet.send(sent)
     assert quiet.rest() == [PROTOCOL_ERROR, NORMAL]
 

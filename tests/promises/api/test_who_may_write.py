@@ -124,7 +124,7 @@ def account(mine: str) -> str:
 
 
 @pytest.mark.parametrize("query", [{}, {"dryRun": "All"}])
-def test_who_may_write_the_status_may_not_bind_or_report_by_that(
+def test_right_to_write_the_status_permits_no_binding_and_no_reports(
     api: Client, mine: str, stored: Object, status: str, query: Mapping[str, str]
 ) -> None:
     user = Writer(api, account(mine)).granted(STATUS)
@@ -172,7 +172,9 @@ def test_refusals_stand_between_the_checks_of_metadata(api: Client, mine: str, s
     assert [field for field, _ in refusal.causes] == ["metadata.uid", "status.allocation", "metadata.uid"]
 
 
-def test_who_may_bind_allocates_reserves_and_takes_back(api: Client, mine: str, stored: Object, status: str) -> None:
+def test_right_to_bind_permits_allocation_reservation_and_release(
+    api: Client, mine: str, stored: Object, status: str
+) -> None:
     user = Writer(api, account(mine)).granted(STATUS, BINDING)
     assert user.ask("PUT", status, {**stored, "status": ALLOCATED}).status == 200
     refusal = user.refused("PATCH", status, {"status": {"devices": [REPORT]}}, kind=MERGE)

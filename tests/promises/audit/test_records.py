@@ -97,7 +97,7 @@ async def test_a_stage_has_the_time_at_which_it_was_reached(server: Composed, ke
     assert complete["stageTimestamp"] == "2023-11-14T22:13:21.000000Z"
 
 
-async def test_what_is_recorded_is_what_the_client_gets_in_whatever_form(server: Composed, kept: Kept) -> None:
+async def test_record_holds_the_clients_answer_in_every_form(server: Composed, kept: Kept) -> None:
     for i in range(40):
         note = {"note": f"{i}" * 8000}
         await server.ask("POST", server.classes, sent(f"n{i}", annotations=note))
@@ -153,7 +153,7 @@ async def test_a_configuration_that_is_applied_as_yaml_is_recorded_as_json(serve
 
 
 @pytest.mark.parametrize("kind", [APPLY, "application/merge-patch+json"])
-async def test_of_a_patch_that_nobody_can_read_its_answer_is_recorded(server: Composed, kept: Kept, kind: str) -> None:
+async def test_unreadable_patch_is_recorded_with_its_answer(server: Composed, kept: Kept, kind: str) -> None:
     await server.ask("POST", server.classes, sent("a"))
     await server.ask("PATCH", f"{server.classes}/a?fieldManager=me", b"{nope: [", kind=kind)
     assert "requestObject" not in kept.last
@@ -177,7 +177,7 @@ async def test_a_lower_level_keeps_objects_out_and_tells_whom_it_is_about(
     "policy",
     [{"omitStages": ["RequestReceived"], "rules": [{"level": "None", "users": ["jane"]}, {"level": "Metadata"}]}],
 )
-async def test_what_the_policy_leaves_out_is_not_recorded_but_counted(server: Composed, kept: Kept) -> None:
+async def test_events_that_the_policy_leaves_out_are_counted_only(server: Composed, kept: Kept) -> None:
     levels = {name: metrics.AUDIT_LEVELS.labels(name) for name in ("None", "Metadata")}
     before = {name: level.value for name, level in levels.items()}
     events = metrics.AUDIT_EVENTS.only.value
@@ -230,7 +230,7 @@ async def test_a_failure_that_nobody_expects_is_recorded_as_a_panic(
     }
 
 
-async def test_a_request_whose_time_is_over_is_recorded_with_what_its_client_is_told(
+async def test_timed_out_request_is_recorded_with_its_clients_answer(
     server: Composed, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(*_: Any, **__: Any) -> Any:

@@ -44,7 +44,7 @@ def test_an_expression_that_is_read_as_if_it_were_wrong_has_the_same_tree(row: d
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: repr(row["expr"]))
-def test_what_is_wrong_with_an_expression_is_said_in_the_words_of_cel_go(row: dict[str, Any]) -> None:
+def test_syntax_errors_have_the_words_of_cel_go(row: dict[str, Any]) -> None:
     with pytest.raises(CompileError) as refused:
         _parsed(row)
     assert str(refused.value) == row["said"]

@@ -93,7 +93,7 @@ async def test_other_patches_and_parts_of_objects_are_not_created(server: Compos
     assert (await server.ask("PATCH", f"{server.claims}/c/status", claim, kind=FILL)).status == 404
 
 
-async def test_what_is_created_is_what_the_path_says_and_nobody_elses(server: Composed) -> None:
+async def test_object_is_created_at_the_path_and_no_other(server: Composed) -> None:
     path = f"{server.classes}/a"
     nameless = await server.ask("PATCH", path, {"spec": {}}, kind=FILL)
     assert (nameless.status, "name must be provided" in nameless.json["message"]) == (400, True)
@@ -106,7 +106,7 @@ async def test_what_is_created_is_what_the_path_says_and_nobody_elses(server: Co
     assert versioned.status == 201
 
 
-async def test_of_many_that_would_create_one_does_and_all_are_applied(server: Composed) -> None:
+async def test_one_of_many_creating_patches_creates_and_all_are_applied(server: Composed) -> None:
     async def one(i: int) -> int:
         answer = await server.ask("PATCH", f"{server.classes}/a", device_class("a", labels={f"l{i}": "x"}), kind=FILL)
         return answer.status
@@ -124,7 +124,7 @@ class Patchers:
         return Decision(allowed=info.verb == "patch", reason="" if info.verb == "patch" else "no role says so")
 
 
-async def test_who_may_only_patch_creates_nothing(shared_server: Server, admitted: Watching) -> None:
+async def test_user_who_may_only_patch_creates_nothing(shared_server: Server, admitted: Watching) -> None:
     async with composed(shared_server, authorizer=Patchers()) as server:
         answer = await server.ask("PATCH", f"{server.classes}/a", device_class("a"), kind=FILL, peer=JANE.peer)
     assert (answer.status, "X-Content-Type-Options" in answer.headers) == (403, False)
@@ -135,7 +135,7 @@ async def test_who_may_only_patch_creates_nothing(shared_server: Server, admitte
     assert admitted.seen == []
 
 
-async def test_what_such_a_patch_changes_belongs_to_whoever_sent_it(server: Composed) -> None:
+async def test_fields_that_such_a_patch_changes_belong_to_its_sender(server: Composed) -> None:
     path = f"{server.classes}/a?fieldManager="
     await server.ask("PATCH", f"{path}one", device_class("a", labels={"l": "1"}), kind=FILL)
     filled = await server.ask("PATCH", f"{path}two", {"metadata": {"labels": {"m": "2"}}}, kind=FILL)

@@ -71,7 +71,7 @@ def stamp_of(obj: Any) -> str:
     return found
 
 
-async def test_what_a_plugin_returns_is_stored_judged_and_answered(
+async def test_result_of_a_plugin_is_stored_validated_and_answered(
     server: Composed, plugins: tuple[Stamp, Judge]
 ) -> None:
     stamp, judge = plugins
@@ -101,7 +101,7 @@ async def test_what_a_plugin_returns_is_stored_judged_and_answered(
     )
 
 
-async def test_plugins_are_told_everything_about_the_request(server: Composed, plugins: tuple[Stamp, Judge]) -> None:
+async def test_plugins_see_everything_about_the_request(server: Composed, plugins: tuple[Stamp, Judge]) -> None:
     stamp, _ = plugins
     query = "?dryRun=All&fieldManager=me&fieldValidation=Strict"
     claim = {"metadata": {"name": "c"}, "spec": {"devices": {}}}
@@ -149,7 +149,7 @@ async def test_a_generated_name_is_known_to_who_judges(server: Composed, plugins
     assert made["metadata"]["name"].startswith("g-")
 
 
-async def test_what_a_plugin_returns_is_held_to_the_rules(server: Composed, plugins: tuple[Stamp, Judge]) -> None:
+async def test_result_of_a_plugin_must_obey_the_rules(server: Composed, plugins: tuple[Stamp, Judge]) -> None:
     stamp, _ = plugins
     claim = {"metadata": {"name": "c"}, "spec": {"devices": {}}}
     stamp.metadata = {"namespace": "elsewhere"}
@@ -167,7 +167,7 @@ async def test_what_a_plugin_returns_is_held_to_the_rules(server: Composed, plug
     assert (await server.ask("PUT", f"{server.claims}/c", claim)).status == 422
 
 
-async def test_what_a_plugin_changes_is_managed_by_nobody(server: Composed) -> None:
+async def test_fields_that_a_plugin_changes_have_no_manager(server: Composed) -> None:
     path = f"{server.classes}/a?fieldManager=me"
     sent: Object = {"metadata": {"name": "a", "labels": {"k": "1"}}, "spec": {}}
     made = (await server.ask("POST", f"{server.classes}?fieldManager=me", sent)).json

@@ -52,7 +52,7 @@ async def created(served: Composed, mine: str, name: str, version: str = "v1", *
     return answer.json
 
 
-async def test_what_one_version_created_the_other_reads(served: Composed, mine: str) -> None:
+async def test_object_created_in_one_version_is_read_in_the_other(served: Composed, mine: str) -> None:
     made = await created(served, mine, "argo", "v1beta1", master="jason", hands=49)
 
     assert (made["apiVersion"], made["kind"]) == (f"{fleet.GROUP}/v1beta1", "Ship")
@@ -69,9 +69,7 @@ async def test_each_version_fills_in_its_own_defaults(served: Composed, mine: st
     assert (await created(served, mine, "new", captain="b"))["spec"]["crew"] == 1
 
 
-async def test_what_a_version_cannot_say_survives_a_client_that_writes_what_it_read(
-    served: Composed, mine: str
-) -> None:
+async def test_fields_that_a_version_lacks_survive_a_client_that_writes_back(served: Composed, mine: str) -> None:
     await created(served, mine, "argo", captain="jason", crew=50, flag="iolcus")
     item = f"{ships(mine, 'v1beta1')}/argo"
     read = (await served.ask("GET", item)).json
@@ -307,7 +305,7 @@ async def test_groups_do_not_answer_for_each_other(served: Composed, mine: str) 
     assert 'Port in version "v1alpha1" cannot be handled as a Ship' in foreign.json["message"]
 
 
-def test_the_kinds_of_a_package_stand_beside_those_of_the_house() -> None:
+def test_kinds_of_a_package_are_served_beside_the_built_in_ones() -> None:
     alone, both = (
         app.kinds(config.parse(words, {}).serving) for words in (["dev"], ["dev", "--kinds", fleet.__name__])
     )

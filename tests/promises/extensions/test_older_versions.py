@@ -54,7 +54,7 @@ async def test_rules_see_the_stored_form(served: Composed) -> None:
 
 
 @pytest.mark.parametrize("version", REMOVED)
-async def test_who_uses_a_deprecated_version_is_counted_once_for_each_resource(served: Composed, version: str) -> None:
+async def test_deprecated_version_is_counted_once_for_each_resource(served: Composed, version: str) -> None:
     path = f"/apis/{group(served)}/{version}/namespaces/ns/resourceclaims"
     refused = await served.ask("GET", path, peer=JANE.peer)
     assert (refused.status, refused.headers.get("Warning")) == (403, None)
@@ -78,7 +78,7 @@ async def test_who_uses_a_deprecated_version_is_counted_once_for_each_resource(s
         assert f"apiserver_requested_deprecated_apis{{{text}}} 1.0\n" in told
 
 
-async def test_what_is_switched_off_is_not_there_and_still_known(shared_server: Server) -> None:
+async def test_disabled_version_is_not_served_and_still_known(shared_server: Server) -> None:
     async with composed(shared_server, "--runtime-config", "api/ga=false,api/beta=true") as running:
         beta, name = slices(running, "v1beta1"), group(running)
         assert (await running.ask("GET", running.classes)).status == 404

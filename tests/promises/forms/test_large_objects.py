@@ -156,7 +156,7 @@ async def test_a_watch_begins_with_large_objects(served: Composed, accept: str) 
     await watcher.close()
 
 
-async def test_what_is_remembered_stays_within_the_bound_whatever_is_asked_for(served: Composed) -> None:
+async def test_caches_stay_within_their_bound_under_all_requests(served: Composed) -> None:
     for at in range(40):
         await stored(served, f"c{at:02}", KINDS["text"](SIZE // 40))
     for accept in (YAML, TABLE, TABLE.replace("v=v1", "v=v1beta1"), YAML + OF.format("Table")):

@@ -241,7 +241,7 @@ async def test_object_of_the_cluster_with_an_owner_in_a_namespace_is_left_alone(
     assert (await alone.ask("GET", f"{alone.classes}/class")).status == 200
 
 
-async def test_what_the_collector_changes_belongs_to_nobody_else(claims: Claims) -> None:
+async def test_fields_that_the_collector_changes_get_no_other_manager(claims: Claims) -> None:
     """Upstream's collector writes as a manager of its own."""
     owner = await claims.create("owner")
     other = await claims.create("other")

@@ -26,7 +26,7 @@ async def review(
     return await server.ask("POST", f"{AUTHORIZATION}{inside}/{kind.lower()}s", document, peer=peer)
 
 
-async def test_user_who_asks_is_told_who_it_is(alone: Composed) -> None:
+async def test_self_subject_review_names_the_user(alone: Composed) -> None:
     document = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 
     answer = await alone.ask("POST", f"{AUTHENTICATION}/selfsubjectreviews", document, peer=JANE.peer)

@@ -73,7 +73,7 @@ def metadata_of(case: str) -> dict[str, Any]:
         "a manager",
     ],
 )
-def test_whatever_is_wrong_with_metadata_is_found_and_told_within_bounds(case: str) -> None:
+def test_errors_in_metadata_are_reported_within_bounds(case: str) -> None:
     obj = {"metadata": {"name": "ok", **metadata_of(case)}}
     tracemalloc.start()
     began = time.thread_time()
@@ -102,7 +102,7 @@ def test_few_errors_are_all_told() -> None:
     assert errors.invalid(KIND, "a", found).message.count("must be good") == 50
 
 
-def test_of_many_errors_the_first_are_told_and_the_others_counted() -> None:
+def test_first_of_many_errors_are_reported_and_the_others_counted() -> None:
     found = FieldErrors(bad(3900))
     failure = errors.invalid(KIND, "a", found)
 
@@ -152,7 +152,7 @@ def test_no_error_of_any_kind_is_longer_than_a_mebibyte(character: str) -> None:
 
 
 @pytest.mark.parametrize("character", NASTY)
-def test_a_text_is_cut_where_the_room_ends_and_says_so(character: str) -> None:
+def test_text_is_cut_at_its_limit_and_says_so(character: str) -> None:
     text = character * 100_000
     found = excerpt.cut(text, 50_000)
 

@@ -52,7 +52,7 @@ def test_a_key_that_no_label_can_have_finds_nothing() -> None:
 @pytest.mark.parametrize(
     "text", ["[]", "1", '"a"', '{"a":1}', '{"a":null}', '{"a":{"b":"c"}}', '{"a":["b"]}', '{"a":"b","c":1}']
 )
-def test_what_are_no_labels_is_refused(text: str) -> None:
+def test_malformed_labels_are_refused(text: str) -> None:
     with pytest.raises(msgspec.DecodeError):
         long_labels.of(text.encode())
 

@@ -73,7 +73,7 @@ def test_times_are_read_back() -> None:
         (946080000, "30y"),
     ],
 )
-def test_a_duration_is_told_in_two_or_three_figures(seconds: float, text: str) -> None:
+def test_duration_is_shown_in_two_or_three_figures(seconds: float, text: str) -> None:
     assert meta.human_duration(seconds) == text
 
 

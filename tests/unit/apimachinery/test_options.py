@@ -90,7 +90,7 @@ def test_negative_limits_and_timeouts_are_accepted(value: str) -> None:
         ("fieldSelector=x&resourceVersionMatch=Bogus", "invalid selector: 'x'; can't understand 'x'"),
     ],
 )
-def test_what_cannot_be_read_is_a_400_in_upstreams_order(text: str, message: str) -> None:
+def test_unreadable_options_get_400_in_upstreams_order(text: str, message: str) -> None:
     for watch in ("", "&watch=1"):
         error = refusal(lambda watch=watch: listing(text + watch))  # type: ignore[misc]
         assert (error.code, error.reason, error.message, error.details) == (400, "BadRequest", message, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiserver.apimachinery.remembered import Remembered
 
 
-def test_what_a_text_became_is_given_back_until_others_need_its_room() -> None:
+def test_cached_result_of_a_text_is_returned_until_evicted() -> None:
     found = Remembered[int](16_000)
     for i in range(200):
         found.add(f"text {i}", i, size=0)

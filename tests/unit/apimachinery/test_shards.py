@@ -49,7 +49,7 @@ def test_a_selector_covers_what_one_of_its_ranges_covers(ranges: list[tuple[int,
         assert selector.covers(number) == any(start <= number < end for start, end in ranges)
 
 
-def test_a_selector_is_told_as_it_would_be_written() -> None:
+def test_selector_is_shown_as_it_would_be_written() -> None:
     ranges = [Range(UID, 255, 256), Range(UID, 0, shards.END)]
 
     assert str(ShardSelector(ranges)) == (

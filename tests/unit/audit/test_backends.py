@@ -49,7 +49,7 @@ async def test_every_backend_gets_every_event_and_one_that_fails_is_no_reason_to
     assert first.calls == second.calls == ["start", "stop"]
 
 
-async def test_who_ignores_errors_waits_all_the_same() -> None:
+async def test_blocking_backend_that_ignores_errors_waits_all_the_same() -> None:
     delegate = Recording()
     delegate.answer = False
     delegate.open.clear()
@@ -72,7 +72,7 @@ def test_nothing_is_recorded_without_a_policy_or_a_place(tmp_path: Path, caplog:
         assert f"No audit policy file provided, no events will be recorded for {plugin} backend" in caplog.text
 
 
-def test_all_files_that_cannot_be_used_are_told_at_once(tmp_path: Path) -> None:
+def test_all_files_that_cannot_be_used_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(config.ConfigError) as caught:
         opening(POLICY, f"--audit-log-path={tmp_path}", "--audit-webhook-config-file=/nowhere")
     assert caught.value.mistakes == [

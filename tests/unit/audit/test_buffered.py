@@ -60,7 +60,7 @@ async def test_a_full_batch_goes_at_once_and_the_rest_when_its_time_has_come() -
     assert delegate.batches[2:] == [["6"]]
 
 
-async def test_what_makes_no_batch_goes_after_the_longest_wait() -> None:
+async def test_incomplete_batch_is_sent_after_the_longest_wait() -> None:
     delegate = Recording()
     async with opened(delegate, max_size=400, max_wait=0.005) as buffered:
         await buffered.process(events(1))
@@ -78,7 +78,7 @@ async def test_without_a_wait_a_batch_is_what_there_is() -> None:
     assert delegate.batches == [["1", "2", "3"]]
 
 
-async def test_what_comes_when_the_buffer_is_full_is_lost_in_upstreams_words(caplog: pytest.LogCaptureFixture) -> None:
+async def test_events_beyond_a_full_buffer_are_dropped_with_upstreams_message(caplog: pytest.LogCaptureFixture) -> None:
     delegate, before = Recording(), lost("buffered")
     delegate.open.clear()
     async with opened(delegate, buffer_size=3) as buffered:
@@ -164,7 +164,7 @@ async def test_batches_are_throttled_when_that_is_enabled() -> None:
     assert delegate.calls == ["start", "stop"]
 
 
-async def test_an_endless_rate_is_none() -> None:
+async def test_infinite_rate_is_no_limit() -> None:
     delegate = Recording()
     async with opened(delegate, throttle_enable=True, throttle_qps=float("inf"), throttle_burst=1) as buffered:
         await buffered.process(events(*range(5)))

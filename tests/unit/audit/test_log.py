@@ -89,7 +89,7 @@ async def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().out == "still open\n"
 
 
-async def test_what_comes_while_the_thread_writes_goes_with_the_next_write(tmp_path: Path) -> None:
+async def test_events_during_a_write_go_with_the_next_write(tmp_path: Path) -> None:
     slow = Slow(tmp_path / "audit.log")
     async with opened(slow) as log:
         first = asyncio.create_task(log.process(events("first")))
@@ -147,7 +147,7 @@ async def test_an_event_longer_than_a_file_is_lost_and_its_neighbours_are_not(
     )
 
 
-async def test_a_full_disk_stops_nothing_and_is_told_once_for_all_that_were_written_together(
+async def test_full_disk_stops_nothing_and_is_logged_once_for_each_write(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     keeping = Keeping(size=1 << 20, days=0, backups=0, compress=False)
@@ -217,9 +217,7 @@ async def test_a_pipe_that_somebody_made_not_wait_is_waited_for() -> None:
     os.close(there)
 
 
-async def test_who_comes_when_enough_waits_is_let_in_when_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_caller_waits_until_the_buffer_has_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "WAITING_BYTES", 10_000)
     slow = Slow(tmp_path / "audit.log")
     async with opened(slow) as log:
@@ -245,7 +243,7 @@ async def test_a_caller_that_goes_away_takes_no_event_with_it_that_was_taken(tmp
     assert read(tmp_path / "audit.log") == ["gone", "next"]
 
 
-async def test_a_caller_that_goes_away_before_there_was_room_is_counted(
+async def test_caller_cancelled_before_the_buffer_had_space_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "WAITING_BYTES", 1)

@@ -174,7 +174,7 @@ def test_a_policy_that_cannot_be_used_is_refused_in_kube_apiservers_words(
     assert str(caught.value) == f"{expected}: from file {file}"
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
+def test_missing_file_is_named(tmp_path: pathlib.Path) -> None:
     missing = tmp_path / "policy.yaml"
     with pytest.raises(
         policy.InvalidPolicy, match=rf'^failed to read file path "{missing}": open {missing}: no such file'
@@ -297,7 +297,7 @@ def test_however_many_rules_there_are_the_groups_of_a_user_are_looked_at_once() 
     assert _Counted.looks == 1
 
 
-def test_of_a_policy_that_names_no_groups_nobody_looks_at_those_of_a_user() -> None:
+def test_policy_without_groups_does_not_read_those_of_a_user() -> None:
     looks = _Counted.looks
     made = policy.Policy({"rules": [{"level": "Metadata"}]})
     assert made.ruling(about(), User("jane", groups=_Counted(["a"]))).level is Level.METADATA

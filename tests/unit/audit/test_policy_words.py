@@ -39,13 +39,13 @@ def test_a_folder_is_no_file(tmp_path: pathlib.Path) -> None:
     assert str(caught.value) == f'failed to read file path "{tmp_path}": read {tmp_path}: is a directory'
 
 
-def test_what_has_no_version_but_a_foreign_group_is_told_so(tmp_path: pathlib.Path) -> None:
+def test_document_with_a_foreign_group_and_no_version_is_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(policy.InvalidPolicy) as caught:
         policy.read(b"apiVersion: foo/\nkind: Policy\n")
     assert str(caught.value) == "failed decoding: Object 'apiVersion' is missing in 'apiVersion: foo/\nkind: Policy\n'"
 
 
-def test_however_many_mistakes_there_are_the_text_about_them_stays_short() -> None:
+def test_text_about_many_errors_stays_short() -> None:
     rules = b"- {level: Foo, nonResourceURLs: [bar, baz]}\n" * 9_000
     with pytest.raises(policy.InvalidPolicy) as caught:
         policy.read(HEAD + b"rules:\n" + rules)

@@ -23,7 +23,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_what_a_client_can_make_long_counts() -> None:
+def test_members_that_a_client_can_make_long_count() -> None:
     light = weight(event())
     assert weight(event(uri="/" + "x" * 10_000)) > light + 9_000
     assert weight(event(request=[b"1" * 100], response=[b"2" * 100, b"3" * 100])) == light + 300
@@ -32,7 +32,7 @@ def test_what_a_client_can_make_long_counts() -> None:
     assert weight(replace(event(), user=None, acting=named)) == weight(replace(event(), user=None)) + 300
 
 
-async def test_who_comes_first_goes_in_first() -> None:
+async def test_first_waiter_goes_in_first() -> None:
     room = Room(10)
     await room.enter(6)
     large, small = await entered(room, 5), await entered(room, 1)
@@ -47,7 +47,7 @@ async def test_who_comes_first_goes_in_first() -> None:
     assert room.empty
 
 
-async def test_what_is_larger_than_the_room_goes_in_alone() -> None:
+async def test_event_larger_than_the_limit_goes_in_alone() -> None:
     room = Room(10)
     await room.enter(1)
     large = await entered(room, 1000)
@@ -61,7 +61,7 @@ async def test_what_is_larger_than_the_room_goes_in_alone() -> None:
 
 
 @pytest.mark.parametrize("let_in", [False, True])
-async def test_who_gives_up_keeps_nobody_out(*, let_in: bool) -> None:
+async def test_cancelled_waiter_blocks_no_other(*, let_in: bool) -> None:
     room = Room(10)
     await room.enter(10)
     gone, after = await entered(room, 10), await entered(room, 5)

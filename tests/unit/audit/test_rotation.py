@@ -53,7 +53,7 @@ def test_a_log_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     assert (path.read_text(), mode(path)) == ("before\n", 0o644)
 
 
-def test_what_cannot_be_a_log_file_is_told_in_gos_words(tmp_path: Path) -> None:
+def test_path_that_cannot_be_a_log_file_gets_gos_message(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=re.escape(f"open {tmp_path}: is a directory")):
         ensure(tmp_path)
     (tmp_path / "file").touch()
@@ -87,7 +87,7 @@ def test_the_time_stands_before_the_last_dot(name: str, aside: str) -> None:
     assert backup(Path("/x", name), NOON) == Path("/x", aside)
 
 
-def test_a_file_goes_on_after_a_restart_as_long_as_there_is_room(tmp_path: Path) -> None:
+def test_log_file_is_continued_after_a_restart_within_its_size(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     for _ in range(2):
         log = Rotated(path, keeping(100), now=lambda: NOON)
@@ -118,7 +118,7 @@ def test_files_that_are_full_within_one_millisecond_are_all_kept(tmp_path: Path)
     assert sorted(path.read_bytes()[:1] for path in tmp_path.iterdir()) == [b"a", b"b", b"c", b"d"]
 
 
-def test_a_file_that_was_moved_away_is_written_to_as_long_as_there_is_room(tmp_path: Path) -> None:
+def test_log_file_that_was_moved_is_written_within_its_size(tmp_path: Path) -> None:
     path, moved = tmp_path / "audit.log", tmp_path / "elsewhere"
     log = Rotated(path, keeping(100))
     write(log, b"a" * 50)
@@ -200,7 +200,7 @@ def test_a_file_that_is_compressed_anew_has_the_mode_of_what_it_is_made_of(tmp_p
     assert mode(old.with_name(old.name + ".gz")) == 0o600
 
 
-def test_what_no_rotation_named_is_left_alone(tmp_path: Path) -> None:
+def test_files_not_named_by_a_rotation_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     others = (
         "audit.log", "audit-2026.log", "audit-2020-13-01T00-00-00.000.log", "other-2020-01-01T00-00-00.000.log",

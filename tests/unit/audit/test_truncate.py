@@ -75,7 +75,7 @@ async def test_a_batch_that_is_too_large_is_divided() -> None:
     assert delegate.batches == [["0", "1", "2"], ["3", "4", "5"], ["6"]]
 
 
-async def test_what_the_delegate_says_of_one_part_is_said_of_all() -> None:
+async def test_result_of_one_part_counts_for_the_whole() -> None:
     delegate = Recording()
     delegate.answer = False
     one = size(event("0"))

@@ -136,7 +136,7 @@ async def test_a_longer_pause_is_granted_but_not_an_endless_one(plane: Plane) ->
     assert clock.slept == [20, webhooks.LONGEST_PAUSE]
 
 
-async def test_a_webhook_that_is_away_is_tried_again(plane: Plane) -> None:
+async def test_unreachable_webhook_is_tried_again(plane: Plane) -> None:
     clock = Clock()
     async with opened(plane, clock) as webhook:
         await plane.stop()
@@ -226,7 +226,7 @@ async def test_a_client_that_goes_away_does_not_take_its_events_with_it(plane: P
     assert lost("webhook") == before
 
 
-async def test_what_is_on_its_way_is_bounded_in_bytes(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bytes_in_flight_are_bounded(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhooks, "SENDING_BYTES", 10_000)
     held, before = Held(), lost("webhook")
     plane.on(PATH, held)

@@ -52,7 +52,7 @@ def test_every_list_of_one_client_has_its_bars_and_its_figures_as_text(found: Re
     assert [[bar.get("class") for bar in group.findall(f"{SVG}rect")] for group in groups] == [["ours", "theirs"]] * 4
 
 
-def test_what_misses_its_bound_is_marked_and_the_tick_stands_before_the_end_of_its_bar(found: Results) -> None:
+def test_bar_beyond_its_bound_is_marked_before_its_end(found: Results) -> None:
     for group in drawn(found).findall(f"{SVG}g"):
         bar = group.find(f"{SVG}rect[@class='ours']")
         assert bar is not None

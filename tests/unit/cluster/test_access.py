@@ -277,7 +277,7 @@ INFOS = [
 PATHS = [METRICS, dataclasses.replace(METRICS, path="/metrics/slis"), dataclasses.replace(METRICS, verb="post")]
 
 
-async def test_whatever_differs_is_another_question(plane: Plane, access_: Access) -> None:
+async def test_each_difference_is_another_question(plane: Plane, access_: Access) -> None:
     plane.on(PATH, YES)
     questions = [(user, LIST) for user in USERS] + [(JANE, info) for info in (*INFOS[1:], *PATHS)]
     for _ in range(2):
@@ -287,7 +287,7 @@ async def test_whatever_differs_is_another_question(plane: Plane, access_: Acces
     assert len(specs) == len(set(specs)) == len(questions)
 
 
-async def test_what_the_review_does_not_name_makes_no_other_question(plane: Plane, access_: Access) -> None:
+async def test_members_missing_from_the_review_make_no_other_question(plane: Plane, access_: Access) -> None:
     plane.on(PATH, YES)
     for changed in (
         {},
@@ -364,7 +364,7 @@ async def test_a_flood_of_one_users_questions_fails_nobody_elses(plane: Plane, a
     assert not {JANE.name, access.PROBES} & access_._throttle._last.keys()
 
 
-async def test_what_is_remembered_is_bounded_in_bytes(plane: Plane, access_: Access) -> None:
+async def test_cache_is_bounded_in_bytes(plane: Plane, access_: Access) -> None:
     plane.on(PATH, YES)
     groups = tuple(f"group-{n}" for n in range(60_000))
     for number in range(30):

@@ -132,7 +132,7 @@ async def test_a_lookup_has_a_limit_of_its_own(clock: Clock, monkeypatch: pytest
     assert await kept.ask("a", oracle) == "answer 2"
 
 
-async def test_who_waits_for_a_lookup_that_is_ended_gets_an_error(clock: Clock) -> None:
+async def test_waiter_for_a_cancelled_lookup_gets_an_error(clock: Clock) -> None:
     oracle = Oracle()
     kept = made(oracle, clock)
     asking = asyncio.create_task(kept.ask("a", oracle))
@@ -154,7 +154,7 @@ async def test_the_answers_used_last_are_kept(clock: Clock) -> None:
     assert len(kept) == 3
 
 
-async def test_what_does_not_hold_any_more_is_let_go_of_when_others_come(clock: Clock) -> None:
+async def test_expired_answers_are_dropped_when_others_come(clock: Clock) -> None:
     oracle = Oracle()
     oracle.go.set()
     kept = made(oracle, clock)

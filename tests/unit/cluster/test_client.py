@@ -142,14 +142,14 @@ async def test_a_server_that_does_not_answer_is_given_up(plane: Plane, client: C
         await client.ask("GET", HERE, seconds=0.05, backoff=WEBHOOK)
 
 
-async def test_a_server_that_is_not_there_is_told_in_plain_words(plane: Plane, client: Client) -> None:
+async def test_unreachable_server_gets_a_plain_message(plane: Plane, client: Client) -> None:
     await plane.stop()
     with pytest.raises(ClusterError, match=r'^Post "https://.*": connecting to 127.0.0.1:\d+: connection refused$'):
         await client.ask("POST", HERE, body={})
     await plane.start()
 
 
-async def test_a_server_of_another_authority_is_told_in_plain_words(plane: Plane, clock: Clock) -> None:
+async def test_server_of_another_authority_gets_a_plain_message(plane: Plane, clock: Clock) -> None:
     other = Plane(plane.folder)
     client = await plane.client(clock, {"token": "t"}, **{"certificate-authority-data": encoded(other.ca.cert_pem)})
     with pytest.raises(
@@ -190,7 +190,7 @@ async def test_answer_that_is_cut_off_is_an_error(plane: Plane, clock: Clock, sa
         await asyncio.to_thread(lambda: None)
 
 
-async def test_what_fits_no_json_is_not_sent(plane: Plane, client: Client) -> None:
+async def test_value_that_fits_no_json_is_not_sent(plane: Plane, client: Client) -> None:
     with pytest.raises(ClusterError, match="fits no JSON"):
         await client.ask("POST", HERE, body={"user": "\udcff"})
     assert plane.seen == []
@@ -214,7 +214,7 @@ async def test_a_burst_waits_for_its_turn(plane: Plane, client: Client, clock: C
     assert clock.slept == [pytest.approx(1 / pace.REQUESTS_PER_SECOND)] * 3
 
 
-async def test_who_tells_instead_of_asking_waits_for_no_turn(plane: Plane, clock: Clock) -> None:
+async def test_unthrottled_client_waits_for_no_turn(plane: Plane, clock: Clock) -> None:
     source = Kubeconfig(plane.kubeconfig({"token": "ours"}), {})
     client = await Client.of(source, clock=clock, sleep=clock.sleep, throttled=False, accept="text/plain")
     plane.on(HERE, answer({}))
@@ -225,9 +225,7 @@ async def test_who_tells_instead_of_asking_waits_for_no_turn(plane: Plane, clock
     assert plane.seen[0].headers["Accept"] == "text/plain"
 
 
-async def test_what_is_sent_in_pieces_has_a_length_and_arrives_as_one(
-    plane: Plane, client: Client, clock: Clock
-) -> None:
+async def test_body_sent_in_pieces_has_a_length_and_arrives_as_one(plane: Plane, client: Client, clock: Clock) -> None:
     plane.on(HERE, status(500, "oh"), answer({}))
     await client.fetch("POST", HERE, content=[b'["', *[b"x" * 60_000] * 3, b'"]'], backoff=WEBHOOK)
     assert [seen.body for seen in plane.seen] == [["x" * 180_000]] * 2
@@ -235,7 +233,7 @@ async def test_what_is_sent_in_pieces_has_a_length_and_arrives_as_one(
     assert all("Transfer-Encoding" not in seen.headers for seen in plane.seen)
 
 
-async def test_who_would_wait_too_long_is_refused_at_once(plane: Plane, client: Client) -> None:
+async def test_request_that_would_wait_too_long_is_refused_at_once(plane: Plane, client: Client) -> None:
     plane.on(HERE, answer({}))
     for _ in range(pace.BURST):
         await client.ask("GET", HERE)
@@ -308,7 +306,7 @@ async def test_an_event_without_its_end_is_no_event(plane: Plane, client: Client
 @pytest.mark.parametrize(
     "line", [b"[]", b"no json", b'{"type":1,"object":{}}', b'{"type":"ADDED"}', b'{"type":"X","object":3}']
 )
-async def test_what_is_no_event_is_an_error(plane: Plane, client: Client, line: bytes) -> None:
+async def test_line_that_is_no_event_is_an_error(plane: Plane, client: Client, line: bytes) -> None:
     feed = Feed()
     plane.on(HERE, feed)
     feed.send(line + b"\n")
@@ -344,7 +342,7 @@ async def test_a_watch_that_does_not_begin_is_given_up(plane: Plane, client: Cli
             pass
 
 
-async def test_who_leaves_a_watch_closes_it(plane: Plane, client: Client) -> None:
+async def test_leaving_a_watch_closes_it(plane: Plane, client: Client) -> None:
     feed = Feed()
     plane.on(HERE, feed)
 

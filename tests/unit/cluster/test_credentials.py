@@ -343,7 +343,7 @@ async def test_credentials_that_cannot_be_used_are_an_error(
         ({"token": "t"}, {"server": "https://h:port"}, "is no URL"),
     ],
 )
-def test_what_is_wrong_in_files_is_told_without_asking_anybody(
+def test_errors_in_files_are_reported_without_a_request(
     plane: Plane, user: dict[str, Any], cluster: dict[str, Any], problem: str
 ) -> None:
     path = plane.kubeconfig(user, **cluster)
@@ -351,7 +351,7 @@ def test_what_is_wrong_in_files_is_told_without_asking_anybody(
     assert problem in told
 
 
-def test_a_plugin_is_not_asked_only_to_find_mistakes(plane: Plane) -> None:
+def test_a_plugin_is_not_asked_only_to_find_errors(plane: Plane) -> None:
     insecure = {"insecure-skip-tls-verify": True, "certificate-authority-data": "aGVsbG8="}
     assert list(mistakes([plane.kubeconfig(EXEC), plane.kubeconfig({"token": "t"}, **insecure)], {})) == []
 

@@ -64,7 +64,7 @@ def test_a_burst_goes_at_once_and_then_one_after_another(throttle: Throttle, clo
     assert waiting[2].seconds() * REQUESTS_PER_SECOND == pytest.approx(1)
 
 
-def test_who_asks_once_does_not_wait_for_who_asks_much(throttle: Throttle, clock: Clock) -> None:
+def test_single_request_does_not_wait_for_a_busy_client(throttle: Throttle, clock: Clock) -> None:
     exhaust(throttle)
     waiting = [enter(throttle, "flood") for _ in range(LANE_WAITING)]
     assert served(throttle, clock, waiting, seconds=0.1) == ["flood"] * 20

@@ -113,7 +113,7 @@ async def test_a_cluster_scoped_kind_of_another_server_has_no_namespaces(followi
         ("broken.com/v1", "Limit", "broken.com/v1, Kind=Limit"),
     ],
 )
-async def test_a_kind_that_is_not_served_is_told_in_upstreams_words(
+async def test_kind_that_is_not_served_gets_upstreams_message(
     following: Following, api_version: str, name: str, shown: str
 ) -> None:
     following.plane.on("/apis/broken.com/v1", status(503, "the server is currently unable to handle the request"))
@@ -138,7 +138,7 @@ async def test_a_kind_that_comes_later_is_found_and_one_that_is_missing_is_not_a
     assert len(following.plane.asked(path)) == 2
 
 
-async def test_what_is_named_is_followed_before_it_is_asked_for_and_let_go_when_no_policy_names_it(
+async def test_named_kinds_are_followed_early_and_dropped_with_their_last_policy(
     following: Following,
 ) -> None:
     feeds = [Feed(), Feed()]
@@ -154,7 +154,7 @@ async def test_what_is_named_is_followed_before_it_is_asked_for_and_let_go_when_
     await feeds[1].gone.wait()
 
 
-async def test_a_kind_that_cannot_be_listed_is_told_not_to_be_synced(
+async def test_kind_that_cannot_be_listed_is_reported_as_not_synced(
     following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SYNC_SECONDS", 0.01)

@@ -123,9 +123,7 @@ async def test_a_page_of_large_objects_is_asked_for_again_with_fewer_of_them(
     assert asked == [("500", None), ("62", None), ("7", None), ("7", "t"), (None, None)]
 
 
-async def test_an_object_that_is_longer_than_any_can_be_is_told_and_nothing_changes(
-    story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_oversized_object_is_reported_and_nothing_changes(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "PAGE_BYTES", 1000)
     story.start(*[things(7, thing("a", 1, data="v" * 1000))] * 4)
     await until(lambda: "longer than 1000 bytes" in story.reflector.problem)
@@ -224,7 +222,7 @@ async def test_an_error_event_is_an_answer_too(story: Story, event: dict[str, An
         b'{"type":"BOOKMARK","object":{"metadata":{}}}\n',
     ],
 )
-async def test_what_cannot_be_understood_is_answered_with_a_list(story: Story, line: bytes) -> None:
+async def test_unreadable_event_leads_to_a_new_list(story: Story, line: bytes) -> None:
     feeds = [Feed(), Feed()]
     story.start(things(7), feeds[0], things(20, thing("b", 2)), feeds[1])
     await story.follows(feeds[0])
@@ -234,7 +232,7 @@ async def test_what_cannot_be_understood_is_answered_with_a_list(story: Story, l
     assert story.names == ["b"]
 
 
-async def test_what_it_has_stays_while_the_server_is_away(
+async def test_copy_stays_while_the_server_is_down(
     plane: Plane, client: Client, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     story, feed = Story(plane, client, clock), Feed()
@@ -318,7 +316,7 @@ async def test_a_watch_that_the_server_forgets_to_end_is_ended_here(
         {"metadata": {"resourceVersion": "1"}, "items": [{}]},
     ],
 )
-async def test_a_list_that_is_none_changes_nothing(story: Story, raw: dict[str, Any]) -> None:
+async def test_malformed_list_changes_nothing(story: Story, raw: dict[str, Any]) -> None:
     feed = Feed()
     story.start(answer(raw), things(7, thing("a", 1)), feed)
     await story.follows(feed)
@@ -370,9 +368,7 @@ async def test_its_version_is_another_one_after_each_change(story: Story) -> Non
     assert story.reflector.version == listed + 1
 
 
-async def test_a_copy_that_nobody_confirms_grows_old_is_told_of_and_stays(
-    story: Story, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unconfirmed_copy_ages_is_reported_and_stays(story: Story, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="apiserver.cluster.reflector")
     feed = Feed()
     refusals = [status(503, "away")] * 12

@@ -127,7 +127,7 @@ async def test_it_is_read_once_at_the_start(plane: Plane, client: Client) -> Non
     assert source.current == TRUST
 
 
-async def test_a_config_map_that_is_not_there_is_tolerated(plane: Plane, client: Client) -> None:
+async def test_missing_config_map_is_tolerated(plane: Plane, client: Client) -> None:
     source = TrustSource(client)
     await source.first(10)
     assert source.current == NOTHING
@@ -147,7 +147,7 @@ async def test_no_right_to_read_it_is_an_error_with_the_cure(plane: Plane, clien
 
 
 @pytest.mark.parametrize("failure", [status(401, "Unauthorized"), answer(b"?")])
-async def test_what_will_not_pass_is_an_error_at_once(plane: Plane, client: Client, failure: Reply) -> None:
+async def test_permanent_failure_is_an_error_at_once(plane: Plane, client: Client, failure: Reply) -> None:
     plane.on(PATH, failure)
     with pytest.raises(ClusterError, match="unable to get configmap") as raised:
         await TrustSource(client).first(10)

@@ -45,7 +45,7 @@ def test_yaml_of_too_many_values_is_refused_before_a_value_is_made(text: str, mo
         ('a: "\\/"\n' + "k: v\n" * MANY, "found unknown escape character"),
     ],
 )
-def test_yaml_that_is_wrong_before_it_has_too_many_values_is_told_so(text: str, told: str) -> None:
+def test_yaml_error_before_the_value_limit_is_reported(text: str, told: str) -> None:
     with pytest.raises(as_yaml.YAMLProblem, match=re.escape(told)):
         as_yaml.read(text.encode())
 

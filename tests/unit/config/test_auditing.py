@@ -38,7 +38,7 @@ def test_the_flags_and_their_defaults_are_upstreams() -> None:
     assert {flag.commands for flag in ours.values()} == {config.SERVERS}
 
 
-def test_what_log_and_webhook_have_in_common_is_set_for_each() -> None:
+def test_flags_shared_by_log_and_webhook_are_set_for_each() -> None:
     found = audit(
         "--audit-log-mode=batch", "--audit-log-batch-max-size=7", "--audit-webhook-batch-max-wait=1m", "--audit-log-truncate-enabled",
         "--audit-webhook-truncate-max-event-size=5",
@@ -57,7 +57,7 @@ def test_the_former_name_of_the_backoff_is_understood() -> None:
     assert audit("--audit-webhook-batch-initial-backoff=3s").webhook.backoff == 3
 
 
-def test_all_mistakes_are_told_in_upstreams_words() -> None:
+def test_all_errors_get_upstreams_messages() -> None:
     told = mistakes(
         "--audit-log-path=-", "--audit-log-mode=fast", "--audit-log-format=xml", "--audit-log-version=audit.k8s.io/v1beta1",
         "--audit-log-maxage=-1", "--audit-log-maxbackup=-2", "--audit-log-maxsize=-3", "--audit-log-truncate-max-event-size=0",
@@ -82,7 +82,7 @@ def test_all_mistakes_are_told_in_upstreams_words() -> None:
     ]
 
 
-def test_what_is_not_used_is_not_judged() -> None:
+def test_unused_flags_are_not_judged() -> None:
     audit("--audit-log-mode=fast", "--audit-webhook-mode=fast", "--audit-log-maxage=-1")
     audit("--audit-log-path=-", "--audit-log-batch-max-size=0")
     audit(
@@ -92,7 +92,7 @@ def test_what_is_not_used_is_not_judged() -> None:
     )
 
 
-def test_what_is_no_value_at_all_is_told_once() -> None:
+def test_unparsable_value_is_reported_once() -> None:
     assert mistakes(
         "--audit-log-path=-", "--audit-log-maxage=old", "--audit-log-truncate-max-batch-size=1e6",
         "--audit-log-truncate-max-event-size=99999999", "--audit-webhook-batch-max-wait=5", "--audit-webhook-batch-throttle-qps=nan",

@@ -71,7 +71,7 @@ def test_a_switch_has_an_on_and_an_off_form(argv: list[str], samples: bool) -> N
     assert config.parse(["dev", *argv], {}).dev.samples is samples
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     told = mistakes("serve", "--secure-port", "70000", "--nonsense", "--group", "Nope", SLUICE_REDIS_URL="http://x")
     assert [m.partition(":")[0] for m in told] == [
         "unknown argument --nonsense",
@@ -106,13 +106,13 @@ def test_admission_plugins_are_enabled_and_disabled_by_the_names_of_their_classe
     ]
 
 
-def test_a_version_of_tls_that_is_too_old_or_unknown_is_a_mistake() -> None:
+def test_old_or_unknown_tls_version_is_an_error() -> None:
     for version in ("VersionTLS11", "1.3"):
         told = mistakes("serve", "--tls-min-version", version)
         assert f"--tls-min-version: {version!r} is neither VersionTLS12 nor VersionTLS13" in told
 
 
-def test_a_cipher_suite_that_nobody_knows_is_a_mistake() -> None:
+def test_unknown_cipher_suite_is_an_error() -> None:
     told = mistakes(
         "serve",
         "--tls-cipher-suites",
@@ -147,7 +147,7 @@ def test_a_pair_for_some_names_needs_two_files_and_a_name_behind_its_colon(tmp_p
     assert not [line for line in told if "SNI" in line]
 
 
-def test_a_mistake_in_the_store_url_does_not_show_the_password() -> None:
+def test_error_in_the_store_url_does_not_show_the_password() -> None:
     assert "hunter2" not in "\n".join(mistakes("store", "info", SLUICE_REDIS_URL="http://u:hunter2@host"))
     assert "hunter2" not in "\n".join(mistakes("store", "info", "--redis-url", "redis://u:hunter2@host:port"))
 
@@ -158,11 +158,11 @@ def test_the_three_forms_of_a_store_url_are_taken(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "h:6379", "redis://", "unix://", "http://h"])
-def test_other_store_urls_are_mistakes(url: str) -> None:
+def test_other_store_urls_are_errors(url: str) -> None:
     assert mistakes("store", "init", "--redis-url", url)
 
 
-def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     pem = tmp_path / "x.pem"
     pem.touch()
     told = mistakes(
@@ -227,7 +227,7 @@ def test_outside_a_pod_somebody_must_be_named_or_nobody(tmp_path: Path, environ:
     assert config.parse([*minimal(tmp_path), "--standalone"], environ).delegation.standalone
 
 
-def test_a_kubeconfig_that_is_not_there_is_told_once(tmp_path: Path) -> None:
+def test_missing_kubeconfig_is_reported_once(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
     assert mistakes(*minimal(tmp_path), "--authentication-kubeconfig", gone) == [
         f"--authentication-kubeconfig: there is no file {gone}"
@@ -308,7 +308,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["store", "info", "--redis-url", "nonsense", "--help"], "usage: sluice store info [-h]"),
     ],
 )
-def test_who_asks_for_help_gets_it(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_flag_prints_the_help(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         config.parse(words, {"SLUICE_SECURE_PORT": "nonsense"})
     assert ended.value.code == 0
@@ -367,11 +367,11 @@ def test_flags_that_an_action_of_the_store_does_not_take_are_refused() -> None:
         (["store", "--redis-url", "x", "init"], "sluice store init --help"),
     ],
 )
-def test_who_made_a_mistake_is_told_where_the_flags_are_listed(words: list[str], told: str) -> None:
+def test_usage_error_names_the_command_that_lists_the_flags(words: list[str], told: str) -> None:
     assert config.help_for(words) == told
 
 
-def test_a_flag_without_the_value_that_it_needs_is_a_mistake_among_others() -> None:
+def test_flag_without_its_value_is_reported_among_other_errors() -> None:
     assert mistakes("dev", "--secure-port", "--kinds", "json", "--kinds", "--group=G", "-v") == [
         "--secure-port: needs a value",
         "--group: 'G' is not an API group: a lower-case DNS name with at least one dot",
@@ -401,7 +401,7 @@ def test_feature_gates_add_up_and_the_last_word_about_one_counts() -> None:
     assert config.parse(["dev"], {}).serving.feature_gates == {}
 
 
-def test_each_gate_that_cannot_be_read_is_told_in_upstreams_words() -> None:
+def test_each_gate_that_cannot_be_read_gets_upstreams_message() -> None:
     assert mistakes("dev", "--feature-gates=A,B=maybe,C=true=true", "--feature-gates=wardle:D=true,kube:E=true") == [
         "--feature-gates: missing bool value for A",
         '--feature-gates: invalid value of B=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax',

@@ -41,7 +41,7 @@ def test_a_text_line_is_klogs() -> None:
 
 
 @pytest.mark.parametrize("formatter", FORMATTERS)
-def test_what_a_client_sent_cannot_begin_a_new_line(formatter: logging.Formatter) -> None:
+def test_client_input_cannot_begin_a_new_log_line(formatter: logging.Formatter) -> None:
     line = formatter.format(record("HTTP", uri='/x\n{"msg":"forged"}\r\nI1114 "forged"', agent="\x1b[2J"))
     assert "\n" not in line
     assert "\r" not in line
@@ -89,7 +89,7 @@ HUGE = {
 
 @pytest.mark.parametrize("formatter", FORMATTERS)
 @pytest.mark.parametrize("value", HUGE.values(), ids=HUGE)
-def test_a_line_is_bounded_whatever_is_told(formatter: logging.Formatter, value: object) -> None:
+def test_log_line_is_bounded_for_every_message(formatter: logging.Formatter, value: object) -> None:
     try:
         raise RuntimeError(value)
     except RuntimeError as e:
@@ -100,7 +100,7 @@ def test_a_line_is_bounded_whatever_is_told(formatter: logging.Formatter, value:
         assert {"msg", "uri", "agent", "more", "rest", "stacktrace"} <= json.loads(line).keys()
 
 
-def test_what_is_cut_says_how_much_is_missing() -> None:
+def test_cut_text_says_how_much_is_missing() -> None:
     line = json.loads(logs.JsonLines().format(record("m", uri="x" * 10_000)))
     assert line["uri"] == "x" * logs.FIELD_BYTES + "… 5,904 more"
 
@@ -164,7 +164,7 @@ def log() -> Iterator[Log]:
     made.handler.close()
 
 
-def test_of_one_cause_the_first_lines_of_a_window_are_written_and_the_rest_is_counted(log: Log) -> None:
+def test_first_lines_of_one_cause_in_a_window_are_written_the_rest_counted(log: Log) -> None:
     log.tell("a", "b", times=617)
     assert log.lines == ["refused a", "refused b"] * (logs.BURST // 2)
     log.clock.now += logs.WINDOW_SECONDS
@@ -197,7 +197,7 @@ def test_the_log_of_requests_holds_every_request(log: Log) -> None:
     assert len(log.lines) == 1000
 
 
-def test_a_flood_that_has_ended_is_told_by_itself(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flood_that_has_ended_is_reported_by_itself(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "WINDOW_SECONDS", 0.05)
     log.tell("a", times=25)
     log.clock.now += 1
@@ -207,7 +207,7 @@ def test_a_flood_that_has_ended_is_told_by_itself(log: Log, monkeypatch: pytest.
     assert log.lines[logs.BURST :] == ["refused %s … 5 more like this in the last 1 s"]
 
 
-def test_what_was_left_out_is_told_at_the_end(log: Log) -> None:
+def test_suppressed_lines_are_counted_at_the_end(log: Log) -> None:
     log.tell("a", times=25)
     log.handler.close()
     assert log.lines[logs.BURST :] == ["refused %s … 5 more like this in the last 0 s"]

@@ -37,7 +37,7 @@ def test_the_tag_is_the_sha_512_of_the_bytes_in_upper_case() -> None:
 
 
 @pytest.mark.parametrize("tags", [CONTENT.etag, f'"x", {CONTENT.etag}', f"W/{CONTENT.etag}", "*"])
-def test_a_client_that_has_it_already_is_told_so(tags: str) -> None:
+def test_client_with_the_current_copy_gets_304(tags: str) -> None:
     reply = ask(If_None_Match=tags)
     assert (reply.status, reply.body) == (304, b"")
     assert "Content-Type" not in dict(reply.headers)
@@ -105,7 +105,7 @@ def test_a_range_behind_the_end_is_a_416_that_tells_the_size(text: str) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_range_that_is_none_is_a_416(text: str) -> None:
+def test_malformed_range_is_a_416(text: str) -> None:
     assert (ask(Range=text).status, ask(Range=text).body) == (416, b"invalid range\n")
 
 
@@ -135,14 +135,14 @@ def test_a_range_of_something_else_is_answered_with_everything() -> None:
 
 
 @pytest.mark.parametrize("accept", ["gzip", "deflate, gzip;q=0.5", "*", "gzip; q=1.0"])
-def test_who_accepts_gzip_gets_it(accept: str) -> None:
+def test_client_that_accepts_gzip_gets_it(accept: str) -> None:
     reply = ask(Accept_Encoding=accept)
     assert dict(reply.headers)["Content-Encoding"] == "gzip"
     assert gzip.decompress(reply.body) == BODY
 
 
 @pytest.mark.parametrize("accept", ["", "deflate", "gzip;q=0", "gzip;q=0.0", "identity"])
-def test_who_does_not_accept_gzip_gets_it_plain(accept: str) -> None:
+def test_client_that_does_not_accept_gzip_gets_plain_bytes(accept: str) -> None:
     assert ask(Accept_Encoding=accept).body == BODY
 
 
@@ -153,7 +153,7 @@ def test_compression_is_the_same_on_every_replica() -> None:
     assert len(compressed) == 1
 
 
-def test_what_must_not_be_compressed_is_not() -> None:
+def test_answers_that_must_not_be_compressed_are_not() -> None:
     assert CONTENT.reply({"Accept-Encoding": "gzip"}, extra=TYPE).body == BODY
 
 

@@ -399,7 +399,7 @@ def test_json_is_served_to_who_accepts_it(accept: str) -> None:
 
 
 @pytest.mark.parametrize("accept", ["text/html", "json", "application", "application/json/x", "*/protobuf"])
-def test_who_accepts_nothing_that_there_is_gets_an_empty_406(accept: str) -> None:
+def test_client_that_accepts_no_served_form_gets_an_empty_406(accept: str) -> None:
     api = documents()
     reply = api.v2({"Accept": accept})
     assert (reply.status, reply.body, headers_of(reply)) == (406, b"", {"Vary": ["Accept-Encoding", "Accept"]})

@@ -35,6 +35,6 @@ def test_a_number_may_be_a_default() -> None:
     assert openapi_protobuf.v3(document).endswith(bytes([33 << 3 & 127 | 2 | 128, 2, 9, 9]) + b"\0\0\0\0\0\0\xf8\x3f")
 
 
-def test_a_member_without_a_number_is_a_mistake() -> None:
+def test_a_member_without_a_number_is_an_error() -> None:
     with pytest.raises(KeyError, match="host"):
         openapi_protobuf.v2({"host": "example.com"})

@@ -57,7 +57,7 @@ def test_an_apply_in_another_version_says_what_is_there_twice() -> None:
     assert made.object["metadata"]["finalizers"] == TWICE
 
 
-def test_several_are_told_by_the_names_of_their_members_and_in_the_order_of_the_list() -> None:
+def test_several_duplicates_are_reported_by_name_in_list_order() -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
     made = written("v1")
     made.update(device_class("v1", ownerReferences=[owner, owner], finalizers=["a.b/z", "a.b/a", "a.b/z", "a.b/a"]))

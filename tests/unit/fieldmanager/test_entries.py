@@ -95,7 +95,7 @@ def test_entries_are_stored_in_this_order(given_order: list[dict[str, Any]]) -> 
     assert entries.encode(entries.decode(wanted[::-1], known), known) == wanted
 
 
-def test_of_two_entries_with_one_identity_the_later_counts() -> None:
+def test_later_of_two_entries_with_one_identity_counts() -> None:
     known = FieldSets()
     found = entries.decode(
         [
@@ -122,13 +122,13 @@ def test_of_two_entries_with_one_identity_the_later_counts() -> None:
         ({"fieldsType": 'Fields"V2'}, 'invalid fieldsType "Fields\\"V2" in managed fields entry 1'),
     ],
 )
-def test_an_entry_that_says_nothing_is_told(wrong: dict[str, Any], text: str) -> None:
+def test_empty_entry_is_reported(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(EntriesError) as refused:
         entries.decode([entry(), entry(**wrong)], FieldSets())
     assert str(refused.value) == text
 
 
-def test_fields_that_cannot_be_read_are_told_with_their_entry() -> None:
+def test_unreadable_fields_are_reported_with_their_entry() -> None:
     wrong = entry(time="2026-01-02T03:04:05Z", fieldsV1=rawjson.of(b'{"a":{}}'), subresource="status")
     with pytest.raises(EntriesError) as refused:
         entries.decode([wrong], FieldSets())

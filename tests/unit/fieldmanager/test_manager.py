@@ -113,7 +113,7 @@ def test_an_apply_conflicts_with_managers_in_their_own_version() -> None:
     )
 
 
-def test_whoever_applies_in_another_version_is_the_same_manager_and_prunes_what_it_does_not_say() -> None:
+def test_applier_in_another_version_is_the_same_manager_and_prunes() -> None:
     written = Written("ResourceSlice")
     written.apply(a_slice(devices=[{"name": "d"}], metadata={"labels": {"a": "1", "b": "2"}}), manager="m")
     written.apply(
@@ -170,7 +170,9 @@ def test_a_null_goes_where_a_manager_of_another_version_has_to_be_asked() -> Non
         ("", "v1", "failed to convert new object: "),
     ],
 )
-def test_what_another_version_cannot_be_made_of_is_told_with_where(applied_in: str, asked_in: str, where: str) -> None:
+def test_conversion_error_of_another_version_is_reported_with_its_place(
+    applied_in: str, asked_in: str, where: str
+) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": ""}
     written = Written("ResourceSlice")
     written.create(a_slice("v1beta2", metadata={"ownerReferences": [owner]}), manager="c", version="v1beta2")
@@ -247,7 +249,7 @@ def test_a_reset_leaves_an_object_untracked(sent: list[Object]) -> None:
 
 
 @pytest.mark.parametrize("sent", [None, [{"manager": "x"}], [{}, {}], [{"fieldsV1": {}}], [{"time": NOW}]])
-def test_what_says_nothing_of_managers_leaves_them_as_they_are(sent: list[Object] | None) -> None:
+def test_write_without_managed_fields_leaves_them_unchanged(sent: list[Object] | None) -> None:
     written = Written("ResourceSlice")
     written.create(a_slice(), manager="m")
     before = written.body
@@ -302,7 +304,7 @@ def test_live_managers_that_cannot_be_read_end_an_apply_and_not_an_update() -> N
     assert written.managed_fields == []
 
 
-def test_a_conflict_says_no_more_than_an_answer_has_room_for() -> None:
+def test_conflict_message_stays_within_the_limit_of_an_answer() -> None:
     written = Written("ResourceSlice")
     labels = {f"{'x' * 50}{i}": "1" for i in range(5_000)}
     written.create(a_slice(metadata={"labels": labels}), manager="m" * 128)
@@ -326,7 +328,7 @@ def test_only_the_writers_time_changes_and_only_with_its_fields() -> None:
     assert written.body == before
 
 
-def test_who_writes_again_what_it_owns_is_told_of_with_the_text_that_is_stored() -> None:
+def test_rewrite_of_owned_fields_is_noted_with_the_stored_text() -> None:
     """Nobody has to write it down anew."""
     written = Written("ResourceSlice")
     written.create(a_slice(metadata={"labels": {"a": "1", "b": "1"}}), manager="m")
@@ -365,7 +367,7 @@ def test_times_are_kept_only_where_nothing_else_changed() -> None:
 CONFIGURATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def test_kubectl_keeps_its_annotation_up_to_date_unless_there_is_no_room() -> None:
+def test_kubectl_annotation_is_kept_current_within_its_size_limit() -> None:
     written = Written("ResourceSlice")
     written.create(a_slice(metadata={"annotations": {CONFIGURATION: "{}"}}), manager="c")
     written.apply(only({"annotations": {"x": "<y>"}}), manager="kubectl")

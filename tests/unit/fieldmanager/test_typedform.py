@@ -54,7 +54,7 @@ def test_two_forms_made_at_once_differ_where_the_forms_of_each_do(kind: str, see
 @pytest.mark.parametrize("kind", sorted(ZERO))
 @MANY
 @given(seed=SEEDS)
-def test_what_comes_from_the_store_has_its_form_already(kind: str, seed: int) -> None:
+def test_stored_object_has_its_typed_form_already(kind: str, seed: int) -> None:
     resource, rng = resource_of(kind), random.Random(seed)
     obj = decoded(resource, sent(rng, resource.shape))
     stored = canonical.decode(resource.shape, canonical.encode(resource.shape, obj))

@@ -185,7 +185,7 @@ async def test_the_front_proxy_names_the_user() -> None:
     assert user.extra == {"example.com/scope": ("View", "Edit"), "plain": ("ä",)}
 
 
-async def test_what_the_proxy_says_of_authentication_is_not_doubled() -> None:
+async def test_authentication_groups_from_the_proxy_are_not_doubled() -> None:
     rig = Rig()
     anonymous = {"X-Remote-User": "system:anonymous", "X-Remote-Group": "system:unauthenticated"}
     assert (await rig.user(anonymous, peer=proxy().peer)).groups == ("system:unauthenticated",)

@@ -198,7 +198,7 @@ async def test_nobody_is_asked_about_what_is_always_allowed(method: str, path: s
 @pytest.mark.parametrize(
     "path", ["/healthz/", "/healthz/ping", "/Healthz", "//healthz", "/healthzz", "/", "/readyz/store"]
 )
-async def test_what_only_looks_like_it_is_asked_about(path: str) -> None:
+async def test_path_that_only_resembles_an_allowed_one_is_authorized(path: str) -> None:
     assert await asked(ANONYMOUS, "GET", path)
 
 
@@ -299,7 +299,7 @@ async def test_decisions_are_counted_by_their_result(answer: Decision | ClusterE
         (ClusterError("secret"), {REASON: "internal error"}),
     ],
 )
-async def test_what_was_decided_is_noted_on_the_request(answer: Decision | ClusterError, notes: dict[str, str]) -> None:
+async def test_decision_is_noted_on_the_request(answer: Decision | ClusterError, notes: dict[str, str]) -> None:
     seen: list[Request] = []
 
     def remembering(handler: Handler) -> Handler:

@@ -22,7 +22,7 @@ from tests.unit.wire.served import CLASSES
         ("", "", {"k8s.io/deprecated": "true"}),
     ],
 )
-def test_the_answer_warns_and_an_auditor_is_told(removed: str, text: str, noted: dict[str, str]) -> None:
+def test_deprecated_version_warns_and_is_noted_for_the_auditor(removed: str, text: str, noted: dict[str, str]) -> None:
     path = f"/apis/{CLASSES.group}/v1/deviceclasses"
     exchange = Exchange(make_mocked_request("GET", path))
     kind = dataclasses.replace(CLASSES, deprecation=Deprecation(since="1.35", removed=removed))

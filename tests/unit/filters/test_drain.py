@@ -22,7 +22,7 @@ async def test_while_serving_nothing_is_refused_and_connections_stay() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nodes?watch=1", "/watch/nodes", "/watch/nodes/x"])
-async def test_a_new_watch_is_told_to_come_back_in_a_second(path: str) -> None:
+async def test_new_watch_gets_retry_after_one_second(path: str) -> None:
     state = Drain()
     state.stop(handed_over=False)
     connection = connect(drain(ok, state=state))

@@ -119,7 +119,7 @@ OLD = (
 )
 
 
-async def test_who_may_impersonate_in_the_old_way_still_may_and_is_asked_about_that_first_the_next_time() -> None:
+async def test_legacy_impersonation_still_works_and_is_tried_first_next_time() -> None:
     recorder = Recorder(*OLD)
     rig = Rig(JANE, recorder)
     headers = (
@@ -152,7 +152,7 @@ async def test_a_service_account_is_authorized_in_its_namespace() -> None:
     assert recorder.asked == ["impersonate core serviceaccounts ns/sa", "impersonate core groups a"]
 
 
-async def test_who_acts_as_a_node_is_in_the_group_of_all_nodes_unless_that_is_done_in_the_old_way() -> None:
+async def test_impersonated_node_is_in_the_group_of_nodes_unless_legacy() -> None:
     recorder = Recorder()
     node = ("Impersonate-User", "system:node:n1")
     assert (await Rig(JANE, recorder).user(node)).groups == ("system:nodes", "system:authenticated")
@@ -170,7 +170,7 @@ async def test_who_acts_as_a_node_is_in_the_group_of_all_nodes_unless_that_is_do
     )
 
 
-async def test_a_service_account_may_act_as_the_node_on_which_it_runs_as_all_that_run_on_theirs() -> None:
+async def test_service_account_may_impersonate_the_node_on_which_it_runs() -> None:
     extra = {"authentication.kubernetes.io/node-name": ("n1",), "authentication.kubernetes.io/pod-name": ("p",)}
     agent = User("system:serviceaccount:ns:agent", extra=extra)
     recorder = Recorder(f"impersonate-on:associated-node:list {ON}", f"impersonate:associated-node {USER_INFO} nodes *")
@@ -218,7 +218,7 @@ IN_EXTRA = "impersonating an invalid key in extra is not allowed: extra.key: Inv
         (("Extra-a.com%2fb", ""), "impersonating the empty string value in extra is not allowed"),
     ],
 )
-async def test_what_may_only_be_acted_as_in_the_old_way(header: tuple[str, str], why: str) -> None:
+async def test_headers_that_only_legacy_impersonation_permits(header: tuple[str, str], why: str) -> None:
     new_ways = Rig(
         JANE, Recorder(f"impersonate-on:user-info:list {ON}", f"impersonate:user-info {USER_INFO} users bob")
     )
@@ -231,7 +231,7 @@ async def test_what_may_only_be_acted_as_in_the_old_way(header: tuple[str, str],
     assert (await Rig(ADMIN).user(("Impersonate-User", "bob"), (f"Impersonate-{name}", value))).name == "bob"
 
 
-async def test_what_is_no_utf8_in_a_name_is_replaced_as_in_a_question_to_the_cluster() -> None:
+async def test_malformed_utf8_in_a_name_is_replaced_as_in_a_review() -> None:
     recorder = Recorder()
     user = await Rig(JANE, recorder).user(("Impersonate-User", "b\udcff"), ("Impersonate-Group", "\udce9\udcff"))
     assert (user.name, user.groups[0]) == ("b\ufffd", "\ufffd\ufffd")
@@ -243,7 +243,7 @@ async def test_what_is_no_utf8_in_a_name_is_replaced_as_in_a_question_to_the_clu
 @pytest.mark.parametrize(
     "name", ["system:serviceaccount:ns", "system:serviceaccount:NS:sa", "system:serviceaccount:a:b:c", "x:ns:sa"]
 )
-def test_what_only_looks_like_a_service_account_is_a_user(name: str) -> None:
+def test_name_that_only_resembles_a_service_account_is_a_user(name: str) -> None:
     assert service_account(name) is None
 
 
@@ -315,7 +315,7 @@ async def test_an_empty_user_alone_asks_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["Impersonate-Group", "Impersonate-Extra-K", "Impersonate-Extra-K{}"])
-async def test_what_thousands_of_headers_ask_for_is_shown_as_far_as_that_costs_little(name: str) -> None:
+async def test_thousands_of_impersonation_headers_are_shown_within_bounds(name: str) -> None:
     value = "\u200b" * 70
     answer = await Rig(JANE).ask(*((name.format(at), value) for at in range(4000)))
     message = answer.json["message"]

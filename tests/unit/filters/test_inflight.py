@@ -70,7 +70,7 @@ async def test_reads_and_writes_do_not_stand_in_each_others_way() -> None:
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/livez/ping", "/readyz?verbose"])
-async def test_a_health_check_has_a_place_in_a_full_house_and_takes_nobodys(path: str) -> None:
+async def test_health_check_passes_full_limits_and_takes_no_place(path: str) -> None:
     gate = Gate()
     handler = limited(gate)
     for method, other in (("GET", f"{V1}/nodes"), ("POST", f"{V1}/nodes"), ("GET", f"{V1}/nodes?watch=1")):
@@ -81,7 +81,7 @@ async def test_a_health_check_has_a_place_in_a_full_house_and_takes_nobodys(path
     gate.open.set()
 
 
-async def test_what_is_only_called_like_a_health_check_has_none() -> None:
+async def test_path_that_only_ends_like_a_health_check_is_limited() -> None:
     gate = Gate()
     handler = limited(gate)
     await occupy(handler, gate, "GET", f"{V1}/nodes")
@@ -89,7 +89,7 @@ async def test_what_is_only_called_like_a_health_check_has_none() -> None:
     gate.open.set()
 
 
-async def test_administrators_pass_a_full_house() -> None:
+async def test_administrators_pass_full_limits() -> None:
     gate = Gate()
     bounded = inflight(gate, reading=1, writing=1, watching=1)
     await occupy(as_user(bounded, JANE), gate, "GET", f"{V1}/nodes")

@@ -57,7 +57,7 @@ async def reason(authorizer: NodeAuthorizer, **members: Any) -> str:
     return decision.reason
 
 
-async def test_what_it_cannot_look_up_nobody_is_allowed(authorizer: NodeAuthorizer, store: Filling) -> None:
+async def test_node_is_refused_when_its_slice_cannot_be_looked_up(authorizer: NodeAuthorizer, store: Filling) -> None:
     with pytest.raises(ClusterError, match="initializing"):
         await authorizer.authorize(NODE, SLICE)
     assert store.waited == [10.0]

@@ -62,7 +62,7 @@ async def test_a_request_is_labelled_as_upstream_labels_it(method: str, path: st
     assert await newly_counted(ok, method, V1 + path) == [labels]
 
 
-async def test_an_apply_is_told_apart_from_other_patches() -> None:
+async def test_apply_is_distinguished_from_other_patches() -> None:
     [labels] = await newly_counted(ok, "PATCH", f"{V1}/nodes/x", {"Content-Type": "application/apply-patch+yaml"})
     assert labels[0] == "APPLY"
     [labels] = await newly_counted(ok, "PATCH", f"{V1}/nodes/x", {"Content-Type": "application/merge-patch+json"})
@@ -86,7 +86,7 @@ async def test_writes_are_timed_by_their_field_validation(query: str, label: str
     assert timed.count == before + 1
 
 
-async def test_paths_without_resource_are_told_apart_only_if_they_are_ours() -> None:
+async def test_non_resource_paths_have_labels_only_if_served() -> None:
     assert await newly_counted(ok, "GET", "/readyz") == [("GET", "", "", "", "", "/readyz", "", "200")]
     assert await newly_counted(ok, "GET", "/invented/by/a/client") == [("GET", "", "", "", "", "", "", "200")]
 
@@ -102,7 +102,7 @@ async def test_errors_are_counted_by_their_code() -> None:
     assert (await newly_counted(panic, "GET", f"{V1}/nodes"))[0][-1] == "500"
 
 
-async def test_what_the_server_ended_itself_is_a_termination() -> None:
+async def test_answer_that_the_server_cut_short_counts_as_a_termination() -> None:
     async def refuse(request: Request) -> web.StreamResponse:
         request.terminated = True
         raise errors.too_many_requests("full", retry_after=1)

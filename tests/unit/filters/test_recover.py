@@ -214,9 +214,7 @@ async def test_ids_are_made_only_for_requests_that_bring_none() -> None:
 
 
 @pytest.mark.parametrize(("size", "in_a_thread"), [(100, False), (100_000, True)])
-async def test_what_a_failed_request_was_made_into_is_freed_in_a_thread_if_it_is_large(
-    size: int, in_a_thread: bool
-) -> None:
+async def test_large_object_of_a_failed_request_is_freed_in_a_thread(size: int, in_a_thread: bool) -> None:
     freed, went = [], threading.Event()
 
     class Decoded:

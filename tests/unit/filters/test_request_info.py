@@ -294,7 +294,7 @@ def test_the_routes_that_exist(method: str, path: str, action: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
-def test_what_is_no_route_is_404_whatever_the_method(method: str, path: str) -> None:
+def test_unknown_route_is_404_for_every_method(method: str, path: str) -> None:
     assert refused(method, V1 + path) == 404
 
 
@@ -347,7 +347,7 @@ METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 
 
 @given(METHODS, st.booleans(), TARGETS, QUERIES)
-def test_what_is_dispatched_is_exactly_what_was_authorized(method: str, below: bool, target: str, query: str) -> None:
+def test_dispatched_request_is_exactly_the_authorized_one(method: str, below: bool, target: str, query: str) -> None:
     try:
         info: RequestInfo = parse(method, f"{V1 if below else ''}/{target}{query}")
         endpoint = ROUTER.route(info, accept="", content_type="application/merge-patch+json")
@@ -365,7 +365,7 @@ def test_what_is_dispatched_is_exactly_what_was_authorized(method: str, below: b
     assert info.path.startswith(f"{V1}/")
 
 
-def test_what_is_remembered_stays_right_and_bounded() -> None:
+def test_cache_stays_right_and_bounded() -> None:
     router = Router(KINDS, patches=PATCHES)
     for i in range(2 * REMEMBERED + 5):
         info = parse("GET" if i % 2 else "DELETE", f"{V1}/nodes/n{i}")
@@ -415,7 +415,7 @@ class Elsewhere:
     "selector", [f"labelSelector=a+in+({','.join(MANY)})", f"fieldSelector=metadata.name%3Dx,{'%3D,'.join(MANY)}%3D"]
 )
 @pytest.mark.parametrize("fails", [False, True])
-async def test_what_was_made_of_a_long_selector_is_freed_where_it_was_made(selector: str, fails: bool) -> None:
+async def test_result_of_a_long_selector_is_freed_in_the_thread_that_made_it(selector: str, fails: bool) -> None:
     seen: list[object] = []
 
     async def list_(request: Request) -> web.StreamResponse:

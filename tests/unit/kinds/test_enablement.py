@@ -51,7 +51,7 @@ def test_the_older_versions_are_served_in_the_group_of_upstream_alone() -> None:
         ("{}/v1beta1=true,{}/v1beta1=false", {"v1": 4}),
     ],
 )
-def test_what_is_said_of_less_wins(said: str, expected: Mapping[str, int]) -> None:
+def test_most_specific_setting_wins(said: str, expected: Mapping[str, int]) -> None:
     group = "x.example.com"
     assert served(said.replace("{}", group), group) == expected
 
@@ -115,7 +115,7 @@ def test_the_flag_can_be_given_several_times_and_has_an_environment_twin() -> No
         ),
     ],
 )
-def test_all_mistakes_are_told_in_upstreams_words(said: str, mistakes: list[str]) -> None:
+def test_all_errors_get_upstreams_messages(said: str, mistakes: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         kinds(said)
     assert refused.value.mistakes == [f"--runtime-config: {text}" for text in mistakes]

@@ -292,7 +292,7 @@ NAME = Field(name="name", number=1, type=String())
         ({"shape": lamp(name="LampList")}, "the shape has the name of the list, LampList"),
     ],
 )  # fmt: skip
-def test_a_mistake_of_a_shape_names_the_member(changes: Mapping[str, Any], message: str) -> None:
+def test_error_of_a_shape_names_the_member(changes: Mapping[str, Any], message: str) -> None:
     texts = told(versions=(), **changes)
     assert any(text.startswith(message) for text in texts), texts
 
@@ -397,7 +397,7 @@ def test_a_default_that_fails_for_an_empty_object_is_a_message() -> None:
         ({"gates": [replace(LIGHT, needs=("HeavyLamps",))]}, "the feature gate 'LightLamps': needs[0]: 'HeavyLamps' is not a Gate"),
     ],
 )  # fmt: skip
-def test_a_mistake_beside_the_shape_is_a_message(changes: Mapping[str, Any], message: str) -> None:
+def test_error_beside_the_shape_is_a_message(changes: Mapping[str, Any], message: str) -> None:
     texts = told(**changes)
     assert any(text.startswith(message) for text in texts), texts
 
@@ -478,7 +478,7 @@ def test_a_conversion_may_refuse_values_of_other_versions() -> None:
     assert told(versions=[Version(name="v2", shape=lamp(), conversion=Conversion(fails, same))]) == []
 
 
-def test_the_mistakes_of_all_parts_are_told_at_once() -> None:
+def test_errors_of_all_parts_are_reported_at_once() -> None:
     texts = told(
         short_names="qq",
         shape=with_field(Field(name="odd", number=9, type=ListOf(PORT, ListType.MAP))),

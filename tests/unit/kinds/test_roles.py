@@ -34,7 +34,7 @@ def granted(*kinds: Resource) -> dict[str, list[tuple[str, list[str], list[str]]
     return found
 
 
-def test_who_may_see_or_edit_a_namespace_sees_or_edits_its_kinds_but_writes_no_subresource() -> None:
+def test_view_and_edit_roles_cover_kinds_but_edit_writes_no_subresource() -> None:
     status = Subresource(name="status", owns=("status",))
     assert granted(kind("Boat", subresources=(status,)), kind("Anchor")) == {
         "sluice-view": [("sea.example", ["anchors", "boats", "boats/status"], READ)],

@@ -95,7 +95,7 @@ def test_kinds_of_a_group_share_no_name(other: Mapping[str, str], mistake: str) 
     assert mistake in refused.value.errors
 
 
-def test_the_kinds_of_the_house_have_no_mistakes() -> None:
+def test_built_in_kinds_have_no_errors() -> None:
     served = app.kinds(config.parse(["dev"], {}).serving)
     assert not [text for kind in served.stored for text in packages.errors(kind)]
 
@@ -158,7 +158,7 @@ def test_a_mistake_of_a_declaration_is_a_sentence(changes: Mapping[str, Any], mi
     assert any(text.startswith(mistake) for text in packages.errors(replace(LAMP, **changes))), mistake
 
 
-def test_all_mistakes_of_a_declaration_are_told_at_once_and_none_that_follows_from_another() -> None:
+def test_all_errors_of_a_declaration_come_at_once_without_consequences() -> None:
     changes: Mapping[str, Any] = {
         "kind": "lamp",
         "version": "V",
@@ -248,7 +248,7 @@ def test_a_package_that_cannot_be_served_says_why(package: Path, source: str, mi
         assert any(mistake in text for text in found), (mistake, found)
 
 
-def test_two_packages_with_one_name_in_a_group_are_told_beside_other_mistakes(package: Path) -> None:
+def test_two_packages_with_one_name_are_reported_beside_other_errors(package: Path) -> None:
     package.write_text(HERE + "RESOURCES = [LAMP, replace(LAMP, kind='Light'), replace(SHADE, kind='shade')]\n")
     assert mistakes_of("--kinds", "lamps_of_a_test") == [
         "--kinds: lamps_of_a_test: shade: the kind 'shade' is no name of letters and digits that begins with a capital",
@@ -257,7 +257,7 @@ def test_two_packages_with_one_name_in_a_group_are_told_beside_other_mistakes(pa
     ]
 
 
-def test_two_shapes_of_one_name_are_told_at_the_start(package: Path) -> None:
+def test_two_shapes_of_one_name_are_reported_at_the_start(package: Path) -> None:
     package.write_text(
         HERE
         + "RESOURCES = [replace(LAMP, shape=shape(TEXT, name='Thing')), replace(SHADE, shape=shape(LIST, name='Thing'))]\n"
@@ -266,7 +266,7 @@ def test_two_shapes_of_one_name_are_told_at_the_start(package: Path) -> None:
     assert mistake.startswith("--kinds: Shade: two different shapes are named ")
 
 
-def test_a_feature_gate_of_the_house_that_a_package_declares_otherwise_is_told_at_the_start(package: Path) -> None:
+def test_package_that_redeclares_a_built_in_gate_is_refused_at_the_start(package: Path) -> None:
     taints = "Gate('DRADeviceTaints', default=False, stage=Stage.ALPHA)"
     package.write_text(f"{HERE}RESOURCES = [replace(LAMP, gates=[{taints}])]\n")
     assert mistakes_of("--kinds", "lamps_of_a_test") == [
@@ -274,7 +274,7 @@ def test_a_feature_gate_of_the_house_that_a_package_declares_otherwise_is_told_a
     ]
 
 
-def test_the_feature_gates_of_a_package_are_switched_as_those_of_the_house_are(package: Path) -> None:
+def test_gates_of_a_package_are_switched_like_built_in_ones(package: Path) -> None:
     package.write_text(f"{HERE}RESOURCES = [replace(LAMP, gates=[DIMMED])]\n")
     for flags, on in (
         ((), False),
@@ -285,7 +285,7 @@ def test_the_feature_gates_of_a_package_are_switched_as_those_of_the_house_are(p
         assert app.gates(serving, app.kinds(serving)).enabled(DIMMED) is on
 
 
-def test_a_missing_module_is_told_with_the_other_mistakes() -> None:
+def test_missing_module_is_reported_with_the_other_errors() -> None:
     with pytest.raises(ConfigError) as refused:
         config.parse(["dev", "--kinds", "no_such_module.kinds", "--secure-port", "x"], {})
     assert refused.value.mistakes == [

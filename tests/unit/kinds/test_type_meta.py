@@ -34,13 +34,13 @@ def test_a_document_says_what_it_is(value: object, meta: TypeMeta) -> None:
         ),
     ],
 )
-def test_what_says_nothing_readable_is_refused(value: object, text: str) -> None:
+def test_unreadable_type_is_refused(value: object, text: str) -> None:
     with pytest.raises(Unreadable) as refused:
         type_meta.read(value)
     assert text in str(refused.value)
 
 
-def test_what_is_not_said_is_taken_from_the_endpoint() -> None:
+def test_missing_kind_and_version_come_from_the_endpoint() -> None:
     own = TypeMeta("resource.k8s.io", "v1", "DeviceClass")
     assert TypeMeta("", "", "").completed(CLASSES) == own
     assert TypeMeta("resource.k8s.io", "", "").completed(CLASSES) == own

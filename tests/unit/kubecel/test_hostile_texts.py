@@ -51,7 +51,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("part", DEEP)
-def test_what_is_repeated_without_end_is_refused_for_the_reason_that_cel_go_gives(part: str) -> None:
+def test_endlessly_repeated_text_is_refused_for_the_reason_of_cel_go(part: str) -> None:
     with Spent() as spent, pytest.raises(CompileError) as refused:
         parse(Source(part * (SIZE // len(part))), macros=ALL)
     assert DEEP[part] in str(refused.value)

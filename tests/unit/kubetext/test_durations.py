@@ -32,7 +32,7 @@ def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
         ("1ä", 'time: unknown unit "\\xc3\\xa4" in duration "1\\xc3\\xa4"'),
     ],
 )
-def test_what_is_no_duration_is_refused_in_gos_words(text: str, message: str) -> None:
+def test_malformed_duration_gets_gos_message(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="time:") as caught:
         durations.parse(text)
     assert str(caught.value) == message
@@ -41,14 +41,14 @@ def test_what_is_no_duration_is_refused_in_gos_words(text: str, message: str) ->
 @pytest.mark.parametrize(
     "text", ["9223372036854775807ns", "-9223372036854775808ns", "0.99999999999999999999999s", "0" * 900 + "1s"]
 )
-def test_what_fits_into_64_bits_is_a_duration(text: str) -> None:
+def test_value_that_fits_into_64_bits_is_a_duration(text: str) -> None:
     durations.parse(text)
 
 
 @pytest.mark.parametrize(
     "text", ["9223372036854775808ns", "-9223372036854775809ns", "9" * 900 + "s", "9" * 4400 + "s", "1e9h"]
 )
-def test_what_does_not_is_none(text: str) -> None:
+def test_value_beyond_64_bits_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match=r"^time: "):
         durations.parse(text)
 

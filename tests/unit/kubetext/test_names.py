@@ -51,7 +51,7 @@ def test_a_dns_label_is_accepted(text: str) -> None:
         ("a." * 40 + "b", ["must be no more than 63 characters", "must not contain dots"]),
     ],
 )
-def test_what_is_no_dns_label_is_explained(text: str, errors: list[str]) -> None:
+def test_invalid_dns_label_is_explained(text: str, errors: list[str]) -> None:
     assert names.dns_label(text) == errors
 
 
@@ -61,7 +61,7 @@ def test_a_subdomain_is_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "A", "a_b", "a.\n", "a-.b"])
-def test_what_is_no_subdomain_is_explained(text: str) -> None:
+def test_invalid_subdomain_is_explained(text: str) -> None:
     assert names.dns_subdomain(text) == [SUBDOMAIN]
 
 
@@ -94,7 +94,7 @@ def test_a_label_key_is_accepted(text: str) -> None:
         ),
     ],
 )
-def test_what_is_no_label_key_is_explained(text: str, errors: list[str]) -> None:
+def test_invalid_label_key_is_explained(text: str, errors: list[str]) -> None:
     assert names.label_key(text) == errors
 
 
@@ -113,7 +113,7 @@ def test_a_label_value_is_accepted(text: str) -> None:
         ("ü", [VALUE]),
     ],
 )
-def test_what_is_no_label_value_is_explained(text: str, errors: list[str]) -> None:
+def test_invalid_label_value_is_explained(text: str, errors: list[str]) -> None:
     assert names.label_value(text) == errors
 
 

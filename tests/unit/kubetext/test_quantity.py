@@ -102,7 +102,7 @@ def test_the_fast_path_says_what_the_parser_says(text: str, canonical: str) -> N
         (".e-10", quantity.BAD_NUMBER),
     ],
 )
-def test_what_is_no_quantity_is_refused_in_upstreams_words(text: str, why: str) -> None:
+def test_malformed_quantity_gets_upstreams_message(text: str, why: str) -> None:
     with pytest.raises(QuantityError) as caught:
         quantity.parse(text)
     assert str(caught.value) == why

@@ -37,7 +37,7 @@ def test_a_signed_number_is_read(text: str, value: int) -> None:
         ("99999999999999999999", "value out of range"),
     ],
 )
-def test_what_is_no_int64_is_refused_in_the_words_of_go(text: str, why: str) -> None:
+def test_malformed_int64_gets_gos_message(text: str, why: str) -> None:
     with pytest.raises(ValueError, match="ParseInt") as caught:
         strconv.parse_int(text)
     assert str(caught.value) == f'strconv.ParseInt: parsing "{text}": {why}'
@@ -52,7 +52,7 @@ def test_what_is_no_int64_is_refused_in_the_words_of_go(text: str, why: str) -> 
         ("18446744073709551616", "value out of range"),
     ],
 )
-def test_what_is_no_uint64_is_refused_in_the_words_of_go(text: str, why: str) -> None:
+def test_malformed_uint64_gets_gos_message(text: str, why: str) -> None:
     with pytest.raises(ValueError, match="ParseUint") as caught:
         strconv.parse_uint(text)
     assert str(caught.value) == f'strconv.ParseUint: parsing "{text}": {why}'

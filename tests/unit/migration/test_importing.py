@@ -169,9 +169,7 @@ def with_name(obj: Object, name: str, **members: Any) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "name": name, "uid": f"uid-of-{name}"}, **members}
 
 
-async def test_what_changed_at_its_source_is_brought_up_to_date_until_somebody_changes_it_here(
-    place: Place, opening: Open
-) -> None:
+async def test_object_changed_at_its_source_is_updated_until_edited_here(place: Place, opening: Open) -> None:
     place.put(json.dumps(CLAIM))
     await place.run()
     place.put(json.dumps({**CLAIM, "status": {}}))
@@ -211,7 +209,7 @@ async def test_what_changed_at_its_source_is_brought_up_to_date_until_somebody_c
         ({"spec": {"devices": {"requests": 7}}}, "cannot unmarshal number"),
     ],
 )
-async def test_what_would_be_lost_is_refused_and_then_nothing_is_written(
+async def test_import_that_would_lose_fields_is_refused_and_writes_nothing(
     place: Place, change: Object, why: str
 ) -> None:
     place.put(
@@ -254,14 +252,14 @@ async def test_an_older_version_is_stored_in_the_form_that_is_stored(place: Plac
     assert shown(value)["spec"] == CLAIM["spec"]
 
 
-async def test_a_file_that_holds_no_objects_is_told(place: Place) -> None:
+async def test_a_file_that_holds_no_objects_is_reported(place: Place) -> None:
     place.put("kind: List")
     with pytest.raises(MigrationError, match=r"list\.json: "):
         place.files()
 
 
 @pytest.mark.parametrize("listed", [True, False])
-async def test_what_kubectl_prints_without_managed_fields_is_refused(place: Place, listed: bool) -> None:
+async def test_kubectl_output_without_managed_fields_is_refused(place: Place, listed: bool) -> None:
     bare = {**CLAIM, "metadata": {k: v for k, v in CLAIM["metadata"].items() if k != "managedFields"}}
     place.put(json.dumps({"kind": "List", "apiVersion": "v1", "items": [bare]} if listed else bare))
 
@@ -280,7 +278,7 @@ async def test_an_object_that_nobody_manages_comes_with_the_list_of_its_server(p
     assert (await place.run())[1]
 
 
-async def test_a_folder_without_lists_is_told(place: Place) -> None:
+async def test_a_folder_without_lists_is_reported(place: Place) -> None:
     place.put(json.dumps(CLAIM), name="list.yaml")
     with pytest.raises(MigrationError, match=r"no file of this folder ends with \.json"):
         place.files()

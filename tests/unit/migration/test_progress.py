@@ -21,7 +21,7 @@ class Closed(io.StringIO):
         raise BrokenPipeError
 
 
-async def test_a_terminal_gets_a_bar_in_one_line_that_is_gone_at_the_end() -> None:
+async def test_terminal_gets_a_one_line_bar_that_is_cleared_at_the_end() -> None:
     out = Terminal()
     async with Shown(out, bar_seconds=0.001) as progress:
         progress.begin("exporting resourceslices", 400)

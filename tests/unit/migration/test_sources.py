@@ -81,7 +81,7 @@ async def test_a_server_that_leads_everything_elsewhere_has_no_objects(kinds: Ki
         await source(Plane({"v1": "sluice"}), kinds)
 
 
-async def test_a_kind_that_would_be_out_of_sight_is_told_and_one_that_stays_in_sight_is_not(kinds: Kinds) -> None:
+async def test_kind_that_would_disappear_is_reported_and_others_are_not(kinds: Kinds) -> None:
     with_another = (*KINDS, "devicetaintrules")
     found = await source(Plane({"v1": ""}, plurals=with_another), kinds)
     assert found.refusals == [

@@ -96,7 +96,7 @@ def test_a_missing_member_is_null_to_replace_copy_and_test() -> None:
         None,
     ],
 )
-def test_what_does_not_fit_is_refused_without_saying_why(operation: Any) -> None:
+def test_operation_that_does_not_fit_is_refused_without_a_reason(operation: Any) -> None:
     assert refused([operation], {"labels": {"l": "1"}, "list": [1], "number": 1}).message == (
         "the server rejected our request due to an error in our request"
     )
@@ -120,7 +120,7 @@ def test_the_whole_document_can_be_replaced_and_tested() -> None:
     assert applied([{"op": "replace", "path": "", "value": [1]}, {"op": "add", "path": "/-", "value": 2}], {}) == [1, 2]
 
 
-def test_what_is_copied_into_itself_is_copied_as_it_was_opened_on_the_way() -> None:
+def test_object_copied_into_itself_is_copied_as_already_opened() -> None:
     document = {"a": {"z": {"y": 1, "x": 2}, "b": {"d": 1, "c": 2}}}
     steps = [{"op": "copy", "from": "/a", "path": "/a/z/new"}]
     opened = b'{"b":{"d":1,"c":2},"z":{"x":2,"y":1}}'
@@ -160,7 +160,7 @@ SPELLED = b'{"z":1.0,"a":[1e400,-0,1e3],"z":"\\u003c<\\/","b": 12345678901234567
 COMPACT = SPELLED.replace(b" ", b"").replace(b"<", b"\\u003c")
 
 
-def test_what_is_not_opened_keeps_its_spelling_and_loses_its_blanks() -> None:
+def test_unopened_value_keeps_its_spelling_and_loses_its_blanks() -> None:
     document = b'{"spec":{"kept":%b,"a":1}}' % SPELLED
     found = json_patch.apply(json_patch.parse(b'[{"op":"add","path":"/spec/b","value":%b}]' % SPELLED), document)
     assert found == b'{"spec":{"a":1,"b":%b,"kept":%b}}' % (COMPACT, COMPACT)
@@ -194,7 +194,7 @@ def test_spellings_are_tested(found: bytes, wanted: bytes, same: bool) -> None:
             json_patch.apply(patch, b'{"a":%b}' % found)
 
 
-def test_what_passed_a_test_comes_out_sorted() -> None:
+def test_tested_value_comes_out_sorted() -> None:
     patch = json_patch.parse(b'[{"op":"test","path":"/x","value":{"a":{"c":1,"d":2},"b":1}}]')
     assert json_patch.apply(patch, b'{"x":{"b":1,"a":{"d":2,"c":1}}}') == b'{"x":{"a":{"c":1,"d":2},"b":1}}'
 
@@ -223,7 +223,7 @@ def test_doubling_again_and_again_is_stopped() -> None:
     assert refused(steps, {"a": ["xxxxxxxxxx"]}).code == 422
 
 
-def test_what_may_nest_can_be_opened() -> None:
+def test_values_of_any_permitted_depth_can_be_opened() -> None:
     deep: Any = []
     for _ in range(700):
         deep = [deep]
@@ -250,7 +250,7 @@ def pointer(steps: list[str]) -> str:
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=3), st.lists(KEYS, min_size=1, max_size=3), VALUES)
-def test_what_was_added_can_be_tested_and_removed(document: dict[str, Any], steps: list[str], value: Any) -> None:
+def test_added_value_can_be_tested_and_removed(document: dict[str, Any], steps: list[str], value: Any) -> None:
     path = pointer(steps)
     try:
         found = applied([{"op": "add", "path": path, "value": value}], document)
@@ -321,7 +321,7 @@ def test_a_long_patch_is_taken_for_one_that_copies() -> None:
         ({"op": "copy", "path": "/b", "from": False}, "from: json: cannot unmarshal bool"),
     ],
 )
-def test_why_a_pointer_cannot_be_read_is_told(operation: dict[str, Any], said: str) -> None:
+def test_malformed_pointer_is_reported_with_a_reason(operation: dict[str, Any], said: str) -> None:
     with pytest.raises(json_patch.Inapplicable) as refused:
         json_patch.applied(json_patch.parse(text([operation])), b'{"a":1}')
     assert str(refused.value) == f"{operation['op']} operation failed to decode {said} into Go value of type string"

@@ -67,7 +67,7 @@ def nested(levels: int, inmost: Any) -> Any:
     return inmost
 
 
-def test_what_may_nest_can_be_merged() -> None:
+def test_values_of_any_permitted_depth_can_be_merged() -> None:
     found = merged({"x": nested(300, {"gone": None, "b": 1}), "y": {"k": 2}}, {"y": {"z": 1}})
     assert found["y"] == {"k": 2, "z": 1}
     found = found["x"]

@@ -142,9 +142,7 @@ def test_merging_twice_is_merging_once(patch: dict[str, Any], live: dict[str, An
 
 
 @given(LIVE, LIVE)
-def test_what_the_patch_names_stands_in_its_order_and_the_rest_in_its_own(
-    patch: dict[str, Any], live: dict[str, Any]
-) -> None:
+def test_patched_and_other_items_each_keep_their_order(patch: dict[str, Any], live: dict[str, Any]) -> None:
     found = [part["name"] for part in applied(patch, live).get("parts", ())]
     named = [part["name"] for part in patch.get("parts", ())]
     others = [part["name"] for part in live.get("parts", ()) if part["name"] not in named]
@@ -153,7 +151,7 @@ def test_what_the_patch_names_stands_in_its_order_and_the_rest_in_its_own(
 
 
 @given(LIVE, st.permutations("abcdef"))
-def test_what_is_ordered_comes_out_in_that_order(live: dict[str, Any], order: list[str]) -> None:
+def test_ordered_items_come_out_in_that_order(live: dict[str, Any], order: list[str]) -> None:
     patch = {"$setElementOrder/parts": [{"name": name} for name in order], "$setElementOrder/finalizers": order}
     found = applied({k: v for k, v in patch.items() if live.get(k.partition("/")[2])}, live)
     assert [part["name"] for part in found.get("parts", ())] == [
@@ -163,7 +161,7 @@ def test_what_is_ordered_comes_out_in_that_order(live: dict[str, Any], order: li
 
 
 @given(LIVE)
-def test_what_is_deleted_is_gone(live: dict[str, Any]) -> None:
+def test_deleted_items_are_removed(live: dict[str, Any]) -> None:
     patch = {
         "parts": [{"name": part["name"], "$patch": "delete"} for part in live.get("parts", ())],
         "$deleteFromPrimitiveList/finalizers": live.get("finalizers", []),
@@ -182,7 +180,7 @@ def test_what_is_deleted_is_gone(live: dict[str, Any]) -> None:
         ({"$deleteFromPrimitiveList/finalizers": [{}]}, None),
     ],
 )
-def test_what_go_cannot_compare_is_an_error_that_says_so(patch: dict[str, Any], told: str | None) -> None:
+def test_values_that_go_cannot_compare_get_an_error(patch: dict[str, Any], told: str | None) -> None:
     code, message = refused(patch, {"finalizers": [], "parts": []})
     assert (code, message) == (
         500,

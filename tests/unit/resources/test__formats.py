@@ -49,7 +49,7 @@ def test_canonical_addresses_pass(address: str) -> None:
         (f"10.0.0.1/{'0' * 4500}24", "10.0.0.1/24"),
     ],
 )
-def test_other_spellings_are_told_the_canonical_one(address: str, canonical: str) -> None:
+def test_other_spellings_get_the_canonical_one_in_the_message(address: str, canonical: str) -> None:
     shown = quoting.go_quote(address)
     assert bodies(_formats.interface_address, address) == [
         f'Invalid value: {shown}: must be in canonical form ("{canonical}")'
@@ -75,7 +75,7 @@ def test_other_spellings_are_told_the_canonical_one(address: str, canonical: str
         f"10.0.0.1/{'9' * 5000}",
     ],
 )
-def test_what_is_no_address_with_a_prefix_is_refused(address: str) -> None:
+def test_address_without_a_prefix_is_refused(address: str) -> None:
     assert bodies(_formats.interface_address, address) == [f"Invalid value: {quoting.go_quote(address)}: {CIDR}"]
 
 
@@ -98,7 +98,7 @@ GOOD_UID = "3f0f7b0e-6d0c-4f53-9a3e-1f6f0c1d2a02"
         (f"urn:uuid:{'é' * 18}", "error validating uid: invalid UUID format"),
     ],
 )
-def test_what_cannot_be_read_as_a_uid_is_refused(uid: str, detail: str) -> None:
+def test_text_that_cannot_be_read_as_a_uid_is_refused(uid: str, detail: str) -> None:
     assert bodies(_formats.uid, uid) == [f'Invalid value: "{uid}": {detail}']
 
 

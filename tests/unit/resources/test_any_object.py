@@ -115,7 +115,7 @@ def test_an_object_that_was_written_is_read_back_as_it_was(kind: str, data: st.D
 
 
 @pytest.mark.parametrize(("kind", "whole"), WHOLE)
-def test_what_obeys_its_shape_does_so_when_it_comes_back_from_the_store(kind: str, whole: dict[str, Any]) -> None:
+def test_object_that_obeys_its_shape_still_does_when_read_from_the_store(kind: str, whole: dict[str, Any]) -> None:
     """So nobody has to look again at what a change leaves as it is."""
     resource = next(r for r in resources.RESOURCES if r.kind == kind)
     passes = verdict.test(resource.shape)

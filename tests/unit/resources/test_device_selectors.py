@@ -43,7 +43,7 @@ def problems(expression: str, *, stored: bool = False, judge: resources.DeviceSe
     ],
     ids=lambda expression: expression[:40],
 )
-def test_what_compiles_says_yes_or_no_and_is_cheap_is_fine(expression: str) -> None:
+def test_cheap_boolean_expression_that_compiles_is_accepted(expression: str) -> None:
     assert problems(expression) == []
 
 
@@ -74,7 +74,7 @@ def test_what_compiles_says_yes_or_no_and_is_cheap_is_fine(expression: str) -> N
         ("type(1) == int", "FieldValueForbidden", "Forbidden: too complex, exceeds cost limit"),
     ],
 )
-def test_what_is_refused_is_told_as_kubernetes_tells_it(expression: str, reason: str, text: str) -> None:
+def test_refused_expression_gets_kubernetes_message(expression: str, reason: str, text: str) -> None:
     (problem,) = problems(expression)
 
     assert (problem.field, problem.reason) == ("expression", reason)
@@ -89,7 +89,7 @@ def test_a_program_that_cannot_be_made_is_an_internal_error() -> None:
     assert problem.body == "Internal error: program instantiation failed: reference to undefined type: x"
 
 
-def test_what_makes_kubernetes_panic_is_an_internal_error() -> None:
+def test_expression_that_makes_kubernetes_panic_is_an_internal_error() -> None:
     (problem,) = problems("{b'a': 1}.size() == 1")
 
     assert problem.reason == "InternalError"
@@ -109,7 +109,7 @@ def test_a_stored_expression_may_use_what_new_ones_may_not() -> None:
     assert problems(f'{MODEL}.includes("x")', stored=True) == []
 
 
-def test_what_is_shared_is_named_only_with_its_gate() -> None:
+def test_member_for_shared_devices_is_known_only_with_its_gate() -> None:
     alone = selectors(DRAConsumableCapacity=False)
 
     assert "undefined field" in problems("device.allowMultipleAllocations", judge=alone)[0].body

@@ -129,7 +129,7 @@ def test_exactly_what_a_gate_guards_goes_while_it_is_off(kind: str, gate: str) -
 
 
 @pytest.mark.parametrize(("kind", "gate"), GATES)
-def test_what_the_stored_object_uses_already_stays(kind: str, gate: str) -> None:
+def test_features_that_the_stored_object_uses_stay(kind: str, gate: str) -> None:
     stored = copy.deepcopy(USING[kind])
     new, _ = prepared(KINDS[kind], stored, gate)
     assert new == decoded(KINDS[kind], USING[kind])
@@ -142,7 +142,7 @@ def test_a_use_of_one_feature_does_not_save_another() -> None:
     assert "consumesCounters" not in found
 
 
-def test_what_a_status_uses_does_not_bring_a_feature_into_the_spec() -> None:
+def test_features_used_by_a_status_do_not_enable_them_in_the_spec() -> None:
     """The other way round it does: upstream looks at spec and status before it drops from the status, and at the spec alone before that."""
     claim, off = KINDS["ResourceClaim"], "DRAConsumableCapacity"
     bare = {**CLAIM, "status": STATUS}
@@ -154,9 +154,7 @@ def test_what_a_status_uses_does_not_bring_a_feature_into_the_spec() -> None:
 
 
 @pytest.mark.parametrize(("kind", "generation"), [("ResourceSlice", 8), ("DeviceClass", 7)])
-def test_what_is_dropped_from_a_slice_counts_as_a_change_and_from_a_class_it_does_not(
-    kind: str, generation: int
-) -> None:
+def test_dropped_fields_are_a_change_of_a_slice_but_not_of_a_class(kind: str, generation: int) -> None:
     resource = KINDS[kind]
     gates = ("DRADeviceTaints", "DRAExtendedResource")
     off = context_of(resource, **{gate.name: False for gate in resource.gates if gate.name in gates})

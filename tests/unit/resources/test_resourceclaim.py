@@ -107,7 +107,7 @@ def test_duplicates_come_after_the_items() -> None:
         ({"selectors": [{}]}, "selectors[0].cel: Required value"),
     ],
 )
-def test_what_a_request_wants_is_checked(members: dict[str, Any], expected: str) -> None:
+def test_demands_of_a_request_are_checked(members: dict[str, Any], expected: str) -> None:
     assert created(KIND, exactly(**members))[1] == [f"spec.devices.requests[0].exactly.{expected}"]
     sub = {"name": "s", "deviceClassName": "c", **members}
     assert created(KIND, requests({"name": "main", "firstAvailable": [sub]}))[1] == [
@@ -227,7 +227,7 @@ def test_reports_of_other_devices_stay_and_are_refused() -> None:
     assert errors[0].endswith("must be an allocated device in the claim")
 
 
-def test_a_report_is_told_apart_by_its_share() -> None:
+def test_reports_are_distinguished_by_their_share() -> None:
     share = "3f0f7b0e-6d0c-4f53-9a3e-1f6f0c1d2a02"
     shared = {"allocation": {"devices": {"results": [{**RESULT, "shareID": share}]}}}
     assert written({**shared, "devices": [{**REPORT, "shareID": share}]}, shared)[1] == []
@@ -327,14 +327,14 @@ def test_administrative_access_that_was_given_is_not_judged_again() -> None:
     assert error.startswith("status.allocation.devices.results[0].adminAccess: Internal error: ")
 
 
-def test_of_two_ways_to_ask_neither_is_looked_into() -> None:
+def test_request_with_both_alternatives_is_checked_in_neither() -> None:
     both = {"name": "a", "exactly": {}, "firstAvailable": [{"name": "!"}]}
     errors = created(KIND, with_spec(CLAIM, devices={"requests": [both]}))[1]
     text = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
     assert errors == [f"spec.devices.requests[0]: Invalid value: null: {text}"]
 
 
-def test_what_is_not_allowed_is_told_before_what_is_wrong() -> None:
+def test_forbidden_members_are_reported_before_invalid_ones() -> None:
     requests = [{"name": "!", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]
     errors = created(KIND, with_spec(CLAIM, devices={"requests": requests}))[1]
     assert [error.split(": ")[0] for error in errors] == [

@@ -339,7 +339,7 @@ def test_the_hooks_change_nothing_in_the_stored_object() -> None:
     assert stored == before
 
 
-def test_errors_are_told_in_the_order_in_which_upstream_looks() -> None:
+def test_errors_come_in_the_order_in_which_upstream_checks() -> None:
     """Not in that of the members: what spans several stands between them, and pools count before they are numbered."""
     device = {
         "name": "gpu.0",

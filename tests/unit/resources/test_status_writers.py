@@ -153,7 +153,7 @@ def test_a_service_account_is_on_the_node_that_its_token_and_the_allocation_name
     assert asked({**allocated, "devices": [REPORT]}, allocated, user=user) == [driver("gpu.example.com", verbs)]
 
 
-def test_what_a_gate_switches_off_requires_nothing() -> None:
+def test_disabled_gate_requires_nothing() -> None:
     status = {**ALLOCATED, "devices": [REPORT]}
     assert required(status, {}, DRAResourceClaimGranularStatusAuthorization=False) == []
 

@@ -160,7 +160,7 @@ REQUESTS: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("sent", "kept"), REQUESTS)
-def test_whatever_a_request_of_v1beta1_says_itself_is_exactly_that(sent: Any, kept: Any) -> None:
+def test_request_in_v1beta1_keeps_exactly_what_it_says(sent: Any, kept: Any) -> None:
     """With defaults of that version: mode and count follow from a class alone."""
     spec = {"devices": {"requests": [{"name": "r", **sent}]}}
     expected = {"devices": {"requests": [{"name": "r", **kept}]}}

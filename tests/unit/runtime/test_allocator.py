@@ -22,6 +22,6 @@ print(left > 60_000_000, resident() - before < left / 2)
 """
 
 
-def test_what_is_free_between_things_that_stay_is_given_back() -> None:
+def test_free_memory_between_live_objects_is_given_back() -> None:
     ran = subprocess.run([sys.executable, "-c", _SCATTERED], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "True True\n", ran

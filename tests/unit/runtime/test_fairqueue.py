@@ -29,7 +29,7 @@ async def test_one_who_comes_alone_does_not_wait() -> None:
     await asyncio.wait_for(passing, 10)
 
 
-async def test_who_has_waited_longest_passes_although_others_keep_coming() -> None:
+async def test_longest_waiter_passes_although_others_keep_coming() -> None:
     crowd = Crowd(Turnstile(urgent=lambda: False))
     crowd.come(*range(50))
     for newcomer in range(1000, 1200):
@@ -39,7 +39,7 @@ async def test_who_has_waited_longest_passes_although_others_keep_coming() -> No
     await asyncio.gather(*crowd.tasks)
 
 
-async def test_of_a_crowd_the_newest_goes_first_and_nobody_is_forgotten() -> None:
+async def test_newest_of_a_crowd_goes_first_and_no_waiter_starves() -> None:
     crowd = Crowd(Turnstile(urgent=lambda: False))
     crowd.come(*range(100))
     await asyncio.sleep(0)
@@ -49,7 +49,7 @@ async def test_of_a_crowd_the_newest_goes_first_and_nobody_is_forgotten() -> Non
     assert sorted(crowd.through) == [*range(100), 1000]
 
 
-async def test_who_came_first_goes_first_where_that_is_the_order() -> None:
+async def test_first_waiter_goes_first_in_an_ordered_queue() -> None:
     crowd = Crowd(Turnstile(urgent=lambda: False, in_order=True))
     crowd.come(*range(100))
     await asyncio.gather(*crowd.tasks)
@@ -68,7 +68,7 @@ async def test_other_work_gets_its_turn_between_two_who_pass() -> None:
     assert turns >= 25
 
 
-async def test_who_gave_up_takes_no_turn() -> None:
+async def test_cancelled_waiter_takes_no_turn() -> None:
     crowd = Crowd(Turnstile(urgent=lambda: False))
     crowd.come(*range(10))
     await asyncio.sleep(0)

@@ -61,7 +61,7 @@ def test_a_folder_of_root_may_be_taken_over_by_the_user(folder: Path, monkeypatc
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o722])
 @pytest.mark.parametrize("place", ["", "store", "certs", "certs/ca.key"])
-def test_what_others_may_write_to_is_distrusted(folder: Path, place: str, mode: int) -> None:
+def test_folder_that_others_may_write_to_is_distrusted(folder: Path, place: str, mode: int) -> None:
     (folder / place).chmod(mode)
 
     said = distrust(folder)

@@ -52,7 +52,7 @@ print(gc.get_stats() == before)
 """
 
 
-def test_what_the_requests_hold_that_are_served_at_a_time_is_not_looked_at() -> None:
+def test_objects_of_requests_in_progress_are_not_collected() -> None:
     ran = subprocess.run([sys.executable, "-c", _WAITING], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "True\n"
 
@@ -134,7 +134,7 @@ def _looked_at(monkeypatch: pytest.MonkeyPatch, busy: Callable[[Slow], bool]) ->
     return slow.began
 
 
-def test_what_large_requests_hold_is_not_looked_at_while_they_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collections_wait_while_large_requests_are_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     first = _looked_at(monkeypatch, lambda slow: slow.now < 1)[0]
     assert 1 <= first < 1 + 2 * garbage.LOOK_SECONDS
 

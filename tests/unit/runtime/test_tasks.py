@@ -50,7 +50,7 @@ async def test_a_failure_is_logged_and_counted_and_the_work_goes_on(caplog: pyte
         await task
 
 
-async def test_pauses_double_up_to_the_longest_and_the_first_is_none() -> None:
+async def test_pauses_start_at_zero_and_double_up_to_the_longest() -> None:
     work = Work(*[RuntimeError()] * 7)
     task = asyncio.create_task(work.supervised(longest_pause=0.1))
     await work.goes_on.wait()
@@ -68,7 +68,7 @@ async def test_a_run_that_lasted_is_a_new_beginning() -> None:
     await asyncio.wait((task,))
 
 
-async def test_what_the_caller_judges_is_the_callers_and_no_failure() -> None:
+async def test_error_that_the_caller_handles_is_no_failure() -> None:
     work = Work(RuntimeError(), LookupError("mine"))
     with pytest.raises(LookupError, match="mine"):
         await work.supervised(passing=(LookupError,))

@@ -42,7 +42,7 @@ async def test_a_call_gives_back_what_it_returns_and_raises_what_it_raises(pool:
         await pool.run(divmod, 7, 0)
 
 
-async def test_what_is_more_than_may_wait_is_refused_at_once_and_counted(pool: Workers) -> None:
+async def test_work_beyond_the_queue_limit_is_refused_and_counted(pool: Workers) -> None:
     go = threading.Event()
     calls = [asyncio.ensure_future(pool.run(go.wait)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -113,7 +113,7 @@ async def test_work_that_nobody_waits_for_any_more_still_counts_but_holds_nothin
     assert not pool.full
 
 
-async def test_what_many_want_at_once_is_made_once(pair: Workers) -> None:
+async def test_result_wanted_by_many_at_once_is_made_once(pair: Workers) -> None:
     made: list[int] = []
     go = threading.Event()
 
@@ -186,7 +186,7 @@ def test_outside_a_pool_a_checkpoint_lets_everything_pass() -> None:
     checkpoint()
 
 
-async def test_what_is_freed_goes_in_a_thread_of_the_pool(pool: Workers) -> None:
+async def test_objects_are_freed_in_a_thread_of_the_pool(pool: Workers) -> None:
     gone: list[str] = []
     went = threading.Event()
 

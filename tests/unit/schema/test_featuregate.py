@@ -31,7 +31,7 @@ def test_a_gate_that_nobody_declares_can_be_neither_switched_nor_asked_about() -
         Gates((OLD,)).enabled(FOREIGN)
 
 
-def test_what_a_gate_needs_is_known_with_it() -> None:
+def test_gates_that_a_gate_depends_on_are_known_with_it() -> None:
     gates = Gates((BOLD,))
     assert [gates.enabled(gate) for gate in (YOUNG, OLD, FIXED, LEANING)] == [False, True, True, True]
 
@@ -42,7 +42,7 @@ def test_a_gate_cannot_be_declared_in_two_ways() -> None:
     assert Gates((OLD, OLD, Gate("Old", default=True, stage=Stage.GA))).enabled(OLD)
 
 
-def test_a_locked_gate_can_be_told_only_to_stay() -> None:
+def test_locked_gate_accepts_only_its_own_value() -> None:
     assert Gates((FIXED,), {"Fixed": True}).enabled(FIXED)
     assert mistakes({"Fixed": False}) == ["cannot set feature gate Fixed to false, feature is locked to true"]
 
@@ -55,7 +55,7 @@ def test_a_gate_cannot_be_on_without_those_that_it_needs() -> None:
     assert not Gates((BOLD,), {"Old": False, "Leaning": False}).enabled(LEANING)
 
 
-def test_all_mistakes_are_told_at_once_and_what_was_refused_takes_nothing_away() -> None:
+def test_all_errors_come_at_once_and_a_refused_part_hides_nothing() -> None:
     assert mistakes({"Foreign": True, "Fixed": False, "old": True, "Old": False}) == [
         "unrecognized feature gate: Foreign",
         "cannot set feature gate Fixed to false, feature is locked to true",

@@ -208,9 +208,7 @@ def test_members_of_an_inline_struct_stand_in_its_place() -> None:
         (EXPECTING, Presence.POINTER, False),
     ],
 )
-def test_what_clients_are_expected_to_send_follows_from_presence(
-    type_: Type, presence: Presence, expected: bool
-) -> None:
+def test_required_members_follow_from_presence(type_: Type, presence: Presence, expected: bool) -> None:
     assert required(type_, presence) is expected
 
 

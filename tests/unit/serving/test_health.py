@@ -69,7 +69,7 @@ async def test_checks_can_be_excluded_and_unknown_ones_are_warned_of() -> None:
     assert (await ask("/readyz?exclude=caches", BROKEN)).text == "ok"
 
 
-async def test_of_many_unknown_checks_the_first_are_repeated() -> None:
+async def test_first_of_many_unknown_checks_are_repeated() -> None:
     unknown = [f"c{number:04}" for number in range(health.SHOWN + 7)]
     text = (await ask("/readyz?verbose" + "".join(f"&exclude={name}" for name in reversed(unknown)), GOOD)).text
     assert f',"{unknown[health.SHOWN - 1]}",… 7 more\n' in text
@@ -90,7 +90,7 @@ async def test_a_single_check_tells_its_reason_and_is_not_marked_when_it_passes(
 
 
 @pytest.mark.parametrize("path", ["/readyz/", "/readyz/nonsense", "/readyz/ping/"])
-async def test_what_is_no_check_is_no_page(path: str) -> None:
+async def test_unknown_check_is_404(path: str) -> None:
     assert (await ask(path)).text == "404 page not found\n"
 
 
@@ -108,7 +108,7 @@ async def test_metrics_are_text_for_prometheus() -> None:
     assert b'kubernetes_healthcheck{name="ping",type="readyz"} 1.0' in answer.body
 
 
-async def test_what_health_checks_found_can_be_scraped_by_itself() -> None:
+async def test_results_of_health_checks_can_be_scraped_separately() -> None:
     await ask("/readyz", BROKEN)
     answer = await connect(health.health_metrics).ask("GET", "/metrics/slis")
     assert answer.headers["Content-Type"] == collectors.CONTENT_TYPE

@@ -104,7 +104,7 @@ async def test_handshakes_that_never_end_are_broken_off(kit: pki.Kit, sock: sock
         assert await asyncio.to_thread(silent.recv, 1) == b""
 
 
-async def test_who_waits_in_the_queue_of_a_shared_socket_is_the_successors(kit: pki.Kit, sock: socket.socket) -> None:
+async def test_connections_queued_on_a_shared_socket_go_to_the_successor(kit: pki.Kit, sock: socket.socket) -> None:
     first, second = Rig(kit, sock.dup()), Rig(kit, sock.dup())
     first.listener.open()
     first.listener.close()

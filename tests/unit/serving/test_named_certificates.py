@@ -90,7 +90,7 @@ def flag_of(pair: tuple[Path, Path], names: str = "") -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_who_asks_for_a_name_gets_the_pair_that_the_operator_gave_it(tmp_path: Path, version: ssl.TLSVersion) -> None:
+def test_client_that_asks_for_a_name_gets_its_pair(tmp_path: Path, version: ssl.TLSVersion) -> None:
     served = Served(tmp_path, *flag_of(write_pair(tmp_path, "other", "x"), "a.example.org, *.deep.example.org"))
     told = {
         name: served.shown(name, version)
@@ -148,7 +148,7 @@ def test_name_that_is_not_ascii_gets_the_default_certificate(tmp_path: Path) -> 
     assert far.output()
 
 
-async def test_who_names_nothing_gets_what_is_meant_for_the_address_that_it_came_to(tmp_path: Path) -> None:
+async def test_client_without_sni_gets_the_pair_of_the_address(tmp_path: Path) -> None:
     served = Served(tmp_path, *flag_of(write_pair(tmp_path, "other", "x"), "127.0.0.1"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
@@ -181,7 +181,7 @@ def test_a_named_pair_is_read_again_when_it_changes_and_kept_while_its_files_are
     assert served.shown("a.example.org") == "newer"
 
 
-def test_a_named_pair_that_does_not_belong_together_is_a_mistake(tmp_path: Path) -> None:
+def test_named_pair_that_does_not_match_is_an_error(tmp_path: Path) -> None:
     one, two = write_pair(tmp_path, "one", "x"), write_pair(tmp_path, "two", "x")
     words = [*STORE, "--tls-cert-file", str(one[0]), "--tls-private-key-file", str(one[1]), *flag_of((one[0], two[1]))]
     found = config.parse(words, {})

@@ -43,7 +43,7 @@ async def reply(raw: bytes) -> tuple[Connection, bytes]:
     ],
     ids=["binary", "version", "header", "method", "word", "smuggling", "length", "tls"],
 )
-async def test_what_is_no_http_is_gos_bare_400(raw: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_that_are_no_http_get_gos_bare_400(raw: bytes, caplog: pytest.LogCaptureFixture) -> None:
     _, said = await reply(raw)
     assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert said.endswith(b"\r\n\r\n400 Bad Request")
@@ -184,7 +184,7 @@ async def test_chunks_are_the_only_transfer_encoding(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_transfer_encoding_without_a_name_is_none_that_is_supported(method: str) -> None:
+async def test_transfer_encoding_without_a_name_is_unsupported(method: str) -> None:
     lines = f"{HOST}Transfer-Encoding:\r\nConnection: close\r\n"
     _, said = await reply(f"{method} /x HTTP/1.1\r\n{lines}\r\n".encode())
     assert said.startswith(b"HTTP/1.1 501 Not Implemented\r\n")
@@ -307,7 +307,7 @@ async def test_an_upgrade_is_400_and_what_is_smuggled_behind_it_never_runs(reque
 UPGRADE = f"GET {WATCH} HTTP/1.1\r\nHost: s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode()
 
 
-async def test_whatever_a_watch_that_would_be_a_websocket_is_answered_its_connection_ends() -> None:
+async def test_refused_websocket_upgrade_of_a_watch_ends_the_connection() -> None:
     served: list[str] = []
 
     async def serve(request: Request) -> web.StreamResponse:
@@ -323,7 +323,7 @@ async def test_whatever_a_watch_that_would_be_a_websocket_is_answered_its_connec
     assert served == [WATCH.partition("?")[0]]
 
 
-async def test_what_comes_behind_an_upgrade_before_it_is_answered_is_not_read_without_end() -> None:
+async def test_bytes_after_an_unanswered_upgrade_are_read_within_a_bound() -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def serve(_request: Request) -> web.StreamResponse:
@@ -345,7 +345,7 @@ async def test_what_comes_behind_an_upgrade_before_it_is_answered_is_not_read_wi
     await connection.end()
 
 
-async def test_what_a_websocket_receives_is_handed_on_in_small_pieces_between_which_others_have_their_turn() -> None:
+async def test_websocket_bytes_are_delivered_in_small_pieces_with_turns_between() -> None:
     pieces: list[int] = []
     began, turns = asyncio.Event(), 0
 
@@ -454,7 +454,7 @@ async def test_bodies_and_heads_that_follow_each_other_arrive_whole_and_in_order
     assert connection.transport.reading.is_set()
 
 
-async def test_what_was_read_waits_while_a_body_that_nobody_reads_is_full() -> None:
+async def test_reading_pauses_while_an_unread_body_is_full() -> None:
     go_on = asyncio.Event()
 
     async def late(request: Request) -> web.StreamResponse:
@@ -493,7 +493,7 @@ async def test_a_client_that_leaves_takes_what_was_not_parsed_yet_with_it(caplog
     assert not caplog.records
 
 
-async def test_what_stands_behind_a_mistake_is_not_parsed() -> None:
+async def test_bytes_after_an_error_are_not_parsed() -> None:
     connection = connect(ok)
     connection.feed(b"GET / HTTP/9.9\r\n\r\n" + f"GET /x HTTP/1.1\r\n{HOST}\r\n".encode() * 1000)
     await connection.end()
@@ -579,7 +579,7 @@ async def test_the_handler_knows_the_peer_of_its_connection() -> None:
     assert seen == [peer, None]
 
 
-async def test_what_no_filter_answered_is_a_500_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+async def test_request_that_no_filter_answers_is_a_500_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(_request: Request) -> web.StreamResponse:
         raise RuntimeError("secret detail")
 
@@ -704,7 +704,7 @@ async def test_request_is_answered_whose_chunks_are_malformed_if_it_does_not_rea
     assert bytes(connection.transport.sent).startswith(b"HTTP/1.1 200 ")
 
 
-async def test_handler_that_reads_malformed_chunks_of_the_same_segment_is_told() -> None:
+async def test_handler_that_reads_malformed_chunks_gets_an_error() -> None:
     async def reading(request: Request) -> web.StreamResponse:
         with pytest.raises(web.RequestPayloadError):
             await request.read()

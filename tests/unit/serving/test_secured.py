@@ -50,7 +50,7 @@ def client_side(kit: pki.Kit) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_what_is_sent_arrives_in_both_directions(
+def test_sent_bytes_arrive_in_both_directions(
     kit: pki.Kit, loop: Callable[[], asyncio.AbstractEventLoop], version: ssl.TLSVersion
 ) -> None:
     sent = bytes(range(256)) * 4096

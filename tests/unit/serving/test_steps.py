@@ -134,7 +134,7 @@ def test_waiting_is_not_work(seen: Seen, run: Run) -> None:
     assert not seen.records
 
 
-def test_what_a_connection_does_are_steps(seen: Seen, run: Run, tmp_path: Path) -> None:
+def test_work_of_a_connection_is_measured_in_steps(seen: Seen, run: Run, tmp_path: Path) -> None:
     """Its handshake, its encryption, and what its protocol makes of it."""
 
     class Slow(asyncio.Protocol):
@@ -170,7 +170,7 @@ def test_what_a_connection_does_are_steps(seen: Seen, run: Run, tmp_path: Path) 
     assert [name.rpartition(".")[2] for name in others] == ["_readable", "_lost"]
 
 
-def test_a_garbage_collection_counts_for_the_step_and_is_told(seen: Seen, run: Run) -> None:
+def test_garbage_collection_counts_for_the_step_and_is_logged(seen: Seen, run: Run) -> None:
     async def main() -> None:
         kept = [{"n": n} for n in range(1000)]
         end = time.thread_time() + LONG

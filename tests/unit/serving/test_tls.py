@@ -162,7 +162,7 @@ def test_forged_intermediates_with_keys_that_take_long_are_no_work(root: Holder,
     assert accepted(peer, authority) is kind.startswith("a curve")
 
 
-def test_a_bundle_that_is_no_pem_is_a_mistake() -> None:
+def test_a_bundle_that_is_no_pem_is_an_error() -> None:
     with pytest.raises(chains.BadCertificates):
         chains.verifier(b"nonsense")
 
@@ -264,7 +264,7 @@ def test_without_ca_bundles_no_certificate_is_asked_for(tmp_path: Path) -> None:
     assert (certificates.trust.client, certificates.trust.proxy) == (None, None)
 
 
-def test_a_missing_bundle_is_a_mistake(tmp_path: Path) -> None:
+def test_a_missing_bundle_is_an_error(tmp_path: Path) -> None:
     kit = make_kit(tmp_path)
     with pytest.raises(chains.BadCertificates):
         dynamiccertificates.Certificates(
@@ -339,7 +339,7 @@ def vouches(verifier: Verifier | None, root: Holder) -> bool:
     return True
 
 
-def test_what_the_cluster_says_counts_at_once(tmp_path: Path, root: Holder) -> None:
+def test_trust_from_the_cluster_counts_at_once(tmp_path: Path, root: Holder) -> None:
     proxies = issue("proxies", ca=True)
     looked_up = LookedUp(tmp_path)
     assert looked_up.trust == Trust(client=None, proxy=None, names=NO_HEADERS)
@@ -353,7 +353,7 @@ def test_what_the_cluster_says_counts_at_once(tmp_path: Path, root: Holder) -> N
     assert (looked_up.trust, looked_up.certificates.context) == (trust, context)
 
 
-def test_what_the_cluster_knows_from_the_beginning_counts_from_the_beginning(tmp_path: Path, root: Holder) -> None:
+def test_trust_known_from_the_beginning_counts_from_the_beginning(tmp_path: Path, root: Holder) -> None:
     looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
     assert vouches(looked_up.trust.client, root)
 
@@ -418,7 +418,7 @@ def test_rights_change_while_the_serving_pair_is_being_replaced_and_handshakes_f
     assert completes(looked_up.certificates.context, jane)
 
 
-def test_new_authorities_are_told_in_the_log(tmp_path: Path, root: Holder, caplog: pytest.LogCaptureFixture) -> None:
+def test_new_authorities_are_logged(tmp_path: Path, root: Holder, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=root.pem, proxy_ca=None, names=None))
     _ = looked_up.trust
@@ -510,7 +510,7 @@ def test_before_the_cluster_was_asked_a_certificate_is_refused_and_none_is_fine(
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("days", [(-3, -0.5), (0.5, 3)], ids=["ended", "not begun"])
-def test_whose_certificate_has_ended_is_told_by_an_answer_and_not_by_a_handshake_that_breaks_off(
+def test_expired_client_certificate_gets_an_answer_and_no_broken_handshake(
     tmp_path: Path, root: Holder, version: ssl.TLSVersion, days: tuple[float, float]
 ) -> None:
     kit = make_kit(tmp_path)

@@ -110,7 +110,7 @@ async def connected(kit: pki.Kit) -> AsyncIterator[tuple[Recorder, Client]]:
         await eventually(lambda: len(protocol.lost) == 1)
 
 
-async def test_what_is_sent_arrives_in_both_directions(kit: pki.Kit) -> None:
+async def test_sent_bytes_arrive_in_both_directions(kit: pki.Kit) -> None:
     async with connected(kit) as (protocol, client):
         sent = bytes(range(256)) * 4096
         await asyncio.to_thread(client.socket.sendall, sent)
@@ -123,7 +123,7 @@ async def test_what_is_sent_arrives_in_both_directions(kit: pki.Kit) -> None:
         await eventually(lambda: protocol.lost == [None])
 
 
-async def test_what_a_client_does_not_take_yet_waits_and_comes_whole_before_the_end(kit: pki.Kit) -> None:
+async def test_bytes_that_a_client_does_not_read_yet_arrive_whole_before_the_end(kit: pki.Kit) -> None:
     async with connected(kit) as (protocol, client):
         transport, pieces = protocol.transport, [bytes([n]) * (LONG // 8) for n in range(24)]
         for piece in pieces:
@@ -153,7 +153,7 @@ async def test_many_small_pieces_that_wait_come_in_order(kit: pki.Kit) -> None:
         assert (await reading)[LONG:] == b"".join(pieces)
 
 
-async def test_a_protocol_that_pauses_is_told_nothing_until_it_goes_on(kit: pki.Kit) -> None:
+async def test_paused_protocol_receives_nothing_until_it_resumes(kit: pki.Kit) -> None:
     async with connected(kit) as (protocol, client):
         transport = protocol.transport
         transport.pause_reading()
@@ -165,7 +165,7 @@ async def test_a_protocol_that_pauses_is_told_nothing_until_it_goes_on(kit: pki.
         await eventually(lambda: len(protocol.received) == 100_000)
 
 
-async def test_what_comes_with_the_end_of_the_handshake_is_told(kit: pki.Kit) -> None:
+async def test_bytes_that_come_with_the_end_of_the_handshake_are_delivered(kit: pki.Kit) -> None:
     """A client sends its first request in the same segment."""
     protocol, loop = Recorder(), asyncio.get_running_loop()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -226,7 +226,9 @@ async def test_a_record_that_was_tampered_with_ends_the_connection(kit: pki.Kit)
             assert not protocol.received
 
 
-async def test_who_never_closes_its_end_is_waited_for_a_while(kit: pki.Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_never_closes_its_end_is_waited_for_briefly(
+    kit: pki.Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tls, "LINGER_SECONDS", 0.05)
     async with connected(kit) as (protocol, client):
         protocol.transport.write(b"all")
@@ -235,7 +237,7 @@ async def test_who_never_closes_its_end_is_waited_for_a_while(kit: pki.Kit, monk
         await eventually(lambda: protocol.lost == [None])
 
 
-async def test_who_still_sends_reads_the_answer_all_the_same(kit: pki.Kit) -> None:
+async def test_client_that_still_sends_reads_the_answer_all_the_same(kit: pki.Kit) -> None:
     """The end of a connection is no reset, which would overtake what was answered."""
     async with connected(kit) as (protocol, client):
         await asyncio.to_thread(client.socket.sendall, b"x")
@@ -247,7 +249,9 @@ async def test_who_still_sends_reads_the_answer_all_the_same(kit: pki.Kit) -> No
         assert protocol.received == b"x"
 
 
-async def test_who_takes_nothing_of_the_rest_is_let_go(kit: pki.Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_does_not_read_the_rest_is_disconnected(
+    kit: pki.Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tls, "FLUSH_SECONDS", 0.05)
     async with connected(kit) as (protocol, _):
         protocol.transport.write(bytes(3 * LONG))
@@ -266,7 +270,7 @@ async def test_aborting_sends_nothing_more(kit: pki.Kit) -> None:
             await asyncio.to_thread(client.read)
 
 
-async def test_a_protocol_that_fails_loses_its_connection_and_is_told_of(
+async def test_failing_protocol_loses_its_connection_and_is_logged(
     kit: pki.Kit, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with connected(kit) as (protocol, client):
@@ -282,7 +286,7 @@ async def test_a_protocol_that_fails_loses_its_connection_and_is_told_of(
         assert "a protocol failed with what it received" in caplog.text
 
 
-async def test_who_is_there_is_known(kit: pki.Kit) -> None:
+async def test_transport_knows_its_peer_and_its_session(kit: pki.Kit) -> None:
     async with connected(kit) as (protocol, client):
         told = protocol.transport.get_extra_info
         assert told("peername") == client.socket.getsockname()

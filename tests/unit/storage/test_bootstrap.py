@@ -165,7 +165,7 @@ async def test_many_objects_and_a_window_of_many_steps_are_filled(
     assert all(event.entry is held(filled)[event.entry.key] for event in filled.events)
 
 
-async def test_what_is_written_meanwhile_is_part_of_one_consistent_state(
+async def test_writes_during_a_scan_are_part_of_one_consistent_state(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between any two steps of the filling something is written; the result is the fold of the log at its revision."""
@@ -337,7 +337,7 @@ async def test_a_chain_that_is_trimmed_while_it_is_followed_is_not_broken(
     assert asked == 4  # twice before, once from the new floor, once for what lies behind the end
 
 
-async def test_a_resource_that_is_not_there_is_lost(source: Source) -> None:
+async def test_missing_resource_is_lost(source: Source) -> None:
     source.server("DEL", source.commands.keys.meta)
     with pytest.raises(Lost):
         await source.fill()

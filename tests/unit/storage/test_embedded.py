@@ -80,7 +80,7 @@ async def test_every_write_is_synced_and_nothing_is_ever_evicted(running: Embedd
         assert await ask(running.admin_url, "CONFIG", "GET", name) == [name.encode(), wanted.encode()]
 
 
-async def test_who_serves_may_not_administer(running: Embedded) -> None:
+async def test_serving_user_may_not_administer(running: Embedded) -> None:
     for command in (["FLUSHALL"], ["CONFIG", "GET", "*"], ["SHUTDOWN"], ["SET", "a", "b"]):
         with pytest.raises(Rejected, match="NOPERM"):
             await ask(running.url, *command)

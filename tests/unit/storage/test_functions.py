@@ -278,7 +278,7 @@ async def test_a_fence_rises_above_what_the_caller_has_seen(library: Library) ->
     assert highest < fence.epoch <= highest + functions.EPOCH_STEPS
 
 
-async def test_what_was_put_in_the_place_of_a_log_is_not_written_to(library: Library, shared_server: Server) -> None:
+async def test_log_that_was_replaced_is_not_written_to(library: Library, shared_server: Server) -> None:
     """The same process, the same connections, an older state: by whatever means it came there."""
     await library.put("a", b"one")
     names = library.commands.keys
@@ -545,7 +545,7 @@ async def test_a_missing_key_is_a_loss_and_nothing_is_written(
     assert shared_server("EXISTS", getattr(library.commands.keys, which)) == 0
 
 
-async def test_an_answer_of_a_resource_that_is_not_there_raises_lost(connection: Connection) -> None:
+async def test_answer_for_a_missing_resource_raises_lost(connection: Connection) -> None:
     commands = Commands("nowhere.example.com/things")
     with pytest.raises(Lost):
         functions.head(await connection.call(commands.head))

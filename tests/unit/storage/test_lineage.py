@@ -126,7 +126,7 @@ async def open_session(
     return await lineage.open_session(patient(server.url), commands, epochs=epochs, first=first)
 
 
-async def test_a_log_that_its_process_has_left_as_it_is_is_gone_on_with(shared_server: Server, resource: str) -> None:
+async def test_log_unchanged_since_its_last_process_is_continued(shared_server: Server, resource: str) -> None:
     await install(shared_server, resource)
     session = await open_session(shared_server, resource)
     assert not session.fenced
@@ -295,7 +295,7 @@ async def test_the_user_who_serves_may_do_nothing_else(resource: str, serving: S
         ("HDEL objects a", b"LOST"),
     ],
 )
-async def test_what_the_user_who_serves_writes_by_hand_stops_the_next_write(
+async def test_manual_write_of_the_serving_user_stops_the_next_write(
     own_server: Server, resource: str, serving: StoreOptions, by_hand: str, answer: bytes
 ) -> None:
     """The store has no way to allow a command to functions alone (docs/storage.md)."""
@@ -463,7 +463,7 @@ async def test_info_describes_every_resource(own_server: Server) -> None:
     assert others == "g/others: not there"
 
 
-async def test_an_administrator_without_a_server_is_told_so(tmp_path: object) -> None:
+async def test_administrator_without_a_server_gets_an_error(tmp_path: object) -> None:
     options = patient(f"unix://{tmp_path}/nobody")
     for command in (administration.init, administration.check, administration.info):
         with pytest.raises(Rejected, match="no connection"):

@@ -65,7 +65,7 @@ def test_a_fence_has_no_value() -> None:
         (b"k", b"\xff", *HEAD[2:], b"v", b"new"),
     ],
 )
-def test_what_is_no_entry_of_ours_is_malformed(fields: tuple[bytes, ...]) -> None:
+def test_foreign_entry_is_malformed(fields: tuple[bytes, ...]) -> None:
     with pytest.raises(log.Malformed):
         log.decode(entry(*fields))
 
@@ -94,7 +94,7 @@ async def test_an_answer_that_came_while_this_process_stood_still_is_read(
         assert (reconnects.value, store.store_state()) == (before, None)
 
 
-async def test_a_log_that_does_not_answer_is_told_with_how_long_it_was_waited_for(
+async def test_log_that_does_not_answer_is_reported_with_the_time_waited(
     proxy: Proxy, shared_server: Server, resource: str, opening: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     await install(shared_server, resource)
@@ -109,7 +109,7 @@ async def test_a_log_that_does_not_answer_is_told_with_how_long_it_was_waited_fo
     await eventually(lambda: any(told.match(getattr(record, "reason", "")) for record in caplog.records))
 
 
-async def test_what_is_gone_from_the_end_of_the_log_is_missed_without_a_further_entry(
+async def test_entries_missing_at_the_end_are_noticed_without_a_further_entry(
     proxy: Proxy, shared_server: Server, resource: str, opening: Open
 ) -> None:
     await install(shared_server, resource)
@@ -200,7 +200,7 @@ async def following(server: Server, readers: Mapping[str, Reader]) -> AsyncItera
     [(60.0, ["fed"] * 3 + ["others"] * 3), (-1.0, ["fed", "others"] * 3)],
     ids=["while that is short", "unless that lasts"],
 )
-async def test_what_one_answer_brings_is_fed_before_anybody_else_has_a_turn(
+async def test_entries_of_one_answer_are_fed_before_other_work(
     shared_server: Server, resource: str, monkeypatch: pytest.MonkeyPatch, seconds: float, order: list[str]
 ) -> None:
     monkeypatch.setattr(log, "SLICE_SECONDS", seconds)
@@ -243,9 +243,7 @@ async def test_long_entries_of_a_log_are_fed_a_few_at_a_time(
     assert story == ["fed", "others"] * len(fed)
 
 
-async def test_who_reads_nothing_is_told_what_was_announced_when_the_read_began(
-    own_server: Server, resource: str
-) -> None:
+async def test_reader_of_nothing_learns_the_revision_announced_at_the_read(own_server: Server, resource: str) -> None:
     quiet, busy = Reader(), Reader()
     async with following(own_server, {f"{resource}/quiet": quiet, f"{resource}/busy": busy}):
         await eventually(lambda: waits_for_entries(own_server))

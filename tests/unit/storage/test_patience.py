@@ -59,7 +59,9 @@ async def test_a_store_that_comes_up_is_waited_for_and_each_reason_told_once(own
     ],
     ids=["silence", "again", "unknown"],
 )
-async def test_what_a_name_says_is_told(monkeypatch: pytest.MonkeyPatch, answer: Exception | None, words: str) -> None:
+async def test_dns_errors_of_a_name_are_reported(
+    monkeypatch: pytest.MonkeyPatch, answer: Exception | None, words: str
+) -> None:
     looked_up(monkeypatch, answer)
     with pytest.raises(Rejected, match=r"the store did not answer within 0 s: no connection to the store.*; " + words):
         await patience.wait(named(), seconds=0, tell=print)
@@ -73,7 +75,7 @@ async def test_a_store_that_refuses_connections_has_a_name_at_least(monkeypatch:
             await patience.wait(named(closed.getsockname()[1]), seconds=0, tell=print)
 
 
-async def test_of_an_address_there_is_no_name_to_tell_anything() -> None:
+async def test_address_has_no_dns_error() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = StoreOptions(url=f"redis://127.0.0.1:{closed.getsockname()[1]}/0", connect_seconds=0.2)

@@ -118,7 +118,7 @@ async def test_a_broken_connection_leaves_what_was_sent_in_doubt(shared_server: 
     await connection.close()
 
 
-async def test_a_connection_whose_other_end_is_gone_without_a_word_is_broken(shared_server: Server) -> None:
+async def test_connection_whose_peer_disappears_silently_is_broken(shared_server: Server) -> None:
     connection = await Connection.open(patient(shared_server.url), "test")
     sent = connection.call(pack("BLPOP", "nothing comes here", 0))
     await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
@@ -129,11 +129,11 @@ async def test_a_connection_whose_other_end_is_gone_without_a_word_is_broken(sha
     await connection.close()
 
 
-async def test_an_error_without_words_is_told_by_its_name() -> None:
+async def test_error_without_a_message_is_shown_by_its_name() -> None:
     assert pipeline.text(ConnectionResetError()) == "ConnectionResetError"
 
 
-async def test_a_server_that_is_not_there_is_rejected_at_once(tmp_path: Any) -> None:
+async def test_missing_server_is_rejected_at_once(tmp_path: Any) -> None:
     with pytest.raises(Rejected, match="no connection"):
         await Connection.open(patient(f"unix://{tmp_path}/nobody"), "test")
 
@@ -287,7 +287,7 @@ async def test_an_answer_in_many_small_pieces_is_one_answer(connection: Connecti
     assert answered == [whole]
 
 
-def test_an_error_is_told_in_the_servers_own_words_from_the_first_to_the_last(play: Play) -> None:
+def test_error_contains_the_servers_whole_message(play: Play) -> None:
     async def story(ends: Ends) -> None:
         loading, other, last = (ends.ours.call(echo(text)) for text in "abc")
         ends.says.write(b"-LOADING Valkey is loading the dataset\r\n-WRONGTYPE Operation against a key\r\n+c\r\n")
@@ -300,7 +300,7 @@ def test_an_error_is_told_in_the_servers_own_words_from_the_first_to_the_last(pl
     play(story)
 
 
-def test_what_waits_for_a_server_that_does_not_read_arrives_in_order_when_it_reads(play: Play) -> None:
+def test_bytes_for_a_server_that_does_not_read_arrive_in_order_later(play: Play) -> None:
     async def story(ends: Ends) -> None:
         commands = [LARGE, echo("a"), LARGE, echo("b")]
         asked = [ends.ours.call(command) for command in commands]
@@ -316,7 +316,7 @@ def test_what_waits_for_a_server_that_does_not_read_arrives_in_order_when_it_rea
     play(story)
 
 
-def test_what_waited_for_a_server_that_does_not_read_was_certainly_never_sent(play: Play) -> None:
+def test_bytes_queued_for_a_server_that_does_not_read_were_never_sent(play: Play) -> None:
     async def story(ends: Ends) -> None:
         sent = [
             ends.ours.call(LARGE),
@@ -335,7 +335,7 @@ def test_what_waited_for_a_server_that_does_not_read_was_certainly_never_sent(pl
     play(story)
 
 
-def test_answers_that_came_before_the_end_are_handed_on_before_it_is_told(play: Play) -> None:
+def test_answers_received_before_the_end_are_delivered_before_it(play: Play) -> None:
     async def story(ends: Ends) -> None:
         told: list[Any] = []
         for text in "abc":
@@ -368,7 +368,7 @@ def test_nonsense_from_the_server_breaks_the_connection(play: Play, said: bytes,
     play(story)
 
 
-def test_an_answer_that_cannot_be_used_breaks_the_connection_and_nobody_is_told_twice(
+def test_unusable_answer_breaks_the_connection_and_is_reported_once(
     play: Play, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(ends: Ends) -> None:

@@ -106,14 +106,14 @@ def test_entries_become_events_with_the_states_before_and_after() -> None:
     assert fed.replica.position() == b"7-3"
 
 
-def test_who_watches_has_an_event_when_the_log_was_fed() -> None:
+def test_watcher_has_an_event_as_soon_as_the_log_was_fed() -> None:
     fed, ear = Fed(), Ear()
     fed.replica.hub.watch(after=rev(7, 0), scope=Scope(), sink=ear).join()
     fed.feed(CREATED, UPDATED)
     assert [event.revision for event in ear.events] == [rev(7, 1), rev(7, 2)]
 
 
-def test_tokens_are_told_with_the_entries_that_they_made() -> None:
+def test_tokens_come_with_the_entries_that_they_made() -> None:
     fed = Fed()
     fed.feed(CREATED, UPDATED, DELETED)
     assert [(token, entry.revision) for token, entry in fed.seen] == [(b"t", rev(7, n)) for n in (1, 2, 3)]
@@ -143,7 +143,7 @@ def test_a_fence_moves_the_revision_and_the_epoch_and_is_no_event() -> None:
         (b"7-2", [b"something", b"else"]),
     ],
 )
-def test_what_does_not_follow_gives_memory_up_and_ends_watches_cleanly(entry: RawEntry) -> None:
+def test_gap_discards_memory_and_ends_watches_cleanly(entry: RawEntry) -> None:
     fed = Fed()
     watcher = fed.replica.hub.watch(after=rev(7, 0), scope=Scope(), sink=Ear())
     watcher.join()
@@ -309,7 +309,7 @@ def test_waiting_is_over_when_that_much_is_applied() -> None:
     assert len(progress) == 1
 
 
-def test_who_gave_up_waiting_is_forgotten() -> None:
+def test_cancelled_waiter_is_forgotten() -> None:
     progress = Progress()
     done: list[int] = []
     numbers = [progress.wait(Revision(10**9 + at), lambda: done.append(1)) for at in range(1000)]
@@ -341,7 +341,7 @@ def test_time_is_counted_in_serving_time_from_the_start() -> None:
     assert fed.replica.applied_before(451) is None
 
 
-def test_what_was_applied_before_a_rebuild_is_not_asked_for_any_more() -> None:
+def test_entries_applied_before_a_rebuild_are_not_reported() -> None:
     """It may be a write that was lost."""
     fed = Fed()
     at_each_step(fed, [CREATED, UPDATED], 150)

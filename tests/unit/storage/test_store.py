@@ -59,9 +59,7 @@ class Ear:
 # --------------------------------------------------------------------------------------------------------------------- commit
 
 
-async def test_who_waits_for_memory_goes_on_when_it_is_filled(
-    shared_server: Server, resource: str, opening: Open
-) -> None:
+async def test_waiter_for_memory_goes_on_when_it_is_filled(shared_server: Server, resource: str, opening: Open) -> None:
     await install(shared_server, resource)
     stores = await opening(shared_server, resource, wait=False)
     store = stores[resource]
@@ -70,7 +68,7 @@ async def test_who_waits_for_memory_goes_on_when_it_is_filled(
     store.view()
 
 
-async def test_who_waits_for_memory_that_is_not_filled_goes_on_after_a_while(opening: Open, tmp_path: object) -> None:
+async def test_waiter_for_unfilled_memory_goes_on_after_a_while(opening: Open, tmp_path: object) -> None:
     stores = await opening(f"unix://{tmp_path}/nobody", "g/things", wait=False)
     await stores["g/things"].settle(seconds=0.01)
     assert not stores["g/things"].filling, "nobody fills it"
@@ -103,7 +101,7 @@ async def test_an_update_of_another_revision_gives_the_present_one(store: Store)
     assert (caught.value.entry.revision, caught.value.entry.body) == (second, splice(value("a", "two"), second))
 
 
-async def test_an_update_or_deletion_of_what_is_gone_moved_to_nothing(store: Store) -> None:
+async def test_write_to_a_deleted_object_raises_moved_without_an_object(store: Store) -> None:
     first = await create(store, "a")
     await delete(store, "a", first)
     for write in (Write(Key("a"), value("a", "x"), first), Write(Key("a"), None, first)):
@@ -240,7 +238,7 @@ async def test_writes_at_the_same_time_are_each_written_once(store: Store, share
     assert store.view().count("") == 500
 
 
-async def test_of_many_updates_of_one_revision_one_wins(store: Store) -> None:
+async def test_one_of_many_updates_of_one_revision_wins(store: Store) -> None:
     first = await create(store, "a")
     results = await asyncio.gather(*(update(store, "a", f"{at}", first) for at in range(50)), return_exceptions=True)
     won = [result for result in results if not isinstance(result, Moved)]
@@ -367,7 +365,7 @@ async def test_reaching_waits_for_what_comes(store: Store, opening: Open, shared
     assert store.applied == other.applied
 
 
-async def test_what_does_not_come_is_the_future(store: Store) -> None:
+async def test_revision_that_does_not_come_raises_future(store: Store) -> None:
     with pytest.raises(Future) as caught:
         await store.reach(NEVER, seconds=0.01)
     assert (caught.value.revision, caught.value.current) == (NEVER, store.applied)

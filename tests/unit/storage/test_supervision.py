@@ -77,7 +77,7 @@ async def test_a_search_for_writes_in_doubt_that_fails_is_begun_again(
     assert (fault.calls, failures("settling")) == (2, before + 1)
 
 
-async def test_whatever_ends_a_session_the_store_is_followed_on(
+async def test_store_is_followed_again_after_any_end_of_a_session(
     shared_server: Server, resource: str, opening: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await install(shared_server, resource)

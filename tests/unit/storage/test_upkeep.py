@@ -48,7 +48,7 @@ class Ear:
         return True
 
 
-async def test_what_is_older_than_the_retention_is_forgotten_everywhere(
+async def test_history_older_than_the_retention_is_forgotten_everywhere(
     shared_server: Server, resource: str, opening: Open
 ) -> None:
     await install(shared_server, resource)

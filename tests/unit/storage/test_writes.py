@@ -209,7 +209,7 @@ async def test_a_batch_is_bounded_in_bytes() -> None:
     assert (await stage.sent()).name == "sl1_put"
 
 
-async def test_resources_have_lanes_of_their_own() -> None:
+async def test_each_resource_has_a_write_queue_of_its_own() -> None:
     stage = Stage()
     other = FakeLog("g/others")
     other.epoch = b"9"
@@ -220,7 +220,7 @@ async def test_resources_have_lanes_of_their_own() -> None:
     assert stage.writer.lane(stage.log) is stage.lane
 
 
-async def test_what_nobody_waits_for_any_more_and_was_not_sent_is_let_go_of() -> None:
+async def test_cancelled_write_that_was_not_sent_is_dropped() -> None:
     stage = Stage()
     gone, kept = stage.commit("a"), stage.commit("b")
     gone.cancel()
@@ -324,7 +324,7 @@ async def test_a_full_server_is_asked_again_for_each_deletion_alone() -> None:
         assert (await future).revision == R12
 
 
-async def test_a_loss_is_told_to_the_log_and_nothing_was_executed() -> None:
+async def test_loss_is_reported_to_the_log_and_nothing_was_executed() -> None:
     stage = Stage()
     future = stage.commit("a")
     (await stage.sent()).answer([b"LOST", b"no meta"])
@@ -515,7 +515,7 @@ async def test_a_store_that_lost_its_data_cannot_tell_what_happened() -> None:
     await stage.end()
 
 
-async def test_what_cannot_be_found_out_in_time_is_unknown() -> None:
+async def test_outcome_that_cannot_be_learned_in_time_is_unknown() -> None:
     stage = Stage()
     _, (future,) = await in_doubt(stage, "a")
     now = stage.loop.time()

@@ -81,12 +81,12 @@ def test_an_item_that_is_there_twice_is_one_leaf(
         assert wanted is None or part == owned(*wanted)
 
 
-def test_what_comes_as_a_whole_with_an_item_twice_has_that_item_alone() -> None:
+def test_new_list_with_a_repeated_item_has_that_item_alone() -> None:
     found = compare({}, {"roles": ["a", "a", "b"]}, TYPE)
     assert found.added == owned(at("roles"), at("roles", item("a")), at("roles", item("b")))
 
 
-def test_what_is_left_out_takes_with_it_what_is_below() -> None:
+def test_excluded_path_excludes_everything_below() -> None:
     found = compare({"place": {"town": "t"}}, {"tags": {"a": "1"}, "place": {"street": "s"}}, TYPE)
     rest = found.without(owned(at("place")))
     assert (rest.removed, rest.modified) == (owned(), owned())

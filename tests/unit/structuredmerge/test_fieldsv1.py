@@ -110,13 +110,13 @@ KEY = "parsing key as path element: "
         ),
     ],
 )
-def test_the_first_fault_is_told_with_what_stands_around_it(text: str, error: str) -> None:
+def test_first_fault_is_reported_with_its_surroundings(text: str, error: str) -> None:
     with pytest.raises(FieldsError) as raised:
         decode(text.encode())
     assert str(raised.value) == error
 
 
-def test_of_a_long_text_upstream_sees_one_piece_around_the_fault() -> None:
+def test_message_about_a_long_text_shows_one_piece_around_the_fault() -> None:
     text = '{"f:' + "x" * 4086 + '":{},"bad":{}}'
     with pytest.raises(FieldsError) as raised:
         decode(text.encode())
@@ -129,7 +129,7 @@ def test_of_a_long_text_upstream_sees_one_piece_around_the_fault() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", '{"f:a":}', '{"f:a":{}', '{"f:a":NaN}', "\ufeff{}", "{'f:a':{}}", "[" * 100_000]
 )
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_bytes_that_are_no_json_are_refused(text: str) -> None:
     with pytest.raises(FieldsError):
         decode(text.encode())
 

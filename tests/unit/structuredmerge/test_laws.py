@@ -72,7 +72,7 @@ def test_the_applier_owns_what_it_applies_and_nothing_else(drawn: Apply) -> None
 
 @law
 @given(applies())
-def test_what_is_applied_is_what_is_there(drawn: Apply) -> None:
+def test_applied_values_are_in_the_result(drawn: Apply) -> None:
     shared, patch = drawn
     found = compare(patch, shared.applied(patch).value, shared.type)
     assert not found.removed
@@ -81,7 +81,7 @@ def test_what_is_applied_is_what_is_there(drawn: Apply) -> None:
 
 @law
 @given(applies(empty=True))
-def test_force_removes_all_conflicts_and_is_nothing_else_where_there_are_none(drawn: Apply) -> None:
+def test_force_removes_all_conflicts_and_changes_nothing_without_one(drawn: Apply) -> None:
     shared, patch = drawn
     forced = shared.applied(patch)
     found = conflicts(shared, patch)
@@ -112,7 +112,7 @@ def test_the_owners_own_all_that_is_there_between_them(shared: Shared) -> None:
 
 @law
 @given(histories(empty=True))
-def test_nobody_owns_what_is_not_there(shared: Shared) -> None:
+def test_missing_fields_have_no_owner(shared: Shared) -> None:
     there = compare(None, shared.value, shared.type).added | fields(shared)
     assert not shared.owned() - there
     assert all(owner.set for owner in shared.managers.values())
@@ -156,7 +156,7 @@ def test_an_update_that_changes_nothing_changes_no_set(shared: Shared) -> None:
 
 @law
 @given(applies(empty=True))
-def test_what_is_merged_is_valid_and_nobody_elses_values_are_changed(drawn: Apply) -> None:
+def test_merged_value_is_valid_and_changes_no_other_managers_values(drawn: Apply) -> None:
     shared, patch = drawn
     before = copy.deepcopy((shared.value, patch))
     after = shared.applied(patch)
@@ -166,16 +166,14 @@ def test_what_is_merged_is_valid_and_nobody_elses_values_are_changed(drawn: Appl
 
 @law
 @given(applies())
-def test_whoever_applies_nothing_any_more_is_no_manager(drawn: Apply) -> None:
+def test_manager_that_applies_nothing_is_removed(drawn: Apply) -> None:
     shared, patch = drawn
     assert "ada" not in shared.applied(patch).applied({}).managers
 
 
 @law
 @given(applies(empty=True), st.data())
-def test_who_wrote_before_owns_the_same_whether_it_loses_what_it_gets_back_or_not(
-    drawn: Apply, data: st.DataObject
-) -> None:
+def test_earlier_writer_owns_the_same_whether_or_not_it_regains_fields(drawn: Apply, data: st.DataObject) -> None:
     """What is forgone is lost, and not got back."""
     shared, new = drawn
     paths = list(changed(shared, Shared(shared.type, new)).paths())

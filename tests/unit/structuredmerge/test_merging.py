@@ -80,7 +80,7 @@ LIVE: dict[str, Any] = {
 }
 
 
-def test_what_is_applied_again_gives_the_live_value_itself() -> None:
+def test_repeated_apply_returns_the_live_value_itself() -> None:
     assert merge(LIVE, copy.deepcopy(LIVE), TYPE) is LIVE
 
 
@@ -95,6 +95,6 @@ def test_neither_value_is_changed_and_what_stays_is_shared() -> None:
     assert merged["place"] is live["place"]
 
 
-def test_what_is_absent_on_one_side_is_the_other_itself() -> None:
+def test_merge_with_an_absent_side_returns_the_other() -> None:
     assert merge(ABSENT, LIVE, TYPE) is LIVE
     assert merge(LIVE, ABSENT, TYPE) is LIVE

@@ -70,7 +70,7 @@ def test_an_element_is_read_as_it_was_written(element: Element) -> None:
 
 
 @given(ANY_ELEMENTS, ANY_ELEMENTS)
-def test_of_any_two_elements_one_comes_first_or_they_are_the_same(one: Element, other: Element) -> None:
+def test_two_elements_are_ordered_or_equal(one: Element, other: Element) -> None:
     assert [one < other, one == other, one > other].count(True) == 1
     assert one < other or one[0] >= other[0]
 
@@ -120,7 +120,7 @@ def test_keys_are_read_as_leniently_as_upstream_reads_them(wire: str, element: E
         ),
     ],
 )
-def test_a_key_that_selects_nothing_is_told_in_upstreams_words(wire: str, error: str) -> None:
+def test_key_that_selects_nothing_gets_upstreams_message(wire: str, error: str) -> None:
     with pytest.raises(PathError) as raised:
         paths.read(wire)
     assert str(raised.value) == error

@@ -37,7 +37,7 @@ def test_the_whole_of_what_has_parts_now_stays_the_whole() -> None:
     assert reconcile(before, TYPE) is before
 
 
-def test_what_may_hold_anything_is_left_alone() -> None:
+def test_untyped_values_are_left_alone() -> None:
     free = changed(raw={"type": "object", "x-kubernetes-map-type": "atomic"})
     before = owned(at("raw", "a", "b"))
     assert reconcile(before, free) is before

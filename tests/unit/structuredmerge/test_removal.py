@@ -33,7 +33,7 @@ FIRST = keyed({"day": 1, "zone": "UTC"})
         ({"name": "a"}, [at("name", "x")], {"name": "a"}),
     ],
 )
-def test_what_stands_at_the_paths_is_gone(value: Any, paths: list[Path], left: Any) -> None:
+def test_values_at_the_paths_are_removed(value: Any, paths: list[Path], left: Any) -> None:
     before = copy.deepcopy(value)
     assert remove(value, owned(*paths), TYPE) == left
     assert value == before

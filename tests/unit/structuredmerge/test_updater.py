@@ -34,7 +34,7 @@ def test_an_apply_changes_neither_objects_nor_managers() -> None:
     assert (live, patch, dict(managers)) == before
 
 
-def test_conflicts_are_told_by_manager_and_then_in_the_order_of_paths() -> None:
+def test_conflicts_are_ordered_by_manager_and_then_by_path() -> None:
     live = {"name": "a", "age": 1, "tags": {"a": "1"}}
     mine = Owned(owned(at("name"), at("tags", "a"), at("age")), "v1", applied=True)
     managers = {"cid": mine, "bob": mine}
@@ -57,13 +57,13 @@ def test_force_takes_the_conflicting_paths_from_everybody() -> None:
     }
 
 
-def test_who_is_of_a_version_that_is_not_served_is_dropped() -> None:
+def test_manager_of_a_version_that_is_not_served_is_dropped() -> None:
     managers = {"old": Owned(owned(at("name")), "v0", applied=True)}
     assert applied({"name": "a"}, {"name": "b"}, managers)[1].keys() == {"ada"}
     assert update({"name": "a"}, {"name": "a"}, version="v1", managers=managers, manager="x", versions=VERSIONS) == {}
 
 
-def test_what_a_write_ignores_neither_conflicts_nor_changes_hands() -> None:
+def test_ignored_fields_neither_conflict_nor_change_owners() -> None:
     versions = OneVersion("v1", TYPE, ignored=owned(at("place")))
     live: dict[str, Any] = {"place": {"town": "t"}, "name": "a"}
     managers = {"bob": Owned(owned(at("place", "town")), "v1", applied=False)}
@@ -125,7 +125,7 @@ def test_each_manager_loses_what_changed_in_its_own_version() -> None:
     }
 
 
-def test_what_was_applied_in_another_version_goes_when_it_is_not_applied_any_more() -> None:
+def test_fields_applied_in_another_version_are_pruned_when_left_out() -> None:
     known: dict[str, Any] = {"manager": "ada", "versions": TwoVersions(), "force": False}
     managers: Managers = {}
     new, managers = apply(None, {"name": "a", "age": 1}, version="v1", managers=managers, **known)
@@ -134,7 +134,7 @@ def test_what_was_applied_in_another_version_goes_when_it_is_not_applied_any_mor
     assert managers == {"ada": Owned(owned(at("age")), "v2", applied=True)}
 
 
-def test_what_somebody_owns_in_another_version_stays() -> None:
+def test_fields_owned_in_another_version_stay() -> None:
     known: dict[str, Any] = {"versions": TwoVersions(), "force": False}
     managers: Managers = {"bob": Owned(owned(at("title")), "v2", applied=True)}
     managers = {**managers, "ada": Owned(owned(at("name"), at("age")), "v1", applied=True)}

@@ -52,7 +52,7 @@ from tests.unit.structuredmerge.declared import TYPE
         ([1], "expected map, got &{[1]}"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_path(value: Any, error: str) -> None:
+def test_errors_are_reported_with_their_paths(value: Any, error: str) -> None:
     assert validate(value, TYPE) == [error]
 
 
@@ -64,7 +64,7 @@ def test_null_is_of_every_type() -> None:
 
 
 @pytest.mark.parametrize("value", [1, "a", True, [1, {"a": []}], {"a": {"b": [None]}}])
-def test_what_may_be_anything_is_never_wrong(value: Any) -> None:
+def test_untyped_values_are_never_invalid(value: Any) -> None:
     assert validate({"anything": value, "raw": {"a": value}}, TYPE) == []
 
 
@@ -82,7 +82,7 @@ def test_one_error_stands_alone_and_several_on_a_line_each() -> None:
     )
 
 
-def test_of_a_map_one_member_is_told_that_is_not_declared_and_nothing_after_it() -> None:
+def test_first_undeclared_member_of_a_map_ends_its_errors() -> None:
     assert validate({"name": 1, "x": 1, "y": 1, "age": "x"}, TYPE) == [
         ".name: expected string, got &value.valueUnstructured{Value:1}",
         ".x: field not declared in schema",
@@ -98,7 +98,7 @@ def test_of_a_map_one_member_is_told_that_is_not_declared_and_nothing_after_it()
         {"name": ["x" * (3 << 20)]},
     ],
 )
-def test_many_and_large_errors_are_told_as_far_as_an_answer_has_room(value: Any) -> None:
+def test_many_and_large_errors_are_reported_within_the_limit_of_an_answer(value: Any) -> None:
     errors = validate(value, TYPE)
     assert errors
     assert sum(map(len, errors)) < 2 * MESSAGE_LIMIT
@@ -121,7 +121,7 @@ def test_an_item_whose_key_is_a_value_of_many_levels_is_no_item() -> None:
     assert joined(errors) == "element 0: exceeded max depth of 100"
 
 
-def test_what_is_of_no_type_is_looked_for_wherever_anything_may_stand() -> None:
+def test_foreign_values_are_found_wherever_the_schema_is_untyped() -> None:
     found = validate({"a": [1, Foreign("uint64", "7")]}, UNTYPED_ATOMIC, foreign=True)
     assert found == [".a[1]: expected map, got &{7}"]
     assert validate({"a": [1, {"b": None}]}, DEDUCED, foreign=True) == []

@@ -39,7 +39,7 @@ def test_values_are_ordered_by_kind_and_then_by_what_they_are(less: Any, more: A
         ([], {}, False),
     ],
 )
-def test_numbers_are_equal_by_number_and_a_boolean_is_none(one: Any, other: Any, same: bool) -> None:
+def test_numbers_are_equal_by_value_and_booleans_are_no_numbers(one: Any, other: Any, same: bool) -> None:
     assert values.equal(one, other) is values.equal(other, one) is same
     assert (values.key(one) == values.key(other)) is same
 

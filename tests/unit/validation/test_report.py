@@ -274,7 +274,7 @@ OLD_BOX = {"name": "a", "size": "1Ki", "levels": [{"of": "x"}], "grams": 5}
         ({"levels": [{"of": "x"}]}, {"levels": []}, ["levels[0].of"]),
     ],
 )
-def test_what_is_stored_already_is_not_judged_again_where_the_shape_says_so(
+def test_stored_value_is_not_judged_again_where_the_shape_says_so(
     new: dict[str, Any], old: dict[str, Any] | None, expected: list[str]
 ) -> None:
     assert [e.field for e in found(SHELF, {"maker": "m", **new}, old)] == expected

@@ -39,7 +39,7 @@ class InFlight:
 
 
 @pytest.mark.parametrize(("size", "together"), [(1_000, 12), (700_000, 5), (1_300_000, 3)])
-async def test_of_a_collection_of_large_objects_few_are_deleted_at_a_time(
+async def test_few_large_objects_of_a_collection_are_deleted_at_a_time(
     shared_server: Server, monkeypatch: pytest.MonkeyPatch, size: int, together: int
 ) -> None:
     flight = InFlight(size)

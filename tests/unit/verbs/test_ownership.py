@@ -67,7 +67,7 @@ def compared() -> dict[str, int]:
     return {values[0]: child.count for values, child in metrics.TIMESTAMP_COMPARISON_SECONDS.children()}
 
 
-async def test_what_ends_as_it_is_stored_keeps_its_time_and_is_not_written(server: Composed, clock: Clock) -> None:
+async def test_apply_that_changes_nothing_keeps_its_time_and_is_not_written(server: Composed, clock: Clock) -> None:
     made = await apply(server, claim(server, a="1"))
     before = compared().get("equal_objects", 0)
     clock.time += 60
@@ -78,7 +78,7 @@ async def test_what_ends_as_it_is_stored_keeps_its_time_and_is_not_written(serve
     assert compared()["equal_objects"] == before + 1
 
 
-async def test_what_changes_a_value_is_stamped_with_the_time_of_its_write(server: Composed, clock: Clock) -> None:
+async def test_apply_that_changes_a_value_gets_the_time_of_its_write(server: Composed, clock: Clock) -> None:
     await apply(server, claim(server, a="1"))
     before = compared().get("unequal_objects_slow", 0)
     clock.time += 60
@@ -120,7 +120,7 @@ async def test_a_user_agent_that_cannot_be_read_as_a_whole_is_known_by_what_can_
     assert list(times(made)) == [manager]
 
 
-async def test_an_apply_with_managers_that_cannot_be_read_is_told_what_cannot(server: Composed) -> None:
+async def test_apply_with_unreadable_managers_reports_which(server: Composed) -> None:
     """Whoever names managers is refused for that; who gives one a time that is none, for the time, unless there is a conflict first."""
     odd = claim(server, a="1")
     odd["metadata"]["managedFields"] = [{"manager": "x", "time": "soon"}]

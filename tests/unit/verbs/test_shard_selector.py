@@ -26,13 +26,13 @@ def test_a_text_is_the_selector_that_upstream_reads_or_refused_in_its_words(case
     assert {"text": case["text"], **found} == case
 
 
-def test_what_a_list_repeats_is_read_again_as_the_same() -> None:
+def test_selector_that_a_list_repeats_parses_to_itself() -> None:
     for case in CASES:
         if "selector" in case:
             assert str(shard_selector.parse(case["selector"])) == case["selector"]
 
 
-def test_of_several_mistakes_the_leftmost_is_told() -> None:
+def test_leftmost_of_several_errors_is_reported() -> None:
     terms = [ONE] * 40
     terms[7], terms[30] = "shardRange()", "a"
     with pytest.raises(shard_selector.Malformed, match=r"requires exactly 3 arguments, got 0$"):
@@ -40,7 +40,7 @@ def test_of_several_mistakes_the_leftmost_is_told() -> None:
 
 
 @pytest.mark.parametrize("text", ["a+", "(", "[", "{a:", "a(", "a||", "a?b:", "has(", "a[", "!", "-", ")", "'", "\\"])
-def test_what_is_read_at_once_takes_some_milliseconds_whatever_it_says(text: str) -> None:
+def test_parsing_on_the_event_loop_takes_milliseconds_for_any_text(text: str) -> None:
     text = text * (shard_selector.AT_ONCE // len(text))
     with Spent() as spent, pytest.raises(shard_selector.Malformed):
         shard_selector.parse(text)
@@ -48,14 +48,14 @@ def test_what_is_read_at_once_takes_some_milliseconds_whatever_it_says(text: str
 
 
 @pytest.mark.parametrize("text", ["a+", "a.?b", "f(a)||", f"({ONE})||", "(", "a&&"])
-def test_what_is_long_and_wrong_is_refused_without_looking_for_the_reason(text: str) -> None:
+def test_long_malformed_selector_is_refused_without_a_reason(text: str) -> None:
     text = text * (99_000 // len(text))
     with Spent() as spent, pytest.raises(shard_selector.Malformed, match="more than 8192 characters, and wrong or"):
         shard_selector.parse(text)
     assert spent.below(1)
 
 
-def test_what_is_long_and_right_is_read() -> None:
+def test_long_valid_selector_is_read() -> None:
     assert str(shard_selector.parse(f"({ONE})||" * 1200 + ONE)) == " || ".join([ONE] * 1201)
 
 

@@ -39,7 +39,7 @@ class Authorizer:
         (ClusterError("away"), f'error while checking permission for "{VERB}", away'),
     ],
 )
-async def test_an_authorizer_that_does_not_allow_it_is_told(
+async def test_refusal_of_the_authorizer_is_reported(
     shared_server: Server, answer: Decision | ClusterError, why: str
 ) -> None:
     authorizer = Authorizer(answer)

@@ -111,7 +111,7 @@ def test_the_same_comes_of_a_patch(kind: str, whole: dict[str, Any]) -> None:
     assert compared > 100
 
 
-def test_what_is_not_touched_is_not_written_down() -> None:
+def test_untouched_members_are_not_encoded() -> None:
     seen: list[set[str]] = []
 
     def apply(text: bytes, live: dict[str, Any], writer: Writer) -> Any:

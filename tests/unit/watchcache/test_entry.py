@@ -47,7 +47,7 @@ def test_how_raw_json_was_sent_stands_behind_the_body_at_every_version() -> None
     assert split(body) == (body, b"")
 
 
-def test_what_was_worked_out_of_the_uid_stays_with_the_object() -> None:
+def test_value_derived_from_the_uid_stays_with_the_object() -> None:
     entry = Entry(Key("a"), Revision(1), splice(b'{"metadata":{"name":"a","uid":"u-1"}}', 1), NO_LABELS, ())
     entry.uid_hash = 7
     assert entry.at(Revision(2)).uid_hash == 7

@@ -113,7 +113,7 @@ def test_an_empty_pull_after_a_long_search_does_not_end_the_search(stage: Stage)
 # Joining while the pump is at work
 
 
-def test_who_joins_in_the_middle_of_a_round_gets_that_event_once(slow: Stage) -> None:
+def test_watcher_that_joins_within_a_round_gets_that_event_once(slow: Stage) -> None:
     others = [slow.client() for _ in range(4)]
     start = slow.log.head
     slow.put("a/x", "1")
@@ -128,7 +128,7 @@ def test_who_joins_in_the_middle_of_a_round_gets_that_event_once(slow: Stage) ->
         assert client.got == client.owed(slow.log, slow.log.head)
 
 
-def test_who_falls_behind_and_comes_back_within_a_round_gets_that_event_once(slow: Stage) -> None:
+def test_watcher_that_falls_behind_and_returns_gets_that_event_once(slow: Stage) -> None:
     clients = [slow.client() for _ in range(3)]
     clients[0].full = True
     slow.put()
@@ -594,7 +594,7 @@ def test_a_watch_of_a_second_has_no_last_bookmark(stage: Stage) -> None:
     assert client.bookmarks == []
 
 
-def test_who_is_behind_gets_its_bookmark_when_it_is_in_step_again(stage: Stage) -> None:
+def test_slow_watcher_gets_its_bookmark_once_it_has_caught_up(stage: Stage) -> None:
     client = stage.client(bookmarks=True)
     client.full = True
     for _ in range(100):
@@ -734,7 +734,7 @@ def test_after_an_end_nothing_of_the_old_lineage_is_handed_out(slow: Stage) -> N
 # Running
 
 
-def test_what_was_published_is_handed_over_in_the_step_that_has_fed_the_index(stage: Stage) -> None:
+def test_published_events_are_delivered_in_the_step_that_fed_the_index(stage: Stage) -> None:
     clients = [stage.client() for _ in range(3)]
     stage.put()
     stage.put()
@@ -743,7 +743,7 @@ def test_what_was_published_is_handed_over_in_the_step_that_has_fed_the_index(st
         assert client.got == client.owed(stage.log, stage.log.head)
 
 
-async def test_what_takes_longer_than_that_step_may_is_left_to_the_pump(slow: Stage) -> None:
+async def test_deliveries_beyond_the_step_budget_are_left_to_the_pump(slow: Stage) -> None:
     clients = [slow.client() for _ in range(3)]
     running = asyncio.ensure_future(slow.hub.run())
     await asyncio.sleep(0)

@@ -132,7 +132,7 @@ def test_a_revision_above_the_head_is_the_future() -> None:
         assert (refused.value.revision, refused.value.current) == (ahead, revision(8, 1))
 
 
-def test_the_floor_alone_decides_what_is_gone_whatever_is_physically_left() -> None:
+def test_floor_alone_decides_which_revisions_are_compacted() -> None:
     index = followed(life())
     index.compact(revision(7, 3))
     assert index.ring_events == 5
@@ -239,7 +239,7 @@ def test_an_event_gets_the_entry_that_was_held_as_its_previous_one() -> None:
         "an older revision",
     ],
 )
-def test_what_does_not_follow_is_refused_and_changes_nothing(wrong: str) -> None:
+def test_entry_that_does_not_follow_is_refused_and_changes_nothing(wrong: str) -> None:
     log = Log()
     created, updated = log.put("a", "1"), log.put("a", "2")
     index = followed(log)
@@ -369,7 +369,7 @@ def test_history_shares_its_entries_and_those_of_the_present() -> None:
     assert len({id(event.entry.fields) for event in events}) == 1
 
 
-def test_history_ends_where_the_log_omits_an_old_value_that_is_told_nowhere_else() -> None:
+def test_history_ends_where_the_log_omits_the_only_old_value() -> None:
     log = Log()
     log.put("big", "1")
     since = log.put("a", "1").revision
@@ -457,7 +457,7 @@ def test_compaction_lets_go_of_events_and_checkpoints_but_not_of_what_the_floor_
         assert index.ring_events < 16
 
 
-def test_what_compaction_allows_to_go_does_not_pile_up_without_a_trim(short_segments: None) -> None:
+def test_compacted_events_do_not_pile_up_without_a_trim(short_segments: None) -> None:
     log = busy(40, objects=8)
     index = followed(log)
     index.compact(log.head)

@@ -121,7 +121,7 @@ def test_history_is_put_before_what_is_known() -> None:
     assert numbers(got.events) == list(range(3, 11))
 
 
-def test_what_lies_below_the_floor_goes_by_segments() -> None:
+def test_events_below_the_floor_are_dropped_by_segments() -> None:
     log = busy(20)
     made = filled(log)
     with mock.patch.object(ring, "LEAST_EVENTS", 0):

@@ -58,7 +58,7 @@ def test_routes_find_an_event_exactly_where_a_scope_admits_it(chosen: Scope) -> 
 
 
 @pytest.mark.parametrize("chosen", SCOPES, ids=str)
-def test_what_is_touched_never_hides_an_event(chosen: Scope) -> None:
+def test_scope_that_matches_an_event_matches_what_it_touched(chosen: Scope) -> None:
     events = story()
     for low, high in itertools.combinations(range(len(events) + 1), 2):
         part = events[low:high]
@@ -66,7 +66,7 @@ def test_what_is_touched_never_hides_an_event(chosen: Scope) -> None:
             assert chosen.within(scope.touched(part))
 
 
-def test_what_is_not_touched_is_passed_over() -> None:
+def test_untouched_scope_is_passed_over() -> None:
     touched = scope.touched(story())
     assert not Scope(prefix="c/").within(touched)
     assert not Scope(key=Key("a/y")).within(touched)

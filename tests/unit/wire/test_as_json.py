@@ -99,7 +99,7 @@ def test_more_levels_than_can_be_handled_are_refused_in_one_text(depth: int, ope
 
 
 @given(VALUES)
-def test_what_is_written_reads_the_same(value: Any) -> None:
+def test_written_document_reads_the_same(value: Any) -> None:
     written = as_json.dumps(value)
     assert as_json.loads(written) == value
     assert b"\n" not in written
@@ -107,7 +107,7 @@ def test_what_is_written_reads_the_same(value: Any) -> None:
     assert as_json.loads(as_json.pretty(value)) == value
 
 
-def test_what_html_treats_specially_is_escaped_as_go_escapes_it() -> None:
+def test_characters_special_in_html_are_escaped_as_go_escapes_them() -> None:
     assert as_json.dumps({"a": '<&>\u2028\u2029ä\U0001f600"\\\b\f\n\t\x01/'}) == (
         '{"a":"\\u003c\\u0026\\u003e\\u2028\\u2029ä\U0001f600\\"\\\\\\b\\f\\n\\t\\u0001/"}'.encode()
     )
@@ -124,7 +124,7 @@ def test_text_is_indented_as_the_encoder_indents_values(value: Any) -> None:
     assert as_json.indent(orjson.dumps(value)) == orjson.dumps(value, option=orjson.OPT_INDENT_2)
 
 
-def test_what_the_quick_encoder_does_not_take_is_written_too() -> None:
+def test_values_that_the_quick_encoder_refuses_are_written_too() -> None:
     deep = json.loads("[" * 500 + "]" * 500)
     assert as_json.dumps(deep) == b"[" * 500 + b"]" * 500
     assert as_json.loads(as_json.pretty(deep)) == deep

@@ -114,24 +114,24 @@ def test_whole_numbers_are_exact() -> None:
     assert decode(raw, SLICES)["spec"]["pool"]["generation"] == 9007199254740993
 
 
-def test_of_repeated_members_the_last_one_counts() -> None:
+def test_last_of_repeated_members_counts() -> None:
     assert decode(b'{"metadata":{"name":"a","name":"b"}}')["metadata"] == {"name": "b"}
 
 
 @pytest.mark.parametrize("validation", ["Warn", "Ignore"])
-def test_what_a_repeated_member_holds_goes_into_what_is_there(validation: str) -> None:
+def test_value_of_a_repeated_member_is_merged_into_the_earlier_one(validation: str) -> None:
     raw = b'{"metadata":{"name":"a"},"metadata":{"labels":{"b":"c"},"name":null},"spec":{"selectors":[{}]},"spec":null}'
     found = decode(raw, validation=validation)
     assert found == {"metadata": {"name": "a", "labels": {"b": "c"}}, "spec": {"selectors": [{}]}}
 
 
-def test_what_is_wrong_with_a_member_is_told_though_it_is_repeated() -> None:
+def test_error_in_a_repeated_member_is_reported() -> None:
     assert refusal(b'{"metadata":{"name":5,"name":"b"}}').endswith(
         "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string"
     )
 
 
-def test_what_is_repeated_in_a_document_of_another_kind_is_read_by_its_shape() -> None:
+def test_repeated_members_of_another_kind_are_read_by_its_shape() -> None:
     raw = b'{"kind":"DeviceClass","kind":"ResourceSlice","apiVersion":"resource.k8s.io/v1","spec":{"pool":5,"pool":{}}}'
     assert refusal(raw) == (
         'ResourceSlice in version "v1" cannot be handled as a DeviceClass: json: cannot unmarshal number into Go struct field '
@@ -145,7 +145,7 @@ def test_nobody_looks_at_a_number_in_an_unknown_member() -> None:
     assert refusal(raw, validation="Strict").endswith(': strict decoding error: unknown field "metadata.x"')
 
 
-def test_a_number_beyond_every_float_is_none_of_64_bits() -> None:
+def test_number_beyond_every_float_does_not_fit_64_bits() -> None:
     assert refusal(b'{"metadata":{"generation":1E400}}') == (
         'DeviceClass in version "v1" cannot be handled as a DeviceClass: json: cannot unmarshal number 1E400 into Go struct field '
         "ObjectMeta.metadata.generation of type int64"
@@ -161,7 +161,7 @@ def test_an_error_of_another_served_kind_comes_before_the_kind_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", ["List", "DeleteOptions", "WatchEvent"])
-def test_what_every_server_knows_beside_its_kinds_is_no_object_of_one(kind: str) -> None:
+def test_meta_kind_that_every_server_knows_is_not_converted_to_a_kind(kind: str) -> None:
     assert refusal(b'{"kind":"%b","apiVersion":"v1"}' % kind.encode()) == (
         f'{kind} in version "v1" cannot be handled as a DeviceClass: converting (v1.{kind}) to (resource.DeviceClass): unknown conversion'
     )
@@ -227,7 +227,7 @@ def levels(value: Any) -> int:
 
 
 @pytest.mark.parametrize("outside", range(rawjson.LEVELS - 3, rawjson.LEVELS + 2))
-def test_what_is_kept_of_a_body_that_is_too_deep_elsewhere_is_kept_whole_or_refused(outside: int) -> None:
+def test_kept_part_of_a_deep_body_is_kept_whole_or_refused(outside: int) -> None:
     parameters: Any = 1
     for _ in range(outside):
         parameters = [parameters]
@@ -446,7 +446,7 @@ def test_delete_options_may_be_of_any_version(version: str) -> None:
     assert delete_options(b"null") == {}
 
 
-def test_what_is_repeated_in_delete_options_goes_into_what_is_there() -> None:
+def test_value_of_a_repeated_member_of_delete_options_is_merged() -> None:
     assert delete_options(b'{"preconditions":{"uid":"x"},"preconditions":{},"dryRun":["All"],"dryRun":null}') == {
         "preconditions": {"uid": "x"}
     }
@@ -520,7 +520,7 @@ def test_a_number_in_yaml_is_the_amount_that_go_writes_of_it(written: str, amoun
         ("123456789012345678901", "123456789012345680000"),
     ],
 )
-def test_a_number_in_yaml_that_does_not_fit_is_told_as_go_writes_it(written: str, told: str) -> None:
+def test_misfitting_number_in_yaml_is_quoted_as_go_writes_it(written: str, told: str) -> None:
     raw = f"metadata: {{name: c, generation: {written}}}\nspec: {{}}\n"
     where = "Go struct field ObjectMeta.metadata.generation of type int64"
     assert f"json: cannot unmarshal number {told} into {where}" in refusal(raw.encode(), media=YAML)

@@ -506,7 +506,7 @@ def test_two_versions_of_a_kind_and_two_forms_never_share_what_is_remembered() -
 
 @pytest.mark.parametrize("accept", ["application/json", "application/yaml", TABLE, PARTIAL])
 @pytest.mark.parametrize("query", ["", "pretty=1"])
-def test_what_takes_long_is_for_a_thread_and_stands_alone_in_a_list(accept: str, query: str) -> None:
+def test_slow_object_is_encoded_in_a_thread_and_alone_in_a_list(accept: str, query: str) -> None:
     small, large = stored("a"), stored("b", annotations={"x": "y" * (3 << 20)})
     asked = form(accept, query=query)
     assert not asked.heavy(len(small))
@@ -551,7 +551,7 @@ def nested(levels: int, times: int = 1) -> bytes:
 @pytest.mark.parametrize(
     "value", [nested(100), nested(1500), nested(5000), nested(50, 6000), b"[" + b"{}," * 9000 + b'"]]]"]']
 )
-def test_what_is_deep_is_not_blown_up_by_indenting_it(value: bytes) -> None:
+def test_deep_object_is_not_blown_up_by_indentation(value: bytes) -> None:
     body = stored("a")[:-1] + b',"x":%b}' % value
     for accept, query in (("", "pretty=1"), ("application/yaml", "")):
         for shown in (single(accept, body, query=query), listed(accept, [body, body], query=query)):
@@ -650,7 +650,7 @@ def test_a_list_in_protobuf_is_an_envelope_of_its_length() -> None:
     assert len(messages.messages(message, 2)) == 20
 
 
-def test_what_a_long_list_in_protobuf_is_can_be_sent_before_anything_of_it_is_made() -> None:
+def test_long_protobuf_list_starts_before_its_objects_are_encoded() -> None:
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 20}) for i in range(2200)])
     made = map(text, finished(form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces))
@@ -716,7 +716,7 @@ def test_a_list_of_rows_alone_is_certain_to_be_long_only_when_it_is(media_type: 
     assert large
 
 
-def test_what_a_list_of_fewer_is_can_be_sent_once_it_is_certain_to_be_long() -> None:
+def test_shorter_protobuf_list_starts_once_it_is_certainly_long() -> None:
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i}", annotations={"x": "y" * 2000}) for i in range(600)])
     made = finished(form(PROTOBUF, cache=cache).listing(entries, ListMeta(9)).pieces)
@@ -765,7 +765,7 @@ def test_a_long_list_in_protobuf_is_never_in_memory_as_a_whole(
     assert most <= budget + SHORT + 2 * groups.MOST_BYTES
 
 
-def test_what_the_cache_gives_up_meanwhile_is_not_held_by_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_list_does_not_hold_encodings_that_the_cache_evicts(monkeypatch: pytest.MonkeyPatch) -> None:
     there, cache = weakref.WeakSet[Counted](), EncodingCache()
     monkeypatch.setattr(Protobuf, "joined", lambda self, parts: Counted(parts, b"", there))
     monkeypatch.setattr(protobuf, "LONGEST_HELD", 512 << 10)
@@ -801,7 +801,7 @@ def test_an_element_in_protobuf_is_made_once_for_lists_and_watches(accept: str) 
 
 @pytest.mark.parametrize("accept", ["", TABLE, PARTIAL, PARTIALS, "application/yaml", PROTOBUF, MEMORY])
 @pytest.mark.parametrize("resource", [CLASSES, SLICES])
-def test_what_is_remembered_for_lists_is_what_a_get_answers(accept: str, resource: Resource) -> None:
+def test_encoding_cached_by_lists_is_what_a_get_answers(accept: str, resource: Resource) -> None:
     asked, one = form(accept, resource), entry(stored("a"))
     assert asked.cached_document(one) is None
     if accept != PARTIAL:  # which has no lists

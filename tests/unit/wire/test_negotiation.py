@@ -110,7 +110,7 @@ def test_the_first_acceptable_clause_wins_by_its_weight() -> None:
         f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1",
     ],
 )
-def test_what_cannot_be_written_is_406(accept: str) -> None:
+def test_form_that_cannot_be_written_is_406(accept: str) -> None:
     assert refused(accept) == ONLY
 
 
@@ -125,7 +125,7 @@ def test_an_object_can_be_asked_for_as_a_kind_of_meta(media: str, kind: str, ver
         assert form(accept) == (media, False, Target(kind, version))
 
 
-def test_what_kubectl_sends_is_a_table_and_its_errors_are_plain() -> None:
+def test_kubectl_gets_a_table_and_its_errors_are_plain() -> None:
     accept = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
     assert form(accept) == (JSON, False, Target("Table", "v1"))
     error = negotiation.for_error(accept, NOTHING, "")
@@ -189,7 +189,9 @@ def test_a_watch_is_never_pretty() -> None:
         (TABLE, "pretty=1", "", True),
     ],
 )
-def test_who_gets_it_pretty(accept: str, query: str, user_agent: str, pretty: bool) -> None:
+def test_indented_answers_depend_on_query_and_user_agent(
+    accept: str, query: str, user_agent: str, pretty: bool
+) -> None:
     assert negotiation.negotiate(accept, Query(query), user_agent).pretty is pretty
 
 
@@ -257,5 +259,5 @@ def test_clauses_are_read_as_far_as_a_header_is_and_none_when_the_first_is_longe
     refused(negotiation.readable(f"{JSON};a=" + "b" * 10_000))
 
 
-def test_of_very_many_clauses_the_one_of_the_best_quality_wins() -> None:
+def test_best_quality_of_very_many_clauses_wins() -> None:
     assert form("a/b;q=0.9," * 20 + f"{JSON};q=0.1," + f"{YAML};q=0.2")[0] == YAML

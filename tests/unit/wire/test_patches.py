@@ -47,7 +47,7 @@ def test_the_router_refuses_other_patches(content_type: str) -> None:
     )
 
 
-def test_what_only_the_router_understands_is_refused_by_the_handler() -> None:
+def test_type_that_only_the_router_understands_is_refused_by_the_handler() -> None:
     with pytest.raises(StatusError) as refused:
         patches.media_type("application/json-patch+json,x", [*SERVED, "application/x-patch"])
     assert refused.value.message == UNKNOWN_FORMAT + (
@@ -116,7 +116,7 @@ def test_null_is_no_operation_but_no_merge_patch() -> None:
         assert patch_refusal(MERGE_PATCH, b"null", validation) == "Invalid JSON Patch"
 
 
-def test_what_is_strange_about_a_patch_is_noted() -> None:
+def test_oddities_of_a_patch_are_noted() -> None:
     raw = b'[{"op":"add","op":"add","path":"/a","value":{"x":1,"x":2},"foo":1},{"op":"test","path":"/a"}]'
     assert READ[JSON_PATCH](raw, "Warn").complaints == [
         'json patch duplicate field "[0].op"',
@@ -205,7 +205,7 @@ CONVERTING = "error decoding YAML: error converting YAML to JSON"
         (b'{"a"\n :1}', "yaml: line 1: did not find expected ',' or '}'"),
     ],
 )
-def test_what_is_right_in_json_and_wrong_in_yaml_is_no_applied_configuration(raw: bytes, wrong: str) -> None:
+def test_patch_valid_only_in_json_is_no_apply_configuration(raw: bytes, wrong: str) -> None:
     with pytest.raises(StatusError) as refused:
         patches.read_apply_patch(raw, "Warn")
     assert (refused.value.code, refused.value.message) == (

@@ -317,9 +317,7 @@ def test_an_answer_to_head_has_no_body() -> None:
 
 
 @pytest.mark.parametrize(("each", "most"), [(0.0, PORTION), (0.0004, response.GATHERED)])
-def test_what_takes_time_to_make_is_written_in_smaller_pieces(
-    each: float, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_parts_are_written_in_smaller_pieces(each: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now, part = 0.0, bytes(16 << 10)
     monkeypatch.setattr(response, "perf_counter", lambda: now)
 
@@ -638,7 +636,7 @@ def test_a_list_is_not_written_to_a_client_that_takes_nothing(monkeypatch: pytes
     asyncio.run(story())
 
 
-def test_when_the_client_is_gone_nothing_can_be_sent(run: Callable[[Any], None]) -> None:
+def test_nothing_is_sent_after_the_client_disconnects(run: Callable[[Any], None]) -> None:
     async def story() -> None:
         outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 

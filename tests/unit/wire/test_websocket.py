@@ -91,7 +91,7 @@ def test_nothing_is_kept_of_a_frame_however_long_it_says_it_is(size: int) -> Non
     assert client.ends == 0
 
 
-def test_the_end_is_told_once_and_what_follows_is_dropped() -> None:
+def test_end_is_reported_once_and_later_frames_are_dropped() -> None:
     client = Client()
     client.feed(frame(PING, b"a") + frame(CLOSE) + frame(PING, b"b"))
     client.feed(frame(PING, b"c") + frame(CLOSE))
@@ -188,5 +188,5 @@ def test_a_million_subprotocols_are_read_in_no_time_and_refused() -> None:
         ({"Connection": None}, False),
     ],
 )
-def test_what_counts_as_the_wish_to_upgrade(changed: dict[str, str | None], upgrade: bool) -> None:
+def test_headers_that_ask_for_an_upgrade(changed: dict[str, str | None], upgrade: bool) -> None:
     assert websocket.is_upgrade(headers(**changed)) is upgrade

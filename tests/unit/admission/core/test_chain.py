@@ -85,7 +85,7 @@ async def test_each_mutating_plugin_sees_what_the_one_before_it_made() -> None:
     assert before == {"steps": []}
 
 
-async def test_whoever_wants_it_has_all_asked_exactly_once_more() -> None:
+async def test_plugin_that_wants_it_has_all_called_exactly_once_more() -> None:
     change = attributes()
     await Chain([Adding("a"), Adding("b", again=True)]).admit(change)
     assert change.object == {"steps": ["a", "b", "a again", "b again"]}

@@ -38,7 +38,7 @@ async def judged(*texts: str) -> bool | str:
         return str(e)
 
 
-def test_where_there_are_none_there_is_nothing_to_ask() -> None:
+def test_no_conditions_need_no_evaluation() -> None:
     assert conditions() is None
     assert MatchConditions.of(None, Expressions(nobody), name="hook", kind="webhook", step="admit") is None
 

@@ -67,7 +67,7 @@ async def value(text: str, of: Variables | None = None, *, scope: Scope | None =
         ("object.nope == 1", "expression 'object.nope == 1' resulted in error: no such key: nope"),
     ],
 )
-async def test_what_expressions_see_of_a_change(text: str, expected: Any) -> None:
+async def test_expressions_see_the_change(text: str, expected: Any) -> None:
     assert await value(text) == expected
 
 
@@ -119,7 +119,7 @@ async def test_variables_of_a_policy_are_evaluated_when_they_are_asked_for_and_e
         (ENDLESS, "evaluate: operation cancelled: actual cost limit exceeded"),
     ],
 )
-async def test_what_is_wrong_with_a_variable_is_told_by_who_asks_for_it(variable: str, problem: str) -> None:
+async def test_error_of_a_variable_is_reported_by_the_expression_that_uses_it(variable: str, problem: str) -> None:
     text = await value("dyn(variables.x) == 1", scope=Scope(variables=[("x", variable)]))
     prefix = "expression 'dyn(variables.x) == 1' resulted in error: composited variable \"x\" fails to "
     assert text.startswith(prefix + problem)
@@ -167,7 +167,7 @@ async def test_expressions_that_may_not_ask_the_authorizer_do_not_do_it_through_
     assert text.endswith('composited variable "may" fails to evaluate: no such attribute(s): authorizer')
 
 
-async def test_what_takes_long_goes_on_in_a_thread_and_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_evaluation_goes_on_in_a_thread_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
 
     def run(self: Any, cancelled: Any) -> None:
@@ -243,5 +243,5 @@ async def test_a_namespace_is_seen_without_what_upstream_leaves_out() -> None:
         ({"list": [{"a": [1, None, True, 1.5, "x"] * 20}] * 10}, True),
     ],
 )
-def test_what_is_large_is_for_a_thread(params: Mapping[str, Any], small: bool) -> None:
+def test_large_objects_are_evaluated_in_a_thread(params: Mapping[str, Any], small: bool) -> None:
     assert variables().about(params=params).small is small

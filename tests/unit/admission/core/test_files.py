@@ -56,7 +56,7 @@ def mistakes(*paths: Path) -> list[str]:
     return Files(paths, now=lambda: NOW).load()
 
 
-def test_what_files_leave_out_is_what_kube_apiserver_would_fill_in(tmp_path: Path) -> None:
+def test_members_missing_in_files_get_kube_apiservers_defaults(tmp_path: Path) -> None:
     file = write(
         tmp_path / "a.yaml",
         webhooks("Mutating"),
@@ -90,7 +90,7 @@ def test_what_files_leave_out_is_what_kube_apiserver_would_fill_in(tmp_path: Pat
     assert not sources.quotas.items
 
 
-def test_all_mistakes_of_all_files_are_told_with_where_they_are(tmp_path: Path) -> None:
+def test_all_errors_of_all_files_are_reported_with_their_places(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [")
     write(tmp_path / "b.yaml", 7, {"kind": "X"}, {"apiVersion": "v1", "kind": "ConfigMap"})
     write(
@@ -175,7 +175,7 @@ def test_all_mistakes_of_all_files_are_told_with_where_they_are(tmp_path: Path) 
 UNDECLARED = "compilation failed: ERROR: <input>:1:1: undeclared reference to 'nope' (in container '')\n | nope\n | ^"
 
 
-def test_every_expression_that_does_not_compile_is_a_mistake_with_its_place(tmp_path: Path) -> None:
+def test_every_expression_that_does_not_compile_is_an_error_with_its_place(tmp_path: Path) -> None:
     nope = {"name": "nope", "expression": "nope"}
     validations = [{"expression": "true"}, {"expression": "nope", "messageExpression": "nope"}]
     mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": "nope"}}
@@ -232,14 +232,14 @@ def test_every_expression_that_does_not_compile_is_a_mistake_with_its_place(tmp_
         ({"failurePolicy": "Perhaps"}, "spec.failurePolicy: Unsupported value"),
     ],
 )  # fmt: skip
-def test_an_expression_of_the_wrong_type_is_a_mistake_and_one_that_is_missing_is_told_once(
+def test_mistyped_expression_is_an_error_and_a_missing_one_one_error(
     tmp_path: Path, members: dict[str, Any], told: str
 ) -> None:
     [mistake] = mistakes(write(tmp_path / "a.yaml", policy(**members)))
     assert mistake.startswith(f"{tmp_path / 'a.yaml'}: ValidatingAdmissionPolicy 'a': {told}")
 
 
-def test_what_is_wrong_beside_an_expression_that_does_not_compile_is_told_with_it(tmp_path: Path) -> None:
+def test_other_errors_are_reported_beside_one_that_does_not_compile(tmp_path: Path) -> None:
     members = {
         "failurePolicy": "Perhaps",
         "validations": [{"expression": "nope"}],
@@ -274,14 +274,14 @@ async def test_other_objects_are_what_policies_take_as_parameters(tmp_path: Path
         await params.kind("rules.example.com/v1", "Nothing")
 
 
-def test_what_looks_like_a_time_is_a_text(tmp_path: Path) -> None:
+def test_texts_that_look_like_times_stay_texts(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: m}, data: {since: 2026-01-02}}")
     found = files.read([file], now=NOW)
     assert found.params["v1", "ConfigMap"][0]["data"] == {"since": "2026-01-02"}
 
 
-async def test_a_changed_file_counts_once_it_has_no_mistakes(
+async def test_a_changed_file_counts_once_it_has_no_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(files, "POLL_SECONDS", 0.01)

@@ -200,7 +200,7 @@ async def test_rules_of_policies_exclude_and_name_objects(
     assert (await matched(wanted, change(name=name)) is not None) is yes
 
 
-async def test_what_rules_said_once_is_remembered_for_each_endpoint_and_operation() -> None:
+async def test_outcome_of_rules_is_cached_for_each_endpoint_and_operation() -> None:
     wanted, matcher = criteria(rule("resourceclaims", operations=["CREATE"])), Matcher(KINDS, Namespaces())
     for _ in range(2):
         found = [await matcher.match(wanted, change(operation)) is not None for operation in ("CREATE", "UPDATE")]
@@ -209,7 +209,7 @@ async def test_what_rules_said_once_is_remembered_for_each_endpoint_and_operatio
     assert len(wanted.outcomes) == 2
 
 
-async def test_the_namespace_of_a_change_is_the_object_that_is_known_or_the_live_one() -> None:
+async def test_namespace_of_a_change_is_the_cached_or_the_live_object() -> None:
     namespaces = Namespaces({"ns": labelled(team="a")}, {"new": labelled(team="b")})
     matcher = Matcher(KINDS, namespaces)
     assert await matcher.namespace(change()) == labelled(team="a")

@@ -64,7 +64,7 @@ async def test_a_namespace_without_a_phase_is_there(known: Mapping[str, Any]) ->
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-async def test_what_is_in_no_namespace_passes(operation: Operation) -> None:
+async def test_change_outside_namespaces_passes(operation: Operation) -> None:
     rig = Rig(Namespaces())
     await rig.admit(operation, namespace="", plural="deviceclasses")
     assert (rig.namespaces.asked, rig.pauses) == ([], [])
@@ -147,7 +147,7 @@ async def test_one_that_appears_there_on_its_way_out_is_closed() -> None:
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-async def test_what_kube_apiserver_knows_counts_when_the_watch_is_behind(operation: Operation) -> None:
+async def test_kube_apiservers_answer_counts_when_the_watch_is_behind(operation: Operation) -> None:
     rig = Rig(Namespaces(live={"ns": ACTIVE}))
     await rig.admit(operation)
     assert rig.namespaces.asked == ["ns"]

@@ -152,7 +152,7 @@ async def test_dependence_needs_the_rights_that_it_amounts_to(user: str, old: An
     assert await Rig(Mapper()).refusal(user, old=old, new=new) == why
 
 
-async def test_who_may_set_every_finalizer_waits_for_no_discovery() -> None:
+async def test_user_who_may_set_every_finalizer_waits_for_no_discovery() -> None:
     rig = Rig(Never())
     assert await rig.refusal("super", new=owned(rc(True), node(True))) is None
     assert [(info.verb, info.group, info.resource, info.subresource, info.name) for info in rig.asked] == [
@@ -160,7 +160,7 @@ async def test_who_may_set_every_finalizer_waits_for_no_discovery() -> None:
     ]
 
 
-async def test_what_is_asked_names_the_object_and_its_owners_where_they_are() -> None:
+async def test_questions_name_the_object_and_its_owners() -> None:
     rig = Rig(Mapper())
     ours = owner("ResourceClaim", "mine", True, api_version=f"{GROUP}/v1", uid="9")
     new = owned({**rc(True), "uid": "1"}, {**rc(True), "uid": "2"}, {**node(True), "uid": "3"}, ours)

@@ -27,7 +27,7 @@ class Known:
         self.version += 1
 
 
-def test_what_is_made_of_sources_is_made_once_for_each_of_their_versions() -> None:
+def test_result_of_sources_is_made_once_for_each_of_their_versions() -> None:
     made: list[list[str]] = []
 
     def names(*items: Mapping[str, Any]) -> list[str]:

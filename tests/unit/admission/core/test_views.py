@@ -72,7 +72,7 @@ def test_plain_values_are_what_the_json_means_raw_json_included() -> None:
 
 
 @pytest.mark.parametrize("size", [0, views.LARGE + 1])
-async def test_what_was_made_of_an_object_is_made_once_also_in_a_thread(size: int) -> None:
+async def test_view_of_an_object_is_made_once_also_in_a_thread(size: int) -> None:
     obj, shown = claim().object, Views(size=size)
     assert obj is not None
     text, plain = await shown.atext(obj, resource("v1")), await shown.aplain(obj, resource("v1"))
@@ -91,7 +91,7 @@ def test_only_the_last_objects_are_remembered() -> None:
     assert shown.text(first, resource("v1")) is not texts[0]
 
 
-def test_of_large_objects_two_are_remembered_those_that_were_asked_for_last() -> None:
+def test_only_the_last_two_large_objects_are_cached() -> None:
     shown = Views(size=views.LARGE + 1)
     old, first, last = (change(new=canonical.decode(resource("v1").shape, CLAIM)).object or {} for _ in range(3))
     plain = [shown.plain(obj, resource("v1")) for obj in (old, first)]
@@ -102,9 +102,7 @@ def test_of_large_objects_two_are_remembered_those_that_were_asked_for_last() ->
 
 
 @pytest.mark.parametrize(("size", "times"), [(0, 1), (views.LARGE + 1, 2)])
-def test_of_a_large_object_the_text_that_its_values_were_read_from_is_not_kept(
-    size: int, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_source_text_of_a_large_object_is_not_kept(size: int, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     obj, shown = claim().object, Views(size=size)
     assert obj is not None
     write = views.written
@@ -122,7 +120,7 @@ def test_of_a_large_object_the_text_that_its_values_were_read_from_is_not_kept(
 
 
 @pytest.mark.parametrize("size", [0, views.LARGE + 1])
-def test_of_a_large_object_that_another_takes_the_place_of_nothing_is_remembered(size: int) -> None:
+def test_nothing_is_cached_of_a_large_object_that_was_replaced(size: int) -> None:
     attributes = change(new=canonical.decode(resource("v1").shape, CLAIM), views=Views(size=size))
     before = attributes.object
     assert before is not None
@@ -135,7 +133,7 @@ def test_of_a_large_object_that_another_takes_the_place_of_nothing_is_remembered
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1beta2"])
 @pytest.mark.parametrize("as_text", [True, False])
-def test_what_was_shown_comes_back_as_it_was(version: str, as_text: bool) -> None:
+def test_shown_object_comes_back_unchanged(version: str, as_text: bool) -> None:
     attributes = claim()
     obj = attributes.object
     assert obj is not None
@@ -157,7 +155,7 @@ def test_lone_surrogates_come_back_from_text_and_are_replaced_in_values(version:
     assert config["opaque"]["parameters"] == {"b\ufffd": "\ufffd", "a": [1, 123456789012345678901.0]}
 
 
-def test_what_comes_back_is_defaulted_and_without_what_the_version_does_not_know() -> None:
+def test_returned_object_is_defaulted_and_loses_unknown_members() -> None:
     data = {
         "metadata": {"name": "c", "x": 1},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {}}]}, "y": 2},
@@ -168,6 +166,6 @@ def test_what_comes_back_is_defaulted_and_without_what_the_version_does_not_know
     assert unknown == ["metadata.x", "spec.y"]
 
 
-def test_what_does_not_fit_is_told_in_the_words_of_the_decoder() -> None:
+def test_misfits_get_the_message_of_the_decoder() -> None:
     with pytest.raises(ValueError, match=r"cannot unmarshal string into Go struct field ResourceClaim\.spec of type"):
         taken_back(resource("v1"), b'{"metadata":{},"spec":"x"}', claim())

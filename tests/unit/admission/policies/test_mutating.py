@@ -81,7 +81,7 @@ async def refusal(made: MutatingAdmissionPolicy, attributes: Attributes) -> Stat
     return caught.value
 
 
-async def test_what_is_changed_is_a_new_object_and_the_old_one_stays_as_it_was() -> None:
+async def test_mutation_makes_a_new_object_and_keeps_the_old_one() -> None:
     attributes = change(new=labelled(a="b"))
     before = attributes.object
     assert before is not None
@@ -122,7 +122,7 @@ async def test_a_second_time_only_policies_that_ask_for_it_are_made_after_a_chan
     assert (await admitted(made, attributes))["c"] == "2"
 
 
-def test_what_was_made_is_made_again_only_if_something_changed_after_it() -> None:
+def test_mutation_runs_again_only_after_a_later_change() -> None:
     a, b = ("a", "", "", ""), ("b", "", "", "")
     known = Reinvocations()
     known.made(a)
@@ -134,7 +134,7 @@ def test_what_was_made_is_made_again_only_if_something_changed_after_it() -> Non
     assert known.wants(b)
 
 
-async def test_what_fails_is_left_out_where_failures_are_ignored_and_the_rest_is_made() -> None:
+async def test_failed_mutations_are_skipped_where_failures_are_ignored() -> None:
     mutations = labels(a="'1'"), labels(b="object.metadata.labels.none"), labels(c="'3'")
     ignoring = policy("p", *mutations, failurePolicy="Ignore")
     assert await admitted(plugin(ignoring), change()) == {"a": "1", "c": "3"}
@@ -187,7 +187,7 @@ async def test_all_that_an_expression_may_ask_is_there() -> None:
     assert await admitted(made, change()) == expected
 
 
-async def test_a_namespace_that_is_gone_is_told_as_such_whatever_the_failure_policy_says() -> None:
+async def test_deleted_namespace_is_reported_under_every_failure_policy() -> None:
     made = plugin(policy("p", "Object{}", failurePolicy="Ignore"), namespaces=Namespaces())
     assert (await refusal(made, change())).code == 404
 

@@ -65,13 +65,13 @@ def test_values_of_patches_are_json(value: Any, json: Any) -> None:
         (made(a=Duration(1)), "proto: invalid type: time.Duration"),
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_told(value: Any, said: str) -> None:
+def test_value_that_is_no_json_is_reported(value: Any, said: str) -> None:
     with pytest.raises(Unfit) as caught:
         objects.json_value(value)
     assert str(caught.value) == said
 
 
-def test_what_is_much_larger_than_it_looks_is_refused() -> None:
+def test_value_much_larger_than_its_text_is_refused() -> None:
     value: Any = ["x"]
     for _ in range(40):
         value = [value, value]

@@ -14,7 +14,7 @@ from tests.unit.admission.policies import test_mutating
 from tests.unit.admission.policies.clusters import Cluster, binding, policy
 
 
-async def test_what_does_not_compile_is_told_once_with_what_comes_of_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_compile_error_is_reported_once_with_its_consequence(caplog: pytest.LogCaptureFixture) -> None:
     variables = [{"name": "v", "expression": "1 +"}]
     bad = policy("bad", "object.x ==", "true", variables=variables)
     ignored = policy("ignored", "nothing", failurePolicy="Ignore")
@@ -41,7 +41,7 @@ async def test_mutating_policies_are_prepared_as_well(caplog: pytest.LogCaptureF
     assert (told.message, told.__dict__["policy"]) == (preparation.REFUSING, "bad")
 
 
-async def test_who_prepares_is_asked_to_again_and_again() -> None:
+async def test_preparation_runs_again_and_again() -> None:
     class Preparing:
         times = 0
 

@@ -79,7 +79,7 @@ async def test_the_reason_of_a_validation_is_that_of_the_answer(reason: str, cod
         ({"expression": "false", "message": "no", "messageExpression": "authorizer.path('/').check('get').reason()"}, "no"),
     ],
 )  # fmt: skip
-async def test_what_a_refusal_says(validation: Mapping[str, Any], said: str) -> None:
+async def test_refusals_have_upstreams_texts(validation: Mapping[str, Any], said: str) -> None:
     assert await message(Cluster([policy("p", validation)])) == said
 
 
@@ -103,7 +103,7 @@ async def test_a_policy_that_cannot_be_evaluated_refuses_unless_failures_are_ign
     assert await message(Cluster([policy("p", **spec, failurePolicy="Ignore")])) is None
 
 
-async def test_what_is_wrong_with_an_expression_does_not_save_one_that_says_no() -> None:
+async def test_failing_expression_does_not_hide_one_that_denies() -> None:
     assert await message(Cluster([policy("p", "1 / 0 == 1", "false", failurePolicy="Ignore")])) == (
         "failed expression: false"
     )
@@ -118,7 +118,7 @@ async def test_conditions_keep_a_policy_out() -> None:
     assert await message(cluster, change("DELETE")) is None
 
 
-async def test_a_policy_without_a_binding_is_none_and_one_with_several_is_asked_through_each() -> None:
+async def test_unbound_policy_is_ignored_and_each_binding_is_evaluated() -> None:
     assert await message(Cluster([policy("p", "false")], [])) is None
     assert await message(Cluster([], [binding()])) is None
     bindings = [binding("b2", matchResources={"objectSelector": {"matchLabels": {"a": "b"}}}), binding("b3")]
@@ -239,7 +239,7 @@ async def test_the_namespace_of_the_request_is_a_variable_and_must_exist() -> No
     assert error.message.endswith("failed expression: namespaceObject != null")
 
 
-async def test_a_namespace_that_cannot_be_selected_by_is_a_mistake_of_the_policy() -> None:
+async def test_malformed_namespace_selector_is_an_error_of_the_policy() -> None:
     match = {"resourceRules": [RULE], "namespaceSelector": {"matchLabels": {"a": "b"}}}
     error = await message(Cluster([policy("p", "true", matchConstraints=match)], namespaces=Namespaces()))
     assert error == (
@@ -269,7 +269,7 @@ async def test_a_policy_for_an_older_version_sees_the_change_in_that() -> None:
     assert await message(Cluster([exact]), change(new=claim)) is None
 
 
-async def test_what_does_not_say_what_it_is_about_is_a_mistake() -> None:
+async def test_policy_without_match_constraints_is_an_error() -> None:
     judged = policy("p", "true")
     del judged["spec"]["matchConstraints"]
     assert await message(Cluster([judged])) == (
@@ -289,7 +289,7 @@ async def test_what_does_not_say_what_it_is_about_is_a_mistake() -> None:
         ("true", "Fail", ("Deny",), set()),
     ],
 )
-async def test_what_is_enforced_is_counted(
+async def test_enforced_decisions_are_counted(
     validation: str, failure: str, actions: tuple[str, ...], counted: set[tuple[str, str]]
 ) -> None:
     """A validation that says no is an invalid_error too, as upstream has it."""

@@ -92,7 +92,7 @@ async def test_in_another_group_only_the_number_counts() -> None:
     assert plane.writes == [{GOLD: "0", f"count/resourceclaims.{OWN}": "1"}]
 
 
-async def test_an_update_claims_what_it_adds_and_is_told_when_usage_is_unknown() -> None:
+async def test_update_claims_its_growth_and_fails_when_usage_is_unknown() -> None:
     made = rig({GOLD: "3"})
     one, three = claim(exactly("gold")), claim(exactly("gold", 3))
     assert await made.verdict("UPDATE", obj=three, old=one) == ""
@@ -155,9 +155,7 @@ def of_pod(*requests: Object, name: str = "c", created: str = "2026-01-01T00:00:
         (None, "3"),
     ],
 )
-async def test_what_the_pod_has_counted_for_which_a_claim_is_made_does_not_count_twice(
-    found: Object | None, counts: str
-) -> None:
+async def test_usage_counted_for_the_pod_of_a_claim_does_not_count_twice(found: Object | None, counts: str) -> None:
     made = rig(None, device_class("gold", "example.com/gpu"))
     if found is not None:
         made.plane.pods["p"] = found
@@ -171,7 +169,7 @@ async def test_no_pod_is_asked_about_unless_it_controls_the_claim(owner: Any) ->
     assert made.plane.asked == ["update q"]
 
 
-async def test_of_several_claims_for_a_pod_the_first_one_is_what_it_asked_for() -> None:
+async def test_first_of_several_claims_of_a_pod_is_the_one_it_asked_for() -> None:
     made = rig(None, device_class("gold", "example.com/gpu"))
     made.plane.pods["p"] = pod()
     others = made.memories["resource.k8s.io/resourceclaims"]

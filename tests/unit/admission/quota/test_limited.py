@@ -67,7 +67,7 @@ def document(**members: Any) -> Any:
         ),
     ],
 )
-def test_what_is_wrong_with_a_configuration_is_told(given: Any, told: str) -> None:
+def test_malformed_configuration_is_reported(given: Any, told: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared whole
         limited.read(given)
     assert str(caught.value) == told

@@ -32,7 +32,7 @@ from tests.unit.admission.quota.plane import (
 TEMPLATES = f"count/resourceclaimtemplates.{DRA}"
 
 
-async def test_what_fits_is_claimed_and_what_does_not_is_told_with_the_numbers() -> None:
+async def test_fitting_usage_is_claimed_and_excess_reported_with_numbers() -> None:
     plane = Plane(quota({COUNT: "2", "pods": "3", TEMPLATES: "0"}, {COUNT: "1", "pods": "1k", TEMPLATES: "0"}))
     rig = Rig(plane)
     assert await rig.verdict() == ""
@@ -63,7 +63,7 @@ async def test_a_quota_with_scopes_is_about_other_kinds(spec: Any) -> None:
     assert plane.asked == []
 
 
-async def test_an_empty_scope_selector_is_none() -> None:
+async def test_empty_scope_selector_restricts_nothing() -> None:
     assert "exceeded quota" in await Rig(Plane(quota({COUNT: "0"}, scopeSelector={}))).verdict()
 
 
@@ -131,7 +131,7 @@ async def test_replicas_that_claim_at_the_same_time_never_claim_more_than_there_
     assert plane.conflicts > 0
 
 
-async def test_what_this_process_wrote_is_believed_before_the_watch_has_shown_it() -> None:
+async def test_own_write_counts_before_the_watch_has_shown_it() -> None:
     plane = Plane(quota({COUNT: "2"}))
     rig = Rig(plane)
     assert [await rig.verdict(), await rig.verdict()] == ["", ""]
@@ -160,7 +160,7 @@ async def test_a_quota_that_others_keep_changing_is_given_up_after_three_more_tr
     assert plane.asked == ["update q", *["get ns/q", "update q"] * 3]
 
 
-async def test_a_quota_that_is_gone_meanwhile_limits_nothing() -> None:
+async def test_quota_deleted_meanwhile_limits_nothing() -> None:
     plane = Plane(quota({COUNT: "2"}))
     plane.live.clear()
     assert await Rig(plane).verdict() == ""
@@ -182,7 +182,7 @@ async def test_a_failed_write_is_tried_again() -> None:
         (refused(429, "slow down", "TooManyRequests"), (429, "TooManyRequests", "slow down")),
     ],
 )
-async def test_what_kube_apiserver_says_is_passed_on(failure: ClusterError, status: tuple[int, str, str]) -> None:
+async def test_errors_of_kube_apiserver_are_passed_on(failure: ClusterError, status: tuple[int, str, str]) -> None:
     plane = Plane(quota({COUNT: "2"}))
     plane.failures = [failure] * 8
     with pytest.raises(StatusError) as caught:
@@ -208,7 +208,7 @@ async def test_a_verdict_that_takes_too_long_is_an_error_and_nobody_else_waits_f
     assert plane.used() == {COUNT: "2"}
 
 
-async def test_who_goes_while_it_waits_claims_nothing() -> None:
+async def test_cancelled_request_claims_nothing() -> None:
     plane = Plane(quota({COUNT: "5"}))
     plane.held = asyncio.Event()
     rig = Rig(plane)
@@ -232,14 +232,14 @@ async def test_before_the_first_list_quotas_are_looked_up_and_the_answer_stands_
     assert plane.asked == ["list ns", "update q", "list other"]
 
 
-async def test_a_lookup_that_fails_is_told() -> None:
+async def test_failing_lookup_is_reported() -> None:
     plane = Plane(ready=False)
     plane.failures = [refused(403, "no right to list", "Forbidden")]
     rig = Rig(plane)
     assert [await rig.verdict(), await rig.verdict()] == ["no right to list", ""]
 
 
-async def test_what_is_limited_needs_a_quota_that_covers_it() -> None:
+async def test_limited_resources_need_a_covering_quota() -> None:
     limited = [Limited(GroupResource(DRA, "resourceclaims"), ("count/", ".nothing"))]
     assert await Rig(Plane(), limited=limited).verdict() == forbidden(f"insufficient quota to consume: {COUNT}")
     assert await Rig(Plane(quota({COUNT: "1"})), limited=limited).verdict() == ""
@@ -256,7 +256,7 @@ async def test_a_namespace_without_quotas_costs_a_look_and_no_task() -> None:
     assert len(asyncio.all_tasks()) == before
 
 
-async def test_what_waits_and_what_is_worked_on_is_measured_under_upstreams_names() -> None:
+async def test_waiting_and_running_work_is_measured_under_upstreams_names() -> None:
     name = "admission_quota_controller"
     adds, waited = metrics.WORKQUEUE_ADDS.labels(name), metrics.WORKQUEUE_QUEUE_SECONDS.labels(name)
     worked, depth = metrics.WORKQUEUE_WORK_SECONDS.labels(name), metrics.WORKQUEUE_DEPTH.labels(name)

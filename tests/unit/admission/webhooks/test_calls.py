@@ -95,7 +95,7 @@ async def test_redirects_are_followed(status: int, line: str, body: bytes, hook:
         ("ftp://x/y", 'Post "ftp://x/y": unsupported protocol scheme "ftp"'),
     ],
 )  # fmt: skip
-async def test_redirects_that_lead_nowhere_are_told(location: str, words: str, hook: Hook, caller: Caller) -> None:
+async def test_redirects_that_lead_nowhere_are_reported(location: str, words: str, hook: Hook, caller: Caller) -> None:
     hook.plays = [redirects(307, location)]
     with pytest.raises(CallFailed) as failed:
         await call(caller, hook, "/v")

@@ -46,7 +46,7 @@ def inside(text: str, plugin: str = VALIDATING) -> str:
         (OLD + "plugins: 3\n", f"{NUMBER}{PLUGINS} []v1alpha1.AdmissionPluginConfiguration"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_configuration_is_told(text: str, words: str, tmp_path: Path) -> None:
+def test_file_that_is_no_configuration_is_reported(text: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "admission.yaml"
     file.write_text(text)
     with pytest.raises(ValueError) as refused:  # noqa: PT011
@@ -54,7 +54,7 @@ def test_a_file_that_is_no_configuration_is_told(text: str, words: str, tmp_path
     assert str(refused.value) == f"failed to read plugin config: {words}"
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_missing_file_is_reported() -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011
         credentials.load("/nosuch.yaml")
     assert str(refused.value) == (
@@ -78,7 +78,7 @@ def test_a_file_that_is_not_there_is_told() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("plugin", credentials.WEBHOOK_PLUGINS)
-def test_a_configuration_that_a_plugin_cannot_use_is_told(plugin: str, text: str, words: str, tmp_path: Path) -> None:
+def test_configuration_that_a_plugin_cannot_use_is_reported(plugin: str, text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "number").write_text("apiVersion: v1\nkind: Config\nusers: 3\n")
     (tmp_path / "junk").write_text("junk\n")
     file = tmp_path / "admission.yaml"

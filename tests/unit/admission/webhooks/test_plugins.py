@@ -153,7 +153,7 @@ async def test_each_webhook_sees_what_those_before_it_made_and_a_selector_too() 
         (["IfNeeded", "IfNeeded", "Never"], ["", "b", ""], ["0", "1", "2", "0"]),
     ],
 )
-async def test_who_wants_to_see_later_changes_is_asked_once_more(
+async def test_plugin_with_reinvocation_is_called_once_more_after_changes(
     policies: Sequence[str], answers: Sequence[str], asked: Sequence[str]
 ) -> None:
     hooks = Hooks(**{str(i): label(name) if name else {} for i, name in enumerate(answers)})
@@ -162,7 +162,7 @@ async def test_who_wants_to_see_later_changes_is_asked_once_more(
     assert hooks.asked == asked
 
 
-async def test_what_another_plugin_changes_between_the_rounds_is_seen_too() -> None:
+async def test_changes_of_another_plugin_between_the_rounds_are_seen() -> None:
     hooks = Hooks(**{"0": label("a")})
     rig = Rig(hooks, a=[webhook("0", reinvocationPolicy="IfNeeded"), webhook("1")])
 
@@ -241,7 +241,7 @@ async def test_a_validating_webhook_that_fails_open_is_noted_by_its_place_among_
         ({"code": 999}, 999, "", "denied the request without explanation"),
     ],
 )
-async def test_a_denial_is_told_with_a_status_of_an_error(
+async def test_denial_gets_an_error_status(
     status: Mapping[str, Any] | None, code: int, reason: str, message: str
 ) -> None:
     rig = Rig(Hooks(w={"allowed": False, "status": status, **label("a")}), a=[webhook("w")])
@@ -271,7 +271,7 @@ async def test_a_denial_is_told_with_a_status_of_an_error(
         ),
     ],
 )
-async def test_what_goes_wrong_with_a_call_is_told_and_counted(
+async def test_failed_calls_are_reported_and_counted(
     members: Mapping[str, Any], answer: Answer | None, code: int, text: str
 ) -> None:
     error = await Rig(Hooks(w=answer), a=[webhook("w", **members)]).refused()

@@ -38,7 +38,7 @@ def told(caplog: pytest.LogCaptureFixture) -> set[tuple[str, str]]:
     return found
 
 
-async def test_what_would_refuse_everything_is_told_when_it_is_first_seen(
+async def test_configuration_that_refuses_everything_is_logged_when_first_seen(
     caller: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = Preparation(caller)

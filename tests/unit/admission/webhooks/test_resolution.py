@@ -89,9 +89,7 @@ async def test_an_external_name_is_called_where_it_points(hook: Hook) -> None:
         (Cluster(service(), [slice_of(1, "10.0.0.1", ready=False)]), 'no endpoints available for service "hook"'),
     ],
 )
-async def test_a_service_that_leads_nowhere_is_told_as_upstream_tells_it(
-    cluster: Cluster, words: str, hook: Hook
-) -> None:
+async def test_service_without_endpoints_gets_upstreams_message(cluster: Cluster, words: str, hook: Hook) -> None:
     with pytest.raises(CallFailed) as failed:
         await call(hook, cluster)
     assert str(failed.value) == f'Post "https://hook.space.svc:443/judge?timeout=10s": {words}'

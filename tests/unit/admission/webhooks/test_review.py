@@ -130,7 +130,7 @@ def test_a_v1beta1_answer_is_bound_to_nothing() -> None:
     assert read(answer("v1beta1", patch=PATCH), version="v1beta1", mutating=False).patch == b""
 
 
-def test_a_patch_that_is_none_is_told() -> None:
+def test_malformed_patch_is_reported() -> None:
     found = read(answer(patch=base64.b64encode(b"{}").decode(), patchType="JSONPatch"))
     with pytest.raises(UndecodablePatch, match=r"json: cannot unmarshal object into Go value of type jsonpatch\.Patch"):
         found.operations()

@@ -145,7 +145,7 @@ EXPIRED = VERIFY + "certificate has expired or is not yet valid: current time TI
         ("127.0.0.1", {"names": ["127.0.0.1"], "stranger": True}, "certificate signed by unknown authority"),
     ],
 )  # fmt: skip
-async def test_a_certificate_that_is_not_believed_is_told_as_go_tells_it(
+async def test_untrusted_certificate_gets_gos_message(
     host: str, certificate: dict[str, Any], words: str, hook: Hook, caller: Caller
 ) -> None:
     ca = pki.make_ca("others", now=NOW) if certificate.pop("stranger", False) else hook.ca
@@ -173,7 +173,7 @@ async def test_a_certificate_that_is_not_believed_is_told_as_go_tells_it(
         ),
     ],
 )
-async def test_a_bundle_that_is_none_makes_no_client(bundle: str, words: str, hook: Hook, caller: Caller) -> None:
+async def test_malformed_bundle_makes_no_client(bundle: str, words: str, hook: Hook, caller: Caller) -> None:
     with pytest.raises(CallFailed) as failed:
         await caller.call(Target.of(hook.config(caBundle=bundle)), b"{}", seconds=10)
     assert (failed.value.prefix, str(failed.value)) == ("could not get REST client", words)
@@ -210,7 +210,9 @@ async def _closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         (_closes, "EOF"),
     ],
 )
-async def test_who_speaks_no_tls_is_told_by_what_came(accept: Accept, words: str, hook: Hook, caller: Caller) -> None:
+async def test_server_without_tls_is_reported_by_its_first_bytes(
+    accept: Accept, words: str, hook: Hook, caller: Caller
+) -> None:
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v"
     with pytest.raises(CallFailed) as failed:
@@ -219,7 +221,7 @@ async def test_who_speaks_no_tls_is_told_by_what_came(accept: Accept, words: str
     server.close()
 
 
-async def test_nobody_there_is_told_as_go_tells_it(hook: Hook, caller: Caller) -> None:
+async def test_refused_connection_gets_gos_message(hook: Hook, caller: Caller) -> None:
     await hook.stop()
     with pytest.raises(CallFailed) as failed:
         await caller.call(Target.of(hook.config("/v")), b"{}", seconds=10)
@@ -227,7 +229,7 @@ async def test_nobody_there_is_told_as_go_tells_it(hook: Hook, caller: Caller) -
     assert str(failed.value) == f'Post "https://{at}/v?timeout=10s": dial tcp {at}: connect: connection refused'
 
 
-async def test_a_host_without_address_is_told_with_its_name_server(hook: Hook, caller: Caller) -> None:
+async def test_unresolved_host_is_reported_with_its_name_server(hook: Hook, caller: Caller) -> None:
     with pytest.raises(CallFailed) as failed:
         await caller.call(Target.of(hook.config(url="https://nosuch.invalid/v")), b"{}", seconds=100)
     begin = re.escape('Post "https://nosuch.invalid/v?timeout=1m40s": dial tcp: lookup nosuch.invalid')
@@ -257,7 +259,7 @@ async def test_a_webhook_that_wants_a_certificate_says_so(hook: Hook, caller: Ca
     listening.close()
 
 
-async def test_a_body_that_does_not_end_in_time_is_told_apart(hook: Hook, caller: Caller) -> None:
+async def test_body_that_does_not_end_in_time_has_its_own_message(hook: Hook, caller: Caller) -> None:
     async def half(exchange: plays.Exchange) -> None:
         exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{")
         await asyncio.Event().wait()

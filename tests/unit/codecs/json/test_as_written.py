@@ -25,7 +25,7 @@ and k8s.io/apimachinery), written as protobuf and read again."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c["json"][:70])
-def test_what_is_repeated_goes_into_what_is_there_as_go_decodes_it(case: dict[str, Any]) -> None:
+def test_repeated_members_are_merged_as_go_decodes_them(case: dict[str, Any]) -> None:
     shape = SHAPES[case["kind"]]
     value = as_written.read(shape, json_syntax.mended(case["json"].encode()))
     error, stored = "", None
@@ -37,7 +37,7 @@ def test_what_is_repeated_goes_into_what_is_there_as_go_decodes_it(case: dict[st
     assert (error, stored) == (case["error"], case["stored"])
 
 
-def test_members_are_told_as_often_as_they_are_written() -> None:
+def test_repeated_members_are_reported_each_time() -> None:
     value = as_written.read(GADGET, ' { "kind" : "a", "spec":{"owner":"x"} ,"kind":null, "\\u006bind": "b"\n} ')
     assert value == {"kind": "b", "spec": {"owner": "x"}}
     assert [*as_written.members(value)] == [("kind", "a"), ("spec", {"owner": "x"}), ("kind", None), ("kind", "b")]
@@ -46,7 +46,7 @@ def test_members_are_told_as_often_as_they_are_written() -> None:
     assert as_written.without(value, type_meta.MEMBERS) == {"spec": {"owner": "x"}}
 
 
-def test_what_a_document_says_it_is_is_the_last_that_is_not_null() -> None:
+def test_last_kind_and_version_that_are_not_null_count() -> None:
     value = as_written.read(GADGET, '{"Kind":"A","kind":"B","kind":null,"apiVersion":"v1","APIVERSION":"g/v2"}')
     assert type_meta.read(value) == ("g", "v2", "B")
     with pytest.raises(type_meta.Unreadable, match=r"number into Go struct field \.kind"):
@@ -54,7 +54,7 @@ def test_what_a_document_says_it_is_is_the_last_that_is_not_null() -> None:
 
 
 @pytest.mark.parametrize("value", ['{"a":[{"b":"]}"}]}', "[[[]],{}]", '"\\"}"', "-1.5e+3", "true", "{ }"])
-def test_what_the_shape_does_not_know_is_skipped_and_raw_json_kept_as_it_is(value: str) -> None:
+def test_unknown_members_are_skipped_and_raw_json_is_kept_as_sent(value: str) -> None:
     read = as_written.read(SPEC, f'{{"x": {value} ,"raw":{value} , "owner": "o"}}')
     assert bytes(read["raw"]) == value.encode()
     assert read["owner"] == "o"
@@ -78,6 +78,6 @@ def test_numbers_remember_how_they_were_written() -> None:
     assert [str(x) for x in literals] == [f"{x}" for x in literals] == ["1E400", "5e0", "123456789012345678901"]
 
 
-def test_what_is_kept_of_a_document_is_as_its_decoder_has_it() -> None:
+def test_kept_document_equals_what_its_decoder_returns() -> None:
     text = '{"metadata":{"name":"ä\\n","labels":{"b":"","a":"x"}},"spec":{"owner":"o","parts":[],"extra":["\\u00e4"]}}'
     assert as_written.read(GADGET, text) == msgspec.json.decode(text)

@@ -98,7 +98,7 @@ def test_the_limit_holds_for_levels_that_are_judged_in_one_go(inner: bytes) -> N
         (b"[[]]", b"[[]]"),
     ],
 )
-def test_what_lies_below_so_many_levels_can_be_cut_away(raw: bytes, cut: bytes) -> None:
+def test_levels_below_a_depth_can_be_cut_away(raw: bytes, cut: bytes) -> None:
     assert json_syntax.cut(raw, 2) == cut
 
 

@@ -21,7 +21,7 @@ def nested(levels: int, beside: list[object], *, padding: int = 0) -> bytes:
 
 
 @given(BESIDE)
-def test_what_stands_in_texts_is_no_level(beside: list[object]) -> None:
+def test_brackets_in_texts_are_no_levels(beside: list[object]) -> None:
     assert rawjson.text(rawjson.of(nested(LEVELS, beside))) == nested(LEVELS, beside)
     with pytest.raises(rawjson.TooDeep):
         rawjson.of(nested(LEVELS + 1, beside))

@@ -134,7 +134,7 @@ NO_JSON = (
 
 @pytest.mark.parametrize("text", NO_JSON)
 @pytest.mark.parametrize("read", READERS)
-def test_what_is_no_json_is_refused(text: bytes, read: Callable[[bytes], Any]) -> None:
+def test_bytes_that_are_no_json_are_refused(text: bytes, read: Callable[[bytes], Any]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever the decoder says
         read(text)
 

@@ -216,7 +216,7 @@ def test_an_object_equals_what_is_stored_of_it(sample: Sample) -> None:
         ({"spec": {}}, {"spec": {"own": 1}}, False),
     ],
 )  # fmt: skip
-def test_what_is_the_same_for_certain_is_known_without_encoding(a: Object, b: Object, same: bool) -> None:
+def test_certainly_equal_values_are_recognised_without_encoding(a: Object, b: Object, same: bool) -> None:
     assert canonical.same(a, b) is same
     if same:
         assert canonical.encode(GADGET, a) == canonical.encode(GADGET, b)

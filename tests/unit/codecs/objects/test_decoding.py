@@ -38,7 +38,7 @@ def test_a_wrong_type_is_refused_in_the_words_of_go(case: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("case", recorded("go_stores.jsonl"), ids=lambda c: str(zlib.crc32(c["json"].encode())))
-def test_what_go_accepts_is_stored_as_go_writes_it(case: dict[str, Any]) -> None:
+def test_values_that_go_accepts_are_stored_as_go_writes_them(case: dict[str, Any]) -> None:
     """Without the empty lists, which storage loses: it is protobuf."""
     shape = KINDS[case["kind"]]
     raw = case["json"].encode()
@@ -148,7 +148,7 @@ def test_raw_json_with_escapes_that_looks_like_an_amount_is_kept() -> None:
     assert rawjson.text(config["opaque"]["parameters"]) == rb'{"a":"1\u0047i"}'
 
 
-def test_a_number_is_told_as_it_was_written_where_something_else_is_wrong_too() -> None:
+def test_number_is_quoted_as_written_beside_other_errors() -> None:
     raw = b'{"spec": {"grams": 1000e-3, "parts": {"a": {}}}}'
     with pytest.raises(decoding.DecodeError, match="cannot unmarshal number 1000e-3 into Go struct field"):
         decoding.decode(GADGET, json.loads(raw), raw=raw)
@@ -236,7 +236,7 @@ def test_managed_fields_are_checked() -> None:
     ]
 
 
-def test_what_was_sent_is_not_changed() -> None:
+def test_decoding_leaves_the_sent_value_unchanged() -> None:
     sent = {"spec": {"parts": [{"size": "1024Mi"}], "labels": {"a": "b"}, "extra": ["x"], "zzz": 1}, "metadata": None}
     before = json.dumps(sent)
     found = decoding.decode(GADGET, sent).object

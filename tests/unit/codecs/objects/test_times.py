@@ -59,13 +59,13 @@ LAYOUT = '" as "2006-01-02T15:04:05Z07:00": cannot parse '
         ('é"', f'parsing time "\\xc3\\xa9\\"{LAYOUT}"\\xc3\\xa9\\"" as "2006"'),
     ],
 )
-def test_what_is_no_time_is_refused_in_the_words_of_go(text: str, error: str) -> None:
+def test_malformed_time_is_refused_with_gos_message(text: str, error: str) -> None:
     with pytest.raises(times.TimeError) as refused:
         times.canonical(text)
     assert str(refused.value) == error
 
 
-def test_what_is_no_time_is_shown_as_far_as_that_costs_little() -> None:
+def test_malformed_time_is_quoted_within_bounds() -> None:
     with pytest.raises(times.TimeError) as refused:
         times.canonical("\ud800" * 400_000 + "é" * 400_000)
     assert str(refused.value).endswith(' more bytes as "2006"')

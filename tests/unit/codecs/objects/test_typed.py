@@ -43,7 +43,7 @@ def test_a_member_that_the_shape_does_not_have_is_found_wherever_it_stands(docum
 
 
 @pytest.mark.parametrize("document", [document for document in KNOWN + OTHER if b"kind" not in document])
-def test_what_has_no_others_has_no_unknown_members_to_the_decoder_either(document: bytes) -> None:
+def test_document_without_unknown_members_has_none_for_the_decoder_either(document: bytes) -> None:
     found = decoding.decode(claims().shape, msgspec.json.decode(document))
     assert typed.has_no_others(claims().shape, document) is not bool(found.unknown)
 
@@ -51,7 +51,7 @@ def test_what_has_no_others_has_no_unknown_members_to_the_decoder_either(documen
 @pytest.mark.parametrize(
     "document", [b"[]", b'{"metadata":[]}', b'{"spec":{"devices":' + b"[" * 5000 + b"]" * 5000 + b"}}"]
 )
-def test_of_what_is_no_object_of_the_shape_nothing_is_said(document: bytes) -> None:
+def test_document_that_does_not_fit_the_shape_has_no_verdict(document: bytes) -> None:
     assert not typed.has_no_others(claims().shape, document)
 
 

@@ -49,7 +49,7 @@ def test_merged_values_become_the_object_that_upstream_makes_of_them(case: dict[
         ("spec", {"devices": {"requests": {}}}, "cannot restore slice from map"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_the_words_of_the_converter(member: str, value: Any, told: str) -> None:
+def test_misfits_get_the_message_of_the_converter(member: str, value: Any, told: str) -> None:
     with pytest.raises(DecodeError, match=f"^{re.escape(told)}$"):
         unstructured.decode(KINDS["ResourceClaim"], {"metadata": {"name": "a"}, member: value})
 
@@ -66,7 +66,7 @@ def test_paths_of_unknown_members_are_sorted_and_name_no_keys_of_maps() -> None:
 
 
 @pytest.mark.parametrize(("value", "shown"), [(float("nan"), "NaN"), (float("inf"), "+Inf"), (float("-inf"), "-Inf")])
-def test_what_json_has_no_number_for_is_told_where_an_object_reads_itself_from_json(value: float, shown: str) -> None:
+def test_number_beyond_json_is_reported_where_an_object_reads_itself(value: float, shown: str) -> None:
     device = {"driver": "d.example.com", "pool": "p", "device": "d", "data": value}
     for obj, go in (
         ({"metadata": {"creationTimestamp": value}}, "v1.Time"),

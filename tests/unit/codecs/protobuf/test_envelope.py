@@ -33,7 +33,7 @@ def test_the_parts_of_an_envelope_may_come_in_any_order_and_twice() -> None:
         (b"k8s\0\x2c", "proto: Unknown: wiretype end group for non-group"),
     ],
 )
-def test_what_is_no_envelope_is_refused_in_upstreams_words(data: bytes, text: str) -> None:
+def test_bytes_that_are_no_envelope_get_upstreams_message(data: bytes, text: str) -> None:
     with pytest.raises(DecodeError) as refused:
         envelope.opened(data)
     assert str(refused.value) == text

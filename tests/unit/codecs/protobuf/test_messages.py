@@ -70,7 +70,7 @@ def test_any_bytes_are_read_or_refused_as_go_does(case: dict[str, str]) -> None:
 
 
 @given(sample=shapes_and_values.samples())
-def test_what_is_written_is_read_again(sample: Sample) -> None:
+def test_written_message_is_read_back(sample: Sample) -> None:
     message = messages.encode(sample.shape, sample.value)
     again = messages.decode(sample.shape, message)
     assert canonical.equal(sample.shape, again, sample.value)
@@ -128,7 +128,7 @@ def test_texts_that_look_like_json_are_no_entries_of_a_stored_map(attributes: di
     assert messages.of_stored(shape, stored) == messages.encode(shape, canonical.decode(shape, stored))
 
 
-def test_what_is_no_stored_value_is_refused() -> None:
+def test_malformed_stored_value_is_refused() -> None:
     for text in (
         b"",
         b"[]",

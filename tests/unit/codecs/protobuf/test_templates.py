@@ -153,7 +153,7 @@ VALUES = st.lists(st.sampled_from(MARKS), min_size=1, max_size=4).map("".join)
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_whatever_stands_where_a_value_is_variable_the_message_is_that_of_the_object(data: st.DataObject) -> None:
+def test_message_is_that_of_the_object_wherever_values_vary(data: st.DataObject) -> None:
     """Few lengths and few keys, so that texts are of one length although they differ in more than values."""
     made, slowly = Templates(Counted(SLICE)), Counted(SLICE)
     for number in range(12):
@@ -198,7 +198,7 @@ def test_maps_stay_in_the_order_of_their_keys() -> None:
             assert made(text) == Counted(CLAIM)(text)
 
 
-def test_what_is_nothing_like_the_others_is_learned_of_seldom_and_kept_within_a_bound(
+def test_unlike_objects_are_learned_seldom_and_kept_within_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(templates, "KEPT", 20_000)

@@ -48,7 +48,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
-def test_what_is_written_reads_the_same(value: Any) -> None:
+def test_written_document_reads_the_same(value: Any) -> None:
     assert as_yaml.read(as_yaml.dumps(value)).value == value
 
 
@@ -94,7 +94,7 @@ def test_an_escaped_slash_is_no_escape(raw: bytes, line: str) -> None:
         as_yaml.read(raw)
 
 
-def test_a_slash_behind_a_backslash_is_read_where_that_is_none_or_escapes_nothing() -> None:
+def test_escaped_slash_is_read_where_no_escape_is_meant() -> None:
     raw = b'a: x\\/y\nb: \'x\\/y\'\nc: "\\\\/"\nd: |\n  "\\/"\n# "\\/"\n'
     assert as_yaml.read(raw).value == {"a": "x\\/y", "b": "x\\/y", "c": "\\/", "d": '"\\/"\n'}
     assert as_yaml.read(b'a: 1\n---\n"\\/"').value == {"a": 1}

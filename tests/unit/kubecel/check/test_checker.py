@@ -47,7 +47,7 @@ def test_a_function_with_a_namespace_has_no_target() -> None:
     assert checked.references[call.id] == Reference(overloads=("n_f",))
 
 
-def test_a_leading_dot_is_gone_from_the_tree() -> None:
+def test_tree_has_no_leading_dot() -> None:
     checked = ENVIRONMENT.compile(".i")
     assert checked.ast.expr == Ident(checked.ast.expr.id, "i")
 
@@ -76,7 +76,7 @@ def test_no_type_is_left_open() -> None:
     assert checked.output == list_of(list_of(DYN))
 
 
-def test_what_is_remembered_says_the_same_as_what_is_found_anew() -> None:
+def test_cached_result_equals_a_fresh_one() -> None:
     for text in ("1 == o", "o in [1]", "size([])", "{'a': 1}['a']", "[1].map(x, [x])"):
         first, second = (ENVIRONMENT.compile(text) for _ in range(2))
         assert first.types == second.types
@@ -84,7 +84,7 @@ def test_what_is_remembered_says_the_same_as_what_is_found_anew() -> None:
     assert _refusal(ENVIRONMENT, "1 + 'a'") == _refusal(ENVIRONMENT, "1 + 'a'")
 
 
-def test_what_is_remembered_of_a_function_is_bounded() -> None:
+def test_cache_of_a_function_is_bounded() -> None:
     candidates = Candidates(Function("f", (Overload(id="f", arguments=(parameter("A"),), result=INT),)), frozenset())
     environment = ENVIRONMENT.extend(variables=[Variable(f"v{i}", struct(f"T{i}")) for i in range(600)])
     for i in range(600):

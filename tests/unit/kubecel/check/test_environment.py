@@ -14,7 +14,7 @@ def _function(name: str, overload: str, *arguments: Type, result: Type = BOOL, m
     return Function(name, (Overload(id=overload, arguments=arguments, result=result, member=member),))
 
 
-def test_what_is_extended_stays_as_it_is() -> None:
+def test_extended_environment_stays_unchanged() -> None:
     grown = STANDARD.extend(variables=(Variable("x", INT),), functions=(_function("f", "f_int", INT),), container="a")
     assert "x" in grown.variables
     assert "f" in grown.functions
@@ -93,7 +93,7 @@ def test_a_shape_may_grow() -> None:
     assert second.field("V", "b") == STRING
 
 
-def test_what_is_remembered_of_a_function_is_shared_until_it_changes() -> None:
+def test_candidates_of_a_function_are_shared_until_it_changes() -> None:
     grown = STANDARD.extend(variables=(Variable("x", INT),))
     assert grown.candidates("_+_") is STANDARD.candidates("_+_")
     changed = STANDARD.extend(functions=(_function("_+_", "add_bools", BOOL, BOOL),))

@@ -106,7 +106,7 @@ def test_an_environment_has_a_validator_once() -> None:
     assert calls == ["int"]
 
 
-def test_what_validators_complain_about_comes_in_the_order_of_the_text() -> None:
+def test_issues_of_validators_come_in_the_order_of_the_text() -> None:
     first = Validator("first", lambda checked, nodes, exempt: [Issue(4, "late"), Issue(0, "early")])
     with pytest.raises(CompileError) as refused:
         ENVIRONMENT.extend(validators=(first,)).compile("1 + 1")

@@ -35,7 +35,7 @@ def test_variables_are_evaluated_when_they_are_asked_for_and_once() -> None:
     assert (outcome.value, outcome.cost, variables.cost) == (32, 5, 8)
 
 
-def test_a_variable_that_fails_fails_whoever_asks() -> None:
+def test_failing_variable_fails_every_expression_that_uses_it() -> None:
     variables = composed(wrong="1 / (object.a - 2)", uses="variables.wrong == 1 || true")
     assert program("variables.uses").evaluate(variables.bindings).value is True
     with pytest.raises(EvaluationError, match=r'^composited variable "wrong" fails to evaluate: division by zero$'):
@@ -51,7 +51,7 @@ class _Object(dict[str, int]):
     """That can be referred to weakly."""
 
 
-def test_what_expressions_were_evaluated_with_is_gone_with_them_and_waits_for_no_collection() -> None:
+def test_inputs_of_expressions_are_freed_with_them_without_a_collection() -> None:
     seen = _Object(a=2)
     gone = weakref.ref(seen)
     gc.disable()

@@ -51,7 +51,7 @@ def test_the_tree_of_an_expression_is_that_of_cel_go(text: str, tree: str) -> No
         ("a" + ".b" * 251, "ERROR: <input>:-1:0: max recursion depth exceeded"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_the_words_of_cel_go(text: str, said: str) -> None:
+def test_syntax_errors_get_the_message_of_cel_go(text: str, said: str) -> None:
     with pytest.raises(CompileError) as refused:
         parse(Source(text), macros=ALL)
     assert str(refused.value) == said

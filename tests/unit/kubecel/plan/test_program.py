@@ -107,14 +107,14 @@ def nested(inner: str, wrap: str, levels: int) -> str:
         ("1", "[…][0]", 110),
     ],
 )
-def test_what_the_parser_lets_pass_is_evaluated_however_deep_it_is(inner: str, wrap: str, levels: int) -> None:
+def test_parsed_expression_is_evaluated_at_any_depth(inner: str, wrap: str, levels: int) -> None:
     limit = sys.getrecursionlimit()
     evaluate(nested(inner, wrap, levels), object=1)
     assert sys.getrecursionlimit() == limit
 
 
 @pytest.mark.parametrize("start", ["'ab'", "dyn('ab')", "b'ab'", "[1, 2]", "dyn([1, 2])"])
-def test_what_doubles_again_and_again_ends_before_it_is_large(start: str) -> None:
+def test_repeated_doubling_ends_before_the_value_is_large(start: str) -> None:
     doubled = "0"
     for level in range(60, 0, -1):
         doubled = f"cel.bind(v{level}, v{level - 1} + v{level - 1}, {doubled} + size(v{level}))"

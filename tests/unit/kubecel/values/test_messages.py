@@ -76,7 +76,7 @@ def test_a_message_is_a_value_of_the_language(text: str, value: Any) -> None:
         ("Widget{name: 'a'}", "unknown type 'Widget'"),
     ],
 )
-def test_what_is_no_value_of_a_field_is_an_error(text: str, message: str) -> None:
+def test_value_that_does_not_fit_a_field_is_an_error(text: str, message: str) -> None:
     with pytest.raises(EvaluationError) as failed:
         _evaluated(text, "x")
     assert message in str(failed.value)

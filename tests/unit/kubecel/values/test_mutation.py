@@ -66,7 +66,7 @@ def _shown(value: Any) -> Any:
         ("jsonpatch.escapeKey('0123456789/')", "0123456789~1", 2),
     ],
 )
-def test_what_expressions_make_has_upstreams_value_and_cost(text: str, value: Any, cost: int) -> None:
+def test_constructed_values_have_upstreams_value_and_cost(text: str, value: Any, cost: int) -> None:
     outcome = _evaluated(text)
     assert (_shown(outcome.value), outcome.cost) == (value, cost)
 
@@ -81,7 +81,7 @@ def test_what_expressions_make_has_upstreams_value_and_cost(text: str, value: An
         ("[Object.a{}, Object.b{}]", "expected type 'Object.a' but found 'Object.b'"),
     ],
 )
-def test_what_the_checker_can_tell_is_told_when_compiling(text: str, words: str) -> None:
+def test_error_known_to_the_checker_is_reported_when_compiling(text: str, words: str) -> None:
     with pytest.raises(CompileError, match=words.replace("(", r"\(").replace(")", r"\)")):
         ENVIRONMENT.compile(text)
 
@@ -95,7 +95,7 @@ def test_what_the_checker_can_tell_is_told_when_compiling(text: str, words: str)
         ("size(dyn(Object{a: 1}))", "no such overload: size"),
     ],
 )
-def test_the_rest_is_told_when_evaluating(text: str, words: str) -> None:
+def test_other_errors_are_reported_when_evaluating(text: str, words: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         _evaluated(text)
     assert str(caught.value) == words

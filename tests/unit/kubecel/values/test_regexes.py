@@ -50,7 +50,7 @@ from tests.fixtures.cpu import Spent
         ("((\\C", "invalid escape sequence: `\\C`"),
     ],
 )
-def test_a_pattern_that_is_none_is_refused_in_the_words_of_go(pattern: str, text: str) -> None:
+def test_malformed_pattern_gets_gos_message(pattern: str, text: str) -> None:
     with pytest.raises(InvalidPattern) as caught:
         compiled(pattern)
     assert str(caught.value) == f"error parsing regexp: {text}"

@@ -42,7 +42,7 @@ def test_a_timestamp_is_read_and_printed_with_its_offset(text: str, printed: str
         "2024-02-29t00:00:00z",
     ],
 )
-def test_what_go_does_not_read_is_no_timestamp(text: str) -> None:
+def test_text_that_go_does_not_read_is_no_timestamp(text: str) -> None:
     assert parse_timestamp(text) is None
 
 
@@ -68,7 +68,7 @@ def test_a_duration_is_read_as_go_reads_it(text: str, nanoseconds: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", "1", "1x", ".s", "1h ", "1d", "2562047h47m16.854775808s", "9" * 40 + "s", "1h" * 5000]
 )
-def test_what_go_does_not_read_is_no_duration(text: str) -> None:
+def test_text_that_go_does_not_read_is_no_duration(text: str) -> None:
     assert parse_duration(text) is None
 
 
@@ -137,7 +137,7 @@ def test_a_clock_shows_the_time_of_its_zone(zone: str, hour: int) -> None:
         ("x" * 10_000, "unknown time zone " + "x" * 4096),
     ],
 )
-def test_what_is_no_zone_is_an_error(zone: str, problem: str) -> None:
+def test_unknown_zone_is_an_error(zone: str, problem: str) -> None:
     with pytest.raises(EvaluationError) as failed:
         Clock(Timestamp(0), zone)
     assert str(failed.value) == problem

@@ -61,7 +61,7 @@ def test_values_are_equal_as_cel_has_it(one: Any, other: Any, *, same: bool) -> 
     assert equal(other, one) is same
 
 
-def test_what_is_nested_ten_thousand_deep_is_compared() -> None:
+def test_values_nested_ten_thousand_deep_are_compared() -> None:
     one: Any = 1
     other: Any = 1
     for _ in range(10_000):
@@ -70,7 +70,7 @@ def test_what_is_nested_ten_thousand_deep_is_compared() -> None:
     assert not equal(one, [other])
 
 
-def test_what_holds_the_same_part_again_and_again_is_compared_once() -> None:
+def test_shared_parts_are_compared_once() -> None:
     one: Any = [1]
     other: Any = [1.0]
     for _ in range(200):
@@ -125,7 +125,7 @@ def test_bytes_as_a_key_are_what_upstream_cannot_bear() -> None:
         map_of([(b"a", 1)])
 
 
-def test_what_is_not_there_is_absent_and_what_cannot_be_an_index_is_an_error() -> None:
+def test_missing_element_is_absent_and_a_wrong_index_an_error() -> None:
     assert find([1, 2], 2) is ABSENT
     assert find([1, 2], -1) is ABSENT
     assert find([1, 2], 1.0) == 2

@@ -142,7 +142,7 @@ PRESENTED: dict[str, Callable[[], list[Forged]]] = {
 
 
 @pytest.mark.parametrize("what", PRESENTED)
-def test_what_a_stranger_presents_is_judged_within_a_step(what: str) -> None:
+def test_chain_of_a_stranger_is_judged_within_a_step(what: str) -> None:
     kind = {"issuers of P-521": "p521", "issuers of RSA-4096": "rsa4096"}.get(what, "p384")
     bundles = [chains.verifier(pem([authority(name, private=key(kind))])) for name in ("root", "other root")]
     presented = peer(PRESENTED[what]())
