@@ -59,7 +59,7 @@ class Step:
 
 
 class Run:
-    """What the command line asks for, as steps."""
+    """The steps that the command line asks for."""
 
     def __init__(self, *, slices: int, quick: bool) -> None:
         self.slices = slices
@@ -70,7 +70,7 @@ class Run:
         return max(1, operations // self._parts)
 
     def filling(self) -> Iterator[Step]:
-        """What makes the slices that all others are about."""
+        """Create the slices that all other steps use."""
         slices = self.slices
         yield Step("writes", "CREATE c1", lambda bench: bench.create(first=0, count=1000, clients=1))
         yield Step("writes", "CREATE c16", lambda bench: bench.create(first=1000, count=slices - 2000, clients=16))

@@ -1,4 +1,4 @@
-"""What processes cost: CPU seconds and resident memory. The server and its store are counted together."""
+"""Costs of processes: CPU seconds and resident memory. The server and its store are counted together."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def chain(folder: Path, callers: Callers, *documents: dict[str, Any]) -> Chain:
 
 
 async def cost(write: Callable[[Attributes], Awaitable[None]]) -> float:
-    """Seconds of CPU of one write, of several rounds the best. What its attributes cost is made before."""
+    """CPU seconds of one write: the best of several rounds. The attributes are made before the clock starts."""
     obj = claim()
     best = float("inf")
     for _ in range(ROUNDS):

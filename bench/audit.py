@@ -1,4 +1,4 @@
-"""What it costs to record requests: `python -m bench.audit`. The same server without audit, and with its log at two levels, in turn.
+"""Measure the cost of auditing: `python -m bench.audit`. It compares a server without audit with two audit levels, in turn.
 
 CPU of server and store for one GET and one PUT at 16 clients, the median of some rounds, and beside it how many times as much that is as
 without audit. `kube-apiserver` with its own log stands beside it with `--upstream`.

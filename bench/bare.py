@@ -1,6 +1,6 @@
-"""What a delivery costs at the very least: `python -m bench.bare CERT KEY` prints the port that it listens on.
+"""Measure the least possible cost of a delivery: `python -m bench.bare CERT KEY` prints the port that it listens on.
 
-Who GETs is sent whatever somebody POSTs later, with one write to each transport, on the event loop and with the TLS of the server.
+Each client that GETs receives all later POSTs, with one write to each transport, on the event loop and with the TLS of the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each figure of ours must not exceed, and whether it does in a run."""
+"""The upper bound of each figure of Sluice, and whether a run keeps it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNITS = {
     "start_s": "s",
     "of_bare": "times what the bare thing takes",
 }
-"""Figures that have bounds, and how they are told."""
+"""Figures that have bounds, and the text that names each."""
 
 
 @dataclass(frozen=True)

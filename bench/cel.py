@@ -44,7 +44,7 @@ def deployment() -> dict[str, object]:
 
 
 def lines() -> Iterator[str]:
-    """What is measured, a line for each."""
+    """Measure each operation and yield a line for it."""
     attributes = map_of(STRING, map_of(STRING, ANY))
     fields = {"driver": Shape(type=STRING), "attributes": Shape(type=attributes)}
     device = Shape(type=struct("kubernetes.DRADevice"), fields=fields)

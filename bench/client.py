@@ -122,7 +122,7 @@ class Connection:
 
 @dataclass
 class Answer:
-    """What is kept of one answer: a status, lengths, and when its parts came after the request was sent (seconds)."""
+    """A summary of one answer: a status, lengths, and when its parts came after the request was sent (seconds)."""
 
     status: int = 0
     size: int = 0

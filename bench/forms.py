@@ -45,7 +45,7 @@ FORMS = (WHOLE, TABLE, MESSAGES, METADATA, METADATA_MESSAGES)
 
 
 def objects(form: Form, body: bytes, *, gzip: bool = False) -> int:
-    """How many a list has. Raises ValueError when it is not whole, or is none."""
+    """Count the objects of a list. Raises ValueError when the list is malformed or incomplete."""
     if gzip:
         stream = zlib.decompressobj(31)
         body = stream.decompress(body)
@@ -87,7 +87,7 @@ def _frames(body: bytes) -> Iterator[bytes]:
 
 
 def _message(body: bytes) -> bytes:
-    """What is in the envelope of Kubernetes: magic bytes and `Unknown`, whose field 2 it is."""
+    """The content of Kubernetes' envelope: magic bytes and `Unknown`, whose field 2 it is."""
     if body[:4] != b"k8s\0":
         raise ValueError("no magic bytes")
     [raw] = [body[a:b] for number, a, b in _fields(body, 4) if number == 2]

@@ -18,7 +18,7 @@ from bench.workloads import SLICES, Bench, Result
 
 PAGE = 500
 HEAD_BYTES = 4096
-"""Of a chunk's body; its continue token is among them."""
+"""Bytes of a chunk's body that contain its continue token."""
 CHANGED, WRITTEN = 0.05, 0.5
 """How much the length of an answer may differ from that of the one whose objects were counted: ages and compression vary, and what is
 written under it gets an annotation and a manager."""
@@ -259,7 +259,7 @@ async def watch_list(bench: Bench, form: Form, *, objects: int, operations: int)
 
 
 async def memory_of_all(bench: Bench, *, objects: int) -> Result:
-    """What a server that has just started holds more once all slices were listed in every form, twice each."""
+    """Memory that a fresh server holds more after it has listed all slices in every form, twice each."""
     bench.restart()
     await whole(bench, LISTINGS[0], objects)
     before = accounting.resident_mb(bench.pids)

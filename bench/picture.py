@@ -53,7 +53,7 @@ class Row:
 
 
 def rows(found: Results) -> list[Row]:
-    """Of one client each, and of cold lists those that have a bound."""
+    """The workloads of one client, and those cold lists that have a bound."""
     drawn = []
     for name in found.of("lists", "cold"):
         ours, bound = found.figure(name, OURS, "cpu_ms"), bounds.limit(name, "cpu_ms")

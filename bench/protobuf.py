@@ -32,7 +32,7 @@ def stored(number: int) -> bytes:
 
 
 def lines() -> Iterator[str]:
-    """What is measured, a line for each."""
+    """Measure each operation and yield a line for it."""
     shape = RESOURCE.shape
     slices = [stored(number) for number in range(FLEET)]
     messages = [protobuf.encode(shape, canonical.decode(shape, text)) for text in slices]

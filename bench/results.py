@@ -20,7 +20,7 @@ FORMAT = 1
 OURS, THEIRS = "sluice", "kube-apiserver"
 FOLDER = Path(__file__).with_name("results")
 LAST, PUBLISHED = FOLDER / "last.json", FOLDER / "published.json"
-"""What the last run here measured (not in the repository), and what README.md and the picture show."""
+"""The results of the last run here (not in the repository), and those that README.md and the picture show."""
 
 Figures = dict[str, float]
 
@@ -31,7 +31,7 @@ class Results:
     workloads: dict[str, dict[str, Figures]] = field(default_factory=dict)
     """By name and server, in the order in which they were measured."""
     groups: dict[str, str] = field(default_factory=dict)
-    """Of each workload."""
+    """The group of each workload."""
 
     def add(self, group: str, workload: str, server: str, figures: Figures) -> None:
         self.groups[workload] = group
@@ -71,7 +71,7 @@ def read(path: Path) -> Results:
 
 
 def facts(*, upstream: bool, slices: int, quick: bool) -> dict[str, Any]:
-    """Of this machine and this run. Nothing that tells where the machine is."""
+    """Facts about this machine and this run. Nothing identifies the machine's location."""
     return {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "slices": slices,

@@ -1,4 +1,4 @@
-"""What is measured: a `sluice dev` that can be started again on its folder, and a kube-apiserver with etcd."""
+"""The measured servers: a `sluice dev` that can be started again on its folder, and a kube-apiserver with etcd."""
 
 from __future__ import annotations
 

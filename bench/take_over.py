@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 @dataclass
 class Cluster:
-    """One that runs: how to ask its kube-apiserver, and whoever answers for claims."""
+    """A running cluster: how to ask its kube-apiserver, and the server that answers for claims."""
 
     name: str
     connect: Callable[[], Connection]
@@ -44,7 +44,7 @@ class Cluster:
 
 @dataclass
 class Seen:
-    """What a watch of all claims has told, and when."""
+    """The events that a watch of all claims has received, and when."""
 
     created: dict[str, float] = field(default_factory=dict)
     allocated: dict[str, float] = field(default_factory=dict)
@@ -155,7 +155,7 @@ def _conflicts(cluster: Cluster) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=100)
-    parser.add_argument("--devices", type=int, default=8, help="of each node")
+    parser.add_argument("--devices", type=int, default=8, help="devices of each node")
     words = parser.parse_args()
     for place in (built_in, sluice):
         with tempfile.TemporaryDirectory() as folder, place(Path(folder)) as cluster:

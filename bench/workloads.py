@@ -59,7 +59,7 @@ def slice_body(group: str, name: str, node: str, stamp: str = "", *, devices: in
 
 @dataclass
 class Result:
-    """What a workload took, in seconds, of CPU that of server and store."""
+    """The cost of a workload, in seconds; CPU is that of server and store."""
 
     operations: int
     wall: float
@@ -69,7 +69,7 @@ class Result:
     net: float | None = None
     """CPU seconds without what the same would cost anyway."""
     figures: dict[str, float] = field(default_factory=dict)
-    """What else was measured."""
+    """Other measured figures."""
 
     @property
     def cost(self) -> float:
@@ -132,7 +132,7 @@ class Bench:
         finally:
             connection.close()
 
-    # What a server of ours tells of itself
+    # Metrics of Sluice
 
     async def samples(self) -> dict[str, float]:
         """Its metrics, by name with labels. Nothing of another server's."""
@@ -162,15 +162,15 @@ class Bench:
         return found
 
     async def held(self) -> dict[str, float]:
-        """What it says that its remembered forms take."""
+        """Bytes of cached encodings, as the server's metrics report them."""
         found = await self.samples()
         return {"remembered_mb": found[_HELD] / 1e6} if _HELD in found else {}
 
     # Workloads
 
     def _mark(self) -> str:
-        """What no earlier workload has written into a slice, also not one of another run on the same folder: what changes nothing is no
-        write."""
+        """A text that no earlier workload has written into a slice, not even another run on the same folder. A write that
+        changes nothing is no write."""
         return f"{time.time_ns() // 10**7 % 16**9:x}"
 
     async def closed_loop(
@@ -210,7 +210,7 @@ class Bench:
     async def write(
         self, how: str, *, clients: int, operations: int, first: int = 0, objects: int = 1000, devices: int = DEVICES
     ) -> Result:
-        """Changes an annotation of so many slices, one after the other, by one manager; an apply makes those that are not there."""
+        """Change an annotation of so many slices, one after the other, by one manager. An apply creates missing slices."""
         method, kind, query = WRITES[how]
         mark = self._mark()
 
@@ -241,7 +241,7 @@ class Bench:
         return await self.closed_loop(clients=clients, operations=count, step=step)
 
     async def _message(self) -> bytes:
-        """What a server makes of a slice that is only tried out. Its number stands in it as STANDING."""
+        """The protobuf answer to a dry run of a create. The slice's number is written in it as STANDING."""
         connection = await client.Connection(self.target).open()
         number = STANDING.decode()
         body = slice_body(self.target.group, f"s{number}", f"node-{number}")

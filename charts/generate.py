@@ -1,7 +1,7 @@
 """Writes charts/sluice from manifests/: the objects of `base` and `store-init` as kustomize renders them, with values in the places where
 clusters differ. `make chart`; tests/structure/test_chart.py holds the two together.
 
-What is put in a place is an action of Helm's templates; what stood there is the default in values.yaml. So with the defaults the chart is
+Actions of Helm's templates replace values; the replaced text is the default in values.yaml. So with the defaults the chart is
 what kustomize makes, but for the namespace, which Helm makes itself.
 """
 
@@ -91,7 +91,7 @@ def block(text: str) -> str:
 
 
 def rendered() -> list[Object]:
-    """What kustomize makes of the base and of the Job that creates the store."""
+    """Objects that kustomize renders from the base and from the Job that creates the store."""
     objects: list[Object] = []
     for part in ("base", "store-init"):
         command = [str(binaries.kubectl()), "kustomize", str(PROJECT / "manifests" / part)]
@@ -101,7 +101,7 @@ def rendered() -> list[Object]:
 
 
 def files() -> dict[str, str]:
-    """Of the chart, by their paths in it."""
+    """The files of the chart, by their paths in it."""
     objects = rendered()
     written: dict[str, str] = {
         "Chart.yaml": f"# {WRITTEN}\n{_dumped(CHART_YAML)}",
@@ -222,7 +222,7 @@ def _network(item: Object) -> str:
 def _body(item: Object, appended: tuple[tuple[str, str], ...] = ()) -> str:
     text = _dumped(item).replace(f"namespace: {NAMESPACE}", "namespace: {{ .Release.Namespace }}")
     text = _BLOCK.sub(lambda m: f"{m[1]}{m[2]}:\n{{{{- toYaml {m[3]} | nindent {len(m[1]) + 2} }}}}", text)
-    # What a range or a condition surrounds stands on lines of its own.
+    # Items that a range or a condition surrounds stand on lines of their own.
     text = re.sub(r"^ *- '?«range (\S+)»'?\n", _ranged, text, flags=re.MULTILINE)
     text = re.sub(r"^( *)- '?«kinds»'?\n", _kinds, text, flags=re.MULTILINE)
     text = re.sub(r"^( *)storageClassName: '?«storageClassName»'?\n", _class, text, flags=re.MULTILINE)

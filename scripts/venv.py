@@ -84,7 +84,7 @@ def fail(message: str) -> int:
 
 
 def pip(python: pathlib.Path, arguments: Sequence[str], packages: int) -> int:
-    """Run `pip install` and say how far it is. What it writes shows only if it fails."""
+    """Run `pip install` and report its progress. pip's own output shows only if it fails."""
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", *arguments]
     said: list[str] = []
     with (

@@ -16,7 +16,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-busy", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--burners", type=int, default=2, help="programs that never rest (default: 2)")
-    parser.add_argument("arguments", nargs="*", help="of pytest, behind --")
+    parser.add_argument("arguments", nargs="*", help="arguments of pytest, behind --")
     chosen = parser.parse_args()
     with burning(chosen.burners):
         for number in range(1, chosen.runs + 1):

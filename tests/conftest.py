@@ -1,4 +1,4 @@
-"""Fixtures and settings that every room's tests share."""
+"""Fixtures and settings that the tests of all packages share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shared() -> pathlib.Path:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays until the end: nobody looks for garbage in it, neither now nor later."""
+    """Disable the garbage collector during collection: collected tests stay until the end, so it never finds garbage in them."""
     gc.disable()
     try:
         return (yield)
@@ -54,12 +54,12 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 LONG_STEPS = pytest.StashKey[list[str]]()
-"""Of the first time that a test ran."""
+"""The long steps of a test's first run."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """No step of an event loop that a test causes is above the budget, whatever the test is about: its server's or this process's."""
+    """Fail each test that causes a step of an event loop above the budget, in its server or in this process."""
     yield
     if not (found := steps.breaches()):
         return
@@ -71,7 +71,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 
 def _once_more(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What a test causes it causes again; what the machine does, seldom. A test that cannot be run twice has not shown that it was that."""
+    """Run a test again after a long step. A long step that the test causes comes again; one that the machine causes seldom does."""
     first = item.stash[LONG_STEPS]
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if report.failed:

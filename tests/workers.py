@@ -1,8 +1,8 @@
-"""Who runs which tests of `make test`: what shares a server is one group, which one worker runs, and of the rest each file.
-What has to wait for time to pass in a cluster comes last in its group, behind tests that need another cluster or none. And what is not
-asked again: of kube-apiserver, promises that it keeps and that are still the same (tests/promises/oracle.py).
+"""Distribute the tests of `make test` to workers: tests that share a server are one group for one worker; each other file is a group.
+Tests that wait for time to pass in a cluster come last in their group, behind tests that need another cluster or no cluster. Promises that
+kube-apiserver keeps and that are unchanged are not run against it again (tests/promises/oracle.py).
 
-`pytest -n 3 -p tests.workers`. Groups are told apart by the names of tests alone, because whoever deals them out has collected none.
+`pytest -n 3 -p tests.workers`. Names of tests alone determine groups, because the controller that distributes them has collected no test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.promises import oracle
 
 CLUSTER = "cluster"
-"""Of the end-to-end tests that share one, and of what is run meanwhile."""
+"""The group of the end-to-end tests that share a cluster, and of those that run meanwhile."""
 SHARE_IT = re.compile(
     r"tests/e2e/controlplane/test_external\.py|tests/e2e/test_(controllers|deployment|forged_headers|identities|informers|kubectl_apply|openapi|watch_survival)\.py"
     r"|tests/e2e/test_first_minute\.py::\w+\[cluster"
@@ -25,7 +25,7 @@ MEANWHILE = tuple(f"tests/e2e/test_{name}.py" for name in ("outages", "replicas"
 """While the shared cluster's idle watch is silent for three minutes and its controllers, which look for kinds every 30 s, find ours."""
 WAIT_FOR_IT = ("tests/e2e/test_controllers.py", "tests/e2e/test_watch_survival.py")
 ADMISSION = "admission"
-"""Of the promises that share the cluster of tests/promises/admission."""
+"""The group of the promises that share the cluster of tests/promises/admission."""
 TARGETS = re.compile(r"tests/promises/api/\w+\.py::\w+\[(aggregated|upstream|dev)\b")
 LONG = (
     CLUSTER,
@@ -54,7 +54,7 @@ def group(nodeid: str) -> str:
 
 
 def rank(nodeid: str) -> tuple[int, int]:
-    """Of its group, then within it. What has no place of its own stays in the order in which it was collected."""
+    """The rank of a test's group, then its rank in the group. Other tests stay in the order of collection."""
     name, file = group(nodeid), nodeid.partition("::")[0]
     places = (at for at, long in enumerate(LONG) if name == long or (long.endswith("/") and name.startswith(long)))
     late = [*MEANWHILE, *WAIT_FOR_IT]

@@ -1,4 +1,4 @@
-"""Everything that happened to one resource, as whoever watched all of it was told: what lists and watches are held against."""
+"""The history of one resource, as a watcher of everything receives it. Lists and watches are compared with it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class History:
         return list(self._versions)
 
     def look(self, form: Form, key: Key, version: int, *, gone: bool = False) -> Seen:
-        """What is seen of an object at the version of its change; of one that is gone: what it was before."""
+        """How an object looks at the version of its change; for a deleted one, how it looked before."""
         known, mine = self._looks, (type(form), key, version, gone)
         if mine not in known:
             obj = self.at(key, version - 1 if gone else version)
@@ -84,7 +84,7 @@ class History:
             )
 
     def events(self, form: Form, chosen: Selection, after: int) -> Iterator[Told]:
-        """What a watch of these is told after a version."""
+        """Events that a watch of this selection receives after a version."""
         for version, key in self.log[bisect.bisect_right(self.log, (after, ("\U0010ffff", ""))) :]:
             before, now = self.at(key, version - 1), self.at(key, version)
             if chosen.selects(now):

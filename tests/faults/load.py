@@ -1,4 +1,4 @@
-"""Clients of a pair of replicas that read in every form, watch, and write against each other, and remember what they were told."""
+"""Clients of a pair of replicas that read in every form, watch, and write against each other, and remember the answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.faults.seen import (
 V1 = f"/apis/{GROUP}/v1"
 COLORS, NODES, NAMESPACES = ("red", "green", "blue"), ("n1", "n2", "n3"), ("a", "b")
 AWAY = (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError)
-"""What a client notices of a replica that is gone."""
+"""Errors that a client gets from a replica that is down."""
 LATER = (429, 503, 504)
 
 
@@ -76,7 +76,7 @@ class Resource:
 
 @dataclass
 class Write:
-    """What became of one: the version that it was acknowledged with; 0 when it was refused, None when nobody knows. `mark` is on the
+    """The outcome of a write: the version that it was acknowledged with; 0 when it was refused, None when it is unknown. `mark` is on the
     object that it made; a deletion, and a write that changes nothing, has none."""
 
     method: str
@@ -88,17 +88,17 @@ class Write:
 
 
 class Clients:
-    """Of both replicas. Whoever is not answered asks the other one."""
+    """Clients of both replicas. A client without an answer asks the other replica."""
 
     def __init__(self, authorities: Authorities, replicas: list[Replica], seed: int) -> None:
         self.replicas = replicas
         self.seed = seed
         self.writes: list[Write] = []
         self.left_alone: list[str] = []
-        """Of requests that had no answer and watches that did not end: the name of the replica, and why."""
+        """Requests without an answer and watches that did not end: the name of the replica, and why."""
         self.stopping = False
         self.counts: Counter[str] = Counter()
-        """What was checked."""
+        """Counts of checks."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=60, sock_read=120)
         self._sessions = {
             name: aiohttp.ClientSession(
@@ -151,7 +151,7 @@ class Clients:
             raise
 
     async def get(self, path: str, *, draw: random.Random, **options: Any) -> tuple[int, bytes]:
-        """The answer of whoever gives one."""
+        """The answer of the first replica that gives one."""
         while True:
             with contextlib.suppress(*AWAY):
                 status, body = await self.ask("GET", path, draw=draw, **options)
@@ -208,7 +208,7 @@ class Clients:
             if kind == "exact" and listed.version != past:
                 raise Broken(f"list of {resource.plural} at {listed.version}, for {past}")
             await self.check(resource, form, chosen, listed)
-            await asyncio.sleep(draw.uniform(0, 0.2))  # what a client does with it
+            await asyncio.sleep(draw.uniform(0, 0.2))  # a client uses the list for a while
 
     async def check(self, resource: Resource, form: Form, chosen: Selection, listed: Listed) -> None:
         """Against the history, once that has come as far."""
@@ -271,7 +271,7 @@ async def _frame(content: aiohttp.StreamReader) -> bytes:
 
 
 class Watcher:
-    """One that resumes at the version that it was told last; a `listing` one lists anew, by initial events."""
+    """A watcher that resumes at the last version that it received; a `listing` one lists anew, by initial events."""
 
     def __init__(
         self,
@@ -336,14 +336,14 @@ class Watcher:
                     await asyncio.sleep(self._draw.uniform(0, 2))  # a client that is busy
 
     def check(self, *, whole: bool) -> None:
-        """What came since it began."""
+        """Compare the events since the watch began."""
         if self.position:
             known = [event for event in self.told if event.seen.version <= self.resource.history.position]
             self.resource.history.check_watch(self.form, self.chosen, self.begin, known, whole=whole)
             self.clients.counts["events"] += len(known)
 
     def last(self) -> int:
-        """The version of the last event that it has to be told."""
+        """The version of the last event that it has to receive."""
         *_, last = self.resource.history.events(self.form, self.chosen, 0)
         return last.seen.version
 

@@ -18,11 +18,11 @@ from tests.fixtures.valkey import Server
 
 GROUP = "resource.sluice.dev"
 AS_ADMIN = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
-"""What the front proxy says of whom it passes on."""
+"""Headers of the front proxy that name the user."""
 
 
 class Authorities:
-    """Who signs whom, in files."""
+    """Certificate authorities and their files."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         folder.mkdir()

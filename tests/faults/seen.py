@@ -1,4 +1,4 @@
-"""What a client sees of objects in each form in which it may ask for them. Who sees an object at a version sees the same as the others."""
+"""How objects look to a client in each form that it may ask for. All clients see the same of an object at one version."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _digest(*values: Any) -> int:
 
 
 def _cells(obj: Object) -> tuple[str, ...]:
-    """What kubectl shows, but for the age."""
+    """Columns that kubectl shows, without the age."""
     name, spec = obj["metadata"]["name"], obj["spec"]
     return (name, spec["nodeName"], spec["driver"], spec["pool"]["name"]) if "pool" in spec else (name, "pending")
 
@@ -92,10 +92,10 @@ class Form:
 
     def __init__(self) -> None:
         self._read: dict[bytes, Seen] = {}
-        """What was made of a text: many lists have the same ones."""
+        """Cached digests of texts: many lists contain the same ones."""
 
     def look(self, obj: Object) -> int:
-        """What this form shows of an object that is known."""
+        """How this form shows a known object."""
         return _digest(bare(obj))
 
     def listed(self, body: bytes) -> Listed:
@@ -149,7 +149,7 @@ class Partial(Form):
 
 
 class Table(Form):
-    """What kubectl asks for."""
+    """The form that kubectl asks for."""
 
     accept = watched = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
@@ -177,7 +177,7 @@ class Table(Form):
 
 
 class Protobuf(Form):
-    """Messages. What is in one that nobody looks at by hand is at least the same each time."""
+    """Protobuf messages. The tests do not decode them; they compare them with each other."""
 
     accept = watched = PROTOBUF
     framed = True
@@ -246,7 +246,7 @@ def _text(value: bytes | int) -> str:
 
 @dataclass(frozen=True)
 class Selection:
-    """Whom a list or a watch is about."""
+    """The objects of a list or a watch."""
 
     namespace: str = ""
     color: str = ""

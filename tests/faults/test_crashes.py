@@ -26,7 +26,7 @@ KILL_AT = (250, 600)
 
 @dataclass
 class Seen:
-    """What one resuming watcher was told, in order."""
+    """Events that one resuming watcher received, in order."""
 
     position: str
     events: list[tuple[str, int]] = field(default_factory=list)
@@ -43,7 +43,7 @@ def url(server: DevServer, query: str = "") -> str:
 
 
 async def watch_for_ever(server: DevServer, http: aiohttp.ClientSession, seen: Seen) -> None:
-    """A watcher that resumes at the last version it was told, as informers do. An ERROR event fails the test."""
+    """Resume at the last received version, as informers do. An ERROR event fails the test."""
     while True:
         with contextlib.suppress(aiohttp.ClientError, ConnectionError, asyncio.TimeoutError):
             query = f"?watch=1&allowWatchBookmarks=true&resourceVersion={seen.position}"

@@ -69,7 +69,7 @@ def restore(server: Server, backup: Server) -> None:
 
 
 async def told_that_it_is_gone(store: Store, revision: Revision) -> None:
-    """A watch that resumes from there ends with Compacted, and is told of nothing before."""
+    """Expect that a watch from there ends with Compacted and receives nothing before."""
     watch = Watch(store, after=revision)
     with pytest.raises(Compacted):
         await asyncio.wait_for(watch.task, SECONDS)

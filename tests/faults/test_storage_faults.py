@@ -55,7 +55,7 @@ def fold(entries: list[log.Record]) -> dict[str, tuple[Revision, bytes]]:
 
 
 def stored(server: Server, resource: str = THINGS) -> dict[str, tuple[Revision, bytes]]:
-    """What the hashes hold."""
+    """Objects that the hashes hold."""
     names = Commands(resource).keys
     flat = server("HGETALL", names.objects)
     values = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -78,7 +78,7 @@ def assert_agreement(server: Server, *stores: Store) -> None:
 
 
 class Watch:
-    """A client that watches for ever: it resumes where it was told of something last, and fails on a 410."""
+    """A client that watches for ever: it resumes at the last revision it received, and fails on a 410."""
 
     def __init__(self, store: Store, *, after: Revision | None = None) -> None:
         self.store = store
@@ -129,7 +129,7 @@ async def create(store: Store, name: str, text: str = "") -> Revision:
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer, once the store gives one: it may be away, and its memory being filled, for as long as it takes."""
+    """Wait for an answer of the store without a limit: it may be down, and its memory being filled."""
     while True:
         try:
             return await ask()
@@ -250,7 +250,7 @@ async def test_revisions_of_the_window_are_served_after_a_restart_of_everything(
 
 async def test_writes_fail_at_once_while_the_store_is_down_and_reads_go_on(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
-    # What waited for an answer would wait for longer than this test may take.
+    # A call that waited for an answer would wait for longer than this test may take.
     stores = await opening(own_server, THINGS, barrier_seconds=1000.0, deadline_seconds=1000.0, outcome_seconds=1000.0)
     store = stores[THINGS]
     revision = await create(store, "a")
@@ -527,7 +527,7 @@ def append_only_file(server: Server) -> Path:
 
 
 async def test_lost_writes_are_counted_and_their_revisions_never_come_again(own_server: Server, opening: Open) -> None:
-    """The end of the append-only file is gone (a disk that lied): the log ends earlier than what was acknowledged."""
+    """The end of the append-only file is missing (a disk that lied): the log ends earlier than what was acknowledged."""
     await install(own_server, THINGS)
     stores = await opening(own_server, THINGS)
     store = stores[THINGS]
@@ -740,7 +740,7 @@ async def test_replica_that_starts_on_a_trimmed_log_serves_all_and_answers_410(
     assert rebuilds.value == before + 1
     assert "somebody else changed the log" in caplog.text
     await create_patiently(late, "new")
-    # Who followed the log goes on with what it has.
+    # A follower of the log goes on with what it has.
     await eventually(lambda: len(watch.told) == 1)
     assert watch.resumed == 0
     await watch.stop()

@@ -1,4 +1,4 @@
-"""Two replicas on one store, under every sort of load: what all clients are told is one history."""
+"""Two replicas on one store, under every sort of load: all clients see one history."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Scenario:
         await self._until(lambda: len(self.clients.writes) >= goal, f"{more} writes")
 
     async def end(self) -> None:
-        """Everybody is told everything, and it fits."""
+        """Wait until every client has received everything, and compare it."""
         self.clients.stopping = True
         await asyncio.wait_for(asyncio.gather(*self._working), SECONDS)
         for resource in self.resources:
@@ -92,7 +92,7 @@ class Scenario:
             )
 
     async def _last(self, resource: Resource) -> int:
-        """A change that each selection is told of, behind all others; the version of the last one."""
+        """Make a change that each selection receives, after all others; return the version of the last one."""
         version = 0
         for chosen, turn in itertools.product(SELECTIONS[resource.plural], range(2)):
             namespace = (chosen.namespace or "a") if resource.namespaced else ""
@@ -107,7 +107,7 @@ class Scenario:
         return version
 
     async def _told(self, watcher: Watcher) -> None:
-        """Returns when it has been told the last change."""
+        """Wait until a watcher has received the last change."""
         last = watcher.last()
         await self._until(lambda: watcher.position >= last, f"the last event, {last}, of {watcher.name}")
 
@@ -147,7 +147,7 @@ async def scenario(
 
 
 async def restart(running: Scenario, replica: Replica, number: signal.Signals, writes: int) -> None:
-    """It is away for so many writes. One that is told to stop leaves nobody without an answer, and ends every watch cleanly."""
+    """Stop a replica for so many writes. On SIGTERM it answers every request and ends every watch cleanly."""
     before = len(running.clients.left_alone)
     code = await asyncio.to_thread(replica.stop, number)
     if number == signal.SIGTERM:

@@ -1,7 +1,7 @@
-"""Which promises have been found true, as they stand: a real kube-apiserver's own `resource.k8s.io` has kept them.
+"""A record of the promises that a real kube-apiserver's own `resource.k8s.io` keeps, by the hashes of their files.
 
-`make promises` asks it about all of them, and writes down which files it was asked about without a failure. `make test` asks it about the
-others only, which have been changed since, or whose Kubernetes has: of a promise that is still the same it would say again what it said.
+`make promises` runs all of them against it, and records the files that pass as a whole. `make test` runs only unrecorded files against it:
+those that have changed since, or all after a change of the Kubernetes version. The result for an unchanged file would be the same.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TARGET = "upstream"
 KUBERNETES = "tests/e2e/controlplane/go.mod"
 FOLDERS = ("tests/promises/api", "tests/promises/admission")
 PARTS = ("tests/promises/", "tests/fuzz/")
-"""What lies here and is used by a promise is part of it. The rest starts programs and stops them."""
+"""Modules below these that a promise uses are part of it. Other modules only start and stop programs."""
 
 
 class Oracle:
-    """What is known of the promises below a folder."""
+    """The record of the promises below a folder."""
 
     def __init__(self, root: pathlib.Path = ROOT) -> None:
         self.root = root
@@ -46,7 +46,7 @@ class Oracle:
         self.file.write_text(json.dumps(said, indent=1, sort_keys=True) + "\n")
 
     def digest(self, file: pathlib.Path) -> str:
-        """Of a file of promises, of all that makes them what they are, and of the Kubernetes that is asked."""
+        """Hash a file of promises, everything that it uses, and the version of Kubernetes."""
         parts, rest = set[pathlib.Path](), [file, *file.parent.glob("conftest.py"), *file.parent.glob("*.yaml")]
         while rest:
             if (part := rest.pop()) not in parts:

@@ -110,7 +110,7 @@ def _go(parent: Any, step: str) -> Any:
 
 
 def look(document: Any, pointer: str) -> Any:
-    """What a JSON pointer points to; KeyError or IndexError when nothing is there."""
+    """Resolve a JSON pointer. Raises KeyError or IndexError when nothing is there."""
     return functools.reduce(_go, _steps(pointer), document)
 
 

@@ -1,6 +1,6 @@
-"""The cases of apply and field management on the kinds of this house, as requests to a server.
+"""The cases of apply and field management on the built-in kinds, as requests to a server.
 
-Each case was replayed on a real kube-apiserver 1.36.3 and holds there. What is pure in them is held beside the code that it is about.
+Each case was replayed on a real kube-apiserver 1.36.3 and holds there. Unit tests repeat the cases that need no server.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BASE: Object = {
         "status": {"allocation": {"devices": {"results": RESULTS}}},
     }
 }
-"""What a claim must have to be stored, where a case leaves it out."""
+"""Members that a claim needs to be stored and that a case leaves out."""
 
 
 class Replay:
@@ -90,7 +90,7 @@ class Replay:
         return await self._server.ask(method, f"{path}?{asked}", body, kind=MEDIA[op])
 
     async def read(self) -> Any:
-        """The object, None where there is none."""
+        """The object, None if it is missing."""
         answer = await self._server.ask("GET", f"{self._collection}/{self._name}")
         return self.said(answer) if answer.status == 200 else None
 

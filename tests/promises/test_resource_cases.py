@@ -37,7 +37,7 @@ NOW = "2026-06-01T12:00:00Z"
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = {resource.kind: resource for resource in resources.RESOURCES}
 KEPT = ("resourceVersion", "uid", "creationTimestamp", "generation")
-"""What who writes an object has read of it."""
+"""Members that a writer has read of an object."""
 
 Found = tuple[str, str, str]
 """An error: its field, its reason, its text."""
@@ -175,7 +175,7 @@ class OneNamespace(Namespaces):
 
 
 async def answered(server: Composed, case: Case) -> Answer:
-    """What the server says to the case's request. What is stored for it, and by it, is gone afterwards."""
+    """The server's answer to the case's request. Stored objects are deleted afterwards."""
     resource = KINDS[case.kind]
     store = server.stores[f"{server.group}/{resource.plural}"]
     within = f"namespaces/{NAMESPACE}/" if resource.namespaced else ""
@@ -214,7 +214,7 @@ def check_answer(answer: Answer, case: Case) -> None:
 
 
 def gate_sets() -> list[str]:
-    """What servers have to be started with, so that each case finds its gates."""
+    """Feature gates of the servers, so that each case finds its gates."""
     return sorted({flag_of(case) for case in resource_table.read(HERE.parent / "cases")})
 
 

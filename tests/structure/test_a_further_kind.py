@@ -24,9 +24,9 @@ TESTS = (
     "tests/unit/test_app.py",
     "tests/unit/test_dev.py",
 )
-"""What looks at all kinds, or at what is made of them."""
+"""Tests of all kinds, or of files generated from them."""
 LONG = "tests/unit/resources/test_any_object.py::test_a_verdict_and_its_words_take_linear_time"
-"""Of each kind by itself, for seconds: of those that have files already, once is enough."""
+"""A test of each kind that takes seconds: it runs once for kinds that have files already."""
 SECONDS = 300
 
 

@@ -42,7 +42,7 @@ def executable(file: pathlib.Path, text: str) -> pathlib.Path:
 
 def make(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = ["make", "--no-print-directory", *words]
-    # What a `make` that runs the tests hands down would change the words of this one.
+    # Variables of a `make` that runs the tests would change this one.
     outside = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
     return subprocess.run(command, cwd=PROJECT, env={**outside, **environ}, capture_output=True, text=True, check=False)
 

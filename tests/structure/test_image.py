@@ -1,4 +1,4 @@
-"""What can be said of the image without building it; the end-to-end tests on a node build it and run it."""
+"""Checks of the image that need no build; the end-to-end tests on a node build it and run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed where: the image has what serving needs, `make run` a store in addition, and only `make test` all the tools."""
+"""Sets of installed packages: the image has what serving needs, `make run` a store in addition, and only `make test` all the tools."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_image_is_installed_from_the_lock_without_a_store() -> None:
 
 
 def commands(target: str, folder: pathlib.Path) -> str:
-    """What make would do on a fresh checkout."""
+    """Commands that make would run on a fresh checkout."""
     command = ["make", "--dry-run", "--no-print-directory", f"VENV={folder}/venv", "ARGS=", target]
     return subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True).stdout
 

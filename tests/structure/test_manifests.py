@@ -46,7 +46,7 @@ BEDS = {
     "bed, endpoint slices": ["overlays/bed/endpoint-slices"],
     "bed, take-over": ["overlays/bed/external-name", "take-over"],
 }
-"""What is put together for a control plane without kubelets."""
+"""Manifests that are combined for a control plane without kubelets."""
 TAKEN_OVER = {f"{name}, take-over": name for name in DEPLOYMENTS}
 """The same as servers of resource.k8s.io."""
 
@@ -180,7 +180,7 @@ def _render(checkout: pathlib.Path, name: str) -> list[Object]:
     folder.mkdir()
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     done = subprocess.run([binaries.kubectl(), "kustomize", folder], capture_output=True, text=True, check=False)
-    # Deprecated fields are told there.
+    # kustomize reports deprecated fields there.
     assert (done.returncode, done.stderr) == (0, "")
     return list(yaml.safe_load_all(done.stdout))
 
@@ -337,9 +337,9 @@ def test_services_and_probes_name_ports_of_their_pods(deployed: list[Object]) ->
 
 
 def _secret_keys(objects: list[Object]) -> dict[str, set[str]]:
-    """Of every Secret that is there once the objects are applied and certs/README.md and manifests/README.md were followed."""
+    """Keys of every Secret that exists once the objects are applied and certs/README.md and manifests/README.md were followed."""
     keys = {item["metadata"]["name"]: set(item["data"]) for item in _of(objects, "Secret")}
-    # What cert-manager writes into the Secret of a Certificate.
+    # Keys that cert-manager writes into the Secret of a Certificate.
     for certificate in _of(objects, "Certificate"):
         keys[certificate["spec"]["secretName"]] = {"tls.crt", "tls.key", "ca.crt"}
     if "sluice-store" not in keys:
@@ -435,7 +435,7 @@ def test_the_apiservice_has_the_ca_that_make_sh_wrote(name: str, render: Render)
 
 
 def _dialled_name() -> str:
-    """What kube-apiserver checks the serving certificate for."""
+    """The name that kube-apiserver checks the serving certificate for."""
     [apiservice] = _load(MANIFESTS / "base" / "apiservice.yaml")
     service = apiservice["spec"]["service"]
     return f"{service['name']}.{service['namespace']}.svc"
@@ -530,7 +530,7 @@ Right = tuple[str, str, str, str, str]
 
 
 def _rights(objects: list[Object]) -> set[Right]:
-    """What the service account may do."""
+    """Rights of the service account."""
     account = {"kind": "ServiceAccount", "name": "sluice", "namespace": "sluice-system"}
     bindings = [*_of(objects, "RoleBinding"), *_of(objects, "ClusterRoleBinding")]
     found = set()
@@ -675,7 +675,7 @@ def test_the_default_roles_of_a_namespace_get_what_upstreams_give_for_the_real_g
 
 def test_schedulers_and_drivers_get_what_upstreams_do_for_the_real_group(deployed: list[Object]) -> None:
     """kubernetes/kubernetes plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go (system:kube-scheduler, the default gates),
-    test/e2e/dra/test-driver/deploy/example/plugin-permissions.yaml; what they need of other groups is theirs to ask for."""
+    test/e2e/dra/test-driver/deploy/example/plugin-permissions.yaml; they have to ask for rights to other groups themselves."""
     read, change = {"get", "list", "watch"}, {"patch", "update"}
 
     def rights(name: str) -> dict[str, set[str]]:
@@ -711,7 +711,7 @@ def _selects(selector: Object, labels: Mapping[str, str]) -> bool:
 
 
 class End(NamedTuple):
-    """Of a connection: the labels of a pod, of our namespace or of another one; None is no pod."""
+    """An end of a connection: the labels of a pod, of our namespace or of another one; None is no pod."""
 
     labels: Mapping[str, str] | None
     ours: bool = False
@@ -905,11 +905,11 @@ def test_the_store_is_created_by_a_job_that_stays_and_never_by_an_init_container
 # ------------------------------------------------------------------------------------------------------------ the program
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-"""What the kubelet adds to every container (kubernetes/kubernetes pkg/kubelet/kubelet_pods.go getServiceEnvVarMap)."""
+"""Variables that the kubelet adds to every container (kubernetes/kubernetes pkg/kubelet/kubelet_pods.go getServiceEnvVarMap)."""
 
 
 def _configuration(workload: Object, checkout: pathlib.Path, files: pathlib.Path) -> config.Config:
-    """What the program makes of a workload's arguments and variables. Mounted files are taken as present."""
+    """The program's configuration for a workload's arguments and variables. Mounted files are assumed to exist."""
     [container] = _containers(workload)
     arguments = []
     for argument in container["args"]:

@@ -1,4 +1,4 @@
-"""What `make e2e-node` goes by, checked where it cannot run."""
+"""Checks of the files that `make e2e-node` uses, where it cannot run."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_version_2_differs_from_kube_apiservers_in_what_is_listed(recorded: dict
 
 
 def test_version_2_takes_no_names_from_kube_apiserver_but_those_of_its_group() -> None:
-    """Of whatever kinds a package brings."""
+    """Kinds of a package do not matter."""
     package = [replace(kind, group="harbour.example.com") for kind in RESOURCES]
     for group, names in {
         OWN_GROUP: (),

@@ -21,7 +21,7 @@ PACKAGES = ("apiserver", "kubecel", "kubetext", "sluice", "structuredmerge")
 FILES = sorted(file for package in PACKAGES for file in (PROJECT / package).rglob("*.py"))
 WRONG = {_constants.POSSESSIVE_REPEAT, _constants.ATOMIC_GROUP}
 
-# Imports every module with the compiler of `re` watched. What ours compile, directly or through a helper, is printed.
+# Import every module with the compiler of `re` watched. Print each pattern that the project compiles, directly or through a helper.
 RECORD = """
 import importlib, re, sys
 ours, *names = sys.argv[1:]

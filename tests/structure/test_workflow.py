@@ -1,4 +1,4 @@
-"""What can be said of .github/workflows without its machines."""
+"""Checks of .github/workflows that need no machines of GitHub."""
 
 from __future__ import annotations
 

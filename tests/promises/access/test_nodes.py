@@ -1,4 +1,4 @@
-"""What a node may do whose roles allow everything: it is kept to what is its own."""
+"""Rights of a node whose roles allow everything: it may use only its own objects."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_it_lists_watches_and_deletes_its_own(server: Composed) -> None:
 
 
 async def test_a_collection_is_judged_object_by_object_too(server: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever it is that let the request in."""
+    """The check does not depend on the filter that let the request in."""
     monkeypatch.setattr("apiserver.filters.node_authorizer._is_narrowed", lambda *_: True)
     group = server.v1.split("/")[2]
     answer = await server.ask("DELETE", slices(server), peer=NODE.peer)

@@ -1,4 +1,4 @@
-"""What is asked before a claim's status is written, and what who may not is told. The authorizer and the namespaces are the test's."""
+"""Questions before a claim's status is written, and the refusals. The authorizer and the namespaces are the test's."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What admission does to a change: webhooks, policies and quota, on kube-apiserver's own kinds and on ours behind it."""
+"""Promises of admission: webhooks, policies and quota, on kube-apiserver's own kinds and on Sluice's behind it."""

@@ -35,7 +35,7 @@ CALLER = "caller-of-hooks"
 
 @dataclass(frozen=True)
 class Cluster:
-    """What all tests share."""
+    """The state that all tests share."""
 
     bed: bed.Bed
     hooks: Hooks
@@ -43,7 +43,7 @@ class Cluster:
     audit_logs: dict[str, pathlib.Path]
 
     def annotations(self, target: str, audit_id: str) -> dict[str, str]:
-        """What the server of a target has noted of a request; waits for it."""
+        """Wait for the annotations that the server of a target has noted of a request."""
         found: list[dict[str, str]] = []
 
         def written() -> bool:

@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def target(cluster: Cluster, request: pytest.FixtureRequest) -> Target:
-    """Who serves the kinds: kube-apiserver itself, or Sluice behind it."""
+    """The server of the kinds: kube-apiserver itself, or Sluice behind it."""
     return cluster.targets[request.param]
 
 
@@ -72,7 +72,7 @@ def rig(cluster: Cluster, target: Target, api: Client, mine: str) -> Iterator[Ri
 
 @pytest.fixture(autouse=True)
 def _no_unhandled_error_is_logged(cluster: Cluster) -> Iterator[None]:
-    """Whatever a test does, no process of the cluster logs a stack trace."""
+    """Fail a test after which any process of the cluster has logged a stack trace."""
     logs = next(iter(cluster.targets.values())).logs
     before = {log: log.stat().st_size for log in logs}
     yield

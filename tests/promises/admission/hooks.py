@@ -1,4 +1,4 @@
-"""The webhook server as tests see it, what it may be told to answer, and what it was asked."""
+"""The webhook server as tests see it: its programmed answers, and the calls that it received."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Call:
     """One request to the server."""
 
     at: float
-    """Of the server's clock, in seconds."""
+    """Seconds of the server's clock."""
     method: str
     path: str
     query: str
@@ -120,11 +120,11 @@ class Hooks:
         return f"https://{host}:{self.port}{path}"
 
     def program(self, path: str, answers: Sequence[Object]) -> None:
-        """What is answered there; nothing said: everything is allowed."""
+        """Program the answers of a path. Without answers, it allows everything."""
         self._ask("PUT", "/program", list(answers) or [{}], path=path)
 
     def calls(self, path: str, *, count: int = 0) -> list[Call]:
-        """Of the path and those below it, in their order; waits until there are so many."""
+        """Calls of the path and those below it, in their order; waits until there are so many."""
         names = {field.name for field in dataclasses.fields(Call)}
         found = self._ask("GET", "/calls", path=path, count=str(count))
         return [Call(**{name: value for name, value in call.items() if name in names}) for call in found]

@@ -1,4 +1,4 @@
-"""What differs between two runs, and between two targets, told apart from what must not: values as they can be compared."""
+"""Values in a form that two runs, and two targets, have in common: variable parts are replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Normaliser:
-    """Of one test. uids and resourceVersions are numbered in the order in which they are seen, so that equal ones stay equal."""
+    """The normal form of one test. uids and resourceVersions are numbered as they appear, so that equal ones stay equal."""
 
     def __init__(self, mine: str) -> None:
         self._mine = mine

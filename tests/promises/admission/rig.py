@@ -1,4 +1,4 @@
-"""What a promise of admission is written with: configurations that are in force when they are returned, and gone after the test."""
+"""The fixture of admission promises: it returns configurations that are in force, and deletes them after the test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICIES: Mapping[Phase, tuple[str, str]] = {
 }
 PROBE = "probe.sluice.dev/token"
 NAME_LABEL, TEST_LABEL = "kubernetes.io/metadata.name", "promises.sluice.dev/test"
-SETTLE_SECONDS = 30.0
+IN_FORCE_SECONDS = 30.0
 _TOKENS = itertools.count()
 
 
@@ -111,14 +111,14 @@ class Rig:
         return name
 
     def install(
-        self, sort: str, phase: Phase, resource: str, *, kind: str, name: str, settle: bool = True, **body: Any
+        self, sort: str, phase: Phase, resource: str, *, kind: str, name: str, wait: bool = True, **body: Any
     ) -> None:
         """Creates an object of admissionregistration.k8s.io, which goes after the test."""
         obj = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **body}
         self.api.create(f"{REGISTRATION}/{resource}", obj)
         self._made.append(f"{REGISTRATION}/{resource}/{name}")
-        if settle:
-            self.settle(sort, phase)
+        if wait:
+            self.wait_until_in_force(sort, phase)
 
     # Policies
 
@@ -127,7 +127,7 @@ class Rig:
     ) -> str:
         """A policy and its binding, in force. Returns the name of both. `spec` is added to: every write of every namespaced kind of the
         target, in the test's own namespace, Fail, and of mutating ones Never. `binding`: added to the policy's name and, of validating
-        ones, Deny. With `bind=False` there is none, with `settle=False` nobody waits."""
+        ones, Deny. With `bind=False` there is no binding; `wait=False` returns before they are in force."""
         kind, resource = POLICIES[phase]
         name = more.get("name") or f"{self.mine}-{len(self._made)}"
         usual: Object = {
@@ -140,14 +140,14 @@ class Rig:
         if phase == "mutating":
             usual["reinvocationPolicy"] = "Never"
         body = changed(usual, spec)
-        self.install("policies", phase, resource, kind=kind, name=name, settle=False, spec=body)
+        self.install("policies", phase, resource, kind=kind, name=name, wait=False, spec=body)
         if more.get("bind", True):
-            self.bind(phase, name, name=name, settle=False, **(binding or {}))
-        if more.get("settle", True):
-            self.settle("policies", phase)
+            self.bind(phase, name, name=name, wait=False, **(binding or {}))
+        if more.get("wait", True):
+            self.wait_until_in_force("policies", phase)
         return str(name)
 
-    def bind(self, phase: Phase, policy: str, *, name: str, settle: bool = True, **spec: Any) -> None:
+    def bind(self, phase: Phase, policy: str, *, name: str, wait: bool = True, **spec: Any) -> None:
         """A further binding of a policy."""
         kind, resource = POLICIES[phase]
         usual: Object = {"policyName": policy}
@@ -155,16 +155,16 @@ class Rig:
             usual["validationActions"] = ["Deny"]
         resource = resource.replace("policies", "policybindings")
         self.install(
-            "policies", phase, resource, kind=f"{kind}Binding", name=name, settle=settle, spec=changed(usual, spec)
+            "policies", phase, resource, kind=f"{kind}Binding", name=name, wait=wait, spec=changed(usual, spec)
         )
 
     # Being in force
 
-    def settle(self, sort: str, phase: Phase) -> None:
-        """Returns when what was written of configurations until now, changes and deletions included, holds on this target.
+    def wait_until_in_force(self, sort: str, phase: Phase) -> None:
+        """Wait until all configurations written so far, changes and deletions included, hold on this target.
 
-        Configurations of one kind are followed in their order. So one more is made, and a dry run that only this one concerns is asked
-        again and again until it shows."""
+        A server follows configurations of one kind in their order. So this creates one more and repeats a dry run that only
+        this one matches, until it shows."""
         token = f"token-{next(_TOKENS)}"
         made = (self._probing_webhook if sort == "webhooks" else self._probing_policy)(phase, token)
         probe = device_class(token, labels={PROBE: token})
@@ -176,7 +176,7 @@ class Rig:
             return mutated == token or any(token in text for text in reply.headers.get_all("Warning", []))
 
         try:
-            until(shows, f"{sort} ({phase}) are in force on {self.target.name}", seconds=SETTLE_SECONDS)
+            until(shows, f"{sort} ({phase}) are in force on {self.target.name}", seconds=IN_FORCE_SECONDS)
         finally:
             for path in reversed(made):
                 self.api.delete(path)
@@ -225,10 +225,10 @@ class Rig:
         self.api.create(f"{REGISTRATION}/{resource}", obj)
         return f"{REGISTRATION}/{resource}/{name}"
 
-    # What happened
+    # Calls and answers
 
     def calls(self, hook: str = "", *, count: int = 0) -> list[Call]:
-        """Of this test's webhooks, or of one, in their order; waits until there are so many."""
+        """Calls of this test's webhooks, or of one, in their order; waits until there are so many."""
         return self.cluster.hooks.calls(f"/{self.mine}/{hook}".rstrip("/"), count=count)
 
     def reviews(self, hook: str = "") -> list[Any]:
@@ -236,7 +236,7 @@ class Rig:
         return [self.normal(call.request) for call in self.calls(hook)]
 
     def normal(self, value: Any) -> Any:
-        """Of any JSON (normal.py)."""
+        """The normal form of any JSON (normal.py)."""
         return self._normaliser.value(value)
 
     def forget(self) -> None:
@@ -244,7 +244,7 @@ class Rig:
         self.cluster.hooks.forget(f"/{self.mine}")
 
     def annotations(self, reply: Reply) -> dict[str, str]:
-        """What the server of this target has noted of a request; both servers, where one stands before the other, call it by one ID."""
+        """Annotations that the server of this target has noted of a request; both servers of a chain use one ID."""
         return self.cluster.annotations(self.target.name, reply.headers["Audit-ID"])
 
     # Clients

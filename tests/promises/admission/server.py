@@ -47,7 +47,7 @@ def merged(value: Any, patch: Any) -> Any:
 
 
 class Server:
-    """What is known of all paths."""
+    """The state of all paths."""
 
     def __init__(self) -> None:
         self.programs: dict[str, list[Answer]] = {}
@@ -114,7 +114,7 @@ class Server:
         return web.Response()
 
     async def forget(self, request: web.Request) -> web.Response:
-        """Whatever a test has left of itself."""
+        """Forget the state that a test has left."""
         path = f"{request.query['path']}/"
         for held, event in self.released.items():
             if f"{held}/".startswith(path):

@@ -40,7 +40,7 @@ class Stage:
         self._parameters()
         for key, policy in policies.items():
             self._install(phase, key, policy)
-        rig.settle("policies", phase)
+        rig.wait_until_in_force("policies", phase)
 
     def _parameters(self) -> None:
         """ConfigMaps `a` and `b` of the test's namespace and `c` of another one, and a class; Sluice may read them."""
@@ -67,9 +67,9 @@ class Stage:
         }
         name = self.name(key)
         spec = {"matchConstraints": match, **policy.spec}
-        self.rig.policy(phase, spec, name=name, bind=False, settle=False)
+        self.rig.policy(phase, spec, name=name, bind=False, wait=False)
         for at, binding in enumerate(policy.bindings):
-            self.rig.bind(phase, name, name=self.binding(key, at), settle=False, **binding)
+            self.rig.bind(phase, name, name=self.binding(key, at), wait=False, **binding)
 
     def _named(self, policy: Policy) -> Policy:
         members = [policy.spec, policy.bindings, policy.rule, policy.match]
@@ -80,7 +80,7 @@ class Stage:
         return text.replace("MINE", self.rig.mine).replace("VERSION", f"{self.rig.group}/v1")
 
     def name(self, key: str) -> str:
-        """Of the policy, of its first binding, of the object."""
+        """The name of the policy, of its first binding, and of the object."""
         return f"{self.rig.mine}-{key}"
 
     def binding(self, key: str, at: int) -> str:
@@ -96,7 +96,7 @@ class Stage:
         return ask(self, key)
 
     def warned(self, key: str) -> list[str]:
-        """What the request was warned of, without what names policy and binding."""
+        """Warnings for the request, without the names of policy and binding."""
         reply = self.reply(key)
         assert reply.status < 300, reply.text[:2000]
         named = f"'{self.name(key)}' with binding '{self.name(key)}'"

@@ -1,4 +1,4 @@
-"""Configurations hold from when they are followed until they are gone."""
+"""Configurations hold from when they are followed until they are deleted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def test_a_webhook_is_called_from_its_creation_to_its_deletion(rig: Rig, phase: 
     configuration = rig.api.get(f"{path}/{name}")
     configuration["webhooks"] = [rig.hook(deny(message="second"), name="other")]
     rig.api.put(f"{path}/{name}", configuration)
-    rig.settle("webhooks", phase)
+    rig.wait_until_in_force("webhooks", phase)
     assert rig.api.refusal("POST", rig.claims, claim("c")).message.endswith(": second")
 
     rig.api.delete(f"{path}/{name}")
-    rig.settle("webhooks", phase)
+    rig.wait_until_in_force("webhooks", phase)
     rig.api.create(rig.claims, claim("c"))
     assert [call.hook for call in rig.calls()] == ["hook", "other"]
 
@@ -35,7 +35,7 @@ def test_a_validating_policy_holds_as_long_as_it_is_bound(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("d"))
 
     rig.api.delete(f"{REGISTRATION}/{POLICIES['validating'][1].replace('policies', 'policybindings')}/{name}")
-    rig.settle("policies", "validating")
+    rig.wait_until_in_force("policies", "validating")
     rig.api.create(rig.claims, claim("c"))
 
 
@@ -46,5 +46,5 @@ def test_a_mutating_policy_holds_as_long_as_it_is_there(rig: Rig) -> None:
     assert rig.api.create(rig.claims, claim("c"))["metadata"]["labels"] == {"by": "policy"}
 
     rig.api.delete(f"{REGISTRATION}/{POLICIES['mutating'][1]}/{name}")
-    rig.settle("policies", "mutating")
+    rig.wait_until_in_force("policies", "mutating")
     assert "labels" not in rig.api.create(rig.claims, claim("d"))["metadata"]

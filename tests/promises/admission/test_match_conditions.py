@@ -1,4 +1,4 @@
-"""Which webhooks are called at all: their match conditions."""
+"""Match conditions select the webhooks that are called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mutating policies make of objects, and what is said when they cannot.
+"""Results of mutating policies, and the messages of those that fail.
 
 The policies of most promises stand for the whole file: each concerns the objects of the test's namespace that carry its name as a label.
 """
@@ -200,8 +200,8 @@ def standing(cluster: Cluster) -> Iterator[Callable[[Target], Rig]]:
                     "matchConstraints": constraints,
                     "variables": variables,
                 }
-                rig.policy("mutating", spec, name=f"{rig.mine}-{name}", settle=False)
-            rig.settle("policies", "mutating")
+                rig.policy("mutating", spec, name=f"{rig.mine}-{name}", wait=False)
+            rig.wait_until_in_force("policies", "mutating")
         return made[target.name]
 
     yield of
@@ -356,7 +356,7 @@ def test_mutations_that_fail_are_skipped_if_failures_are_ignored(rig: Rig) -> No
 
 def test_every_policy_that_fails_is_a_cause_and_the_first_is_the_message(rig: Rig) -> None:
     names = [
-        rig.policy("mutating", {"mutations": [mutation(annotation("a", "object.metadata.labels.none"))]}, settle=each)
+        rig.policy("mutating", {"mutations": [mutation(annotation("a", "object.metadata.labels.none"))]}, wait=each)
         for each in (False, True)
     ]
     refusal = rig.api.refusal("POST", rig.claims, claim("c"))
@@ -372,7 +372,7 @@ def test_match_conditions_decide_whether_a_policy_is_asked(rig: Rig) -> None:
             "mutations": [mutation(labels(**{name: "'1'"}))],
             "matchConditions": [{"name": "c", "expression": condition}],
         }
-        rig.policy("mutating", spec, settle=name == "no")
+        rig.policy("mutating", spec, wait=name == "no")
     assert rig.api.create(rig.claims, claim("c"))["metadata"]["labels"] == {"yes": "1"}
     assert "labels" not in rig.api.create(rig.claims, claim("d"))["metadata"]
 
@@ -432,7 +432,7 @@ def test_policies_that_may_be_asked_again_see_what_others_have_changed(rig: Rig)
             "mutations": [mutation(labels(**{name: count, f"{name}-saw": seen}))],
             "reinvocationPolicy": "IfNeeded",
         }
-        rig.policy("mutating", spec, settle=name == "b")
+        rig.policy("mutating", spec, wait=name == "b")
     made = rig.api.create(rig.claims, claim("c"))["metadata"]["labels"]
     assert (made["a-saw"], made["b-saw"]) == ("true", "true")
     assert (made["a"], made["b"]) == ("2", "2")
@@ -441,7 +441,7 @@ def test_policies_that_may_be_asked_again_see_what_others_have_changed(rig: Rig)
 def test_a_policy_that_is_not_to_be_asked_again_is_asked_once(rig: Rig) -> None:
     count = "!object.metadata.?labels.?{0}.hasValue() ? '1' : '2'"
     for name in ("a", "b"):
-        rig.policy("mutating", {"mutations": [mutation(labels(**{name: count.format(name)}))]}, settle=name == "b")
+        rig.policy("mutating", {"mutations": [mutation(labels(**{name: count.format(name)}))]}, wait=name == "b")
     assert rig.api.create(rig.claims, claim("c"))["metadata"]["labels"] == {"a": "1", "b": "1"}
 
 

@@ -1,4 +1,4 @@
-"""Values of expressions that no object can have, in configurations of mutating policies: what becomes of them, and what is told."""
+"""Values of expressions that no object can have, in configurations of mutating policies: results and messages."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def standing(cluster: Cluster) -> Iterator[Callable[[Target], Rig]]:
                 }
                 mutations = [{"patchType": sort, member: {"expression": expression}}]
                 spec = {"mutations": mutations, "matchConstraints": constraints}
-                rig.policy("mutating", spec, name=f"{rig.mine}-{name}", settle=False)
-            rig.settle("policies", "mutating")
+                rig.policy("mutating", spec, name=f"{rig.mine}-{name}", wait=False)
+            rig.wait_until_in_force("policies", "mutating")
         return made[target.name]
 
     yield of

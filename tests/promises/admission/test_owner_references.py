@@ -1,4 +1,4 @@
-"""OwnerReferencesPermissionEnforcement, which both servers of this cluster have been told to ask."""
+"""OwnerReferencesPermissionEnforcement, which both servers of this cluster have enabled."""
 
 from __future__ import annotations
 

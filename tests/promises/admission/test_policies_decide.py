@@ -1,4 +1,4 @@
-"""What becomes of a request that a validating policy judges: statuses, texts, warnings, and which policies judge it at all."""
+"""Outcomes of validating policies: statuses, texts, warnings, and which policies apply."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSED = "failed expression: false"
 
 @dataclass(frozen=True)
 class Denied:
-    """What a policy says, through which of its bindings, None for none."""
+    """The message of a policy, and the binding through which it denies, None for no binding."""
 
     text: str
     code: int = 422
@@ -103,7 +103,7 @@ UNKNOWN = "failed to configure policy: failed to find resource referenced by par
 DENY = "no params found for policy binding with `Deny` parameterNotFoundAction"
 
 CASES: Mapping[str, tuple[Policy, Outcome]] = {
-    # What is said
+    # Messages
     "expression": (says(" object.metadata.name == 'x' "), Denied("failed expression: object.metadata.name == 'x'")),
     "message": (says({"expression": "false", "message": " not so "}), Denied("not so")),
     "message-expression": (told("'by ' + request.operation"), Denied("by CREATE")),
@@ -185,7 +185,7 @@ CASES: Mapping[str, tuple[Policy, Outcome]] = {
         bound({"validationActions": ["Warn"]}, spec={"auditAnnotations": [{"key": "k", "valueExpression": "string(object.nope)"}]}),
         Denied(failed("string(object.nope)", "no such key: nope")),
     ),
-    # Whom it concerns
+    # Matching
     "by-name": (Policy(NO, rule={"resourceNames": ["MINE-by-name"]}), Denied(REFUSED)),
     "by-other-name": (Policy(NO, rule={"resourceNames": ["other"]}), PASSED),
     "by-operation": (Policy(NO, rule={"operations": ["UPDATE", "DELETE"]}), PASSED),

@@ -1,4 +1,4 @@
-"""What the expressions of a validating policy see of a request.
+"""The view of a request in the expressions of a validating policy.
 
 One policy for each sort of request has a validation for each line of its table. It warns, so that one request answers all of them.
 """

@@ -1,4 +1,4 @@
-"""What a webhook answers, and what its author is told of it: denials, warnings, audit annotations."""
+"""Answers of a webhook, and what the client gets of them: denials, warnings, audit annotations."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_denial_without_a_status_is_without_explanation(rig: Rig) -> None:
 
 
 def test_a_denial_ends_the_round(rig: Rig) -> None:
-    """Of mutating webhooks those behind it are not asked, nor any that validates; of those that validate all are."""
+    """A mutating denial skips all later webhooks; all validating webhooks run, whichever denies."""
     rig.webhooks(
         "mutating", rig.hook(name="1"), rig.hook(deny(message="x"), name="2"), rig.hook(name="3"), name=f"{rig.mine}-m"
     )

@@ -1,8 +1,8 @@
 """Policy engines as they are deployed: the configurations of Kyverno and Gatekeeper, in their published shape, with a webhook server that
 records in place of the engine.
 
-Their rules name all groups. What is added here is the name of the test's own namespace, so that nothing else in the cluster waits for
-them, and the webhook server's address; what the rig probes with is left out."""
+Their rules name all groups. The tests add the name of their own namespace, so that nothing else in the cluster waits for
+them, and the webhook server's address, and exclude the objects with which the rig probes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks that cannot be asked, or answer what cannot be believed: what the author is told, and what failurePolicy makes of it."""
+"""Unreachable webhooks and malformed answers: the client's error, and the effect of failurePolicy."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ OF_VALIDATORS: Mapping[str, tuple[Object, str]] = {
 
 
 def held(rig: Rig, phase: Phase, given: Object, **entry: Any) -> str:
-    """What a webhook that must not fail makes of it, once one that may has been passed over."""
+    """The object after a webhook that must not fail, behind one that may and was ignored."""
     hooks = [
         rig.hook(
             given,

@@ -1,4 +1,4 @@
-"""What is told of a webhook that does something wrong, word for word, and what becomes of the write."""
+"""Exact messages about a faulty webhook, and the fate of the write."""
 
 from __future__ import annotations
 

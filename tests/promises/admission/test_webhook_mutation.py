@@ -1,4 +1,4 @@
-"""What becomes of an object that a webhook changes: defaults, validation, field managers, and what cannot be changed at all."""
+"""Handling of an object that a webhook changes: defaults, validation, field managers, and immutable members."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_patch_changes_what_is_stored_and_answered(rig: Rig) -> None:
 
 
 def test_webhooks_see_what_those_before_them_made_of_it(rig: Rig) -> None:
-    """Configurations in the order of their names, in each its webhooks in theirs; then all that validate."""
+    """Configurations run in the order of their names, in each its webhooks in order; then all that validate."""
     rig.webhook("validating", name="v")
     rig.webhooks("mutating", rig.hook(patch(add("/metadata/labels/third", "")), name="3"), name=f"{rig.mine}-b")
     rig.webhooks(
@@ -216,7 +216,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("what", CREATES)
 def test_webhook_may_set_more_on_a_new_object_than_its_author(rig: Rig, what: str) -> None:
-    """What an author sends of the system's own members is wiped before."""
+    """Members of the system are wiped from an author's object before."""
     operation, expected = CREATES[what]
     rig.webhook("mutating", patch(operation))
 

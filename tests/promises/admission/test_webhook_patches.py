@@ -100,7 +100,7 @@ UPDATES: Mapping[str, tuple[Object, int, str]] = {
 @pytest.mark.parametrize("what", UPDATES)
 def test_patches_that_cannot_apply_are_reported(rig: Rig, what: str) -> None:
     rig.api.create(rig.claims, claim("c"))
-    """Whatever the webhook's failurePolicy is."""
+    """The webhook's failurePolicy does not matter."""
     operation, code, text = UPDATES[what]
     rig.webhook("mutating", patch(operation), failurePolicy="Ignore")
 

@@ -1,4 +1,4 @@
-"""Who is asked once more when somebody changes an object after them."""
+"""Reinvocation: webhooks that are called once more after a later change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a webhook is told: the AdmissionReview of every sort of write."""
+"""The AdmissionReview that a webhook receives for every sort of write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def applied(rig: Rig, name: str, **metadata: Any) -> Object:
 
 @dataclass(frozen=True)
 class Write:
-    """One request about a claim `c` that is there (or `n`, that is not), and what webhooks are told of it."""
+    """One request about a stored claim `c` (or a missing one `n`), and the review of it."""
 
     ask: Callable[[Rig], Any]
     operation: str

@@ -1,4 +1,4 @@
-"""Which writes a webhook is asked about."""
+"""Selection of the writes that a webhook is called for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a webhook's Status reaches the author, and what is told of reviews with members that do not fit."""
+"""Members of a webhook's Status that reach the client, and the messages about malformed reviews."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def both(rig: Rig) -> None:
 
 
 def asked(rig: Rig) -> list[str]:
-    """Which webhooks were called since this was last asked."""
+    """Webhooks that were called since the last call of this function."""
     found = [f"{call.hook} {call.request['operation']}" for call in rig.calls()]
     told = rig.__dict__.setdefault("told", 0)
     rig.__dict__["told"] = len(found)
@@ -300,7 +300,7 @@ def test_the_time_of_a_request_is_what_its_webhooks_have(rig: Rig) -> None:
 
 
 def test_a_request_whose_time_is_over_asks_nobody_further(rig: Rig) -> None:
-    """Whatever their failurePolicy is."""
+    """Their failurePolicy does not matter."""
     hooks = [rig.hook({"hold": True}, name=name, failurePolicy="Ignore") for name in ("1", "2")]
     rig.webhooks("mutating", *hooks)
 

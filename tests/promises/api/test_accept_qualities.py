@@ -34,7 +34,7 @@ JSON, YAML = "application/json", "application/yaml"
     ],
 )
 def test_a_quality_is_a_number_as_go_reads_it(api: Client, json: str, yaml: str, wins: str) -> None:
-    """Of those that are wanted as much, or cannot be compared, the first is given."""
+    """The first of equally wanted, or incomparable, forms is served."""
     accept = f"{JSON};q={json},{YAML};q={yaml}"
     reply = api.ask("GET", api.classes, headers={"Accept": accept.encode().decode("latin-1")})
 

@@ -1,4 +1,4 @@
-"""Who may do what, as users whom the administrator impersonates."""
+"""Rights of users whom the administrator impersonates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SERVED = "resourceclaims"
 
 
 def forbidden(api: Client, method: str, path: str, **user: str) -> Refusal:
-    """What a user is told: `User`, `Group`, `Uid` of the impersonation headers."""
+    """The refusal of a user: `User`, `Group`, `Uid` of the impersonation headers."""
     headers = {f"Impersonate-{name}": value for name, value in user.items()}
     return Refusal(api.ask(method, path, headers=headers))
 

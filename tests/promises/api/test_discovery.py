@@ -1,4 +1,4 @@
-"""What the server says about what it serves: the list of resources, the aggregated documents, OpenAPI."""
+"""Documents about the served kinds: the list of resources, the aggregated documents, OpenAPI."""
 
 from __future__ import annotations
 

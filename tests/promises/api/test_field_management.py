@@ -41,7 +41,7 @@ def owned(obj: Object) -> dict[str, Object]:
 
 
 def managers(obj: Object) -> list[tuple[str, str, str]]:
-    """Who manages something, how it came to that, and through which subresource."""
+    """Managers of an object, their operations, and their subresources."""
     return sorted(
         (entry["manager"], entry["operation"], entry.get("subresource", ""))
         for entry in obj["metadata"].get("managedFields", [])

@@ -29,7 +29,7 @@ OPERATIONS = st.lists(
 
 
 class Model:
-    """What the API promises of a few objects, in a dozen lines: name -> (labels, finalizers, deleting)."""
+    """A model of a few objects as the API promises them, in a dozen lines: name -> (labels, finalizers, deleting)."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[dict[str, str], tuple[str, ...], bool]] = {}

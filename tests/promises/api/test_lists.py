@@ -52,16 +52,16 @@ def walk(api: Client, path: str, limit: int, **query: Any) -> Iterator[Object]:
         yield page
 
 
-# Which state
+# States
 
 
-# What `then` makes, step by step: the names, and whether b has changed.
+# Changes of `then`, step by step: the names, and whether b has changed.
 HISTORY = [("", False), ("a", False), ("ab", False), ("abc", False), ("abc", True), ("abcd", True)]
 THEN, NOW = 3, 5
 
 
 def state(listed: Object, *, limited: bool) -> tuple[str, bool]:
-    """Of a list, or of its first chunk of two."""
+    """State of a list, or of its first chunk of two."""
     items, metadata = listed["items"], listed["metadata"]
     found = "".join(names(listed))
     changed = any("changed" in item["metadata"].get("labels", {}) for item in items)

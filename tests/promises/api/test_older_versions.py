@@ -1,4 +1,4 @@
-"""v1beta1 and v1beta2 beside v1: what is written in one version is read in each, and whoever uses an older one is warned."""
+"""v1beta1 and v1beta2 beside v1: an object written in one version is read in each; a request in an older one gets a warning."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SPECS: dict[str, list[tuple[Object, Object]]] = {
         )
     ],
 }
-"""Of each resource some specs: in v1 and v1beta2, and in v1beta1."""
+"""Some specs of each resource: in v1 and v1beta2, and in v1beta1."""
 
 
 def spec_of(version: str, spec: tuple[Object, Object]) -> Object:

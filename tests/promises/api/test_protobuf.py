@@ -39,7 +39,7 @@ from tests.promises.api.target import VERSIONS
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 STREAM = f"{PROTOBUF};stream=watch"
 FIRST = f"{PROTOBUF},application/json"
-"""What client-go sends."""
+"""The Accept header of client-go."""
 WATCH = {"watch": "1", "timeoutSeconds": "120"}
 INITIAL = {
     **WATCH,

@@ -277,7 +277,7 @@ def test_protobuf_is_read_as_it_is_given(api: Client, mine: str) -> None:
     assert made.json["spec"] == api.create(api.claims(mine), claim("two"))["spec"]
 
 
-# What there is not
+# Missing forms
 
 
 @pytest.mark.parametrize(

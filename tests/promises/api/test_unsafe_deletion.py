@@ -1,6 +1,6 @@
 """ignoreStoreReadErrorWithClusterBreakingPotential on objects that can be read; the gate AllowUnsafeMalformedObjectDeletion is on.
 
-What it does to others is in tests/e2e/test_unreadable.py: no client can make one.
+Its effect on unreadable objects is tested in tests/e2e/test_unreadable.py: no client can make one.
 """
 
 from __future__ import annotations

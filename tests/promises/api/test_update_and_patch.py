@@ -288,7 +288,7 @@ def test_a_patch_that_changes_nothing_writes_nothing(api: Client, stored: Object
     [
         ({"metadata": {"name": "two"}}, 400, "the name of the object (two) does not match the name on the URL (one)"),
         ({"metadata": {"namespace": "other"}}, 400, NAMESPACE_DIFFERS),
-        # Upstream settles the namespace before it looks at the name (kubernetes/apiserver pkg/endpoints/handlers/patch.go).
+        # Upstream checks the namespace before it looks at the name (kubernetes/apiserver pkg/endpoints/handlers/patch.go).
         ({"metadata": {"name": "two", "namespace": "other"}}, 400, NAMESPACE_DIFFERS),
         (
             {"metadata": None},

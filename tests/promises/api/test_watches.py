@@ -42,7 +42,7 @@ NOT_OLDER = {"resourceVersionMatch": "NotOlderThan"}
 
 @pytest.fixture
 def then(api: Client, mine: str) -> int:
-    """The version at which a and b were there; b has changed since, and whoever asks for any state sees that."""
+    """The version at which a and b existed; b has changed since, and a client that asks for any state sees that."""
     for name in "ab":
         last = api.create(api.claims(mine), claim(name))
     changed = api.patch(f"{api.claims(mine)}/b", {"metadata": {"labels": {"changed": "yes"}}})
@@ -277,7 +277,7 @@ def test_the_old_watch_paths_are_judged_as_lists(api: Client, mine: str) -> None
     assert api.refusal("GET", f"{old}/a", **other).message == "fieldSelector metadata.name doesn't match requested name"
 
 
-# What it sees
+# Selection
 
 
 @pytest.mark.parametrize(
@@ -593,7 +593,7 @@ def finale(api: Client, namespaces: list[str]) -> int:
 
 
 def expected(log: list[Event], selector: dict[str, str], namespace: str) -> list[Event]:
-    """What the log is through a selector."""
+    """The log through a selector."""
 
     def selects(obj: Object | None) -> bool:
         if obj is None or namespace not in ("", obj["metadata"]["namespace"]):

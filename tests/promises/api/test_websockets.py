@@ -345,7 +345,7 @@ def test_a_watch_goes_on_after_pings(api: Client, mine: str) -> None:
         assert watch.event() == ("ADDED", created)
 
 
-# What is no watch
+# Requests that are no watch
 
 
 @pytest.mark.only(

@@ -1,4 +1,4 @@
-"""Who may write what of a claim's status, where administrators' devices may be asked for, and what a node may do with slices."""
+"""Rights to write a claim's status, to ask for devices with admin access, and to slices of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Go's zero time in a field that is a pointer: JSON shows null, and whoever sends the zero time again changes nothing."""
+"""Go's zero time in a field that is a pointer: JSON shows null, and a write that repeats the zero time changes nothing."""
 
 from __future__ import annotations
 

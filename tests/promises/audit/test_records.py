@@ -1,4 +1,4 @@
-"""What of a request is recorded, and when: what `tests/e2e/test_audit.py` does not lay beside kube-apiserver's."""
+"""Contents and time of audit events that `tests/e2e/test_audit.py` does not compare with kube-apiserver's."""
 
 from __future__ import annotations
 

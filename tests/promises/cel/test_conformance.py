@@ -61,7 +61,7 @@ def _type(told: Any) -> Type:
         case "type":
             return types.type_of(_type(of))
         case "param":
-            # What nothing determines is dyn.
+            # Undetermined parameters are dyn.
             return types.DYN
         case _:
             return types.opaque(of[0], *map(_type, of[1]))
@@ -102,7 +102,7 @@ def _same(value: Value, told: dict[str, Any]) -> bool:
 
 
 def _complaint(row: dict[str, Any]) -> str:
-    """What is not as the case says; "" when all is."""
+    """Differences from the case; "" when it passes."""
     variables = [Variable(name, _type(told)) for name, told in row.get("variables", {}).items()]
     environment = _environment().extend(variables=variables, container=row.get("container"))
     try:

@@ -1,4 +1,4 @@
-"""The table of what expressions are parsed into, and what is said of those that are wrong."""
+"""The table of syntax trees and syntax errors of expressions."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FILL = "application/vnd.example.fill+json"
 
 
 def fill(patch: bytes, live: Object, _: Writer) -> bytes:
-    """Sets what is not there yet, and leaves the rest: the patch merged the other way round."""
+    """Set missing members, and leave the rest: the patch merged the other way round."""
     return merge_patch.apply(as_json.dumps(live), patch)
 
 

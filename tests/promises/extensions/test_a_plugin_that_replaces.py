@@ -21,7 +21,7 @@ STATE = "state.example.com/seen"
 
 
 class Stamp:
-    """Puts another object in the place of every new one: annotated, and renamed or moved when it is told to."""
+    """Replace every new object by another: annotated, and renamed or moved on request."""
 
     def __init__(self) -> None:
         self.metadata: Object = {}

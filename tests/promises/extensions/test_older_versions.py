@@ -1,4 +1,4 @@
-"""What a server does for v1beta1 and v1beta2 that no client is told: the same bytes where nothing differs, a metric, and an end to both."""
+"""Internals of v1beta1 and v1beta2 on the server: the same bytes where nothing differs, a metric, and an end to both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server without a cluster does with dependents, as kube-controller-manager does it behind kube-apiserver."""
+"""Dependents in a server without a cluster: it collects them as kube-controller-manager does behind kube-apiserver."""
 
 from __future__ import annotations
 

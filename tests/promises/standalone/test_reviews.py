@@ -1,4 +1,4 @@
-"""What a server without a cluster answers when it is asked who may do what. The texts are those of a live kube-apiserver."""
+"""Answers of a server without a cluster to access reviews. The texts are those of a real kube-apiserver."""
 
 from __future__ import annotations
 

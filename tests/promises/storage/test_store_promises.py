@@ -219,7 +219,7 @@ class StoreOnValkey(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), count=st.integers(2, 12))
     def race(self, key: str, count: int) -> None:
-        """Everyone writes one object at one revision: one wins, the others are told what it is now."""
+        """Write one object at one revision from many writers: one wins, the others get the current state."""
         self.run(self._race(key, count))
 
     async def _race(self, key: str, count: int) -> None:
