@@ -1,4 +1,4 @@
-"""What end-to-end tests talk to: one `sluice dev`, and one cluster with Sluice behind its kube-apiserver, each for all tests that do
+"""Servers of end-to-end tests: one `sluice dev`, and one cluster with Sluice behind its kube-apiserver, each for all tests that do
 not stop it; and the real kubectl."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 EXTERNAL = "SLUICE_E2E_KUBECONFIG"
 """Names the administrator's kubeconfig of a cluster that runs already, with Sluice behind it (`make e2e-kind`)."""
 OURS = re.compile(rf"(?:of-)?(?:e2e|gc|id|inf)-{os.getpid()}-\d+(?:-[a-z]+)*")
-"""What namespaces are called, and what tests make outside of them."""
+"""Names of the namespaces of tests, and of the objects that tests make outside of them."""
 COMPLAINTS, COMPLAINT = 20, 500
 """Lines of a log that a failed test shows, and characters of one."""
 _NUMBERS = itertools.count()

@@ -148,7 +148,7 @@ class Outage:
         return max(later - earlier for earlier, later in itertools.pairwise(self._times))
 
     def lost(self) -> list[str]:
-        """What was acknowledged and is not there as it was."""
+        """Acknowledged objects that are missing or have changed."""
         with self.cluster.connect() as admin:
             items = admin.ask("GET", CLASSES).json["items"]
         there = {item["metadata"]["name"]: _identity(item["metadata"]) for item in items}

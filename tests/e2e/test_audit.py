@@ -1,4 +1,4 @@
-"""What is recorded of requests is what a real kube-apiserver records of them."""
+"""Audit events of Sluice equal those that a real kube-apiserver records."""
 
 from __future__ import annotations
 

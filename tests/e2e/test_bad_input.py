@@ -326,7 +326,7 @@ LARGE_TARGETS = {
 
 
 def test_large_heads_over_and_over_leave_nothing_behind(dev: DevServer) -> None:
-    """Whoever reads a target, a header or a name on the way has kept the last 128 of them, or kept one with an error."""
+    """Readers of a target, a header or a name once kept the last 128 of them, or kept one with an error."""
     assert dev.process is not None
     process = Process(dev.process.pid)
     context = dev.context(certificate=False)
@@ -336,7 +336,9 @@ def test_large_heads_over_and_over_leave_nothing_behind(dev: DevServer) -> None:
         with (
             socket.create_connection(("127.0.0.1", dev.port)) as raw,
             context.wrap_socket(raw, server_hostname="127.0.0.1") as client,
-            contextlib.suppress(OSError),  # what is refused at its first character is not read to its end
+            contextlib.suppress(
+                OSError
+            ),  # the server does not read the rest of a head that it refuses at its first character
         ):
             client.sendall(head)
             while client.recv(1 << 16):
@@ -384,7 +386,7 @@ DENSE = {
 
 @pytest.mark.parametrize("case", DENSE)
 def test_a_patch_of_many_small_values_is_judged_within_the_budget(dev: DevServer, case: str) -> None:
-    """Whatever becomes of it; the detector of steps looks at the server."""
+    """The outcome does not matter; the detector of steps looks at the server."""
     (media, form, element), name = DENSE[case], case.replace(" ", "-")
     assert dev.request("POST", CLASSES, {"metadata": {"name": name}, "spec": {}}).status == 201
     every = [element.replace("@", str(at)) for at in range(DENSE_BYTES // (len(element) + 1))]
@@ -396,7 +398,7 @@ def test_a_patch_of_many_small_values_is_judged_within_the_budget(dev: DevServer
 
 
 def test_an_object_of_very_many_labels_holds_nobody_up(dev: DevServer) -> None:
-    """Nor does whoever reads it, writes it again or deletes it; the detector of steps looks at the server."""
+    """Reading it, writing it again and deleting it do not either; the detector of steps looks at the server."""
     path = f"{CLASSES}/labelled"
     labels = {f"l{n}": "v" for n in range(85_000)}
     new = {"metadata": {"name": "labelled", "labels": labels}, "spec": {}}
@@ -414,7 +416,7 @@ def test_an_object_of_very_many_labels_holds_nobody_up(dev: DevServer) -> None:
 
 
 def test_a_patch_makes_nothing_that_is_too_heavy_to_be_sent(dev: DevServer) -> None:
-    """Of an owner the patch says one member; the object has four of each."""
+    """The patch gives one member of an owner; the object has four of each."""
     assert dev.request("POST", CLASSES, {"metadata": {"name": "owned"}, "spec": {}}).status == 201
     owners = [{"uid": f"u{at}"} for at in range(40_000)]
     patch = {"metadata": {"ownerReferences": owners}}
@@ -438,7 +440,7 @@ SMALL = {
 
 
 def test_a_small_patch_of_a_large_object_is_judged_within_the_budget(dev: DevServer) -> None:
-    """What is freed behind it is as large as the object; the detector of steps looks at the server."""
+    """The freed objects are as large as the object; the detector of steps looks at the server."""
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": f"u{at}"} for at in range(18_000)]
     large = {"metadata": {"name": "large", "ownerReferences": owners}, "spec": {}}
     assert dev.request("POST", CLASSES, large).status == 201

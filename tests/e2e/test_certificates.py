@@ -41,7 +41,7 @@ def pem(*ders: bytes) -> bytes:
 
 
 def judged_by_go(questions: Sequence[tuple[Sequence[bytes], Sequence[bytes]]]) -> list[str]:
-    """What Go says of roots and presented certificates: why it refuses, or nothing."""
+    """Go's verdict on roots and presented certificates: the reason of a refusal, or nothing."""
     lines = [
         json.dumps({
             "roots": [base64.b64encode(each).decode() for each in roots],

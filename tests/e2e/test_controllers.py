@@ -1,4 +1,4 @@
-"""What kube-controller-manager does with our kinds: it knows them from discovery alone, and asks as for any other."""
+"""kube-controller-manager on Sluice's kinds: it knows them from discovery alone, and asks as for any other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOR_A_MOMENT = re.compile(
     "stale GroupVersion discovery|currently unable to handle the request|context deadline exceeded|connection refused|"
     "net/http: |http2: |Timed out waiting|timed out"
 )
-"""What controllers say when a machine that is busy let them wait. They ask again."""
+"""Log lines of controllers on a busy machine that delays them. They ask again."""
 _NUMBERS = itertools.count()
 
 pytestmark = pytest.mark.timeout(400)

@@ -146,7 +146,7 @@ def test_full_disk_is_named_until_space_is_free_again(disk: Disk, folder: pathli
     with server:
         assert server.request("POST", KIND, device_class("before")).status == 201
         disk.fill()
-        # Valkey ends with the first write that does not fit. What became of that write is unknown.
+        # Valkey ends with the first write that does not fit. The outcome of that write is unknown.
         assert server.request("POST", f"{KIND}?timeout=1s", device_class("lost")).status in (503, 504)
         until(lambda: "is full" in server.request("GET", "/readyz/store").text, "the store's state names the disk")
 

@@ -16,7 +16,7 @@ from tests.e2e.controlplane.bed import MANIFESTS, NAMESPACE, PROJECT, Bed
 SERVED = {
     "apps", "apiregistration.k8s.io", "batch", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", ""
 }  # fmt: skip
-"""Groups of kube-apiserver itself. What is left are cert-manager's objects, whose definitions come with it."""
+"""Groups of kube-apiserver itself. The others are those of cert-manager, which brings their definitions."""
 
 
 @pytest.fixture(scope="module")

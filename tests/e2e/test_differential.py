@@ -1,4 +1,4 @@
-"""What a real kube-apiserver 1.36.3 answers, against what Sluice answers to the same requests: recorded ones, behind a kube-apiserver and
+"""Answers of a real kube-apiserver 1.36.3 compared with Sluice's to the same requests: recorded ones, behind a kube-apiserver and
 directly; random ones; and random sequences of writes."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_random_objects_are_judged_as_a_real_server_judges_them(sides: tuple[Sid
 
 
 def test_random_writes_one_after_the_other_leave_what_they_leave_on_a_real_server(sides: tuple[Side, Side]) -> None:
-    """Who manages which field included."""
+    """Managers of fields are compared too."""
     found = sequences.differences(*sides, seed=SEED, count=SEQUENCES, steps=STEPS)
 
     assert [str(difference) for difference in found] == []

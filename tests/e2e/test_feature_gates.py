@@ -10,7 +10,7 @@ V1 = "/apis/resource.sluice.dev/v1"
 SWITCHED = ("--feature-gates=DRAListTypeAttributes=true,DRADeviceTaints=false", "--feature-gates=DRAPrioritizedList=0")
 DEVICE = {
     "name": "gpu-0",
-    "attributes": {"lanes": {"ints": [1, 2]}},
+    "attributes": {"links": {"ints": [1, 2]}},
     "taints": [{"key": "broken", "effect": "NoExecute"}],
 }
 SLICE = {
@@ -22,7 +22,7 @@ SLICE = {
         "devices": [DEVICE],
     },
 }
-CONDITION = "device.attributes['gpu.example.com'].lanes.includes(2)"
+CONDITION = "device.attributes['gpu.example.com'].links.includes(2)"
 CLASS = {"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": CONDITION}}]}}
 
 
@@ -31,7 +31,7 @@ def test_feature_gates_are_switched_for_all_that_a_server_does(tmp_path: pathlib
         made = server.request("POST", f"{V1}/resourceslices", SLICE)
         assert made.status == 201, made.text
         [device] = made.json["spec"]["devices"]
-        assert device == {"name": "gpu-0", "attributes": {"lanes": {"ints": [1, 2]}}}
+        assert device == {"name": "gpu-0", "attributes": {"links": {"ints": [1, 2]}}}
         assert server.request("POST", f"{V1}/deviceclasses", CLASS).status == 201
         told = server.request("GET", "/metrics").text
     for name, stage, on in (

@@ -1,4 +1,4 @@
-"""Who may do what through kube-apiserver: both ask the same RBAC, kube-apiserver first and Sluice again."""
+"""Rights through kube-apiserver: both servers ask the same RBAC, kube-apiserver first and Sluice again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture
 def name() -> str:
-    """Of a user, a role, an object: nobody else has it."""
+    """A name of a user, a role or an object that no other test has."""
     return f"id-{os.getpid()}-{next(_NUMBERS)}"
 
 

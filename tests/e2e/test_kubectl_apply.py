@@ -28,12 +28,12 @@ ALIKE = (
     (re.compile(r"/\S*?/(LIVE-|MERGED-|kubectl-edit-)\d+"), r"\1"),
     (re.compile(r"^W\d{4} [\d:.]+ +\d+ ", re.MULTILINE), "W "),
 )
-"""What no two servers, and no two runs, have in common, and what stands for it."""
+"""Texts that differ between servers and between runs, and their replacements."""
 _PATCHED = re.compile(r'verb="PATCH".*?Content-Type: (\S+)', re.DOTALL)
 
 
 class Shown(NamedTuple):
-    """What kubectl ended with and printed."""
+    """The exit code and the output of kubectl."""
 
     code: int
     out: str
@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class Both:
-    """kubectl with the two groups. What it is given and what it says names kube-apiserver's own."""
+    """kubectl with the two groups. Inputs and outputs name kube-apiserver's own group."""
 
     cluster: Cluster
     namespace: str
@@ -50,7 +50,7 @@ class Both:
     """Where kubectl leaves what was edited in vain."""
 
     def __call__(self, *words: str, stdin: Sequence[Object] = (), editor: str = "false") -> Shown:
-        """What both of them made of it."""
+        """Run kubectl with both groups and compare the results."""
         theirs, ours = (self._run(group, words, stdin, editor) for group in (UPSTREAM_GROUP, objects.GROUP))
         assert ours == theirs
         return theirs
@@ -103,7 +103,7 @@ def kubectl(cluster: Cluster, namespace: str, tmp_path: pathlib.Path) -> Both:
 
 @pytest.fixture
 def name(namespace: str) -> str:
-    """Of objects that stand in no namespace."""
+    """A name of objects without a namespace."""
     return f"of-{namespace}"
 
 
@@ -162,7 +162,7 @@ def test_server_side_apply_creates_changes_and_tells_conflicts_until_it_is_force
     assert kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=[other]).code == 0
     assert kubectl(*apply, "--field-manager=other", "--dry-run=server", "-o", "yaml", stdin=[other]).code == 0
 
-    # Who gives a field up leaves it to the other; what nobody else has goes.
+    # A manager that gives a field up leaves it to the other; a field without any other manager is removed.
     assert kubectl(*apply, stdin=[device_class(name, resource="example.com/other")]).code == 0
     found = kubectl.managed(of_class(name))
     assert found["metadata"]["labels"] == {"a": "2"}
@@ -204,7 +204,7 @@ def test_diff_shows_what_an_apply_would_change(kubectl: Both, name: str) -> None
 
 
 def test_client_side_apply_patches_strategically_and_moves_to_the_server(kubectl: Both, namespace: str) -> None:
-    """Of a claim, the lists of whose metadata are merged."""
+    """The lists of the claim's metadata are merged."""
     name = "applied"
     held = claim(name, labels={"a": "1", "b": "1"}, finalizers=["example.com/one", "example.com/two"])
     less = claim(name, labels={"a": "2"}, finalizers=["example.com/two"])

@@ -1,4 +1,4 @@
-"""Objects of very many labels, and selectors of as many terms. What the event loop must not do for them, the detector says."""
+"""Objects of very many labels, and selectors of as many terms. The detector of steps watches the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster notices when Sluice or its store is away: reads from memory go on, and nothing else suffers."""
+"""Outages of Sluice or its store in a cluster: reads from memory go on, and nothing else suffers."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_the_front_proxys_authority_is_rotated_without_a_restart(frail: Bed) -> 
 
 
 def test_a_broken_trust_is_no_update(frail: Bed) -> None:
-    """Whoever empties the ConfigMap locks nobody out and lets nobody in (kube-apiserver writes it anew within a minute)."""
+    """An emptied ConfigMap locks nobody out and lets nobody in (kube-apiserver writes it anew within a minute)."""
     with frail.connect() as admin, frail.connect(frail.straight(frail.user("eve"))) as eve:
         broken = {"data": {"requestheader-client-ca-file": "", "requestheader-allowed-names": "no list"}}
         reply = admin.ask("PATCH", TRUST, broken, headers={"Content-Type": "application/merge-patch+json"})

@@ -1,6 +1,6 @@
 """Quotas and the controller that counts: what claims of `resource.k8s.io` use is claimed by Sluice as by kube-apiserver itself.
 
-The quota controller of the cluster counts what is deleted. Every story is told of both.
+The quota controller of the cluster counts deletions. Every test runs against both servers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUMBERS = itertools.count()
 
 Object = dict[str, Any]
 Connect = Callable[[int], Connection]
-"""Of the administrator, at one of two replicas."""
+"""Connect the administrator to one of two replicas."""
 
 
 @pytest.fixture(scope="module", params=["upstream", "aggregated"])

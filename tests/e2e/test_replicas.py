@@ -36,7 +36,7 @@ def single(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def test_write_acknowledged_by_one_replica_shows_on_the_other_at_once(pair: Bed) -> None:
-    """Reads without a version are the newest state, whoever is asked; a version that one gave out is good at the other."""
+    """Reads without a version are the newest state on every replica; a version that one gave out is good at the other."""
     first, second = (pair.connect(pair.straight(pair.admin, replica=number)) for number in range(2))
     with first, second:
         listed = first.ask("GET", CLASSES).json["metadata"]["resourceVersion"]

@@ -125,7 +125,7 @@ def test_a_pod_gets_its_claim_its_devices_and_its_node_from_the_unmodified_contr
 
 
 def told(program: str, kubeconfig: pathlib.Path, *flags: str) -> list[dict[str, Any]]:
-    """What client-go gets back, call by call, in a Go program beside `controlplane`."""
+    """Results that client-go returns, call by call, in a Go program beside `controlplane`."""
     command: list[str | pathlib.Path] = [binaries.binary(program), "-kubeconfig", kubeconfig, "-prefix", program]
     done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -263,7 +263,7 @@ def test_a_namespace_goes_with_its_claims_which_its_quota_has_counted(taken_over
         assert (refused.status, "exceeded quota: claims" in refused.text) == (403, True)
 
         assert admin.ask("DELETE", core).status == 200
-        # What the node's kubelet does with a pod that is to end.
+        # The node's kubelet deletes a terminating pod like this.
         assert admin.ask("DELETE", f"{core}/pods/p?gracePeriodSeconds=0").status in (200, 404)
         until(lambda: admin.ask("GET", core).status == 404, "the namespace is gone")
         assert admin.ask("GET", claims).json["items"] == []

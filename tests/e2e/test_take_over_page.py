@@ -30,7 +30,7 @@ def commands() -> list[str]:
 
 
 class Administrator:
-    """Who follows the page. Knows which of its commands were run."""
+    """The reader of the page, who follows it. Knows which of its commands were run."""
 
     def __init__(self, bed: Bed) -> None:
         self.bed = bed
@@ -73,7 +73,7 @@ class Administrator:
         until(lambda: "are being moved" in self.probe(), "the freeze is heeded")
 
     def probe(self) -> str:
-        """What a user is told who may write."""
+        """The answer to a user who may write."""
         with self.bed.connect() as admin:
             body = {"metadata": {"name": "probe"}, "spec": {}}
             headers = {"Impersonate-User": "probe"}

@@ -1,4 +1,4 @@
-"""What a cluster with devices consists of, in `resource.k8s.io`, without a kubelet: nodes, slices, claims, and pods that want some."""
+"""Workloads of a cluster with devices, in `resource.k8s.io`, without a kubelet: nodes, slices, claims, and pods that want some."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def made(admin: Connection, path: str, body: Object) -> Object:
 
 
 def node(admin: Connection, name: str) -> None:
-    """One that has room for pods, and whose kubelet nobody misses."""
+    """Create a node with capacity for pods; nothing needs its kubelet."""
     made(admin, f"{CORE}/nodes", {"metadata": {"name": name}})
     room = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "100"}}}
     assert admin.ask("PATCH", f"{CORE}/nodes/{name}/status", room, headers=MERGE).status == 200
@@ -42,7 +42,7 @@ def resource_slice(node: str, *, count: int) -> Object:
 
 
 def devices(admin: Connection, node: str, *, count: int) -> None:
-    """The class of all devices, if it is not there, and so many of them on a node."""
+    """Create the class of all devices, if it is missing, and so many of them on a node."""
     assert admin.ask("POST", f"{V1}/deviceclasses", {"metadata": {"name": CLASS}, "spec": {}}).status in (201, 409)
     made(admin, f"{V1}/resourceslices", resource_slice(node, count=count))
 

@@ -98,11 +98,13 @@ JUDGED = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
-    parser.add_argument("what", choices=sorted(JUDGED), help="what is drawn, and how it is judged")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the input (default: drawn)")
+    parser.add_argument("what", choices=sorted(JUDGED), help="the kind of input, and how results are judged")
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(1 << 32), help="the seed of the input (default: drawn)"
+    )
     parser.add_argument("--count", type=int, help="how many expressions, objects or sequences")
     parser.add_argument(
-        "--target", choices=sorted(TARGETS), default="upstream", help="who judges expressions beside us"
+        "--target", choices=sorted(TARGETS), default="upstream", help="the server that judges expressions beside ours"
     )
     chosen = parser.parse_args()
     judged = JUDGED[chosen.what]

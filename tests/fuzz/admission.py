@@ -47,7 +47,7 @@ CLAIM = {
     "list(string)": ("object.spec.devices.requests.map(r, r.name)", "variables.names"),
     "bool": ("has(object.status)", "request.dryRun", "'tier' in object.metadata.labels", "variables.known"),
 }
-"""What an expression can begin with, by type. Nothing that differs from one server to the other."""
+"""First operands of expressions, by type. None differs from one server to the other."""
 VARIABLES = {
     "labels": "object.metadata.labels",
     "text": "object.metadata.annotations.note",

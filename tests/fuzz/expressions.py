@@ -74,7 +74,7 @@ duration {} + {}: duration duration | T {}[{}]: list(T) int | V {}[{}]: map(K,V)
 optional(V) {}[?{}]: map(K,V) K
 """
 
-# What a macro makes of a range: the loop's variable stands for X, a second one for Y.
+# Calls of macros on a range: the loop's variable stands for X, a second one for Y.
 MACROS = """
 bool {}.all({X}, {}): list(X) bool | bool {}.exists({X}, {}): list(X) bool
 bool {}.exists_one({X}, {}): map(X,V) bool | list(T) {}.map({X}, {}): list(X) T
@@ -122,7 +122,7 @@ NAMESPACES = ("optional", "sets", "lists", "strings", "format", "ip")
 
 
 def _receiver(head: str) -> tuple[str, str, str]:
-    """What stands before the last dot is a receiver, unless it is the namespace of the function."""
+    """The text before the last dot is a receiver, unless it is the namespace of the function."""
     receiver, dot, name = head.rpartition(".")
     qualified = receiver in NAMESPACES and (
         receiver not in ("ip", "format") or name in ("isCanonical", "named", "dns1123Label")
@@ -343,7 +343,7 @@ def _enclosed(text: str) -> str:
 
 
 def _unify(result: str, of: str) -> dict[str, str] | None:
-    """What T, K, V and X of `result` are when it is `of`."""
+    """Bindings of T, K, V and X with which `result` equals `of`."""
     if result in ("T", "K", "V", "X"):
         return {result: of}
     name, _, inner = result.partition("(")
@@ -369,4 +369,4 @@ DEVICE: dict[str, tuple[str, ...]] = {
     "map(string,quantity)": ("device.capacity['dra.example.com']",),
     "map(string,map(string,any))": ("device.attributes",),
 }
-"""What a selector of devices can begin with."""
+"""First operands of a selector of devices."""

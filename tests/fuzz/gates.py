@@ -53,16 +53,16 @@ NODE = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operato
 CEL = (
     "device.driver == 'a'",
     "device.allowMultipleAllocations == true",
-    "device.attributes['a.example.com'].lanes.includes(1)",
-    "device.attributes['a.example.com'].lanes",
-    "device.attributes['a.example.com'].lanes.exists(x, x == 1)",
+    "device.attributes['a.example.com'].links.includes(1)",
+    "device.attributes['a.example.com'].links",
+    "device.attributes['a.example.com'].links.exists(x, x == 1)",
 )
 
 Change = Callable[[Object], None]
 
 
 def _sets(*path: str | int, to: Any) -> Change:
-    """Sets a member of an object; nothing where what it stands in is not there."""
+    """Set a member of an object; do nothing if its parent is missing."""
 
     def change(obj: Any) -> None:
         for step in path[:-1]:
@@ -107,15 +107,15 @@ SLICE_CHANGES = (
     _sets("spec", "devices", 0, "capacity", "memory", "requestPolicy", to=POLICY),
     _sets("spec", "devices", 0, "capacity", "memory", "requestPolicy", to={}),
     _device(0, "nodeAllocatableResourceMappings", {"cpu": {"allocationMultiplier": "2"}}),
-    _sets("spec", "devices", 0, "attributes", "lanes", to={"ints": [1]}),
-    _sets("spec", "devices", 1, "attributes", to={"lanes": {"strings": ["a"]}, "b": {"bools": []}}),
-    _sets("spec", "devices", 1, "attributes", to={"lanes": {"versions": ["1.0.0"], "int": 1}}),
+    _sets("spec", "devices", 0, "attributes", "links", to={"ints": [1]}),
+    _sets("spec", "devices", 1, "attributes", to={"links": {"strings": ["a"]}, "b": {"bools": []}}),
+    _sets("spec", "devices", 1, "attributes", to={"links": {"versions": ["1.0.0"], "int": 1}}),
     _without("spec", "nodeName"),
 )
 
 
 def _spec_changes(*at: str) -> tuple[Change, ...]:
-    """Of a claim's spec, which stands there."""
+    """Changes of a claim's spec at this path."""
     requests = (*at, "devices", "requests")
     alternative = {"name": "a", "deviceClassName": "c"}
     return (
@@ -266,7 +266,7 @@ def stored(server: Connection, kind: str, obj: Object) -> Object | None:
 
 
 def judged(code: int, said: Object) -> Object:
-    """What of an answer is compared."""
+    """The compared part of an answer."""
     if code >= 400:
         causes = said.get("details", {}).get("causes", [])
         return {"code": code, "causes": sorted((c["field"], c["reason"], c["message"]) for c in causes)}

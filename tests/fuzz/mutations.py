@@ -1,4 +1,4 @@
-"""One change of an object, at any place where its declared shape has a member, an element or an entry. Whatever JSON can say there.
+"""One change of an object, at any place where its declared shape has a member, an element or an entry. Any JSON value is possible.
 
 Every declared field is as likely to be changed as any other, however often it stands in the object. One source of randomness, one
 sequence.
@@ -349,7 +349,7 @@ class Mutations:
 
 
 def _empty(kind: Type) -> Any:
-    """What an absent value means."""
+    """The value that an absent one means."""
     if isinstance(kind, Struct | MapOf):
         return {}
     if isinstance(kind, ListOf):

@@ -157,7 +157,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What servers can have in common of an answer."""
+    """The parts of an answer that servers can have in common."""
 
     code: int
     headers: tuple[str, ...]
@@ -191,7 +191,7 @@ class Answer:
 
     @property
     def causes(self) -> list[str]:
-        """Of a refusal, in no order."""
+        """Causes of a refusal, in no order."""
         details = json.loads(self.content).get("details") or {} if self.code == 422 else {}
         return sorted(json.dumps(cause) for cause in details.get("causes", ()))
 
@@ -253,7 +253,7 @@ class Questions:
         self._drawn = itertools.count()
         self._samples, self._mutations = Samples(self._random), Mutations(self._random)
         self.stored: dict[str, tuple[str, str, Object]] = {}
-        """What is to be stored first, by name: plural, namespace, object."""
+        """Objects that are stored first, by name: plural, namespace, object."""
         for number in range(STORED):
             plural = (*KINDS, "resourceclaims")[number % 5]
             obj: Object = getattr(self._samples, plural)()
@@ -293,7 +293,7 @@ class Questions:
         obj = conversion.served(kind, obj)
         count = self._random.choices((0, 1, 2, 3), (2, 10, 5, 1))[0]
         changed: list[str] = []
-        # What stands in the first of two members of one name is read and forgotten; only equal ones are drawn.
+        # The first of two members of one name is read and forgotten; only equal ones are drawn.
         while len(changed) < count and not repeats(obj):
             changed.append(self._mutations.mutate(kind.shape, obj))
         metadata = obj.get("metadata")

@@ -1,6 +1,6 @@
 """Random expressions evaluated by a kube-apiserver, as validations of a ValidatingAdmissionPolicy, and by us directly.
 
-What a validation says comes back as a warning: that it is false, or the error. Costs do not come back, but for reaching their limit.
+The result of a validation comes back as a warning: that it is false, or the error. Costs do not come back, but for reaching their limit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ OBJECT = {
     "dyn": ("object", "object.data.missing", "object.immutable", "oldObject"),
     "bool": ("object.immutable", "has(object.data.missing)"),
 }
-"""What a validation can begin with."""
+"""First operands of a validation."""
 VALIDATIONS = 40
 WARNED_CHARACTERS = 3_000
-"""Of the warnings that one answer may need: above 4,096 kube-apiserver cuts them."""
+"""Characters of warnings in one answer: kube-apiserver cuts them above 4,096."""
 SECONDS = 120.0
 """How long a policy may take until it is in force."""
 
@@ -39,7 +39,7 @@ _PREFIX = "Validation failed for ValidatingAdmissionPolicy '{name}' with binding
 
 
 class Server(Protocol):
-    """What answers requests."""
+    """Anything that answers requests."""
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Reply: ...
 
@@ -158,7 +158,7 @@ def _policy(namespace: str, name: str, batch: list[Question]) -> dict[str, Any]:
 
 
 def _warnings(server: Server, namespace: str, name: str) -> list[str]:
-    """What the policy warns of, once it is in force."""
+    """Warnings of the policy, once it is in force."""
     prefix, until = _PREFIX.format(name=name), time.monotonic() + SECONDS
     while time.monotonic() < until:
         path = f"/api/v1/namespaces/{namespace}/configmaps"

@@ -19,7 +19,7 @@ _PLACE = re.compile(r"spec\.devices\.requests\[(\d+)\]\.exactly\.selectors\[(\d+
 
 
 class Server(Protocol):
-    """What answers requests."""
+    """Anything that answers requests."""
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Reply: ...
 

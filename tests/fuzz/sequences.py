@@ -27,7 +27,7 @@ NAMESPACE = NAMESPACES[0]
 STEPS = 20
 PLURALS = ("resourceclaims",) * 5 + ("resourceslices",) * 3 + ("deviceclasses", "resourceclaimtemplates")
 SHRUNK, ROUNDS = 5, 8
-"""Of how many differences the shortest sequence is looked for, and how often it is cut."""
+"""How many differences get a search for the shortest sequence, and how often that is cut."""
 SHOWN_BEFORE, SHOWN_AFTER = 300, 500
 
 _NUMBERS = itertools.count()
@@ -48,7 +48,7 @@ class Course:
 
 @dataclass(slots=True)
 class Known:
-    """What a server has told in the course of a sequence, and when it was asked: a name for each value that another server cannot have."""
+    """Values that a server has returned in a sequence, and times of requests: a name for each value that another server cannot have."""
 
     uids: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What servers can have in common of an answer."""
+    """The parts of an answer that servers can have in common."""
 
     code: int
     headers: tuple[str, ...]
@@ -214,7 +214,7 @@ def draw(seed: int, count: int, versions: Sequence[str], *, steps: int = STEPS) 
 def differences(
     theirs: Side, ours: Side, *, seed: int, count: int, versions: Sequence[str] = ("v1",), steps: int = STEPS
 ) -> list[Difference]:
-    """Of so many sequences; of some the shortest that shows them. The namespaces are there."""
+    """Differences of so many sequences; for some, the shortest that shows them. The namespaces exist already."""
     sides = (theirs, ours)
     found = [run.difference for run in play(draw(seed, count, versions, steps=steps), sides) if run.difference]
     return [*shortest(found[:SHRUNK], sides), *found[SHRUNK:]]

@@ -1,6 +1,6 @@
 """Random writes of one object, as its appliers, its updaters, and those who get something wrong would send them.
 
-A write is drawn from its seed and from the object as it stands: the same twice from objects that are alike. What is written is drawn from
+A write is drawn from its seed and from the current object: the same twice from objects that are alike. Values are drawn from
 few values, so that writers often agree and often do not.
 """
 
@@ -52,7 +52,7 @@ SPELLED_OTHERWISE: Sequence[Sequence[Object]] = (
     ({"name": "gpu-0", "attributes": {"model": {"string": "x"}}, "capacity": {"memory": {"value": "1024Mi"}}},),
     ({"name": "gpu-0", "taints": [{**TAINT, "timeAdded": TIME}]}, {"name": "gpu-1", "attributes": {}}),
 )
-"""Devices as an apply spells them, which compares texts. What an update changed in a list that is atomic, upstream tells by comparing Go
+"""Devices as an apply spells them, which compares texts. Upstream detects an update's change in an atomic list by comparing Go
 values, where one amount may have two forms, and a map without entries is not an absent one."""
 EXACTLY = {"deviceClassName": "gpu.example.com"}
 CLAIM_SPECS: Sequence[Object] = (
@@ -75,7 +75,7 @@ REPORTED: Sequence[Object] = (
 DATA: Sequence[Any] = ({"b": 1, "a": None}, {"a": [1, {}]}, {}, {"a": 2}, {"b": {"d": 1.0, "c": "ü<"}, "a": 1e21})
 DEFAULTED = frozenset(("allocationMode", "count", "operator"))
 KEYS = frozenset(("uid", "driver", "pool", "device", "shareID", "type"))
-"""Of items of lists that are merged."""
+"""Keys of items of lists that are merged."""
 DIRECTIVES = ("$patch", "$retainKeys", "$deleteFromPrimitiveList/finalizers", "$setElementOrder/finalizers")
 WRONG_ENTRIES: Sequence[Object] = (
     {"operation": "Merge"},
@@ -194,7 +194,7 @@ class Objects:
 
 
 class Draw:
-    """One write of an object of a kind: `live` as this version shows it, None where there is none."""
+    """One write of an object of a kind: `live` as this version shows it, None if it is missing."""
 
     def __init__(self, step: Step, plural: str, name: str, namespace: str, live: Object | None) -> None:
         self._random = random.Random(step.seed)
@@ -302,7 +302,7 @@ class Draw:
         query = {"fieldManager": self._one(UPDATERS)} if self._chance(0.6) else {}
         return query | ({"force": "true"} if self._chance(0.01) else {})
 
-    # What they say
+    # Members
 
     def _one(self, of: Sequence[T]) -> T:
         return self._objects.one(of)
@@ -311,7 +311,7 @@ class Draw:
         return self._objects.chance(of)
 
     def _fragment(self, *, nulls: float = 0.0) -> Object:
-        """Part of an object in this version, which names its kind. Of one that does not exist yet everything that it must have."""
+        """Part of an object in this version, which names its kind; a new object has everything that it needs."""
         whole = conversion.served(self._kind, self._objects.whole(self._plural))
         spec = whole.pop("spec")
         obj = self._thinned(whole, self._one((0.1, 0.4, 0.7)), nulls)

@@ -1,9 +1,9 @@
 """`make hostile`: some minutes of hostile requests against a server of its own. `--seed` repeats a campaign.
 
 It says how it goes every 500 requests, and each breach at once, with the arguments that send just that request again. Ctrl-C ends it with
-what was found so far. `--heads --lanes 8` sends only what anybody may send, and much of it in a second: the server must not have grown in
-the end. Last come connections that never finish their headers. With `--cluster` the server stands behind a kube-apiserver
-(`make binaries`), which it asks about every sender.
+the breaches found so far. `--heads --connections 8` sends only requests that need no credential, and many of them in a second: the server
+must not have grown in the end. Last come connections that never finish their headers. With `--cluster` the server stands behind a
+kube-apiserver (`make binaries`), which it asks about every sender.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.hostile.generator import BODY, FAMILIES, Generator, Hostile
 from tests.hostile.heads import every_flood
 from tests.hostile.rules import as_files
 
-LANES, EACH = 8, 8
+CONNECTIONS, EACH = 8, 8
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def say(text: str) -> None:
 
 
 def drawn(generator: Generator, chosen: argparse.Namespace) -> Iterator[Hostile]:
-    """What is sent."""
+    """The requests to send."""
     if chosen.only is not None:
         request = generator.at(chosen.only, chosen.family)
         return iter([request] if request.follows is None else [generator.at(request.follows), request])
@@ -59,12 +59,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="make hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="of the requests (default: drawn)")
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(1 << 32), help="the seed of the requests (default: drawn)"
+    )
     parser.add_argument(
         "--requests", type=int, default=10_000, help="how many are sent, after those that warm it up (default: 10000)"
     )
     parser.add_argument("--seconds", type=float, help="how long they are sent at most")
-    parser.add_argument("--lanes", type=int, default=LANES, help=f"how many are sent at once (default: {LANES})")
+    parser.add_argument(
+        "--connections", type=int, default=CONNECTIONS, help=f"how many are sent at once (default: {CONNECTIONS})"
+    )
     parser.add_argument("--heads", action="store_true", help="only request lines and headers, of nobody")
     parser.add_argument("--cluster", action="store_true", help="against a server behind a kube-apiserver")
     parser.add_argument("--family", choices=sorted(FAMILIES), help="only these")
@@ -79,7 +83,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, start(pathlib.Path(folder)) as server:
         campaign = Campaign(
             server,
-            lanes=chosen.lanes if chosen.only is None else 1,
+            connections=chosen.connections if chosen.only is None else 1,
             each=EACH,
             warm=warm,
             say=say,

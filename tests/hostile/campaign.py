@@ -2,15 +2,15 @@
 
 The budget is that of one request that anybody may send: no 500 that upstream would not answer, no error of more than 1 MiB, 64 MiB of
 memory while it is served and nothing that stays, no step of the event loop above 20 ms of CPU, and health checks on another connection
-that do not wait. What is refused costs 100 ms of CPU (the family `refusals`). Time is judged together with the CPU time that the server
-used meanwhile, so that a busy machine is not mistaken for a slow server; a step that is not far above the budget is a breach if it is when
-the request is sent again.
+that do not wait. A refused request may cost 100 ms of CPU (the family `refusals`). Time is judged together with the CPU time that the
+server used meanwhile, so that a busy machine is not mistaken for a slow server. A step that is not far above the budget is a breach if
+it is one again when the request is sent again.
 
 Requests are sent in rounds: the small ones of a round several at once, each large one alone. A round that was above the budget of one
 request is sent again, one request at a time, to find out which it was.
 
-What stays is judged between two moments of rest, the first when the server is warm. By then caches of ours may not be full: what the
-server itself says it holds (objects, history, encodings: all bounded) is taken off, and what is left may be GROWTH_BYTES.
+Growth is judged between two moments of rest, the first when the server is warm. By then caches may not be full: the bytes that the
+server itself reports (objects, history, encodings: all bounded) are subtracted, and the remainder may be GROWTH_BYTES.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ ERROR_BYTES = (1 << 20) + 4096
 """The largest error, with its headers."""
 MEMORY_BYTES = 64 << 20
 GROWTH_BYTES = 16 << 20
-"""What the process may have grown by after any number of requests that wrote nothing: what the cluster answered in the last seconds, and
+"""The permitted growth of the process after any number of requests that wrote nothing: answers of the cluster in the last seconds, and
 the allocator's leftovers."""
 HELD = re.compile(rb"(?m)^sluice_(?:object|history|encoding)_bytes(?:\{[^}]*\})? (\S+)$")
 HELD_SHARE = 1.5
-"""What a byte of those costs, with everything around it."""
+"""The cost of a byte of those, with everything around it."""
 SCATTERED_BYTES = 32 << 20
 """Python's allocator gives a mebibyte back when nothing is left in it. Where requests of megabytes come and something of them stays, the
 peaks leave as much between what stays, however many follow: beside a campaign that had grown by 199 MiB and held 101 more, 74 of the 127
@@ -67,13 +67,13 @@ FLAGS = (
     "--feature-gates=ShardedListAndWatch=true,DRANodeAllocatableResources=true,DRAListTypeAttributes=true",
     f"--runtime-config={GROUP}/v1beta1=true,{GROUP}/v1beta2=true",
 )
-"""What the server is started with, so that all of it can be attacked."""
+"""Flags of the server that enable everything that can be attacked."""
 SLOW_PIECES, SLOW_BYTES, SLOW_SECONDS = 50, 8192, 0.01
 REPEATED, FAR = 3, 2.5
 """How often requests are sent again that took too long, and by how much too long no second look is needed."""
 HEALTH = "health"
 OURS = (HEALTH, "all")
-"""What breaches name that are of no request."""
+"""Names of breaches that belong to no single request."""
 SHOWN = 300
 """Bytes of an answer that a breach shows."""
 HELD_UP = "held the event loop"
@@ -109,12 +109,12 @@ UPSTREAMS = (
 )
 """The answers above 499 that are upstream's own, by what they say."""
 LATE = re.compile(rb"[?&]timeout=")
-"""What a request has that may be answered 504 because its time is over."""
+"""The query parameter of requests that may get 504 because their time is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """What a request did that none may do, or several together, and how to send them again."""
+    """A violation by one request or by several together, and how to send them again."""
 
     request: Hostile
     what: str
@@ -131,7 +131,7 @@ class Breach:
 
 @dataclass(slots=True)
 class Report:
-    """What a campaign found. Seconds are the longest that a health check waited and the longest step that was told of, bytes the most that
+    """The results of a campaign. Seconds are the longest wait of a health check and the longest reported step, bytes the most that
     one request took, and what the process had grown by in the end beside what it held by then."""
 
     breaches: list[Breach] = field(default_factory=list)
@@ -175,7 +175,7 @@ class Report:
 
 
 Look = tuple[list[str], int]
-"""What was above a budget of time, and the bytes of memory that were taken."""
+"""Times above a budget, and the bytes of memory that were taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +197,14 @@ class Target(Protocol):
     def pid(self) -> int: ...
 
     def context(self, *, certificate: bool = True) -> ssl.SSLContext:
-        """Of an administrator, or of nobody."""
+        """The TLS context of an administrator, or of a client without a certificate."""
 
     def request(self, method: str, path: str, body: Any = None) -> Reply:
         """As the administrator."""
 
 
 class Process:
-    """What the kernel says about the server's process."""
+    """The kernel's figures of the server's process."""
 
     def __init__(self, pid: int) -> None:
         self._folder = pathlib.Path("/proc", str(pid))
@@ -231,7 +231,7 @@ class Process:
         raise AssertionError(f"the kernel does not tell {name}")
 
 
-class Lane:
+class Connection:
     """One client's connection, made anew whenever the server or the client ended it."""
 
     def __init__(self, port: int, *, context: ssl.SSLContext) -> None:
@@ -362,16 +362,16 @@ async def _chunks(reader: asyncio.StreamReader, *, streams: bool) -> bytes:
 
 
 class Campaign:
-    """One server, one stream of requests, sent in rounds: `each` of them for each lane, of which every one sends one at a time.
+    """One server, one stream of requests, sent in rounds: `each` of them for each connection, which sends one at a time.
 
-    `say` is told how it goes, and `again` knows how to send a request once more.
+    `say` prints the progress, and `again` knows how to send a request once more.
     """
 
     def __init__(
         self,
         server: Target,
         *,
-        lanes: int = 1,
+        connections: int = 1,
         each: int = 1,
         warm: int = WARM,
         say: Callable[[str], None] = lambda text: None,
@@ -380,9 +380,12 @@ class Campaign:
         self._server = server
         self._process = Process(server.pid)
         admin, nobody = server.context(), server.context(certificate=False)
-        self._lanes = [(Lane(server.port, context=admin), Lane(server.port, context=nobody)) for _ in range(lanes)]
-        self._probe = Lane(server.port, context=admin)
-        self._together = lanes * each
+        self._connections = [
+            (Connection(server.port, context=admin), Connection(server.port, context=nobody))
+            for _ in range(connections)
+        ]
+        self._probe = Connection(server.port, context=admin)
+        self._together = connections * each
         self._logged = server.log.stat().st_size
         self._warm = warm
         self._warm_held = 0
@@ -418,8 +421,8 @@ class Campaign:
             if report.warm and report.sent > self._warm:
                 await self._judge_growth()
         finally:
-            for lane in (self._probe, *itertools.chain.from_iterable(self._lanes)):
-                await lane.close()
+            for connection in (self._probe, *itertools.chain.from_iterable(self._connections)):
+                await connection.close()
         return report
 
     def _progress(self, seconds: float, most: int | None) -> str:
@@ -446,7 +449,7 @@ class Campaign:
         self.report.sent += len(requests)
         small = [request for request in requests if len(request.head) + len(request.body) <= ALONE_BYTES]
         large = [request for request in requests if len(request.head) + len(request.body) > ALONE_BYTES]
-        if len(self._lanes) == 1 or not small:
+        if len(self._connections) == 1 or not small:
             small, large = [], list(requests)
         if small:
             await self._judge_several(sorted(small, key=lambda request: not request.lasts))
@@ -455,7 +458,7 @@ class Campaign:
                 await self._judge(request)
 
     async def _judge_several(self, requests: Sequence[Hostile]) -> None:
-        """What is above the budget of one may be so because there are several: then each is judged alone."""
+        """Several requests together may exceed the budget of one: then each is judged alone."""
         late, took = await self._look(requests)
         if not late and took <= MEMORY_BYTES:
             return
@@ -469,7 +472,7 @@ class Campaign:
             await self._judge(request)
         if len(self.report.breaches) > before:
             return
-        if took > MEMORY_BYTES * len(self._lanes):
+        if took > MEMORY_BYTES * len(self._connections):
             self.found(requests[0], f"took {took >> 20} MiB of memory", together=len(requests))
         for what in late:
             # That health checks wait while several are served is not the budget of one; what holds the loop for so long is.
@@ -492,14 +495,14 @@ class Campaign:
             self.found(request, what)
 
     async def _look(self, requests: Sequence[Hostile]) -> Look:
-        """Sends them, as many at once as there are lanes, and says what was above a budget of time, and what memory they took."""
+        """Send them, one on each connection at a time, and return times above a budget and the memory that they took."""
         self._process.forget_peak()
         before, refused, used = self._process.memory(), self._refused, self._process.cpu_seconds()
         done = asyncio.Event()
         probing = asyncio.ensure_future(self._watch_health(done))
         waiting = iter(requests)
         try:
-            await asyncio.gather(*(self._send(waiting, lanes) for lanes in self._lanes[: len(requests)]))
+            await asyncio.gather(*(self._send(waiting, pair) for pair in self._connections[: len(requests)]))
         finally:
             done.set()
             used = self._process.cpu_seconds() - used
@@ -517,12 +520,12 @@ class Campaign:
         """How many requests of that family were refused so far."""
         return sum(count for (family, code), count in self.report.codes.items() if family == REFUSALS and code >= 400)
 
-    async def _send(self, requests: Iterator[Hostile], lanes: tuple[Lane, Lane]) -> None:
+    async def _send(self, requests: Iterator[Hostile], pair: tuple[Connection, Connection]) -> None:
         for request in requests:
             if self._stopping:
                 return
             try:
-                answers = await lanes[request.anonymous].send(request)
+                answers = await pair[request.anonymous].send(request)
             except TimeoutError:
                 self.report.codes[request.family, -1] += 1
                 self.found(request, f"no answer within {ANSWER_SECONDS:.0f} s")
@@ -548,7 +551,7 @@ class Campaign:
         return min(smallest, self._process.memory()), int(sum(map(float, HELD.findall(reply.body))))
 
     async def _judge_growth(self) -> None:
-        """What the process has kept beside what it says that it holds."""
+        """The growth of the process beyond the bytes that it reports."""
         report = self.report
         memory, held = await self._at_rest()
         report.grown, report.held = memory - report.warm, held - self._warm_held
@@ -566,7 +569,7 @@ class Campaign:
         self._say(f"BREACH {breach}")
 
     def _read_log(self, requests: Sequence[Hostile]) -> None:
-        """What the server has written since it was looked at last: which steps were longest, and stack traces, which are breaches."""
+        """Read new lines of the server's log: which steps were longest, and stack traces, which are breaches."""
         size = self._server.log.stat().st_size
         if size == self._logged:
             return

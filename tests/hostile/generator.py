@@ -196,7 +196,7 @@ class Generator:
         return (piece * (length // len(piece) + 1))[:length]
 
     def any_text(self, length: int) -> str:
-        """Of characters that escape, quote, count double, or mean something to somebody."""
+        """A text of characters that escape, quote, count double, or have a meaning in some syntax."""
         return self.text(
             length, self.pick(('"\\/', "\x01\x1f\x7f", "é😀\u2028", "<>&'%+", ",;=:!()~*", string.printable))
         )
@@ -376,7 +376,7 @@ class Generator:
         return self.request(family, path=f"{self.collection()}?{query}", method="DELETE" if self.often(0.05) else "GET")
 
     def shard(self, family: str) -> Hostile:
-        """Shard selectors are expressions: what nests, what does not end, what is right and long, and what is none."""
+        """Shard selectors are expressions: nested, endless, valid and long, and malformed ones."""
         term = "shardRange(object.metadata.uid,'0x0000000000000000','0x8000000000000000')"
         length = self.size(HEADERS - 8192)
         piece = self.pick((
@@ -510,7 +510,7 @@ class Generator:
         ])  # fmt: skip
 
     def _elements(self, length: int) -> str:
-        """Of a list in metadata: many, and most of them wrong."""
+        """Elements of a list in metadata: many, and most of them wrong."""
         owner = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -797,7 +797,7 @@ class Generator:
         return self._patched(family, kind, PATCHES[2], body)
 
     def _directives(self, length: int) -> str:
-        """Of the metadata of an object, which owners keep by their uid."""
+        """Directives for the metadata of an object, which merges owners by their uid."""
         filling = partial(self._filling, length)
         return self.one_of([
             lambda: self._owners(length, ""),
@@ -856,7 +856,7 @@ class Generator:
         return self._patched(family, kind, PATCHES[3], text, f"fieldManager=m{self._random.randrange(3)}&force=true")
 
     def managed_fields(self, family: str) -> Hostile:
-        """What clients may send as managedFields: of managers that nobody knows, sets that are none, or have no end."""
+        """Values of managedFields: of unknown managers, malformed sets, and endless ones."""
         kind, length = self.kind(), self.size(self._most)
         entry = {
             "manager": "m",
@@ -925,7 +925,7 @@ class Generator:
         )
 
     def reading(self, family: str) -> Hostile:
-        """What is stored, in each form."""
+        """Stored objects, in each form."""
         kind = self.kind()
         path = self.pick(
             [
@@ -945,7 +945,7 @@ class Generator:
         return self.request(family, path=path, headers=headers, anonymous=False)
 
     def afterwards(self, family: str) -> Hostile:
-        """What is done with an object that came in one of the last requests, if it was stored at all."""
+        """Later requests for an object that came in one of the last requests, if it was stored at all."""
         kind, name = self._drawn_before()
         path = self.item(kind, name)
         form = [("Accept", self.pick(ACCEPTS))]
@@ -977,7 +977,7 @@ class Generator:
         self._follows = self._random.choice(creating)
         return KINDS[self._follows % len(KINDS)], named(self._follows)
 
-    # What is around requests.
+    # Around requests
 
     def media(self, family: str) -> Hostile:
         """Bodies and answers in forms that are not served, or not in that way."""
@@ -1205,4 +1205,4 @@ CREATING = ("json", "yaml", "protobuf", "selectors of devices", "raw")
 """Families of which some store an object of their own."""
 LOOK_BACK = 64
 HEADS = ("accept", "long header", "many headers", "path", "protocol", "query", "selector", "token")
-"""Families that are all request line and headers. Of nobody they write nothing."""
+"""Families that are all request line and headers. Without a certificate they write nothing."""

@@ -1,6 +1,6 @@
-"""What a client without any credential can do with TLS itself: floods of records, hellos of every sort, handshakes that do not end.
+"""Attacks of a client without any credential on TLS itself: floods of records, hellos of every sort, handshakes that do not end.
 
-Each attack returns the status of an HTTP answer if it asked for one, else 0. What it does to the server is judged by the campaign.
+Each attack returns the status of an HTTP answer if it asked for one, else 0. The campaign judges its effect on the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECONDS = 20.0
 HALF_OPEN_SECONDS = 0.2
 REQUEST = b"GET /version HTTP/1.1\r\nHost: server\r\nConnection: close\r\n\r\n"
 Attack = Callable[[int, int, int], int]
-"""Of a port, an amount and a size."""
+"""A port, an amount and a size."""
 
 
 def attack(port: int, head: bytes) -> int:

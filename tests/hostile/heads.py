@@ -14,7 +14,7 @@ from tests.hostile.campaign import Process, Target
 CONNECTIONS = 256
 """With a mebibyte each this is four budgets."""
 OVERHEAD_BYTES = 64 << 20
-"""What so many connections take beside their heads: OpenSSL, buffers, what the allocator keeps."""
+"""Bytes that so many connections take beside their heads: OpenSSL, buffers, memory that the allocator keeps."""
 
 SHAPES = {
     "one long value": (b"X-A: ", b"a" * 16_000),
@@ -84,7 +84,7 @@ async def flood(server: Target, *, shape: str, certificate: bool, connections: i
 
 
 async def every_flood(server: Target) -> list[str]:
-    """Of every shape, as a stranger and with a certificate."""
+    """Run floods of every shape, as a stranger and with a certificate."""
     return [
         wrong
         for certificate in (False, True)

@@ -1,5 +1,5 @@
-"""What an administrator has configured of admission while hostile requests come: policies that look at everything that may be long, and
-webhooks that answer with malice. Who configures them is trusted; what they judge is anybody's, and what webhooks say comes from elsewhere.
+"""Admission configuration while hostile requests come: policies that look at everything that may be long, and
+webhooks with malicious answers. The administrator is trusted; anybody sends the judged objects, and answers of webhooks are foreign.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _bound(sort: str, name: str, spec: Object, binding: Object) -> list[Object]:
 
 
 def policies() -> list[Object]:
-    """All hold for what is small and right. What is long costs them much, up to their budget."""
+    """Policies that permit small, valid objects. Long ones cost them much, up to their budget."""
     return [
         *_judging(
             "metadata",
@@ -187,7 +187,7 @@ ANSWERS: Sequence[Callable[[str], bytes]] = (
     lambda uid: b"\xff\xfe" * 100_000,
     lambda uid: b"",
 )
-"""What webhooks say; some of it may only be long, and is taken."""
+"""Answers of webhooks; some are valid and long, and are accepted."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -214,7 +214,7 @@ class _Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, *_: Any) -> None:
-        """A server that goes away is none."""
+        """Ignore errors of connections whose server disconnects."""
 
 
 @contextlib.contextmanager
@@ -240,7 +240,7 @@ def configured(folder: pathlib.Path) -> Iterator[list[Object]]:
 
 @contextlib.contextmanager
 def as_files(folder: pathlib.Path) -> Iterator[list[str]]:
-    """What `sluice dev` is started with to have them."""
+    """Flags of `sluice dev` that configure them."""
     with configured(folder) as objects:
         path = folder / "rules.json"
         path.write_text(json.dumps({"items": objects}))

@@ -43,9 +43,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
 
 
 def played(
-    server: DevServer, requests: Iterator[Hostile], *, most: int, lanes: int = 1, each: int = 1, warm: int = MANY
+    server: DevServer, requests: Iterator[Hostile], *, most: int, connections: int = 1, each: int = 1, warm: int = MANY
 ) -> Report:
-    return asyncio.run(Campaign(server, lanes=lanes, each=each, warm=warm).run(requests, most=most))
+    return asyncio.run(Campaign(server, connections=connections, each=each, warm=warm).run(requests, most=most))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -59,20 +59,22 @@ def test_no_request_of_a_family_is_above_the_budget(server: DevServer, family: s
 @pytest.mark.parametrize("kind", handshakes.ATTACKS)
 def test_no_handshake_holds_up_anybody(server: DevServer, kind: str) -> None:
     head = f"HANDSHAKE {kind} {handshakes.MOST_RECORDS} {handshakes.MOST_BYTES}\r\n\r\n".encode()
-    report = played(server, itertools.repeat(Hostile(handshakes.FAMILY, head, anonymous=True)), most=8, lanes=4, each=2)
+    report = played(
+        server, itertools.repeat(Hostile(handshakes.FAMILY, head, anonymous=True)), most=8, connections=4, each=2
+    )
     assert not report.breaches, str(report)
     assert report.codes.total() == 8
 
 
 def test_four_at_once_of_all_families_are_within_the_budget_of_four(server: DevServer) -> None:
-    report = played(server, iter(Generator(SEED, most=MOST)), most=TOGETHER, lanes=4)
+    report = played(server, iter(Generator(SEED, most=MOST)), most=TOGETHER, connections=4)
     assert not report.breaches, str(report)
     assert report.sent == TOGETHER
 
 
 def test_hundreds_of_requests_leave_nothing_in_memory(server: DevServer) -> None:
     generator = Generator(SEED, most=MOST)
-    report = played(server, generator.only(itertools.cycle(QUIET)), most=MANY, lanes=4, each=10, warm=MANY // 3)
+    report = played(server, generator.only(itertools.cycle(QUIET)), most=MANY, connections=4, each=10, warm=MANY // 3)
     assert not report.breaches, str(report)
     assert report.warm > 0
 

@@ -83,7 +83,7 @@ class Replica:
         process.until(lambda: '"msg":"ready"' in process.log.read_text(), "it is ready", seconds=SECONDS)
 
     def replace(self) -> None:
-        """A successor takes the socket over; then the predecessor is told to go, and has gone."""
+        """Start a successor that takes the socket over, then stop the predecessor and wait for its end."""
         old = self.process
         self.start()
         assert old is not None
@@ -94,7 +94,7 @@ class Replica:
         return self.process.stop(seconds=SECONDS)
 
     def vanish(self) -> None:
-        """Stops, and whoever connects meanwhile is refused instead of waiting for a successor."""
+        """Stop, so that a client that connects meanwhile is refused instead of waiting for a successor."""
         self.stop()
         self.socket.close()
 
@@ -254,7 +254,7 @@ class Bed:
         self.stop()
 
     def presented_certificate(self) -> str:
-        """What the first replica shows in a handshake, as PEM."""
+        """The certificate that the first replica presents in a handshake, as PEM."""
         return ssl.get_server_certificate((self.address, self.replicas[0].port), timeout=SECONDS)
 
     def renew_serving_certificate(self) -> None:
@@ -288,7 +288,7 @@ class Bed:
         return done
 
     def arguments(self, replica: Replica) -> list[str]:
-        """The Deployment's, then what a process has instead of a pod's files. Of a flag given twice the last counts."""
+        """The Deployment's arguments, then those that replace a pod's files. The last of two equal flags counts."""
         [container] = self._deployment()["containers"]
         return [
             *container["args"],

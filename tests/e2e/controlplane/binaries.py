@@ -29,7 +29,7 @@ class Module:
     packages: Mapping[str, str]
     takes: str
     outputs: Mapping[str, str] = field(default_factory=dict)
-    """What `go build` calls a binary where that is not our name for it."""
+    """Names that `go build` gives to binaries, where the project uses another name."""
 
 
 MODULE = Module(
@@ -93,7 +93,7 @@ def _given(name: str) -> pathlib.Path | None:
 
 
 def source(module: Module, name: str) -> pathlib.Path:
-    """Where Go keeps what the Go module `name`, which this one requires, consists of. Downloaded when it is not there."""
+    """The folder in which Go keeps the sources of the module `name`, which this one requires. Downloads them if they are missing."""
     command = [_go(), "mod", "download", "-json", name]
     done = subprocess.run(
         command, cwd=module.folder, env=_go_environment(), capture_output=True, text=True, check=False

@@ -59,7 +59,7 @@ class Informers:
         self.until(lambda: sum("synced" in line for line in self.lines) == self.count, "every informer is synced")
 
     def stop(self) -> list[dict[str, str]]:
-        """What each of them holds in the end: versions by key."""
+        """The objects that each of them holds in the end: versions by key."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -80,7 +80,7 @@ class Informers:
         if self._process.poll() is None:
             self.stop()
 
-    # What they told
+    # Events
 
     def events(self, informer: int = 0) -> list[tuple[str, str, str]]:
         """(event, key, version) in order."""

@@ -29,12 +29,12 @@ LEFT = (
     f"{RBAC}/clusterroles",
     f"{RBAC}/clusterrolebindings",
 )
-"""What belongs to no namespace."""
+"""Collections of cluster-scoped objects."""
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
 class Cluster(Protocol):
-    """A kube-apiserver with Sluice behind it, whoever runs it."""
+    """A kube-apiserver with Sluice behind it; a test run or an operator runs it."""
 
     @property
     def admin(self) -> pathlib.Path: ...
@@ -67,7 +67,7 @@ class External:
         self._ca = base64.b64decode(cluster["certificate-authority-data"])
 
     def clean(self, ours: re.Pattern[str]) -> None:
-        """Takes away what tests made under such names, and left. What they made in namespaces goes with these."""
+        """Delete objects that tests made under such names, and left. Objects in namespaces are deleted with these."""
         with self.connect() as admin:
             for collection in LEFT:
                 found = [item["metadata"]["name"] for item in admin.ask("GET", collection).json["items"]]

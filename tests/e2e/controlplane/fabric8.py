@@ -14,7 +14,7 @@ RESOLVE_SECONDS = 300.0
 
 
 class Missing(Exception):
-    """What this machine has not, in words for who skips a test."""
+    """Something that this machine lacks; its message is the reason of a skip."""
 
 
 def program(folder: pathlib.Path) -> list[str]:

@@ -58,7 +58,7 @@ class ControlPlane:
     # Identities
 
     def kubeconfig(self, name: str, groups: Sequence[str] = ()) -> pathlib.Path:
-        """Of a user with a certificate of the cluster's CA."""
+        """The kubeconfig of a user with a certificate of the cluster's CA."""
         return self._kubeconfig(name, pair=self.pki.cluster.client(name, groups))
 
     def pair_kubeconfig(self, name: str, pair: pki.Pair) -> pathlib.Path:
@@ -68,7 +68,7 @@ class ControlPlane:
         return self._kubeconfig(name, token=token)
 
     def service_account(self, namespace: str, name: str) -> pathlib.Path:
-        """Of a service account that exists, with a fresh token."""
+        """The kubeconfig of an existing service account, with a fresh token."""
         with self.connect() as admin:
             return self.token_kubeconfig(f"{namespace}.{name}", admin.token(namespace, name))
 
@@ -108,7 +108,7 @@ class ControlPlane:
             self._start("kube-scheduler", self._kube_scheduler())
 
     def restart(self, *flags: str, client_flags: Sequence[str] = ()) -> None:
-        """kube-apiserver with these flags, and whoever watches it with those."""
+        """Restart kube-apiserver with these flags, and its clients with those."""
         for name in self.processes.keys() & {"kube-scheduler", "kube-controller-manager"}:
             self.processes.pop(name).stop()
         self.kill_apiserver()
@@ -120,7 +120,7 @@ class ControlPlane:
         self.processes.pop("kube-apiserver").stop()
 
     def kill_apiserver(self) -> None:
-        """As if its machine were gone. Asked to stop, it would wait a minute for the watches that others have open."""
+        """Kill kube-apiserver, as if its machine had failed. On SIGTERM it would wait a minute for the open watches of others."""
         self.processes.pop("kube-apiserver").stop(signal.SIGKILL)
 
     def stop(self) -> None:

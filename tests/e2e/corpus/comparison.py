@@ -1,4 +1,4 @@
-"""What the corpus's program found: which steps it played, and in what each that failed differs from the recording."""
+"""Results of the corpus's program: the steps that it played, and the differences of failed ones from the recording."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one play."""
+    """The outcome of one play."""
 
     steps: Sequence[Step]
     failures: Mapping[Step, Failure]

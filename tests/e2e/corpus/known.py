@@ -1,4 +1,4 @@
-"""What is known to differ from the recording (`../differential.yaml`), and whether a run is as good as that says."""
+"""Known differences from the recording (`../differential.yaml`), and whether a run has no others."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def session(harness: Any) -> type:
         def __init__(self, side: Any, name: str) -> None:
             self.versions: dict[str, dict[str, str]] = {}
             self.resource = ""
-            """Of the answer at hand. `plural`, of the last step, is what the harness orders versions by."""
+            """The resource of the current answer. The harness orders versions by `plural`, that of the last step."""
             super().__init__(side, name)
 
         @property
@@ -60,7 +60,7 @@ def session(harness: Any) -> type:
             self.resource = self.plural
 
         async def fetch(self, method: str, path: str, *rest: Any, **options: Any) -> Any:
-            """What is not recorded has a resource too, and is no step."""
+            """Unrecorded requests have a resource too, and are no step."""
             answer = await super().fetch(method, path, *rest, **options)
             step = self.plural
             self.about(path)

@@ -12,7 +12,7 @@ from tests.e2e.corpus import play, ways
 
 
 class Answer:
-    """What the harness makes of a response."""
+    """The harness's form of a response."""
 
     def __init__(self, *versions: str) -> None:
         self.status, self.body = 200, b"{}"

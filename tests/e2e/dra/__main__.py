@@ -66,7 +66,7 @@ def kept(name: str, folder: pathlib.Path) -> Results:
 
 
 def compare(words: argparse.Namespace, folder: pathlib.Path) -> int:
-    """With both, at the same time where there is room for two nodes."""
+    """Run the specs against both servers, at the same time if the machine suffices for two nodes."""
     names = [words.only] if words.only else list(PLACES)
     if words.node and len(names) > 1 and machine.has_room_for(len(names)):
         each = [*COMMAND, "--node", f"--focus={words.focus}", f"--into={folder}"]
@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument(
         "--node", action="store_true", help="on a real node, with those that need a kubelet (root; ../node/README.md)"
     )
-    # Of one that runs beside another one of us: the folder that takes what it found.
+    # For a process that runs beside another one: the folder that takes its results.
     parser.add_argument("--into", type=pathlib.Path, help=argparse.SUPPRESS)
     words = parser.parse_args()
     for number in SIGNALS:

@@ -10,9 +10,9 @@ from tests.e2e.dra import specs
 from tests.e2e.node import images
 
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
-"""Of the specs' pods. Stands in for the Docker library's, with Debian's busybox."""
+"""The image of the specs' pods. Stands in for the Docker library's, with Debian's busybox."""
 HOSTPATHPLUGIN = "registry.k8s.io/sig-storage/hostpathplugin:v1.17.1"
-"""Of the pods through which the specs' driver reaches a node. Stands in for kubernetes-csi's, with a proxy of ours (go/hostpathplugin)."""
+"""The image of the pods through which the specs' driver reaches a node. Stands in for kubernetes-csi's: a proxy (go/hostpathplugin)."""
 DEVICE_PLUGIN = "registry.k8s.io/e2e-test-images/sample-device-plugin:1.7"
 """Upstream's own, of the version that the specs have."""
 

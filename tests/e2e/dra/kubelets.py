@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 
 class Kubelets:
-    """What kubelets say to kube-apiserver, said by one thread. Runs no container."""
+    """Reports of kubelets to kube-apiserver, sent by one thread. Runs no container."""
 
     def __init__(self, plane: ControlPlane, names: Sequence[str]) -> None:
         self.plane = plane

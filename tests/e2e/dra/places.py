@@ -30,7 +30,7 @@ OLDER = SERVED[DRA_GROUP][1:]
 
 @dataclass(frozen=True)
 class Round:
-    """Which specs, by their labels, and what has to be done before them."""
+    """A selection of specs, by their labels, and the preparation that they need."""
 
     labels: str
     prepare: Callable[[], None] = lambda: None

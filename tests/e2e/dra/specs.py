@@ -46,7 +46,7 @@ Results = Mapping[str, Result]
 def run(
     folder: pathlib.Path, kubeconfig: pathlib.Path, *, focus: str, labels: str, words: Sequence[str] = ()
 ) -> Results:
-    """Each spec whose name and labels are wanted. What is said of them goes to a log in `folder`; `words` are for the program."""
+    """Run each spec whose name and labels are selected. The output goes to a log in `folder`; `words` are arguments of the program."""
     folder.mkdir(parents=True)
     # ginkgo runs what has such a name, and compiles everything else.
     program = folder / "dra.test"
@@ -74,7 +74,7 @@ def run(
         process.popen.wait()
     finally:
         process.stop()
-        # What it has started, if it could not stop that.
+        # The process group has children that it could not stop itself.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.popen.pid, signal.SIGKILL)
     [suite] = json.loads((folder / "report.json").read_text())

@@ -71,7 +71,7 @@ def clean() -> int:
 
 
 def everything() -> int:
-    """All tests. Disruptions, which wait the most, have a node of their own at the same time; the others are told when they have ended."""
+    """All tests. Disruptions wait the most and run on a node of their own at the same time; their results are printed at the end."""
     with tempfile.TemporaryFile() as output:
         codes = several.run(
             [([*PYTEST, DISRUPTIONS], None), ([*PYTEST, str(TESTS), f"--ignore={DISRUPTIONS}"], output)],

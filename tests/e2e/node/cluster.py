@@ -147,7 +147,7 @@ class Node:
 
 
 def _volumes() -> list[dict[str, Any]]:
-    """What a cluster's default StorageClass would provide: some folders of the node."""
+    """Volumes that a cluster's default StorageClass would provide: some folders of the node."""
     found: list[dict[str, Any]] = [
         {
             "apiVersion": "storage.k8s.io/v1",

@@ -12,7 +12,7 @@ from tests.e2e.node.cluster import RUNS, Node
 from tests.e2e.node.deployment import STORE, Deployment
 
 LINES = 60
-"""Of the log of a pod, that a failed test shows."""
+"""Lines of a pod's log that a failed test shows."""
 
 collect_ignore_glob = [] if os.environ.get(RUNS) else ["test_*.py"]
 
@@ -54,7 +54,7 @@ def durable(deployment: Deployment) -> Deployment:
 
 @pytest.fixture
 def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Figures, for whoever watches."""
+    """Print figures to the terminal of the run."""
 
     def tell(text: str) -> None:
         with capsys.disabled():
@@ -65,7 +65,7 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows what the pods said last: they are gone when somebody looks."""
+    """Show the last lines of the pods' logs after a failed test: the pods are deleted soon."""
     report = yield
     if report.failed and isinstance(item, pytest.Function):
         for deployment in {value for value in item.funcargs.values() if isinstance(value, Deployment)}:

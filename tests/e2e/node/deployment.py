@@ -77,7 +77,7 @@ class Deployment:
         subprocess.run([self.folder / "certs" / "make.sh"], check=True, capture_output=True)
 
     def apply(self, part: str) -> str:
-        """What kubectl says of each object."""
+        """kubectl's line for each object."""
         return self.node.kubectl("apply", "--kustomize", str(self.folder / "manifests" / part)).stdout
 
     def objects(self, part: str) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ class Deployment:
         return [pod["metadata"]["name"] for pod in self.pods(component)]
 
     def log(self) -> str:
-        """Of one server."""
+        """The log of one server."""
         return self.kubectl("logs", f"deployment/{SERVICE}").stdout
 
     def ready(self) -> int:
@@ -125,7 +125,7 @@ class Deployment:
         return sum(condition["type"] == "Ready" and condition["status"] == "True" for condition in statuses)
 
     def restarts(self, names: Sequence[str]) -> int:
-        """Of the first containers of these servers, all together."""
+        """Restarts of the first containers of these servers, all together."""
         return sum(
             pod["status"]["containerStatuses"][0]["restartCount"]
             for pod in self.pods()

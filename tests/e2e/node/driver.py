@@ -77,7 +77,7 @@ class Driver:
         return int(self.pod()["status"]["containerStatuses"][0]["restartCount"])
 
     def slices(self) -> list[Object]:
-        """What it has published."""
+        """Slices that the driver has published."""
         with self.node.connect() as admin:
             items = admin.ask("GET", f"{workloads.V1}/resourceslices").json["items"]
         return [item for item in items if item["spec"]["driver"] == NAME]

@@ -67,7 +67,7 @@ class ImageError(Exception):
 
 
 def sluice() -> pathlib.Path:
-    """Of this checkout."""
+    """The image of this checkout."""
     files = sorted(_context(PROJECT))
     names = [str(file.relative_to(PROJECT)).encode() for file in files]
     return _archive(SLUICE, PROJECT, digest=_digest(*names, *(file.read_bytes() for file in files)))
@@ -95,7 +95,7 @@ def image(name: str, dockerfile: str, files: Mapping[str, bytes]) -> pathlib.Pat
 
 
 def _context(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """What the image is made of: the Dockerfile, and what .dockerignore lets in."""
+    """Inputs of the image: the Dockerfile, and the files that .dockerignore permits."""
     yield folder / "Dockerfile"
     ignored = (folder / ".dockerignore").read_text().splitlines()
     for line in ignored:
@@ -106,7 +106,7 @@ def _context(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _archive(name: str, folder: pathlib.Path, *, digest: str) -> pathlib.Path:
-    """What was built from the same before, or is built now."""
+    """The archive of an image: a cached one from the same inputs, or a new build."""
     images = cache() / "images"
     images.mkdir(parents=True, exist_ok=True)
     stem = name.rpartition("/")[2].partition(":")[0]
@@ -132,7 +132,7 @@ def cache() -> pathlib.Path:
 
 
 def _digest(*texts: bytes) -> str:
-    """Of each by itself."""
+    """The digest of the digests of each text."""
     return hashlib.sha256(b"".join(hashlib.sha256(text).digest() for text in texts)).hexdigest()
 
 

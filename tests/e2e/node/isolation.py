@@ -1,8 +1,8 @@
 """Namespaces in which a node changes nothing of the machine, and from which nothing is left behind.
 
-What they are made of has fixed names, so that the next run finds what a killed one left: one folder of state, one parent in each hierarchy
-of control groups, one pair of network interfaces. Everything that runs in them is gone when their first process is, and that one goes
-with whoever started it.
+Their resources have fixed names, so that the next run finds those that a killed one left: one folder of state, one parent in each hierarchy
+of control groups, one pair of network interfaces. The kernel kills all processes in them with their first process, and that one with
+its parent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.e2e.node.programs import program
 from tests.fixtures.processes import Died, Process, start
 
 NUMBER = int(os.environ.get("SLUICE_NODE_NUMBER") or 0)
-"""Which node of the machine's this process has. Each has names and addresses of its own."""
+"""The number of this process's node on the machine. Each has names and addresses of its own."""
 # None longer than the first: paths of drivers' sockets, which are made of it, may have 107 characters.
 NAME = f"sluice-n{NUMBER}" if NUMBER else "sluice-node"
 STATE = pathlib.Path("/var/tmp", NAME)
@@ -40,7 +40,7 @@ SYSCTLS = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 )
-"""What the kubelet sets, for the whole machine."""
+"""Settings that the kubelet changes for the whole machine."""
 GONE_SECONDS = 30.0
 BOOT = pathlib.Path(__file__).with_name("boot.sh")
 
@@ -141,7 +141,7 @@ class Namespaces:
         ):
             self.run("ip", *words)
 
-    # What runs in them
+    # Processes in the namespaces
 
     @property
     def network(self) -> list[str]:
@@ -234,7 +234,7 @@ def cgroups() -> list[pathlib.Path]:
 
 
 def clean() -> None:
-    """Removes what a node has left; the caller is `alone`. Of a node that was killed, the processes are gone or going."""
+    """Remove the remains of a node; the caller is `alone`. The processes of a killed node have ended or end soon."""
     _until_gone(_no_process_is_left, "processes of an earlier node")
     subprocess.run(["ip", "link", "delete", INTERFACE], capture_output=True, check=False)
     _until_gone(_no_cgroup_is_left, "control groups of an earlier node")
@@ -253,7 +253,7 @@ def _until_gone(gone: Callable[[], bool], what: str) -> None:
 
 
 def _no_process_is_left() -> bool:
-    """Whatever is in our control groups, or holds the namespaces."""
+    """Whether no process is in our control groups or holds the namespaces."""
     left = [int(pid) for cgroup in cgroups() for pid in _read(cgroup / "cgroup.procs").split()]
     left += [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit() and _holds(entry)]
     for pid in left:
@@ -276,7 +276,7 @@ def _no_cgroup_is_left() -> bool:
 
 
 def _mounts() -> list[str]:
-    """In the machine's own namespace there should be none."""
+    """Mounts in the machine's own namespace, where none should be."""
     points = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
     return sorted((point for point in points if pathlib.Path(point).is_relative_to(STATE)), reverse=True)
 

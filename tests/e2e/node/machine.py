@@ -1,4 +1,4 @@
-"""What a machine must have to be a node."""
+"""Requirements of a machine that is to be a node."""
 
 from __future__ import annotations
 

@@ -47,13 +47,13 @@ MODULES = (KUBERNETES, COREDNS, CONTAINERD, DRIVER, HELM)
 
 
 def program(name: str) -> pathlib.Path:
-    """Of the node, or of the control plane."""
+    """The path of a program of the node or of the control plane."""
     module = next((module for module in MODULES if name in module.packages), binaries.MODULE)
     return binaries.binary(name, module)
 
 
 def not_built() -> list[str]:
-    """What the first run on this machine would have to build."""
+    """Programs that the first run on this machine would have to build."""
     return [name for module in MODULES for name in module.packages if not binaries.is_built(name, module)]
 
 

@@ -12,11 +12,11 @@ from typing import IO
 from tests.fixtures.processes import start
 
 Commands = Sequence[tuple[Sequence[str], "IO[bytes] | None"]]
-"""Each with the file for what it prints, unless that is for whoever watches."""
+"""Commands, each with the file for its output; without a file it goes to the terminal."""
 
 
 def run(commands: Commands, environ: Mapping[str, str]) -> list[int]:
-    """Their exit codes. Who interrupts us interrupts them, and each clears away its node."""
+    """Run the commands and return their exit codes. An interrupt is passed on, and each removes its node."""
     with contextlib.ExitStack() as closing:
         processes = []
         for number, (command, output) in enumerate(commands):

@@ -77,7 +77,7 @@ def test_values_go_where_they_belong(helm: pathlib.Path) -> None:
 
 @pytest.fixture
 def secrets(node: Node, tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Of a namespace that is there for the chart, as certs/README.md makes them."""
+    """Secrets in a namespace for the chart, as certs/README.md makes them."""
     shutil.copy(PROJECT / "certs" / "make.sh", tmp_path)
     subprocess.run([tmp_path / "make.sh", tmp_path / "out", "sluice", NAMESPACE], check=True, capture_output=True)
     node.kubectl("create", "namespace", NAMESPACE)

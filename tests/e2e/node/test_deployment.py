@@ -22,7 +22,7 @@ SUITE = [
 ]
 NO_CAPABILITIES = "0000000000000000"
 REPEATED = {"apiservice.apiregistration.k8s.io", "poddisruptionbudget.policy", "secret"}
-"""What kubectl patches at each apply, whatever is stored: selectors of budgets as a whole, and base64, which it breaks into lines."""
+"""Kinds that kubectl patches at each apply without a change: selectors of budgets as a whole, and base64, which it breaks into lines."""
 
 
 def test_the_image_runs_read_only_as_65532_with_every_capability_dropped(deployment: Deployment) -> None:

@@ -1,4 +1,4 @@
-"""What a deployment must stand, with a store on a volume: what is planned costs nobody anything, what dies loses no acknowledged write."""
+"""Disruptions of a deployment with a store on a volume: planned ones cost nothing, and crashes lose no acknowledged write."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_eviction_costs_no_request_and_no_relist_and_a_second_one_has_to_wait
 def test_servers_that_are_killed_lose_nothing_that_was_acknowledged(
     pair: Deployment, informers: Informers, count: int, tell: Tell
 ) -> None:
-    """Whoever had a connection to one of them has to connect again; how many that were is told."""
+    """Clients with a connection to one of them have to connect again; the test prints how many."""
     killed = pair.names()[:count]
     with Outage(pair.node, f"servers-{count}") as outage:
         asked, listed = len(informers.requests()), len(informers.lists())
@@ -169,7 +169,7 @@ def test_it_is_removed_in_seconds(durable: Deployment, tell: Tell) -> None:
 
 
 def until_all_is_known(informers: Informers, outage: Outage) -> None:
-    """Each informer has been told of every acknowledged object, as it was acknowledged."""
+    """Each informer has received every acknowledged object, as it was acknowledged."""
     wanted = {("add", name, version) for name, (_, version) in outage.acknowledged.items()}
     informers.until(
         lambda: all(wanted <= set(informers.events(number)) for number in range(INFORMERS)),

@@ -60,7 +60,7 @@ def pair(driver: Driver, admin: Connection) -> list[Object]:
 
 
 def gpus(count: int, expression: str = "") -> Object:
-    """What a claim asks for."""
+    """The requests of a claim."""
     exactly: Object = {"deviceClassName": NAME, "count": count}
     if expression:
         exactly["selectors"] = [{"cel": {"expression": expression}}]
@@ -92,7 +92,7 @@ def until_gone(driver: Driver, *pods: str) -> None:
 
 
 def container(admin: Connection, pod: str) -> tuple[str, int, bool]:
-    """Which one a pod's is, how often it was started again, and whether it is ready. (Kubelets tell the health of devices in no order.)"""
+    """The ID of a pod's container, its restarts, and whether it is ready. (Kubelets report the health of devices in no order.)"""
     [status] = admin.ask("GET", f"{PODS}/{pod}").json["status"]["containerStatuses"]
     return status["containerID"], status["restartCount"], status["ready"]
 
@@ -109,7 +109,7 @@ def allocated(claim: Object) -> list[str]:
 
 
 def seen(driver: Driver, pod: str) -> dict[str, str]:
-    """What its container sees of devices: the claim of each, by uid."""
+    """Devices that its container sees: the claim of each, by uid."""
     lines = driver.node.kubectl("exec", pod, "--", "env").stdout.splitlines()
     environ = dict(line.split("=", 1) for line in lines)
     devices = {value for name, value in environ.items() if re.fullmatch(r"GPU_DEVICE_\d+", name)}
