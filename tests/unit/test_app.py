@@ -219,7 +219,7 @@ async def test_the_verbs_are_reached_and_word_what_storage_says() -> None:
 
 
 ORDER = [
-    # A request with everything wrong with it fails at the outermost filter; each next one has one mistake less.
+    # The first request has every error, so the outermost filter refuses it; each next one has one error less.
     ("/watch?timeout=x", {"Upgrade": "x", "Authorization": "Bearer x"}, 400, "only watches can be upgraded"),
     ("/watch?timeout=x", {"Authorization": "Bearer x"}, 500, "failed to create RequestInfo"),
     ("/deviceclasses/x?timeout=x", {"Authorization": "Bearer x"}, 400, "invalid timeout"),

@@ -1,4 +1,4 @@
-"""What is opened for a cluster, what has to be read before a replica may be asked, and what happens when it cannot be."""
+"""Connections to a cluster: what has to be read before a replica serves, and what happens when a read fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GONE, NO = ClusterError("connection refused", transient=True), ClusterError("for
 
 
 class Source:
-    """Fails as scripted, then succeeds. A server that is away takes all the time that there is."""
+    """Fails as scripted, then succeeds. An unreachable server takes all the time that there is."""
 
     def __init__(self, *failures: ClusterError) -> None:
         self.failures = list(failures)

@@ -1,4 +1,4 @@
-"""What `sluice dev` writes: a kubeconfig, samples, and nothing to the wrong place."""
+"""Files that `sluice dev` writes: a kubeconfig and samples, and nothing in the wrong place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes, and mistakes told at once."""
+"""Exit codes, and errors that are reported at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Told:
         self._capsys = capsys
 
     def __call__(self, *words: object, environ: Mapping[str, str] | None = None) -> list[str]:
-        """The mistakes of a command, without what stands around each and after the last."""
+        """The errors of a command, without the texts around each and after the last."""
         assert program.run([*map(str, words)], environ or {}) == 2
         *lines, last = self._capsys.readouterr().err.splitlines()
         assert re.fullmatch("sluice: see `sluice .*--help`", last)
@@ -109,7 +109,7 @@ def test_error_that_follows_from_another_is_not_reported(told: Told) -> None:
         "--group: 'G' is not an API group: a lower-case DNS name with at least one dot",
         "--feature-gates: unrecognized feature gate: No",
     ]
-    # What DRADeviceTaintRules needs may be what cannot be read.
+    # DRADeviceTaintRules may be unreadable together with the gate that it needs.
     assert told("dev", "--feature-gates=DRADeviceTaints=false,DRADeviceTaintRules=maybe") == [
         '--feature-gates: invalid value of DRADeviceTaintRules=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax'
     ]

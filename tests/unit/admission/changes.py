@@ -1,4 +1,4 @@
-"""Changes as admission plugins see them, for the tests of this room."""
+"""Changes as admission plugins see them, for the tests of this package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTIONS: Mapping[str, Any] = {"CREATE": CreateOptions, "UPDATE": UpdateOptions,
 
 
 class Namespaces:
-    """What the watch has shown, what kube-apiserver would say, and how often it was asked."""
+    """Namespaces that the watch has shown, kube-apiserver's answers, and how often it was asked."""
 
     def __init__(self, known: Mapping[str, Any] | None = None, live: Mapping[str, Any] | None = None) -> None:
         self.known = dict(known or {})
@@ -63,7 +63,7 @@ def change(
     old: Object | None = None,
     **more: Any,
 ) -> Attributes:
-    """Of an object `c`, if nothing else is said. `more` are further members of the attributes."""
+    """The attributes of a change of an object `c` by default. `more` are further members of the attributes."""
     resource = KINDS.at(GROUP, version, plural)
     assert resource is not None
     inside = f"/namespaces/{namespace}" if resource.namespaced else ""

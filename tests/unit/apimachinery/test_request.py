@@ -1,4 +1,4 @@
-"""What a request is known by: the query as Go reads it, and the budget of warnings."""
+"""Parts of a request: the query as Go reads it, and the budget of warnings."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_a_text_that_no_header_can_carry_is_dropped(text: str) -> None:
 
 
 def lengths(*sizes: int) -> list[int]:
-    """What is sent of warnings of these sizes."""
+    """Lengths of the warnings that are sent, for warnings of these sizes."""
     warnings = Warnings()
     for i, size in enumerate(sizes):
         warnings.add(f"{i:03d}".ljust(size, "x"))

@@ -347,7 +347,7 @@ def test_quick_check_of_field_selectors_agrees_with_the_parser(monkeypatch: pyte
 
 
 def _read_as(parse: Callable[[str], object], text: str) -> str | dict[str, object]:
-    """What comes of it: the selector's text, or the status of its error."""
+    """The outcome: the selector's text, or the status of its error."""
     try:
         return str(parse(text))
     except StatusError as error:

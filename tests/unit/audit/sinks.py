@@ -56,7 +56,7 @@ def lost(plugin: str) -> float:
 
 
 class Recording:
-    """A backend. While it is `closed`, whoever comes waits; `answer` is what it says."""
+    """A backend. While it is `closed`, callers wait; it answers `answer`."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

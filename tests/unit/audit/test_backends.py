@@ -1,4 +1,4 @@
-"""Which backends a configuration opens, one inside the other, and what is wrong with the files that it names."""
+"""Backends that a configuration opens, one inside the other, and errors of the files that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: how large, how soon, how fast, how many at once; and what becomes of events when there is no room."""
+"""Batches: how large, how soon, how fast, how many at once; and the fate of events when the buffer is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests are recorded, and how much of them."""
+"""Selection of the requests that are recorded, and of the level."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_policy_may_have_metadata_and_be_json(tmp_path: pathlib.Path) -> None:
     assert policy.load(str(file)).ruling(about(), JANE).level is Level.REQUEST
 
 
-# What was made ready decides as upstream's checker does, which looks at one after the other.
+# The prepared policy decides as upstream's checker does, which looks at one rule after the other.
 
 VERBS, GROUPS = ("get", "list", "update"), ("", "g", "h")
 RESOURCES = ("pods", "pods/log", "*", "*/log", "pods/*", "nodes", "*/*")

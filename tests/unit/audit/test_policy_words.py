@@ -1,4 +1,4 @@
-"""What a live kube-apiserver says of wrong and odd policy files, recorded in `kube_apiserver_policies.yaml`."""
+"""Messages of a real kube-apiserver about wrong and odd policy files, recorded in `kube_apiserver_policies.yaml`."""
 
 from __future__ import annotations
 

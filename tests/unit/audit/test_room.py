@@ -1,4 +1,4 @@
-"""Who may be inside at once, by weight."""
+"""Admission to a byte budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def entered(room: Room, size: int) -> asyncio.Task[None]:
     return coming
 
 
-async def settle() -> None:
+async def idle() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -39,7 +39,7 @@ async def test_first_waiter_goes_in_first() -> None:
     assert not large.done()
     assert not small.done()
     room.leave(6)
-    await settle()
+    await idle()
     assert large.done()
     assert small.done()
     room.leave(5)

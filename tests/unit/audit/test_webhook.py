@@ -1,4 +1,4 @@
-"""What a webhook gets, over real TLS, and what becomes of events when it does not want them."""
+"""Requests to a webhook over real TLS, and the fate of events that it refuses."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Written(asyncio.Transport):
 
 
 async def read(answer: bytes, *, size: int) -> Answer:
-    """What a reader makes of an answer that comes in pieces of a size."""
+    """The summary of an answer that comes in pieces of a size."""
     reader = Reader(NOWHERE)
     reader.connection_made(Written())
     asked = asyncio.ensure_future(reader.get("/", "*/*", keep=9))

@@ -1,4 +1,4 @@
-"""What is remembered, for how long, and that nothing is asked twice at once."""
+"""Cached answers and their lifetimes; nothing is asked twice at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.cluster.plane import Clock, until
 
 
 class Oracle:
-    """Answers when it is told to."""
+    """A server that answers when the test lets it."""
 
     def __init__(self, seconds: float = 10.0) -> None:
         self.seconds = seconds

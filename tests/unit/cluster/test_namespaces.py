@@ -1,4 +1,4 @@
-"""Which namespaces there are: from the copy, or from the server."""
+"""Existing namespaces: from the copy, or from the server."""
 
 from __future__ import annotations
 

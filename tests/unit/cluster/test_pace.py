@@ -25,8 +25,8 @@ def throttle(clock: Clock) -> Throttle:
     return Throttle(clock)
 
 
-def enter(throttle: Throttle, lane: str) -> Turn:
-    turn = throttle.enter(lane)
+def enter(throttle: Throttle, flow: str) -> Turn:
+    turn = throttle.enter(flow)
     assert turn is not None
     return turn
 
@@ -40,7 +40,7 @@ def exhaust(throttle: Throttle) -> None:
 
 
 def served(throttle: Throttle, clock: Clock, waiting: list[Turn], *, seconds: float) -> list[str]:
-    """The lanes whose turn comes within that time, in their order."""
+    """The flows whose turn comes within that time, in their order."""
     found = []
     for _ in range(round(seconds * REQUESTS_PER_SECOND)):
         clock.now += 1 / REQUESTS_PER_SECOND + 1e-9
@@ -74,7 +74,7 @@ def test_single_request_does_not_wait_for_a_busy_client(throttle: Throttle, cloc
 
 def test_those_who_ask_much_share_evenly(throttle: Throttle, clock: Clock) -> None:
     exhaust(throttle)
-    waiting = [enter(throttle, lane) for lane in "abc" for _ in range(100)]
+    waiting = [enter(throttle, flow) for flow in "abc" for _ in range(100)]
     assert Counter(served(throttle, clock, waiting, seconds=0.3)) == {"a": 20, "b": 20, "c": 20}
 
 
@@ -90,7 +90,7 @@ def test_nobody_fills_the_queue_for_the_others(throttle: Throttle) -> None:
 
 
 def test_the_queue_is_bounded_and_forgets_who_left(throttle: Throttle) -> None:
-    waiting = [turn for number in range(WAITING + 10) if (turn := throttle.enter(f"lane-{number}")) is not None]
+    waiting = [turn for number in range(WAITING + 10) if (turn := throttle.enter(f"flow-{number}")) is not None]
     assert len(waiting) == WAITING
     for turn in waiting:
         throttle.leave(turn)

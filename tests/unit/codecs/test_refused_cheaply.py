@@ -1,4 +1,4 @@
-"""What a refused body costs, in work: what is made of it before the refusal, and that quick checks agree with the slow ones."""
+"""The work of refusing a body: what the server builds before the refusal, and that quick checks agree with the slow ones."""
 
 import functools
 import json

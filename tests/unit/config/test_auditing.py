@@ -19,7 +19,7 @@ UPSTREAM = {
     "audit-webhook-batch-throttle-qps": "10", "audit-webhook-batch-throttle-burst": "15", "audit-webhook-truncate-enabled": "false",
     "audit-webhook-truncate-max-batch-size": "10485760", "audit-webhook-truncate-max-event-size": "102400",
 }  # fmt: skip
-"""What `kube-apiserver --help` of 1.36.3 lists, and the deprecated flag that it hides."""
+"""Flags that `kube-apiserver --help` of 1.36.3 lists, and the deprecated flag that it hides."""
 
 
 def audit(*flags: str, **environ: str) -> Audit:

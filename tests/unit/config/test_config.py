@@ -1,4 +1,4 @@
-"""Flags, their environment twins, and how mistakes are told."""
+"""Flags, their environment twins, and messages about errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
 def minimal(folder: Path) -> list[str]:
-    """What `serve` cannot do without, where it runs in a pod."""
+    """Flags that `serve` requires in a pod."""
     pem = folder / "x.pem"
     pem.touch()
     return ["serve", "--tls-cert-file", str(pem), "--tls-private-key-file", str(pem), "--redis-url", "redis://h"]

@@ -19,7 +19,7 @@ from tests.unit.fieldmanager.objects import SEEDS
 V1 = "resource.k8s.io/v1"
 TIMES = (None, "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
 BEYOND = ("-0001-12-31T23:00:00Z", "10000-01-01T00:59:59Z")
-"""What offsets make of the first and the last time that a text can name."""
+"""The first and the last time that a text can name, moved by an offset."""
 FIELDS = (
     b"{}",
     b'{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}',
@@ -187,7 +187,7 @@ def test_only_so_many_managers_may_update(seed: int) -> None:
 
 
 def together(managed: Managed, version: str) -> sets.Set:
-    """What those own who update in a version."""
+    """Fields that the updaters in a version own together."""
     found = EMPTY
     for owned in managed.managers.values():
         if owned.version == version and not owned.applied:

@@ -1,4 +1,4 @@
-"""What is left out of an apply that is too large for the store changes neither its conflicts nor its result."""
+"""Members that an oversized apply leaves out change neither its conflicts nor its result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def claim(draw: random.Random) -> Object:
 
 
 def outcome(written: Written, patch: Object, *, most: int, manager: str, force: bool) -> Any:
-    """What an apply makes, without its managers and with finalizers in order; or what it is refused for."""
+    """The result of an apply, without its managers and with finalizers in order; or its refusal."""
     resource = resource_of(KIND)
     shown = {} if written.body is None else conversion.served(resource, written.object)
     writer = written.writer(resource, manager, force=force)._replace(most=most)

@@ -1,4 +1,4 @@
-"""Who manages which field of an object after a write, beyond the recorded cases."""
+"""Managers of fields after a write, beyond the recorded cases."""
 
 from __future__ import annotations
 

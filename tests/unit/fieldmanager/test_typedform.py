@@ -1,4 +1,4 @@
-"""What is compared of an object: the JSON that Go makes of the typed one."""
+"""The form in which objects are compared: the JSON that Go makes of the typed one."""
 
 from __future__ import annotations
 

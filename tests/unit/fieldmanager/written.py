@@ -34,7 +34,7 @@ def _read(resource: Resource, text: bytes) -> Any:
 
 
 class Written:
-    """What is stored of one object. `now` is the time of the next request."""
+    """The stored state of one object. `now` is the time of the next request."""
 
     def __init__(self, kind: str, *, managers: FieldManagers | None = None) -> None:
         self.kind = kind

@@ -29,7 +29,7 @@ def ids() -> Callable[[], str]:
 
 
 def outer(handler: Handler) -> Handler:
-    """What stands outside every other filter."""
+    """The filters outside every other one."""
     return recover(request_info(handler), new_id=ids(), workers=RENDERING)
 
 

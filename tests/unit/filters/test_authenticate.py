@@ -1,4 +1,4 @@
-"""Who a request comes from. Traps T2 and T3: every way in which somebody could pass for the front proxy is tried."""
+"""Identity of a request's sender. Traps T2 and T3: every way in which somebody could pass for the front proxy is tried."""
 
 from __future__ import annotations
 

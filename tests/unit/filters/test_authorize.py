@@ -1,4 +1,4 @@
-"""Who may do what without asking anybody, and the words of a refusal."""
+"""Rights that need no question to the cluster, and the text of a refusal."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_the_authorizers_reason_follows_unescaped() -> None:
 
 
 class Scripted:
-    """Answers what it is told to, and remembers what it was asked."""
+    """An authorizer with scripted answers, which remembers the questions."""
 
     def __init__(self, answer: Decision | ClusterError) -> None:
         self.answer = answer

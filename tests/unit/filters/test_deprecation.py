@@ -1,4 +1,4 @@
-"""What a request for a deprecated version leaves behind."""
+"""Traces of a request for a deprecated version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While the server stops, watches are told to come back and everything else is served."""
+"""While the server stops, new watches get a retry and everything else is served."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ async def test_the_groups_that_everybody_has_are_added(
 
 USER_INFO = "authentication.k8s.io"
 ON = "things.example.com nodes "
-"""What the requests of these tests do: they list these."""
+"""The requests of these tests list these."""
 
 
 async def test_every_attribute_and_what_is_done_meanwhile_is_authorized_for_the_sender() -> None:

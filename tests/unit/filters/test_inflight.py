@@ -15,7 +15,7 @@ from tests.unit.filters.chain import ADMIN, JANE, V1, as_user, connect, outer
 
 
 class Gate:
-    """A handler that answers when it is told to."""
+    """A handler that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What is counted of a request, and under which labels."""
+"""Counts of a request, and their labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions and resources `--runtime-config` switches on and off, and what is wrong with what it says."""
+"""Versions and resources that `--runtime-config` switches on and off, and errors of its value."""
 
 from __future__ import annotations
 

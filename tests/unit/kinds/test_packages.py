@@ -1,4 +1,4 @@
-"""What a package may declare wrongly, each mistake with its place, all of them at once."""
+"""Errors in a package's declarations, each with its place, all of them at once."""
 
 # Declarations are given what their types forbid.
 # mypy: disable-error-code="arg-type, type-var, misc"
@@ -165,7 +165,7 @@ ANYTHING = {"Field.default"}
 
 
 class _Odd:
-    """Of no type that a declaration has."""
+    """A type that no declaration permits."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is served as one value, and what is wrong with a package of kinds, said before anything is served."""
+"""The served kinds as one value, and errors of a package of kinds, reported before anything is served."""
 
 from __future__ import annotations
 

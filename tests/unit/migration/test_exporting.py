@@ -1,4 +1,4 @@
-"""What `sluice store export --prune` deletes, by name."""
+"""Objects that `sluice store export --prune` deletes, by name."""
 
 from __future__ import annotations
 

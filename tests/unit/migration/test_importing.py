@@ -104,7 +104,7 @@ async def place(shared_server: Server, tmp_path: Path) -> AsyncIterator[Place]:
 
 
 def shown(value: bytes) -> Object:
-    """What clients see of a stored value."""
+    """The object that clients see of a stored value."""
     found: Object = json.loads(split(value)[0])
     return found
 

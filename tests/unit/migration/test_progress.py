@@ -1,4 +1,4 @@
-"""What a person sees of a long import or export, and that scripts see none of it."""
+"""Progress of a long import or export on a terminal; scripts see none of it."""
 
 from __future__ import annotations
 

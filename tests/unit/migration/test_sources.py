@@ -1,4 +1,4 @@
-"""Which versions of its group a kube-apiserver serves itself, and its objects page by page."""
+"""Versions of its group that a kube-apiserver serves itself, and its objects page by page."""
 
 from __future__ import annotations
 

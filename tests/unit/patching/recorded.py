@@ -1,4 +1,4 @@
-"""What evanphx/json-patch v4 made of patches, as recorded."""
+"""Recorded results of evanphx/json-patch v4."""
 
 from __future__ import annotations
 

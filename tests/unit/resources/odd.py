@@ -40,7 +40,7 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
 
 
 def odd(value: Any) -> Iterator[Any]:
-    """What becomes of a value when something odd stands in one of its places, or nothing."""
+    """Variants of a value with something odd, or nothing, in one of its places."""
     yield from ODD
     if isinstance(value, dict):
         for name, x in value.items():

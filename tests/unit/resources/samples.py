@@ -45,7 +45,7 @@ def decoded(resource: Resource, sent: dict[str, Any]) -> Object:
 
 
 def created(resource: Resource, sent: dict[str, Any]) -> tuple[Object, list[str]]:
-    """The object after the hooks of a create, and what is wrong with it beside its metadata, in the order in which it is told."""
+    """The object after the hooks of a create, and its errors beside those of its metadata, in the order of the report."""
     obj = decoded(resource, sent)
     context = context_of(resource)
     resource.prepare(context, obj, None)

@@ -1,4 +1,4 @@
-"""Whatever decodes gets a verdict: no rule of a kind may fail on an odd object."""
+"""Every decodable object gets a verdict: no rule of a kind may fail on an odd object."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def test_an_object_that_was_written_is_read_back_as_it_was(kind: str, data: st.D
     resource = next(r for r in resources.RESOURCES if r.kind == kind)
     obj = decoded(resource, data.draw(STRATEGIES[kind]))
     # Go's zero time is written as null, which is read as absent: the second text is the one that stays.
-    settled = rewritten(resource, canonical.encode(resource.shape, obj))
-    assert rewritten(resource, settled) == settled
+    stable = rewritten(resource, canonical.encode(resource.shape, obj))
+    assert rewritten(resource, stable) == stable
 
 
 @pytest.mark.parametrize(("kind", "whole"), WHOLE)

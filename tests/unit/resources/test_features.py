@@ -1,4 +1,4 @@
-"""What is guarded by a feature gate, and what happens to it when the gate is off."""
+"""Members behind a feature gate, and their fate when the gate is off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REQUESTS = [{"name": "main", "exactly": WISH}, {"name": "other", "firstAvailable
 DEVICES = {"requests": REQUESTS, "constraints": [{"matchAttribute": "a/b"}, {"distinctAttribute": "a/b"}]}
 DEVICE = {
     "name": "gpu-0",
-    "attributes": {"model": {"string": "x"}, "lanes": {"ints": [1]}},
+    "attributes": {"model": {"string": "x"}, "links": {"ints": [1]}},
     "capacity": {"memory": {"value": "80Gi", "requestPolicy": {"default": "1Gi"}}},
     "consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": "1"}}}],
     "nodeName": "n1",
@@ -76,13 +76,13 @@ GUARDED: dict[str, dict[str, set[str]]] = {
     },
 }
 SELECTING = {"DRAConsumableCapacity", "DRAListTypeAttributes"}
-"""What decides what an expression about devices may say."""
+"""Gates that decide which members an expression about devices may use."""
 GATES = [(kind, gate) for kind, gates in GUARDED.items() for gate in gates]
 LOOSE = {member for gates in GUARDED.values() for members in gates.values() for member in members}
 
 
 def present(value: Any, at: str = "") -> Iterator[str]:
-    """The guarded members that a value has. What is also the name of something else is told apart by what it stands in."""
+    """The guarded members of a value. A name that has another meaning elsewhere is recognised by its parent."""
     if isinstance(value, dict):
         for name, inner in value.items():
             place = "device" if at == "devices" else at

@@ -123,17 +123,17 @@ def test_too_many_taints_are_counted_and_not_looked_at() -> None:
 
 
 def test_list_attributes_are_dropped_unless_the_stored_slice_uses_them() -> None:
-    lists = with_device(attributes={"lanes": {"ints": [1, 2]}})
+    lists = with_device(attributes={"links": {"ints": [1, 2]}})
     assert created(KIND, lists)[1] == [
-        'spec.devices[0].attributes[lanes]: Invalid value: "": exactly one value must be specified'
+        'spec.devices[0].attributes[links]: Invalid value: "": exactly one value must be specified'
     ]
     new, errors = updated(KIND, lists, lists)
     assert errors == []
-    assert new["spec"]["devices"][0]["attributes"] == {"lanes": {"ints": [1, 2]}}
+    assert new["spec"]["devices"][0]["attributes"] == {"links": {"ints": [1, 2]}}
 
 
 def test_list_attributes_in_use_are_validated() -> None:
-    stored = with_device(attributes={"lanes": {"ints": [1]}})
+    stored = with_device(attributes={"links": {"ints": [1]}})
     attributes = {
         "a": {"ints": []},
         "b": {"int": 1, "bools": [True]},
@@ -152,7 +152,7 @@ def test_list_attributes_in_use_are_validated() -> None:
 
 
 def test_values_of_list_attributes_are_counted_one_by_one() -> None:
-    stored = with_device(attributes={"lanes": {"ints": [1]}})
+    stored = with_device(attributes={"links": {"ints": [1]}})
     full = {"a": {"ints": list(range(40))}, **{f"b{i}": {"int": i} for i in range(8)}}
     assert updated(KIND, with_device(attributes=full), stored)[1] == []
     over = {**full, "c": {"bools": []}}
@@ -277,7 +277,7 @@ def test_a_request_policy_is_judged_against_the_capacity(limits: dict[str, Any],
     ],
 )
 def test_an_amount_is_judged_as_it_was_sent(limits: dict[str, Any], expected: list[str]) -> None:
-    """What stands in the canonical text is another amount beyond E, and may be another notation."""
+    """The canonical text is another amount beyond E, and may be another notation."""
     assert policy(limits) == expected
 
 

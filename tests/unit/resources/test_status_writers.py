@@ -1,4 +1,4 @@
-"""What a write of a claim's status requires of who writes it."""
+"""Rights that a write of a claim's status requires."""
 
 from __future__ import annotations
 

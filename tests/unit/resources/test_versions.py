@@ -43,7 +43,7 @@ def written(resource: Resource, obj: Object) -> Any:
 
 
 def stored(version: str, plural: str, value: Any) -> Any:
-    """What is stored of a body that is sent in this version."""
+    """The stored form of a body that is sent in this version."""
     sent_to = at(version, plural)
     return written(sent_to.stored, conversion.stored(sent_to, read(sent_to, value)))
 
@@ -65,7 +65,7 @@ def test_only_what_looks_different_is_converted() -> None:
 @given(data=st.data())
 def test_a_stored_object_survives_v1beta1(plural: str, data: st.DataObject) -> None:
     beta = at("v1beta1", plural)
-    obj = settled(beta.stored, data.draw(sent(beta.stored.shape)))
+    obj = stored_once(beta.stored, data.draw(sent(beta.stored.shape)))
     before = written(beta.stored, obj)
     there = written(beta, conversion.served(beta, obj))
     again = conversion.stored(beta, read(beta, there))
@@ -77,13 +77,13 @@ def test_a_stored_object_survives_v1beta1(plural: str, data: st.DataObject) -> N
 @given(data=st.data())
 def test_an_object_of_v1beta1_survives_being_stored(plural: str, data: st.DataObject) -> None:
     beta = at("v1beta1", plural)
-    obj = settled(beta, data.draw(sent(beta.shape)))
+    obj = stored_once(beta, data.draw(sent(beta.shape)))
     before = written(beta, obj)
     inside = canonical.encode(beta.stored.shape, conversion.stored(beta, obj))
     assert json.loads(conversion.value(beta, inside)) == with_content(plural, before)
 
 
-def settled(resource: Resource, value: Any) -> Object:
+def stored_once(resource: Resource, value: Any) -> Object:
     """As it is when it was written once: Go's zero time is null then, which is nothing."""
     return read(resource, written(resource, read(resource, value)))
 

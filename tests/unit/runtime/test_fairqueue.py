@@ -1,4 +1,4 @@
-"""Who is let in when all come at once."""
+"""The order of admission when all come at once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from apiserver.runtime.fairqueue import Turnstile
 
 
 class Crowd:
-    """People before a turnstile, and the order in which they came through."""
+    """Callers of a fair queue, and the order in which they passed."""
 
-    def __init__(self, turnstile: Turnstile) -> None:
-        self.turnstile = turnstile
+    def __init__(self, queue: Turnstile) -> None:
+        self.queue = queue
         self.through: list[int] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -19,13 +19,13 @@ class Crowd:
         self.tasks += [asyncio.ensure_future(self._one(name)) for name in names]
 
     async def _one(self, name: int) -> None:
-        await self.turnstile.pass_through()
+        await self.queue.pass_through()
         self.through.append(name)
 
 
 async def test_one_who_comes_alone_does_not_wait() -> None:
-    turnstile = Turnstile(urgent=lambda: True)
-    passing = turnstile.pass_through()
+    queue = Turnstile(urgent=lambda: True)
+    passing = queue.pass_through()
     await asyncio.wait_for(passing, 10)
 
 
@@ -75,8 +75,8 @@ async def test_cancelled_waiter_takes_no_turn() -> None:
     for task in crowd.tasks[:9]:
         task.cancel()
     await asyncio.gather(*crowd.tasks, return_exceptions=True)
-    await crowd.turnstile.pass_through()
-    assert len(crowd.turnstile) == 0
+    await crowd.queue.pass_through()
+    assert len(crowd.queue) == 0
 
 
 async def test_while_something_is_urgent_few_pass_and_afterwards_all() -> None:

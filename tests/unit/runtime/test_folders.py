@@ -1,4 +1,4 @@
-"""Whose a folder is, who may write to it, and whether its disk has room."""
+"""Owners and permissions of folders, and free space of their disks."""
 
 from __future__ import annotations
 

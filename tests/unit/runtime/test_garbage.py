@@ -1,4 +1,4 @@
-"""Who pays for looking at everything: not the thread that serves."""
+"""Full garbage collections do not burden the serving thread."""
 
 from __future__ import annotations
 

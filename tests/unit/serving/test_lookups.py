@@ -19,7 +19,7 @@ class Asyncio(lookups.Lookups, asyncio.SelectorEventLoop):
 
 @pytest.fixture(params=[steps.Loop, Asyncio], ids=["uvloop", "asyncio"])
 def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], list[str]]:
-    """Runs a coroutine on a loop whose lookups wait until they are answered; says what the log was told."""
+    """Runs a coroutine on a loop whose lookups wait until they are answered; returns the lines of the log."""
     told: list[str] = []
 
     class Answered(request.param):  # type: ignore[misc,name-defined]

@@ -1,4 +1,4 @@
-"""Which certificate and which cipher suites a client gets, by what it asks for and what the operator says."""
+"""The certificate and the cipher suites for a client, by its hello and the operator's flags."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STORE = ("serve", "--standalone", "--redis-url", "redis://h")
 
 
 def write_pair(folder: Path, name: str, common: str, hosts: Sequence[str] = ()) -> tuple[Path, Path]:
-    """A certificate that signs itself, and its key. It is told by its serial number, which is that of its name."""
+    """A certificate that signs itself, and its key. Its serial number, which is that of its name, identifies it."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     made = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
@@ -46,7 +46,7 @@ def write_pair(folder: Path, name: str, common: str, hosts: Sequence[str] = ()) 
 
 
 class Served:
-    """What `sluice serve` shows clients with these flags; its own pair, `default`, is for `main.example.org`."""
+    """The certificates that `sluice serve` presents with these flags; its own pair, `default`, is for `main.example.org`."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         cert, key = write_pair(folder, "default", "main", ["main.example.org"])
@@ -55,7 +55,7 @@ class Served:
         self.certificates = Certificates(dynamiccertificates.Files.of(found.serving, found.authentication))
 
     def shown(self, name: str | None, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> str:
-        """Which pair a client gets that asks for a name."""
+        """The pair that a client gets when it asks for a name."""
         der = handshake(self.certificates.context, name=name, maximum=version).getpeercert(binary_form=True)
         assert der is not None
         serial = x509.load_der_x509_certificate(der).serial_number

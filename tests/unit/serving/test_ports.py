@@ -1,4 +1,4 @@
-"""Who listens on a port: from /proc, as far as the user may look."""
+"""Programs that listen on a port: from /proc, as far as the user may look."""
 
 from __future__ import annotations
 

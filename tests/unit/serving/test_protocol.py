@@ -22,7 +22,7 @@ WATCH = f"{V1}/things?watch=1"
 
 
 async def reply(raw: bytes) -> tuple[Connection, bytes]:
-    """What the server says before it closes."""
+    """Everything that the server sends before it closes."""
     connection = connect(ok)
     connection.feed(raw)
     await connection.end()
@@ -83,7 +83,7 @@ async def named(request: Request) -> web.StreamResponse:
 
 @pytest.mark.parametrize("size", [30, 47, 64])
 async def test_no_word_within_a_request_is_taken_for_a_method(size: int) -> None:
-    """Whatever the pieces, and whatever is sent ahead."""
+    """For all pieces, and for all bytes that are sent ahead."""
     seen: list[tuple[str, str | None]] = []
 
     async def note(request: Request) -> web.StreamResponse:
@@ -656,7 +656,7 @@ MALFORMED = {
 
 
 async def statuses(raw: bytes, *, size: int = 0) -> list[int]:
-    """Of the answers until the server closes the connection, to what arrives at once or in pieces."""
+    """Statuses of the answers until the server closes the connection, to bytes that arrive at once or in pieces."""
     connection = connect(echo_all)
     for start in range(0, len(raw), size or len(raw)):
         connection.feed(raw[start : start + (size or len(raw))])

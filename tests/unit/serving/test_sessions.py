@@ -1,4 +1,4 @@
-"""What a TLS client can do to the server and what not: certificates, key exchanges, sessions, floods of records."""
+"""Effects of TLS clients on the server: certificates, key exchanges, sessions, floods of records."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def signature_message(holder: Holder) -> bytes:
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_stolen_certificate_ends_the_handshake_of_tls_1_3(kit: pki.Kit, tmp_path: Path, signed: bool) -> None:
-    """A certificate is public. Who holds its key is what a handshake proves."""
+    """A certificate is public. A handshake proves possession of its key."""
     jane, mallory = issue("jane"), issue("mallory")
     context = client(kit, ssl.TLSVersion.TLSv1_3, tmp_path)
     keys = logging_keys(context, tmp_path)
@@ -188,7 +188,7 @@ def test_no_session_is_resumed(kit: pki.Kit, tmp_path: Path, version: ssl.TLSVer
 
 
 def hello(kit: pki.Kit, message: bytes, *, size: int = 16384) -> tuple[str, int]:
-    """What becomes of a ClientHello: the error, and the number of the alert that is sent."""
+    """The outcome of a ClientHello: the error, and the number of the alert that is sent."""
     far = ServerSession(served(kit), None)
     far.feed(hellos.records(hellos.HANDSHAKE, message, size))
     try:
@@ -250,7 +250,7 @@ async def test_suites_over_finite_fields_are_refused(kit: pki.Kit, suite: str, f
 
 
 async def s_client(kit: pki.Kit, *arguments: str) -> str:
-    """What OpenSSL's own client says of the server."""
+    """The report of OpenSSL's own client about the server."""
     assert OPENSSL is not None
     async with listening(kit) as (port, _):
         ca = ("-CAfile", str(kit.files.client_ca)) if kit.files.client_ca else ()

@@ -1,4 +1,4 @@
-"""What holds the event loop is measured, and named."""
+"""Steps that hold the event loop are measured, and named."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def burn() -> None:
 
 
 class Seen(logging.Handler):
-    """What the meter says of steps that burn; others take long now and then where the machine is busy."""
+    """Messages of the meter about steps that burn; others take long now and then where the machine is busy."""
 
     def __init__(self) -> None:
         super().__init__()

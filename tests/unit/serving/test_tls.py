@@ -1,4 +1,4 @@
-"""Whom a bundle vouches for, and certificates that are made, kept and read again."""
+"""Trust in bundles, and certificates that are made, kept and read again."""
 
 from __future__ import annotations
 
@@ -481,7 +481,7 @@ def test_writing_a_private_file_replaces_it_whole(tmp_path: Path) -> None:
 
 
 def completes(server: SSL.Context, client: ssl.SSLContext) -> bool:
-    """Whether both ends are through, and the client has not been told otherwise since."""
+    """Whether both ends completed the handshake, and the client has received no alert since."""
     try:
         near, _ = shake_hands(server, client)
         near.read(1)

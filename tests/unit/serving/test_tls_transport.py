@@ -1,4 +1,4 @@
-"""What a protocol and its client may rely on, with real sockets and real TLS: every byte in order, and a known end."""
+"""Guarantees to a protocol and its client, with real sockets and real TLS: every byte in order, and a known end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> pki.Kit:
 
 
 class Recorder(asyncio.Protocol):
-    """Whatever it was told."""
+    """Records every callback."""
 
     transport: tls.Transport
 
@@ -82,7 +82,7 @@ class Client:
                 break
 
     def read(self) -> bytes:
-        """Everything up to the end, which has to be told as TLS does."""
+        """Everything up to the end, which TLS has to announce."""
         parts = []
         while part := self.socket.recv(1 << 16):
             parts.append(part)
@@ -201,7 +201,7 @@ async def test_a_client_that_has_said_all_is_let_go(kit: pki.Kit, politely: bool
         if politely:
             await asyncio.to_thread(client.socket.unwrap)  # returns when the server has said so, too
         else:
-            await asyncio.to_thread(client.take_tickets)  # what is unread would make the end a reset
+            await asyncio.to_thread(client.take_tickets)  # unread bytes would make the end a reset
         client.socket.close()
         await eventually(lambda: protocol.lost == [None])
         assert protocol.received == b"bye"

@@ -1,4 +1,4 @@
-"""Which objects the collector looks at, for which change."""
+"""Objects that the collector looks at, for each change."""
 
 from __future__ import annotations
 

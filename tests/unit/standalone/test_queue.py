@@ -1,4 +1,4 @@
-"""What waits for a controller, and what happens to work that fails."""
+"""Work that waits for a controller, and the fate of work that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Valkey for the tests of this room."""
+"""A Valkey for the tests of this package."""
 
 from __future__ import annotations
 

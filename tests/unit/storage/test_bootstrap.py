@@ -180,7 +180,7 @@ async def test_writes_during_a_scan_are_part_of_one_consistent_state(
             key = f"k{at * 37 % 230}"
             try:
                 await source.write(key, None if at % 3 == 0 else value(key, str(at)))
-            except AssertionError:  # a deletion of what is not there
+            except AssertionError:  # a deletion of a missing object
                 await source.write(key, value(key, str(at)))
 
     async with asyncio.TaskGroup() as group:
@@ -240,7 +240,7 @@ async def test_a_log_that_is_always_trimmed_is_given_up(source: Source, monkeypa
 
 
 def missing(source: Source) -> None:
-    """The third entry is gone."""
+    """Delete the third entry."""
     source.server("XDEL", source.commands.log, entries(source)[2])
 
 

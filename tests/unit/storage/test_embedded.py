@@ -87,7 +87,7 @@ async def test_serving_user_may_not_administer(running: Embedded) -> None:
 
 
 def modes(folder: Path) -> dict[Path, int]:
-    """Of everything in there, itself included."""
+    """Modes of all files in the folder, and of itself."""
     return {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*")) if not path.is_symlink()}
 
 

@@ -272,7 +272,7 @@ async def test_a_fence_starts_a_higher_epoch_once_and_ends_the_one_before(
 
 
 async def test_a_fence_rises_above_what_the_caller_has_seen(library: Library) -> None:
-    """Also when the process may write: somebody was told of an epoch that this log knows nothing of."""
+    """Also when the process may write: a client has seen an epoch that this log does not know."""
     highest = int(library.epoch) + (1 << 30)
     fence = functions.fence(await library.connection.call(library.commands.fence("another process", highest)))
     assert highest < fence.epoch <= highest + functions.EPOCH_STEPS
@@ -365,7 +365,7 @@ async def test_epochs_never_repeat_although_takeovers_know_nothing_of_each_other
 
 
 async def test_the_epoch_rises_by_itself_before_n_leaves_its_16_bits(library: Library) -> None:
-    """The log goes on without a gap: readers see an ordinary fence entry, writers are told the new epoch."""
+    """The log goes on without a gap: readers see an ordinary fence entry, writers receive the new epoch."""
     limit, together = (1 << 16) - (1 << 10), 16 * functions.BATCH_CHANGES
     id_ = b""
     for first in range(0, limit, together):

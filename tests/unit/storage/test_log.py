@@ -160,7 +160,7 @@ async def test_a_log_that_is_read_seconds_after_the_session_began_has_no_gap(
 
 
 class Reader:
-    """In place of a replica: what it was fed, and what it was told of nothing."""
+    """A substitute for a replica: the entries it was fed, and the revisions announced without entries."""
 
     def __init__(self, story: list[str] | None = None) -> None:
         self.last: bytes | None = b"0-0"
@@ -230,7 +230,7 @@ class FilledAnew(Reader):
 async def test_long_entries_of_a_log_are_fed_a_few_at_a_time(
     shared_server: Server, resource: str, monkeypatch: pytest.MonkeyPatch, kind: type[Reader], fed: list[int]
 ) -> None:
-    """Who was filled anew between two of them reads on from where that ended."""
+    """A reader that was filled anew between two of them reads on from where that ended."""
     monkeypatch.setattr(log, "SLICE_SECONDS", -1.0)
     monkeypatch.setattr(log, "PORTION_BYTES", 250)
     story: list[str] = []

@@ -25,7 +25,7 @@ def named(port: int = 6379) -> StoreOptions:
 
 
 def looked_up(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
-    """What DNS says of the name, one after the other; the last one for ever. None: nothing."""
+    """Answers of DNS for the name, one after the other; the last one for ever. None: nothing."""
     left = list(answers)
 
     async def getaddrinfo(*_: Any, **__: Any) -> list[Any]:

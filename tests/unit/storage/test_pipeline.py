@@ -26,7 +26,7 @@ from tests.fixtures.valkey import Server, eventually, patient
 
 @dataclass
 class Authority:
-    """Who vouches for the server that the test plays."""
+    """The certificate authority of the server that the test plays."""
 
     url: str
     context: ssl.SSLContext
@@ -122,7 +122,7 @@ async def test_connection_whose_peer_disappears_silently_is_broken(shared_server
     connection = await Connection.open(patient(shared_server.url), "test")
     sent = connection.call(pack("BLPOP", "nothing comes here", 0))
     await eventually(lambda: b"cmd=blpop" in shared_server("CLIENT", "LIST"))
-    # What the kernel says when nobody confirms what it sent.
+    # The kernel's error when the peer acknowledges nothing.
     connection.connection_lost(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
     with pytest.raises(Disconnected, match=r"broke: .*Connection timed out"):
         await sent
@@ -178,7 +178,7 @@ LARGE = pack("SET", "large", b"x" * (32 << 20))
 
 @dataclass
 class Ends:
-    """Of one connection: ours, and what the server hears and says."""
+    """The ends of one connection: ours, and the bytes that the server receives and sends."""
 
     ours: Connection
     hears: asyncio.StreamReader

@@ -135,9 +135,9 @@ def test_a_fence_moves_the_revision_and_the_epoch_and_is_no_event() -> None:
     "entry",
     [
         raw("7-3", "7-2", log.CREATE, "b", b"v", value("b")),  # one is missing between
-        raw("7-2", "7-1", log.UPDATE, "a", b"v", value("a"), previous="7-0"),  # of another state of the object
-        raw("7-2", "7-1", log.UPDATE, "b", b"v", value("b"), previous="7-1"),  # of an object that is not there
-        raw("7-2", "7-1", log.CREATE, "a", b"v", value("a")),  # of an object that is there
+        raw("7-2", "7-1", log.UPDATE, "a", b"v", value("a"), previous="7-0"),  # another state of the object
+        raw("7-2", "7-1", log.UPDATE, "b", b"v", value("b"), previous="7-1"),  # a missing object
+        raw("7-2", "7-1", log.CREATE, "a", b"v", value("a")),  # an existing object
         raw("7-2", "7-1", log.DELETE, "b", previous="7-1"),
         raw("7-2", "7-1", b"5", "a"),
         (b"7-2", [b"something", b"else"]),
@@ -158,7 +158,7 @@ def test_gap_discards_memory_and_ends_watches_cleanly(entry: RawEntry) -> None:
         fed.replica.require()
     assert caught.value.seconds == 5
     assert caught.value.reason
-    fed.feed(UPDATED)  # what still comes is not for this memory
+    fed.feed(UPDATED)  # later entries are not for this memory
     assert fed.replica.applied == rev(7, 1)
     fed.fill(rev(7, 5))
     fed.replica.require()

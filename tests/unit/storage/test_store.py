@@ -1,4 +1,4 @@
-"""The face of storage on a real server: commit, barrier, reach, views, watches, and what is said when something is not there."""
+"""The interface of storage on a real server: commit, barrier, reach, views, watches, and errors about missing things."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def log_length(server: Server, store: Store) -> int:
 
 
 class Ear:
-    """A sink that keeps what it is told."""
+    """A sink that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

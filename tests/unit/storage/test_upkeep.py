@@ -1,4 +1,4 @@
-"""What is done to the store from time to time, on a real server and with short times."""
+"""Periodic upkeep of the store, on a real server and with short times."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ HEAD = [b"OK", b"7", b"7-10", b"7-0", b"1", b"0", b"0", b"1000000", b"", b"marke
 
 
 class Stage:
-    """A writer with one lane and a session that the test plays."""
+    """A writer with one queue and a session that the test plays."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -143,7 +143,7 @@ class Stage:
         await eventually(lambda: self.writes.sent)
         return self.writes.sent.popleft()
 
-    def settle(self) -> asyncio.Task[None]:
+    def resume(self) -> asyncio.Task[None]:
         task = self.loop.create_task(self.writer.run(self.session))
         self.tasks.append(task)
         return task
@@ -399,7 +399,7 @@ async def test_a_write_in_doubt_that_the_log_holds_is_done_and_not_sent_again() 
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
     stage.log.caught.clear()
-    stage.settle()
+    stage.resume()
     await eventually(lambda: len(stage.reads.asked) == 2)
     assert stage.reads.asked[0] == [b"CLIENT", b"KILL", b"ID", b"5"]
     entry = stage.see(sent, R11)
@@ -416,7 +416,7 @@ async def test_a_write_in_doubt_that_the_log_does_not_hold_is_sent_again_with_it
     sent, (future, _) = await in_doubt(stage, "a", "b")
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": killed, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     again = await stage.sent()
     assert again.tokens == sent.tokens
     stage.see(again, R11)
@@ -431,7 +431,7 @@ async def test_nothing_is_sent_again_before_it_can_not_execute_any_more() -> Non
     stage.attach("run", client_id=6)
     times = collections.UserList([[b"1001", b"0"], [b"1001", b"999000"], [b"1900", b"0"]])
     stage.reads.replies = {b"CLIENT": Rejected("NOPERM no permissions"), b"TIME": times, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     await stage.sent()
     assert [asked[0] for asked in stage.reads.asked] == [b"CLIENT", b"TIME", b"TIME", b"TIME", b"FCALL_RO"]
     await stage.end()
@@ -442,7 +442,7 @@ async def test_another_server_process_cannot_execute_what_the_old_one_was_sent()
     await in_doubt(stage, "a")
     stage.attach("another run", client_id=6)
     stage.reads.replies = {b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     await stage.sent()
     assert [asked[0] for asked in stage.reads.asked] == [b"FCALL_RO"]
     await stage.end()
@@ -455,7 +455,7 @@ async def test_every_connection_that_left_writes_in_doubt_is_killed() -> None:
     await in_doubt(stage, "b")
     stage.attach("run", client_id=7)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     await eventually(lambda: sum(len(sent.tokens) for sent in stage.writes.sent) == 2)
     assert {asked[3] for asked in stage.reads.asked if asked[0] == b"CLIENT"} == {b"5", b"6"}
     await stage.end()
@@ -467,10 +467,10 @@ async def test_a_search_that_breaks_off_goes_on_in_the_next_session() -> None:
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": Disconnected("again")}
     with pytest.raises(Disconnected):
-        await stage.settle()
+        await stage.resume()
     stage.attach("run", client_id=7)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     assert (await stage.sent()).tokens == sent.tokens
     assert not future.done()
     await stage.end()
@@ -479,7 +479,7 @@ async def test_a_search_that_breaks_off_goes_on_in_the_next_session() -> None:
 async def test_an_error_that_says_nothing_is_looked_up_in_the_same_session() -> None:
     stage = Stage()
     stage.reads.replies = {b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     future = stage.commit("a")
     first = await stage.sent()
     first.answer(Failed("ERR something in the middle of the function"))
@@ -497,7 +497,7 @@ async def test_a_log_that_does_not_reach_back_cannot_prove_anything() -> None:
     stage.attach("run", client_id=6)
     stage.log.seen_from = keys.revision("7-11")
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": HEAD}
-    stage.settle()
+    stage.resume()
     with pytest.raises(OutcomeUnknown):
         await future
     await stage.end()
@@ -508,7 +508,7 @@ async def test_a_store_that_lost_its_data_cannot_tell_what_happened() -> None:
     _, (future,) = await in_doubt(stage, "a")
     stage.attach("run", client_id=6)
     stage.reads.replies = {b"CLIENT": 1, b"FCALL_RO": [b"LOST", b"no meta"]}
-    stage.settle()
+    stage.resume()
     with pytest.raises(OutcomeUnknown):
         await future
     assert stage.log.faults

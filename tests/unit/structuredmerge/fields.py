@@ -11,7 +11,7 @@ from structuredmerge.sets import Set
 TEXT = st.sampled_from(
     ["", "a", "b", "ab", "B", "é", "\uffff", "😀", "<&>", "\u2028", '\x00\x07\x7f\b\f\n\t"\\', "x.io/y"]
 )
-# What path elements hold is read as float64.
+# Numbers in path elements are read as float64.
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0, 1, 1.0])
 SCALARS = st.none() | st.booleans() | NUMBERS | TEXT
 VALUES = st.recursive(

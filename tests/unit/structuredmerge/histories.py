@@ -135,19 +135,19 @@ class Shared:
         return EMPTY
 
     def applied(self, patch: Any, *, manager: str = "ada", force: bool = True) -> Shared:
-        """What an apply makes of it. Raises Conflicts unless forced."""
+        """The state after an apply. Raises Conflicts unless forced."""
         new, managers = apply(
             self.value, patch, version=VERSION, managers=self.managers, manager=manager, versions=self, force=force
         )
         return Shared(self.type, self.value if new is UNCHANGED else new, managers)
 
     def updated(self, new: Any, *, manager: str) -> Shared:
-        """What is left of it once somebody has written another value."""
+        """The state after an update with another value."""
         managers = update(self.value, new, version=VERSION, managers=self.managers, manager=manager, versions=self)
         return Shared(self.type, new, managers)
 
     def owned(self, *, but: str = "") -> Set:
-        """What somebody owns; `but`: somebody else."""
+        """Fields that any manager owns; `but`: any other manager."""
         owned = EMPTY
         for name, owner in self.managers.items():
             if name != but:
@@ -160,7 +160,7 @@ APPLIERS = st.sampled_from(["ada", "bob"])
 
 @st.composite
 def histories(draw: st.DrawFn, *, empty: bool = False) -> Shared:
-    """What a few applies, all forced, and updates have made of nothing."""
+    """Results of a few applies, all forced, and updates, from an empty object."""
     shared = Shared(draw(ROOTS))
     for _ in range(draw(st.integers(0, 4))):
         value = draw(of_type(shared.type, empty=empty))
@@ -173,7 +173,7 @@ def histories(draw: st.DrawFn, *, empty: bool = False) -> Shared:
 
 @st.composite
 def applies(draw: st.DrawFn, *, empty: bool = False) -> tuple[Shared, Any]:
-    """What several wrote, and a configuration, not an empty one, that is applied to it next: at times one that differs little."""
+    """A state that several managers wrote, and a non-empty configuration that is applied to it next: at times one that differs little."""
     shared = draw(histories(empty=empty))
     patch = draw(of_type(shared.type, empty=empty).filter(bool))
     if shared.value and draw(st.booleans()):

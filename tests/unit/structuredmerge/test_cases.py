@@ -67,7 +67,7 @@ class Versions:
 
 
 def identity(entry: Step, operation: str) -> str:
-    """Of a manager: the version takes part in that of updaters alone."""
+    """The identity of a manager: the version takes part in that of updaters alone."""
     version = {} if operation == "Apply" else {"apiVersion": entry.get("apiVersion", DEFAULT_VERSION)}
     return json.dumps({"manager": entry["manager"], "operation": operation, **version}, separators=(",", ":"))
 
@@ -90,7 +90,7 @@ class Room:
         }
 
     def _type(self, schema: Any) -> Type:
-        """Of a schema, or of the name of one."""
+        """The type of a schema, or of the name of one."""
         return type_of(self._schemas[schema] if isinstance(schema, str) else schema)
 
     def run(self, step: Step) -> None:

@@ -1,4 +1,4 @@
-"""What is different between two values: removed, modified, added, each with all that it holds."""
+"""Differences between two values: removed, modified, added, each with everything below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever applies a value owns the paths that it spells out, and nothing else."""
+"""An applier owns the paths that its value spells out, and nothing else."""
 
 from __future__ import annotations
 

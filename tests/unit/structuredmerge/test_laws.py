@@ -1,4 +1,4 @@
-"""What holds of every sequence of applies and updates, whatever the type."""
+"""Laws of every sequence of applies and updates, for every type."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_force_removes_all_conflicts_and_changes_nothing_without_one(drawn: Appl
 
 
 def conflicts(shared: Shared, patch: Any) -> Sequence[Conflict]:
-    """What an apply that is not forced is refused for."""
+    """Conflicts that refuse an apply that is not forced."""
     try:
         shared.applied(patch, force=False)
     except Conflicts as error:
@@ -174,7 +174,7 @@ def test_manager_that_applies_nothing_is_removed(drawn: Apply) -> None:
 @law
 @given(applies(empty=True), st.data())
 def test_earlier_writer_owns_the_same_whether_or_not_it_regains_fields(drawn: Apply, data: st.DataObject) -> None:
-    """What is forgone is lost, and not got back."""
+    """Forgone fields are lost, and not got back."""
     shared, new = drawn
     paths = list(changed(shared, Shared(shared.type, new)).paths())
     forgone = of(data.draw(st.sets(st.sampled_from(paths)))) if paths else EMPTY

@@ -1,4 +1,4 @@
-"""What is applied is put into what is there: by members, by items in an order, and without a copy of what stays."""
+"""Applied values are merged into the live ones: by members, by items in an order, and without a copy of unchanged parts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.unit.structuredmerge.declared import TYPE
 @pytest.mark.parametrize(
     ("live", "applied", "merged"),
     [
-        # What both have stands in the applied order.
+        # Common items stand in the applied order.
         (["a", "b", "c"], ["c", "a"], ["b", "c", "a"]),
         (["a", "b", "c", "d"], ["d", "b"], ["a", "c", "d", "b"]),
-        # What only the live list has stays before what it precedes.
+        # Items of the live list alone stay before the ones that they precede.
         (["x", "a", "y", "b", "z"], ["a", "b"], ["x", "a", "y", "b", "z"]),
-        # What is only applied comes before the next that both have, or at the end.
+        # Items that are only applied come before the next common one, or at the end.
         (["a", "b"], ["n", "a", "m", "b", "o"], ["n", "a", "m", "b", "o"]),
         (["a", "x", "b"], ["a", "n", "b"], ["a", "x", "n", "b"]),
         (["a"], ["n"], ["a", "n"]),

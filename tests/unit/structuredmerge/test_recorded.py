@@ -1,4 +1,4 @@
-"""What upstream's library made of sets and of rows of applies and updates that were chosen at random, with types chosen at random."""
+"""Results of upstream's library for random sets and rows of applies and updates, with random types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Case = Mapping[str, Any]
 
 
 def recorded(name: str) -> list[dict[str, Any]]:
-    """What structured-merge-diff v6.3.3 answered (with the schemas of kube-openapi's schemaconv)."""
+    """Answers of structured-merge-diff v6.3.3 (with the schemas of kube-openapi's schemaconv)."""
     # A line may hold characters that Python ends lines at.
     return [json.loads(line) for line in (HERE / name).read_text().split("\n") if line]
 
@@ -46,7 +46,7 @@ def test_sets_are_read_combined_and_written_as_go_does_it(case: Case) -> None:
 
 
 class Versions:
-    """v1 is the version of the case's schema; v2, where names are told, has other names for members of the whole."""
+    """v1 is the version of the case's schema; v2, where names are given, has other names for members of the whole."""
 
     def __init__(self, case: Case) -> None:
         self._case = case

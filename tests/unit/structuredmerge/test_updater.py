@@ -174,7 +174,7 @@ def _updated(count: int) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("write", [_reordered, _pruned, _updated])
 def test_long_lists_take_time_in_proportion(write: Callable[[int], Callable[[], Any]]) -> None:
-    # Of sixteen times the length. Quadratic would be 256 times as much.
+    # Sixteen times the length: quadratic time would be 256 times as much.
     assert _cost(write(4000)) < 100 * _cost(write(250))
 
 

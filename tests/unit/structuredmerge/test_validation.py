@@ -1,4 +1,4 @@
-"""What is no value of its type is told as upstream tells it, and costs no more than an answer has room for."""
+"""Messages about a value that does not fit its type are upstream's, and cost no more than the limit of an answer."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def there(value: Any, type_: Type) -> Set:
 
 
 def unordered(value: Any, type_: Type) -> Any:
-    """What a value says whatever the order of items that are merged one by one."""
+    """The value with items that are merged one by one in a fixed order."""
     if isinstance(value, dict) and type_.map is not None and not type_.map.atomic:
         types = {name: member.type for name, member in type_.map.members.items()}
         return {name: unordered(part, types.get(name) or type_.map.element or type_) for name, part in value.items()}
@@ -90,7 +90,7 @@ def test_nothing_is_left_at_what_was_removed_and_the_rest_is_as_it_was(drawn: Pa
     assert not there(left, type_) & paths
     assert not found.added
     assert remove(left, paths, type_) is left
-    # What holds nothing goes with what could be below it.
+    # Empty values go with everything that could be below them.
     assert left is value or not value or paths & there(value, type_)
 
 

@@ -1,4 +1,4 @@
-"""What of a deletion is on its way at a time, and which finalizers it leaves."""
+"""Deletions in progress at a time, and the finalizers that a deletion leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watchers of Tables are told of one event as time goes by: the age of now, and the same frame for all of them while it holds."""
+"""Watchers of Tables get the current age of an event, and the same frame for all of them while it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is large is told without a look at all of it."""
+"""Large objects are recognised without a look at all of them."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def server(shared_server: Server, clock: Clock) -> AsyncIterator[Composed]
 
 
 def claim(server: Composed, **labels: str) -> Object:
-    """Whose requests get defaults, so that what is applied is never what is stored."""
+    """A claim whose requests get defaults, so that the applied value is never the stored one."""
     requests = [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]
     metadata = {"name": "c", "labels": labels}
     head = {"apiVersion": f"{server.group}/v1", "kind": "ResourceClaim"}
@@ -114,14 +114,14 @@ async def test_the_times_of_other_managers_stay_also_when_they_lose_something(se
 async def test_a_user_agent_that_cannot_be_read_as_a_whole_is_known_by_what_can_be_shown_of_it(
     server: Composed, agent: str, manager: str
 ) -> None:
-    """Surrogates stand for the bytes that are none."""
+    """Surrogates stand for bytes that are no UTF-8."""
     made = await server.ask("POST", server.claims, claim(server, a="1"), User_Agent=agent)
 
     assert list(times(made)) == [manager]
 
 
 async def test_apply_with_unreadable_managers_reports_which(server: Composed) -> None:
-    """Whoever names managers is refused for that; who gives one a time that is none, for the time, unless there is a conflict first."""
+    """Named managers are an error; so is a malformed time of an applier, unless there is a conflict first."""
     odd = claim(server, a="1")
     odd["metadata"]["managedFields"] = [{"manager": "x", "time": "soon"}]
     path = f"{server.claims}/c?fieldManager=me"

@@ -1,4 +1,4 @@
-"""Whatever a patch asks for, it is done or refused, and nobody waits for it."""
+"""Every patch is done or refused, and no other request waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of the past, right after a start: what there is to do for them before they can be told."""
+"""States of the past, right after a start: the work that is needed before they can be served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What whoever records requests is told of stored objects."""
+"""Stored objects that a recorder of requests receives."""
 
 from __future__ import annotations
 

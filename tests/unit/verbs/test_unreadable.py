@@ -1,4 +1,4 @@
-"""Who may delete what cannot be read, and what is noted about who tries."""
+"""Rights to delete unreadable objects, and the audit of attempts."""
 
 from __future__ import annotations
 

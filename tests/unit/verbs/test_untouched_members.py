@@ -1,4 +1,4 @@
-"""What a merge patch does not touch goes round it: the same comes of it as if all of the object had been written down and read again."""
+"""Members that a merge patch does not touch bypass it: the result is the same as if the whole object had been encoded and read again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def stored(resource: Resource, whole: dict[str, Any]) -> Entry:
 
 
 def outcome(kind: Any, sent: Any, live: Entry, resource: Resource, validation: str) -> Any:
-    """What is stored then, and what is told."""
+    """The stored result, and the messages."""
     warnings = Warnings()
     terms = Terms(resource=resource, kinds=KINDS, now=NOW, validation=validation, warnings=warnings)
     writer = Writer(manager="m", resource=resource, subresource="", now=NOW, force=False)

@@ -1,4 +1,4 @@
-"""What memory consists of."""
+"""The objects in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Go's libraries said, as recorded: bytes are kept as Latin-1 text."""
+"""Recorded results of Go's libraries: bytes are kept as Latin-1 text."""
 
 from __future__ import annotations
 

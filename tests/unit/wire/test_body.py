@@ -218,7 +218,7 @@ def outcome(attempt: Callable[[], Object]) -> Object | StatusError:
 
 
 def levels(value: Any) -> int:
-    """Of lists that hold one list each."""
+    """The depth of lists that hold one list each."""
     found = 1
     while value:
         [value] = value
@@ -318,7 +318,7 @@ def patched(
 
 
 def patched_refusal(value: Any, **how: Any) -> tuple[str, str]:
-    """What is shown, and what is said about it."""
+    """The shown value, and the message about it."""
     with pytest.raises(StatusError) as refused:
         patched(value, **how)
     error = refused.value

@@ -581,7 +581,7 @@ def test_an_object_that_cannot_be_read_hides_no_other_and_is_named(
     shown = [row["object"] for row in value["rows"]] if "Table" in accept else value["items"]
     assert [shown[0]["metadata"]["name"], shown[2]["metadata"]["name"]] == ["before", "behind"]
     assert shown[1]["metadata"].get("name", "bad") in ("a", "bad")
-    if accept != PARTIALS or why not in ("another shape", "too deep"):  # of these the metadata can be read
+    if accept != PARTIALS or why not in ("another shape", "too deep"):  # the metadata of those can be read
         assert shown[1]["metadata"] == {"name": "bad", "namespace": "ns", "resourceVersion": "8"}
         assert [record.__dict__["key"] for record in caplog.records] == ["ns/bad"]
 

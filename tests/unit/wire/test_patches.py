@@ -1,4 +1,4 @@
-"""Which patch a media type means, and what is said of a body that is none."""
+"""Media types of patches, and messages about malformed bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames in both directions, as bytes. What a client can tell of them is promised in `tests/promises/api/test_websockets.py`."""
+"""Frames in both directions, as bytes. `tests/promises/api/test_websockets.py` tests what a client notices of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST = 16 << 10
 
 
 class Client:
-    """What a receiver does with what it is fed."""
+    """A receiver that records what it is fed."""
 
     def __init__(self) -> None:
         self.answers: list[bytes] = []
@@ -149,7 +149,7 @@ def headers(**changed: str | None) -> CIMultiDict[str]:
 
 
 def test_the_answer_shows_that_the_key_was_read() -> None:
-    key = "dGhlIHNhbXBsZSBub25jZQ=="  # of RFC 6455, section 1.3
+    key = "dGhlIHNhbXBsZSBub25jZQ=="  # the example of RFC 6455, section 1.3
     head = websocket.accept(headers(Sec_WebSocket_Key=key), [])
     assert b"\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in head
     assert accepted(key) == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

@@ -55,7 +55,7 @@ class Adding:
 
 
 class Silent:
-    """Of both sorts; changes nothing."""
+    """A plugin of both sorts; changes nothing."""
 
     def __init__(self) -> None:
         self.judged: list[Object | None] = []
@@ -131,7 +131,7 @@ async def test_a_plugin_is_asked_about_its_operations_only() -> None:
 
 
 def counted(family: Histogram | Summary) -> Callable[[], dict[tuple[str, ...], tuple[int, float]]]:
-    """What was observed since, by labels: how often, and how many seconds."""
+    """Observations since the call, by labels: how often, and how many seconds."""
 
     def read() -> dict[tuple[str, ...], tuple[int, float]]:
         return {values: (child.count, child.sum) for values, child in family.children()}

@@ -42,7 +42,7 @@ def variables(**members: Any) -> Variables:
 
 
 async def value(text: str, of: Variables | None = None, *, scope: Scope | None = None, decide: Any = None) -> Any:
-    """What an expression of any type gives, or its error."""
+    """The result of an expression of any type, or its error."""
     scope = scope or Scope()
     expression = scope.expression(text)
     known = Expressions(decide or Authority().decide)

@@ -1,4 +1,4 @@
-"""Admission that files configure: what they may say, what is told of their mistakes, and what becomes of a change."""
+"""Admission that files configure: permitted contents, messages about errors, and the effect on a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes rules, selectors and equivalent versions select."""
+"""Selection of changes by rules, selectors and equivalent versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be created and changed in a namespace that is there, missing, or on its way out."""
+"""Creations and changes in a namespace that exists, is missing, or is being deleted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Who may make an object depend on others: the table of kubernetes/kubernetes `plugin/pkg/admission/gc/gc_admission_test.go`, and the
-words."""
+"""Rights to make an object depend on others: the table of kubernetes/kubernetes `plugin/pkg/admission/gc/gc_admission_test.go`, and the
+messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PLACES = {
 
 
 class Mapper:
-    """Of the kinds of upstream's test."""
+    """A mapper of the kinds of upstream's test."""
 
     async def collection(self, api_version: str, kind: str) -> Place:
         found = PLACES.get((api_version, kind))

@@ -1,4 +1,4 @@
-"""What plugins know of configurations, and what they make of them."""
+"""Copies of configurations, and results that plugins derive from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MutatingAdmissionPolicy: what becomes of a change. What single mutations say is promised on both servers (tests/promises/admission)."""
+"""MutatingAdmissionPolicy: the effect on a change. tests/promises/admission tests single mutations on both servers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plugin(
     bindings: Sequence[Object] | None = None,
     namespaces: Namespaces | None = None,
 ) -> MutatingAdmissionPolicy:
-    """Of these policies, each with a binding of its name."""
+    """The plugin with these policies, each with a binding of its name."""
     names = [each["metadata"]["name"] for each in policies]
     bound = [{"metadata": {"name": name}, "spec": {"policyName": name}} for name in names]
     nothing = Items()

@@ -1,4 +1,4 @@
-"""What expressions make, as plain values: bounded, and in Go's words where it is none."""
+"""Results of expressions as plain values: bounded, and with Go's message for a malformed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done with a policy before a request needs it."""
+"""Preparation of a policy before a request needs it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def refusal(cluster: Cluster, attributes: Attributes | None = None) -> Sta
 
 
 async def message(cluster: Cluster, attributes: Attributes | None = None) -> str | None:
-    """Of the refusal, without what each begins with."""
+    """The message of the refusal, without the common beginning."""
     error = await refusal(cluster, attributes)
     return None if error is None else error.message.removeprefix(WHERE).removeprefix(DENIED)
 

@@ -35,7 +35,7 @@ def gates(**switched: bool) -> Gates:
 
 
 class Plane:
-    """Quotas by name, all in the namespace "ns". What a watch has shown is older until `show`."""
+    """Quotas by name, all in the namespace "ns". The watch shows an older state until `show`."""
 
     def __init__(self, *quotas: Object, ready: bool = True) -> None:
         self.live: dict[str, Object] = {quota["metadata"]["name"]: quota for quota in quotas}
@@ -47,7 +47,7 @@ class Plane:
         self.writes: list[dict[str, str]] = []
         self.asked: list[str] = []
         self.failures: list[ClusterError] = []
-        """What the next questions are answered with."""
+        """Answers to the next questions."""
         self.conflicts = 0
         self.writing = asyncio.Event()
         self.held: asyncio.Event | None = None

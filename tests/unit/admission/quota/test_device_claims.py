@@ -1,4 +1,4 @@
-"""What claims use of device-class quotas, in the group in which kube-apiserver has its own."""
+"""Usage of device-class quotas by claims, in the group in which kube-apiserver has its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rig(hard: dict[str, str] | None = None, *classes: Object, **how: Any) -> Rig
 
 
 async def used(made: Rig, obj: Object) -> dict[str, str]:
-    """Of the quota after the claim, without what is not used."""
+    """Usage of the quota after the claim, without zeros."""
     assert await made.verdict(obj=obj) == ""
     return {name: amount for name, amount in made.plane.used().items() if amount != "0"}
 

@@ -1,4 +1,4 @@
-"""What quotas allow, and what is claimed of them."""
+"""Decisions of quotas, and usage that is claimed."""
 
 from __future__ import annotations
 

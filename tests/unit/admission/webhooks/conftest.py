@@ -1,4 +1,4 @@
-"""The webhook that is called, and whoever calls it."""
+"""The webhook that is called, and its caller."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.unit.admission.webhooks import hook as plays
 from tests.unit.admission.webhooks.hook import Hook
 
 SYSTEM_BYTES = 64 << 20
-"""What the kernel may keep of a connection between the two ends."""
+"""Bytes of a connection that the kernel may buffer between the two ends."""
 
 
 async def call(caller: Caller, hook: Hook, path: str = "/judge", *, seconds: float = 10.0) -> bytes:
@@ -128,7 +128,7 @@ async def test_long_questions_and_long_answers_pass(hook: Hook, caller: Caller) 
 
 
 async def test_an_answer_without_end_is_given_up(hook: Hook, caller: Caller) -> None:
-    """Who sends it waits until what has come was looked at: it is never in memory."""
+    """The sender waits until the server has looked at the received part: the whole is never in memory."""
     sent = 0
 
     async def endless(exchange: plays.Exchange) -> None:
@@ -138,7 +138,7 @@ async def test_an_answer_without_end_is_given_up(hook: Hook, caller: Caller) -> 
             exchange.send(b"z" * (1 << 18))
             sent += 1 << 18
             await exchange.writer.drain()
-            await asyncio.sleep(0)  # who has gone is only noticed by the loop, and a drain need not give it its turn
+            await asyncio.sleep(0)  # only the loop notices a disconnected peer, and a drain need not give it its turn
 
     hook.plays = [endless]
     with pytest.raises(CallFailed, match=r"Please retry\. Original error: http: response body too large$"):

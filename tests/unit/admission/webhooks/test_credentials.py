@@ -1,4 +1,4 @@
-"""As whom webhooks are called, and what is said of a file that cannot be used. Texts are those of kube-apiserver 1.36.3."""
+"""Credentials for calls of webhooks, and messages about unusable files. Texts are those of kube-apiserver 1.36.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients are told of a webhook that said no."""
+"""Messages to clients about a webhook that denied a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hostile webhook can do with TLS, and what is said of it."""
+"""TLS attacks of a hostile webhook, and the messages about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hostile webhook can do with HTTP. The meter of the event loop judges each step of a call, and memory is bounded."""
+"""HTTP attacks of a hostile webhook. The meter of the event loop judges each step of a call, and memory is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What webhook plugins do with the answers of webhooks: order, rounds, notes, counts, and what clients are told."""
+"""Webhook plugins and the answers of webhooks: order, rounds, notes, counts, and messages to clients."""
 
 from __future__ import annotations
 

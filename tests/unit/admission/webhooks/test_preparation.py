@@ -1,4 +1,4 @@
-"""What is told of webhooks before a request needs them."""
+"""Log lines about webhooks before a request needs them."""
 
 from __future__ import annotations
 

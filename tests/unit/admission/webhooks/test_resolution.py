@@ -18,7 +18,7 @@ SLICES = "/apis/discovery.k8s.io/v1/namespaces/space/endpointslices"
 
 
 class Cluster:
-    """What kube-apiserver says, and what it was asked."""
+    """Answers of kube-apiserver, and the questions that it received."""
 
     def __init__(self, service: Any, slices: Any = ()) -> None:
         self.says = {SERVICE: service, SLICES: {"items": list(slices)}}

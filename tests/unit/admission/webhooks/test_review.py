@@ -1,4 +1,4 @@
-"""What a webhook is asked, and what its answer means."""
+"""The review that a webhook receives, and the meaning of its answer."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ DENSE: dict[str, Callable[[int], bytes]] = {
 @pytest.mark.parametrize("size", [2 << 10, review.LARGE - 64, 16 << 10, 63 << 10, 250 << 10])
 @pytest.mark.parametrize("shape", DENSE)
 async def test_no_answer_holds_the_event_loop(shape: str, size: int) -> None:
-    """What is wrong with it is told in the words of whoever read it."""
+    """The reader of the answer words its error."""
     with pytest.raises((Undecodable, InvalidResponse)):
         await review.received(DENSE[shape](size), version="v1", uid=UID, mutating=True)
 

@@ -1,4 +1,4 @@
-"""What is said of answers and connections that fail, word for word as kube-apiserver 1.36.3 said it of the same bytes.
+"""Messages about answers and connections that fail, word for word as those of kube-apiserver 1.36.3 about the same bytes.
 
 `go_http.jsonl` and `go_answers.jsonl` hold what a webhook sent (bytes as Latin-1 text) and what kube-apiserver made of it.
 """
@@ -64,7 +64,7 @@ def cases(name: str) -> list[dict[str, Any]]:
 
 
 async def said(caller: Caller, hook: Hook, case: dict[str, Any]) -> str:
-    """What comes of an answer, as upstream puts it into its text; "ok" for one that can be read."""
+    """The outcome of an answer, as upstream puts it into its text; "ok" for one that can be read."""
     raw = case["raw"].replace("{uid}", UID).encode("latin-1")
     hook.plays = [plays.says(raw, then_closes=case["closes"])]
     try:

@@ -20,7 +20,7 @@ SHAPES = {resource.kind: resource.shape for resource in resources.RESOURCES} | {
     "DeleteOptions": machinery.DELETE_OPTIONS
 }
 CASES = [json.loads(line) for line in (HERE / "go_written.jsonl").read_text().splitlines()]
-"""What Go's decoder of v1.36 made of members that are repeated and of numbers of any size (sigs.k8s.io/json into the types of k8s.io/api
+"""Results of Go's decoder of v1.36 for repeated members and numbers of any size (sigs.k8s.io/json into the types of k8s.io/api
 and k8s.io/apimachinery), written as protobuf and read again."""
 
 

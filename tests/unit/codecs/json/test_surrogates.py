@@ -21,7 +21,7 @@ PIECES = (
     r"\ud800", r"\uD800", r"\uDbFf", r"\udc00", r"\uDFFF", r"\ud83d\ude00", r"\\", r"\u0000", r"\u00000", r"\u0000d800",
     r"\\ud800", r"\"", r"\ufffd", r"\n", "a", "d800", "0", "é", "😀", " ", "{", "[",
 )  # fmt: skip
-"""What strings are made of."""
+"""Parts of the strings."""
 
 
 def go_reads(text: str) -> Any:

@@ -26,7 +26,7 @@ KINDS = {resource.kind: resource.shape for resource in resources.RESOURCES}
 
 
 def recorded(name: str) -> list[dict[str, Any]]:
-    """What Go's decoder of v1.36 said (sigs.k8s.io/json into the types of k8s.io/api)."""
+    """Results of Go's decoder of v1.36 (sigs.k8s.io/json into the types of k8s.io/api)."""
     return [json.loads(line) for line in (HERE / name).read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""What is told of a document without making an object of it."""
+"""Facts about a document that need no decoded object."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ MESSAGES = KINDS | {
 
 
 def recorded(name: str) -> list[dict[str, Any]]:
-    """What the generated code of v1.36 made of it (k8s.io/api, k8s.io/apimachinery)."""
+    """Results of the generated code of v1.36 (k8s.io/api, k8s.io/apimachinery)."""
     return [json.loads(line) for line in (Path(__file__).parent / name).read_text().splitlines()]
 
 

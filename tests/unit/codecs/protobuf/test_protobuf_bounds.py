@@ -22,7 +22,7 @@ MOST = 3 * MIB
 CPU_SECONDS = 4.0
 """Generous: what takes longest takes half a second, and three times as much while it is watched."""
 CALL_SECONDS, TIMES = 0.02, 3
-"""What others may have to wait for; a core that others use too takes longer for the same."""
+"""The longest permitted wait of others; a core that others use too takes longer for the same."""
 
 
 def field(number: int, data: bytes) -> bytes:

@@ -31,7 +31,7 @@ def peer(presented: Sequence[Forged]) -> Peer:
 
 
 def refusal(roots: Sequence[Forged], presented: Sequence[Forged]) -> str:
-    """What the log says, empty if the chain is good."""
+    """The log message, empty if the chain is good."""
     try:
         chains.verifier(pem(roots))(peer(presented), NOW.timestamp())
     except NotAuthentic as e:
