@@ -51,7 +51,7 @@ def test_random_objects_are_judged_as_a_real_server_judges_them(sides: tuple[Sid
     assert found == []
 
 
-def test_random_writes_one_after_the_other_leave_what_they_leave_on_a_real_server(sides: tuple[Side, Side]) -> None:
+def test_random_write_sequences_leave_what_a_real_server_stores(sides: tuple[Side, Side]) -> None:
     """Managers of fields are compared too."""
     found = sequences.differences(*sides, seed=SEED, count=SEQUENCES, steps=STEPS)
 

@@ -83,14 +83,14 @@ def stored(kubectl: Kubectl, name: str) -> Any:
     return json.loads(kubectl("get", f"resourceslice.{GROUP}", name, "-o", "json").stdout)
 
 
-def test_create_validates_on_the_client_and_get_shows_the_columns_of_upstream(kubectl: Kubectl, created: str) -> None:
+def test_create_validates_on_the_client_and_get_shows_upstreams_columns(kubectl: Kubectl, created: str) -> None:
     header, row, *_ = kubectl("get", f"resourceslices.{GROUP}", created).stdout.splitlines()
 
     assert header.split() == ["NAME", "NODE", "DRIVER", "POOL", "AGE"]
     assert row.split()[:4] == [created, "node-1", "gpu.example.com", "node-1"]
 
 
-def test_create_and_delete_take_the_list_that_get_prints_of_several_objects(kubectl: Kubectl) -> None:
+def test_create_and_delete_accept_the_list_that_get_prints(kubectl: Kubectl) -> None:
     names = ["listed-1", "listed-2"]
     for name in names:
         kubectl("create", "-f", "-", stdin=resource_slice(name))

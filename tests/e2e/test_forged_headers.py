@@ -56,7 +56,7 @@ def test_a_certificate_of_the_cluster_counts_as_itself_only(bed: Bed) -> None:
     assert "mallory" not in text
 
 
-def test_a_cluster_certificate_with_the_front_proxys_name_counts_as_itself_only(bed: Bed) -> None:
+def test_cluster_certificate_with_the_front_proxys_name_is_only_itself(bed: Bed) -> None:
     code, text = ask(bed, context(bed, bed.plane.pki.cluster.client(pki.PROXY)), FORGED)
     assert code == 403
     assert f'User \\"{pki.PROXY}\\" cannot list' in text

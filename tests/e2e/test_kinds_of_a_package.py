@@ -219,9 +219,7 @@ def depot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
         yield running
 
 
-def test_integer_boolean_and_date_columns_are_shown_and_a_failing_cell_hides_nothing(
-    depot: DevServer, tmp_path: pathlib.Path
-) -> None:
+def test_integer_boolean_and_date_columns_survive_a_failing_cell(depot: DevServer, tmp_path: pathlib.Path) -> None:
     for name, spec in (
         ("full", {"gates": 4, "open": False, "built": "2000-01-01T00:00:00Z"}),
         ("none", {"gates": 0}),

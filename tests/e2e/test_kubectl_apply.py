@@ -143,7 +143,7 @@ def editor(folder: pathlib.Path, command: str) -> str:
     return str(file)
 
 
-def test_server_side_apply_creates_changes_and_tells_conflicts_until_it_is_forced(kubectl: Both, name: str) -> None:
+def test_server_side_apply_creates_changes_and_reports_conflicts(kubectl: Both, name: str) -> None:
     apply = ("apply", "--server-side", "-f", "-")
     made = device_class(name, labels={"a": "1", "b": "1"})
     other = device_class(name, resource="example.com/other", labels={"a": "2"})

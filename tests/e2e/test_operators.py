@@ -46,7 +46,7 @@ def operated(request: pytest.FixtureRequest, dev: DevServer, tmp_path: pathlib.P
     operator.stop()
 
 
-def test_operator_sees_what_is_created_in_a_new_namespace_and_what_is_deleted(
+def test_operator_sees_creations_in_a_new_namespace_and_deletions(
     operated: tuple[Process, str], kubectl: Kubectl
 ) -> None:
     operator, namespace = operated

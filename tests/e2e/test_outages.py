@@ -52,7 +52,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_the_apiservice_is_available_within_5_seconds_of_work_after_the_start(frail: Bed) -> None:
+def test_apiservice_is_available_within_5_seconds_of_work_after_the_start(frail: Bed) -> None:
     """How long that takes on a machine that does something else too, or whose disk is slow, is not this program's business."""
     [replica] = frail.replicas
     [apiservice] = [item for item in frail.objects if item["kind"] == "APIService"]
@@ -231,7 +231,7 @@ def age(straight: Connection, collection: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
-def test_without_kube_apiserver_writes_are_judged_by_what_was_configured_last(frail: Bed, hooks: Hooks) -> None:
+def test_writes_without_kube_apiserver_are_judged_by_the_last_config(frail: Bed, hooks: Hooks) -> None:
     hooks.program("/label", [patch(add("/metadata/labels/by", "webhook"))])
     frail.apply(admitting(frail, "last", "/label", hooks))
     in_force(frail, "last")
@@ -253,7 +253,7 @@ def test_without_kube_apiserver_writes_are_judged_by_what_was_configured_last(fr
         frail.kubectl("delete", kind, "last")
 
 
-def test_a_webhook_that_does_not_answer_holds_up_whom_it_judges_and_nobody_else(frail: Bed, hooks: Hooks) -> None:
+def test_webhook_that_does_not_answer_delays_only_the_objects_it_judges(frail: Bed, hooks: Hooks) -> None:
     many = 50
     hooks.program("/label", [patch(add("/metadata/labels/by", "webhook"))])
     frail.apply(admitting(frail, "slow", "/label", hooks))

@@ -153,9 +153,7 @@ def test_claims_use_devices_of_their_class_until_they_are_deleted(admin: Connect
     assert space.used() == {COUNT: "2", **dict.fromkeys(names, "4")}
 
 
-def test_creations_through_several_processes_at_once_get_exactly_what_is_left(
-    connect: Connect, admin: Connection
-) -> None:
+def test_creations_of_several_processes_get_exactly_the_remaining_quota(connect: Connect, admin: Connection) -> None:
     space = Namespace(admin, {COUNT: "20"})
 
     def some(part: int) -> Sequence[str]:

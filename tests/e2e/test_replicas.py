@@ -55,9 +55,7 @@ def test_write_acknowledged_by_one_replica_shows_on_the_other_at_once(pair: Bed)
                 assert watching.next()["type"] == "DELETED"
 
 
-def test_two_replicas_behind_the_aggregator_are_restarted_one_after_the_other(
-    pair: Bed, tmp_path: pathlib.Path
-) -> None:
+def test_two_replicas_behind_the_aggregator_restart_one_after_the_other(pair: Bed, tmp_path: pathlib.Path) -> None:
     def restart() -> None:
         for replica in pair.replicas:
             pair.route(replica, ready=False)
@@ -68,9 +66,7 @@ def test_two_replicas_behind_the_aggregator_are_restarted_one_after_the_other(
     under_load(pair, tmp_path, restart)
 
 
-def test_informers_of_a_replica_that_is_killed_watch_on_at_another_and_do_not_list(
-    pair: Bed, tmp_path: pathlib.Path
-) -> None:
+def test_informers_of_a_killed_replica_watch_on_at_another_without_a_list(pair: Bed, tmp_path: pathlib.Path) -> None:
     killed = pair.replicas[0]
     resource = f"deviceclasses.v1.{objects.GROUP}"
     pair.route(pair.replicas[1], ready=False)
@@ -103,7 +99,7 @@ def _kept_by(process: Process, admin: Connection) -> bool:
     return path in process.log.read_text()
 
 
-def test_a_watch_over_an_open_connection_reaches_the_successor_of_a_process_that_stops(single: Bed) -> None:
+def test_watch_over_an_open_connection_reaches_the_successor(single: Bed) -> None:
     """The predecessor ends its watches one by one for two seconds. Meanwhile kube-apiserver keeps an idle connection to it, and sends the
     next watch over that one."""
     replica = single.replicas[0]

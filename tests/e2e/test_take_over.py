@@ -79,7 +79,7 @@ def real(our_own: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
         yield plane
 
 
-def test_a_pod_gets_its_claim_its_devices_and_its_node_from_the_unmodified_control_plane(taken_over: Bed) -> None:
+def test_pod_gets_claim_devices_and_node_from_unmodified_control_plane(taken_over: Bed) -> None:
     """kube-controller-manager makes the claim and takes it away again, kube-scheduler allocates it; both speak protobuf alone."""
     v1, core = f"/apis/{DRA_GROUP}/v1", "/api/v1/namespaces/default"
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpus"}}

@@ -12,7 +12,7 @@ from tests.e2e.controlplane.bed import Bed
 
 
 @pytest.mark.timeout(400)
-def test_a_watch_survives_three_minutes_of_silence_and_ends_cleanly_with_its_server(bed: Bed, idle: Idle) -> None:
+def test_watch_survives_three_silent_minutes_and_ends_with_its_server(bed: Bed, idle: Idle) -> None:
     while (left := idle.since + 180 - time.monotonic()) > 0:
         time.sleep(left)
 

@@ -107,7 +107,7 @@ async def test_a_restore_into_the_running_process_starts_an_epoch_of_its_own(
     assert_agreement(own_server, *stores)
 
 
-async def test_a_write_of_a_server_that_has_not_noticed_a_restore_is_not_executed(
+async def test_write_of_a_server_that_missed_a_restore_is_not_executed(
     own_server: Server, backup: Server, opening: Open
 ) -> None:
     """The event loop stands still meanwhile: connections, epoch and run_id are as they were when the write leaves."""
@@ -131,7 +131,7 @@ async def test_a_write_of_a_server_that_has_not_noticed_a_restore_is_not_execute
     assert_agreement(own_server, ahead)
 
 
-async def test_a_server_that_had_not_seen_what_was_lost_writes_nothing_under_its_versions_either(
+async def test_server_that_missed_lost_writes_reuses_none_of_their_versions(
     own_server: Server, backup: Server, proxy: Proxy, opening: Open
 ) -> None:
     await install(own_server, THINGS)
@@ -156,9 +156,7 @@ async def test_a_server_that_had_not_seen_what_was_lost_writes_nothing_under_its
 # ---------------------------------------------------------------------------------------------------- takeovers that follow fast
 
 
-async def test_takeovers_within_a_second_of_which_each_is_lost_never_share_an_epoch(
-    own_server: Server, opening: Open
-) -> None:
+async def test_lost_takeovers_within_a_second_never_share_an_epoch(own_server: Server, opening: Open) -> None:
     """Each takeover and what was written under it is cut off the append-only file, and another server takes over."""
     await install(own_server, THINGS)
     stores = await opening(own_server, THINGS)
@@ -217,7 +215,7 @@ async def test_losses_are_counted_when_the_lost_branch_had_a_takeover(
     assert_agreement(own_server, store)
 
 
-async def test_losses_are_counted_when_the_new_epoch_acknowledges_before_it_is_seen(
+async def test_losses_are_counted_when_the_new_epoch_acknowledges_first(
     own_server: Server, backup: Server, proxy: Proxy, opening: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     await install(own_server, THINGS)
@@ -262,7 +260,7 @@ def lost_keys(caplog: pytest.LogCaptureFixture) -> list[str]:
 # ----------------------------------------------------------------------------------------------------- a replica that is behind
 
 
-async def test_a_watch_from_a_version_that_another_replica_told_and_the_store_lost_is_410(
+async def test_watch_from_a_version_of_a_replica_that_the_store_lost_is_410(
     own_server: Server, proxy: Proxy, opening: Open
 ) -> None:
     await install(own_server, THINGS)
@@ -288,7 +286,7 @@ async def test_a_watch_from_a_version_that_another_replica_told_and_the_store_lo
     assert_agreement(own_server, behind)
 
 
-async def test_a_watch_from_a_version_that_is_still_to_come_stays_through_an_epoch_that_holds_it(
+async def test_watch_from_a_future_version_stays_through_an_epoch_with_it(
     own_server: Server, proxy: Proxy, opening: Open
 ) -> None:
     await install(own_server, THINGS)
@@ -324,7 +322,7 @@ async def led_to(proxy: Proxy, server: Server) -> None:
         passage.cut()
 
 
-async def test_versions_of_a_second_primary_are_410_everywhere_once_its_follower_is_back(
+async def test_versions_of_a_second_primary_are_410_once_its_follower_is_back(
     own_server: Server, backup: Server, proxy: Proxy, opening: Open
 ) -> None:
     await install(own_server, THINGS)
@@ -350,7 +348,7 @@ async def test_versions_of_a_second_primary_are_410_everywhere_once_its_follower
     assert_agreement(own_server, right, astray)
 
 
-async def test_a_version_of_a_second_primary_is_410_although_its_follower_never_comes_back(
+async def test_version_of_a_second_primary_is_410_without_its_follower(
     own_server: Server, backup: Server, opening: Open
 ) -> None:
     await install(own_server, THINGS)
@@ -367,7 +365,7 @@ async def test_a_version_of_a_second_primary_is_410_although_its_follower_never_
 # ------------------------------------------------------------------------------------------------------------- late deletions
 
 
-async def test_a_deletion_at_a_replica_that_is_late_is_answered_with_what_was_deleted(
+async def test_deletion_at_a_late_replica_is_answered_with_the_deleted_object(
     own_server: Server, proxy: Proxy, opening: Open
 ) -> None:
     await install(own_server, THINGS)

@@ -46,7 +46,7 @@ def test_a_second_start_goes_on_with_the_same_objects_and_versions(tmp_path: pat
         assert int(create(server, "c")) > int(before["metadata"]["resourceVersion"])
 
 
-def test_an_exact_list_and_a_continue_token_of_before_the_restart_are_served_after_it(tmp_path: pathlib.Path) -> None:
+def test_exact_lists_and_continue_tokens_from_before_a_restart_work(tmp_path: pathlib.Path) -> None:
     with DevServer(tmp_path / "data", "--no-samples") as server:
         for name in ("a", "b", "c"):
             create(server, name)
@@ -60,7 +60,7 @@ def test_an_exact_list_and_a_continue_token_of_before_the_restart_are_served_aft
         assert rest["metadata"]["resourceVersion"] == page["resourceVersion"]
 
 
-def test_a_stop_ends_every_watch_with_its_last_chunk_and_leaves_no_store_behind(tmp_path: pathlib.Path) -> None:
+def test_stop_ends_every_watch_with_its_last_chunk_and_leaves_no_store(tmp_path: pathlib.Path) -> None:
     async def watch_and_stop(server: DevServer) -> list[bytes]:
         connector = aiohttp.TCPConnector(ssl=server.context())
         async with aiohttp.ClientSession(connector=connector) as http:

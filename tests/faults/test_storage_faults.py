@@ -194,9 +194,7 @@ def restarted(server: Server) -> None:
 # -------------------------------------------------------------------------------------------------------- kill -9 of the server
 
 
-async def test_kill_9_during_a_thousand_acknowledged_writes_loses_none_and_doubles_none(
-    own_server: Server, opening: Open
-) -> None:
+async def test_kill_9_during_a_thousand_writes_loses_and_doubles_none(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
     one = (await opening(own_server, THINGS))[THINGS]
     two = (await opening(own_server, THINGS))[THINGS]
@@ -501,9 +499,7 @@ async def test_another_database_is_not_an_empty_store(own_server: Server, openin
     await eventually(lambda: "is not there" in (stores.why_not_ready() or ""))
 
 
-async def test_a_store_that_is_installed_anew_ends_watches_and_names_none_of_the_old_states(
-    own_server: Server, opening: Open
-) -> None:
+async def test_reinstalled_store_ends_watches_and_names_no_old_state(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
     stores = await opening(own_server, THINGS)
     store = stores[THINGS]
@@ -577,7 +573,7 @@ async def test_a_full_server_takes_deletions_alone(own_server: Server, opening: 
     assert_agreement(own_server, store)
 
 
-async def test_a_server_that_becomes_a_replica_is_left_until_it_is_a_primary_again(
+async def test_server_that_becomes_a_replica_is_left_until_it_is_primary_again(
     own_server: Server, opening: Open
 ) -> None:
     await install(own_server, THINGS)
@@ -689,7 +685,7 @@ async def tail_held_up(proxy: Proxy) -> AsyncIterator[None]:
     proxy.replies = None
 
 
-async def test_a_log_that_was_trimmed_past_the_reader_is_noticed_and_memory_built_anew(
+async def test_log_trimmed_past_the_reader_is_noticed_and_memory_rebuilt(
     own_server: Server, proxy: Proxy, opening: Open
 ) -> None:
     await install(own_server, THINGS)
@@ -778,9 +774,7 @@ async def test_foreign_entry_costs_only_the_history_of_its_resource(
     assert broken.value == rebuilt
 
 
-async def test_memory_that_is_spoiled_as_soon_as_it_is_filled_is_not_filled_all_the_time(
-    own_server: Server, opening: Open
-) -> None:
+async def test_memory_that_is_spoiled_at_once_is_not_filled_all_the_time(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
     stores = await opening(own_server, THINGS, backoff_seconds=0.2)
     store = stores[THINGS]

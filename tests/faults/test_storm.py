@@ -12,7 +12,7 @@ from tests.fixtures.server import DevServer
 OBJECTS, WATCHERS = 10_000, 500
 
 
-async def test_a_storm_of_returning_watchers_does_not_delay_a_start_and_every_watch_resumes(
+async def test_storm_of_returning_watchers_delays_no_start_and_all_resume(
     tmp_path: pathlib.Path,
 ) -> None:
     folder = tmp_path / "data"

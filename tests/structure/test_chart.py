@@ -31,7 +31,7 @@ def test_every_action_reads_a_value_that_has_a_default() -> None:
     assert len(named) > 10
 
 
-def test_kinds_are_named_to_the_server_and_to_the_job_that_makes_their_place_in_the_store() -> None:
+def test_kinds_are_passed_to_the_server_and_to_the_store_job() -> None:
     told = {name for name, text in WANTED.items() if ".Values.kinds" in text and "name: SLUICE_KINDS" in text}
     assert told == {"templates/deployment-sluice.yaml", "templates/job-sluice-store-init.yaml"}
 

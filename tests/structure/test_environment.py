@@ -128,7 +128,7 @@ def test_an_installation_that_fails_is_tried_again(
     assert codes == []
 
 
-def test_a_python_without_ensurepip_is_named_with_the_package_that_brings_it(
+def test_python_without_ensurepip_is_named_with_the_missing_package(
     venv: ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.lock").write_text(LOCK)
@@ -173,7 +173,7 @@ def test_a_line_tells_how_far_pip_is_and_its_output_shows_only_if_it_fails(
     assert ("Installing collected packages" in capfd.readouterr().err) == bool(code)
 
 
-def test_continuous_integration_takes_the_oldest_python_and_then_the_newest(tmp_path: pathlib.Path) -> None:
+def test_continuous_integration_runs_the_oldest_python_then_the_newest(tmp_path: pathlib.Path) -> None:
     """Runs a copy of the script whose Pythons, and whose make, only say who they are."""
     script = (PROJECT / ".ci" / "run").read_text().replace("/usr/bin/python3 ", f'"{tmp_path}/usr/bin/python3" ')
     executable(tmp_path / "a b" / ".ci" / "run", script)

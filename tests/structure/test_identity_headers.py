@@ -55,7 +55,7 @@ def named_headers(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=room)
-def test_identity_headers_are_named_only_where_they_are_believed_or_refused(file: pathlib.Path) -> None:
+def test_identity_headers_are_named_only_where_trusted_or_refused(file: pathlib.Path) -> None:
     tree = ast.parse(file.read_text())
     texts = set(named_headers(tree))
     for prefix, readers in READERS.items():

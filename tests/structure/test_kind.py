@@ -132,7 +132,7 @@ def test_arguments_go_to_pytest(machine: Machine) -> None:
     assert "python -m pytest tests/e2e/test_identities.py -k two words" in machine.calls()
 
 
-def test_a_failed_suite_is_the_scripts_result_and_leaves_logs_but_no_cluster(machine: Machine) -> None:
+def test_failed_suite_fails_the_script_and_leaves_logs_but_no_cluster(machine: Machine) -> None:
     assert machine.run(SUITE="3") == 3
     assert [call.split()[:3] for call in machine.calls()[-2:]] == [
         ["kind", "export", "logs"],
@@ -167,7 +167,7 @@ def test_missing_tool_is_reported_before_anything_is_made(machine: Machine) -> N
     assert machine.calls() == []
 
 
-def test_the_nodes_are_pinned_and_of_the_kubernetes_that_the_other_tests_run_against() -> None:
+def test_node_images_are_pinned_to_the_kubernetes_of_the_other_tests() -> None:
     cluster = yaml.safe_load((KIND / "cluster.yaml").read_text())
     minor = ".".join(binaries.version().split(".")[:2])
     assert [node["role"] for node in cluster["nodes"]] == ["control-plane", "worker"]

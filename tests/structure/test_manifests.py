@@ -289,7 +289,7 @@ def test_the_take_over_leads_the_real_group_to_any_overlay_which_serves_it(name:
     assert variables(taken) == expected
 
 
-def test_the_kustomization_of_the_page_of_kinds_names_a_package_to_the_server_and_to_the_job(
+def test_kustomization_of_the_page_names_a_package_to_server_and_job(
     checkout: pathlib.Path,
 ) -> None:
     page = (PROJECT / "docs" / "kinds.md").read_text()
@@ -441,7 +441,7 @@ def _dialled_name() -> str:
     return f"{service['name']}.{service['namespace']}.svc"
 
 
-def test_the_serving_certificate_carries_the_name_that_kube_apiserver_dials(checkout: pathlib.Path) -> None:
+def test_serving_certificate_has_the_name_that_kube_apiserver_dials(checkout: pathlib.Path) -> None:
     out = checkout / "certs" / "out"
     verify = ["openssl", "verify", "-purpose", "sslserver", "-verify_hostname", _dialled_name(), "-CAfile", "ca.crt"]
     done = subprocess.run([*verify, "tls.crt"], cwd=out, capture_output=True, text=True, check=False)
@@ -449,9 +449,7 @@ def test_the_serving_certificate_carries_the_name_that_kube_apiserver_dials(chec
     assert [file.name for file in out.iterdir() if file.stat().st_mode & 0o077] == []
 
 
-def test_a_second_run_of_make_sh_renews_the_pair_and_nothing_that_a_running_cluster_depends_on(
-    checkout: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_second_run_of_make_sh_renews_only_the_pair(checkout: pathlib.Path, tmp_path: pathlib.Path) -> None:
     shutil.copytree(checkout / "certs", tmp_path / "certs")
     before = {file.name: file.read_bytes() for file in (tmp_path / "certs" / "out").iterdir()}
     _make(tmp_path)
@@ -482,7 +480,7 @@ def _hours(text: str) -> int:
     return int(text.removesuffix("h"))
 
 
-def test_cert_manager_writes_the_pair_that_is_mounted_and_the_ca_that_vouches_for_it(render: Render) -> None:
+def test_cert_manager_writes_the_mounted_pair_and_its_ca(render: Render) -> None:
     objects = render("ha")
     serving, ca = (_one(objects, "Certificate", name)["spec"] for name in ("sluice-serving", "sluice-serving-ca"))
     volumes = {volume["name"]: volume for volume in _pod(_one(objects, "Deployment", "sluice"))["volumes"]}
@@ -653,7 +651,7 @@ def test_label_adds_kinds_of_params_and_the_role_starts_empty(rendered: list[Obj
     assert [item for item in _of(rendered, "ClusterRole") if label in item["metadata"]["labels"]] == []
 
 
-def test_the_default_roles_of_a_namespace_get_what_upstreams_give_for_the_real_group(deployed: list[Object]) -> None:
+def test_default_roles_get_what_upstreams_give_for_the_real_group(deployed: list[Object]) -> None:
     view, edit = (_one(deployed, "ClusterRole", f"sluice-{name}") for name in ("view", "edit"))
     prefix = "rbac.authorization.k8s.io/aggregate-to-"
 
@@ -814,7 +812,7 @@ def test_every_container_asks_for_memory_and_has_a_limit(deployed: list[Object])
             assert "cpu" in resources["requests"]
 
 
-def test_the_probe_of_valkey_has_its_password_under_the_names_of_old_and_new_clients(deployed: list[Object]) -> None:
+def test_probe_of_valkey_has_its_password_for_old_and_new_clients(deployed: list[Object]) -> None:
     [container] = _containers(_one(deployed, "StatefulSet", "sluice-valkey"))
     given = {item["name"]: item["valueFrom"]["secretKeyRef"] for item in container["env"]}
     password = {"name": "sluice-store", "key": "password"}
@@ -895,7 +893,7 @@ def test_only_the_store_of_the_test_overlay_forgets(deployed: list[Object], rend
     assert (forgets, keeps) == ((True, []) if deployed is render("test") else (False, ["data"]))
 
 
-def test_the_store_is_created_by_a_job_that_stays_and_never_by_an_init_container(rendered: list[Object]) -> None:
+def test_store_is_created_by_a_persistent_job_and_no_init_container(rendered: list[Object]) -> None:
     [job] = _of(rendered, "Job")
     assert "ttlSecondsAfterFinished" not in job["spec"]
     assert [container["args"][:2] for container in _containers(job)] == [["store", "init"]]

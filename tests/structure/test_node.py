@@ -18,7 +18,7 @@ from tests.e2e.node.programs import KUBERNETES
 
 
 @pytest.mark.parametrize("module", [KUBERNETES, specs.MODULE], ids=["node", "specs"])
-def test_a_node_and_the_specs_for_it_are_of_the_version_of_the_control_plane(module: binaries.Module) -> None:
+def test_node_and_specs_have_the_version_of_the_control_plane(module: binaries.Module) -> None:
     def staging(module: binaries.Module) -> set[str]:
         return set(re.findall(r"k8s\.io/\S+ => k8s\.io/\S+ v\S+", (module.folder / "go.mod").read_text()))
 
@@ -27,7 +27,7 @@ def test_a_node_and_the_specs_for_it_are_of_the_version_of_the_control_plane(mod
     assert staging(module) == staging(binaries.MODULE) != set()
 
 
-def test_every_image_that_the_dockerfile_begins_with_can_be_made_without_a_registry() -> None:
+def test_every_base_image_of_the_dockerfile_can_be_made_offline() -> None:
     assert set(images.debians(PROJECT / "Dockerfile").values()) == {"trixie"}
 
 
@@ -61,7 +61,7 @@ def test_a_machine_that_is_not_fit_says_all_that_is_missing_in_one_line(
     assert "\n" not in str(unable.value)
 
 
-def test_a_node_that_is_to_run_only_if_it_is_built_names_what_would_have_to_be(
+def test_node_that_runs_only_if_built_names_missing_binaries(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(machine, "check", lambda *_: None)

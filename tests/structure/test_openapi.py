@@ -134,7 +134,7 @@ def test_version_2_differs_from_kube_apiservers_in_what_is_listed(recorded: dict
     assert list(openapi.differences(found, theirs)) == []
 
 
-def test_version_2_takes_no_names_from_kube_apiserver_but_those_of_its_group() -> None:
+def test_v2_document_takes_only_its_groups_names_from_kube_apiserver() -> None:
     """Kinds of a package do not matter."""
     package = [replace(kind, group="harbour.example.com") for kind in RESOURCES]
     for group, names in {
@@ -210,7 +210,7 @@ def test_the_documents_of_another_group_differ_in_its_name_alone() -> None:
         assert list(openapi.differences(_as_upstreams(document), named)) == []
 
 
-def test_version_2_of_another_group_differs_in_its_name_and_claims_shared_messages_for_itself() -> None:
+def test_v2_document_of_another_group_claims_shared_messages_for_itself() -> None:
     versions = list(Kinds(RESOURCES, group=OWN_GROUP).groups[OWN_GROUP])
     own = openapi.reduced_v2(ours(OWN_GROUP).document_v2(), versions, group=OWN_GROUP)
     theirs = openapi.reduced_v2(ours().document_v2(), versions)

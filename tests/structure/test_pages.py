@@ -69,7 +69,7 @@ def declared() -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_the_page_about_metrics_names_every_metric_with_its_type_and_labels() -> None:
+def test_metrics_page_names_every_metric_with_its_type_and_labels() -> None:
     named = {cells[0]: (cells[1], cells[2]) for cells in rows("metrics.md")}
     assert named == declared()
 

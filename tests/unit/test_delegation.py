@@ -244,9 +244,7 @@ async def test_missing_right_keeps_the_server_unready_and_is_logged(plane: Plane
         waiting.cancel()
 
 
-async def test_kinds_of_params_are_followed_while_a_policy_with_a_binding_names_them(
-    plane: Plane, tmp_path: Path
-) -> None:
+async def test_kinds_of_params_are_followed_while_a_bound_policy_names_them(plane: Plane, tmp_path: Path) -> None:
     policy = named("p", spec={"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}})
     unbound = named("q", spec={"paramKind": {"apiVersion": "v1", "kind": "Secret"}})
     plane.on(CONFIGURATIONS["mutating_policies"], answer(listed(policy, unbound)), hang)

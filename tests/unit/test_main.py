@@ -49,9 +49,7 @@ def test_misconfiguration_exits_with_two_and_names_every_error(told: Told) -> No
     assert [line.partition(":")[0] for line in lines] == ["unknown argument --nonsense", "--secure-port"]
 
 
-def test_feature_gates_that_cannot_stand_like_that_are_a_misconfiguration_told_before_anything_starts(
-    tmp_path: pathlib.Path, told: Told
-) -> None:
+def test_inconsistent_feature_gates_are_reported_before_the_start(tmp_path: pathlib.Path, told: Told) -> None:
     words = ["dev", "--data-dir", str(tmp_path / "data"), "--feature-gates=WatchList=true,DRAAdminAccess=false"]
     assert told(*words) == [
         "--feature-gates: unrecognized feature gate: WatchList",

@@ -102,7 +102,7 @@ def test_a_wrong_kubectl_of_the_environment_is_an_error(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("variable", binaries.FOLDERS)
-def test_a_folder_of_the_environment_gives_what_it_holds_and_the_rest_is_built(
+def test_folder_of_the_environment_is_used_and_missing_binaries_are_built(
     go: pathlib.Path, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, variable: str
 ) -> None:
     folder = tmp_path / "assets"

@@ -53,7 +53,7 @@ def test_a_pattern_names_a_scenario_or_steps_of_it(text: str) -> None:
         Pattern.of(text)
 
 
-def test_the_list_names_steps_that_were_recorded_each_once_and_ways_that_exist(shared: pathlib.Path) -> None:
+def test_list_names_recorded_steps_once_each_and_existing_ways(shared: pathlib.Path) -> None:
     golden = shared.parent / "differential" / "golden.json"
     if not golden.exists():
         pytest.skip("the corpus is not beside this checkout")

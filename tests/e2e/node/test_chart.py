@@ -40,7 +40,7 @@ def test_the_chart_passes_helms_own_look(helm: pathlib.Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_with_its_defaults_it_is_what_kustomize_makes_of_base_and_store_init(helm: pathlib.Path) -> None:
+def test_default_chart_equals_the_kustomization_of_base_and_store_init(helm: pathlib.Path) -> None:
     expected = {(item["kind"], item["metadata"]["name"]): item for item in generate.rendered()}
     assert rendered(helm) == expected
 

@@ -61,7 +61,7 @@ def test_a_rollout_restart_costs_no_request_and_no_relist(
     tell(under_load(durable.node, tmp_path, restart))
 
 
-def test_an_eviction_costs_no_request_and_no_relist_and_a_second_one_has_to_wait(
+def test_eviction_costs_no_request_and_no_relist_and_a_second_one_waits(
     pair: Deployment, tmp_path: pathlib.Path, tell: Tell
 ) -> None:
     def evict_both() -> None:

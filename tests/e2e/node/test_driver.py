@@ -138,9 +138,7 @@ def test_the_driver_publishes_the_devices_of_its_node_into_sluice(driver: Driver
     assert [device["name"] for device in spec["devices"]] == [f"gpu-{number}" for number in range(DEVICES)]
 
 
-def test_a_container_gets_the_devices_of_two_claims_one_from_a_template_and_one_by_itself(
-    driver: Driver, pair: list[Object]
-) -> None:
+def test_container_gets_devices_of_a_template_claim_and_a_plain_claim(driver: Driver, pair: list[Object]) -> None:
     assert len(pair) == len(wanted(pair)) == 2
     assert {"standing"} < {claim["metadata"]["name"] for claim in pair}
     assert seen(driver, "pair") == wanted(pair)
@@ -169,9 +167,7 @@ def test_the_kubelet_reads_the_claims_of_its_pods_and_no_others(
     assert admin.ask("DELETE", f"{CLAIMS}/idle").status == 200
 
 
-def test_its_admission_policy_keeps_the_driver_of_a_node_to_slices_of_that_node(
-    driver: Driver, admin: Connection
-) -> None:
+def test_admission_policy_keeps_the_driver_of_a_node_to_its_slices(driver: Driver, admin: Connection) -> None:
     """That of its chart. Sluice judges by it; the roles would let the driver write any slice."""
 
     def offered(name: str, **where: Any) -> Object:
@@ -202,7 +198,7 @@ def test_its_admission_policy_keeps_the_driver_of_a_node_to_slices_of_that_node(
 
 
 @pytest.mark.parametrize("how", ["rolled out anew", "killed"])
-def test_a_driver_that_starts_again_leaves_slices_and_pods_as_they_are_and_serves_new_ones(
+def test_restarted_driver_keeps_slices_and_pods_and_serves_new_ones(
     driver: Driver, admin: Connection, pair: list[Object], how: str
 ) -> None:
     before, holding = driver.slices(), container(admin, "pair")

@@ -167,7 +167,7 @@ async def test_everybody_else_and_every_other_kind_is_left_alone(server: Compose
     assert (await server.ask("GET", server.claims, peer=NODE.peer)).status == 200
 
 
-async def test_a_node_that_is_a_master_reads_everything_and_is_restricted_in_what_it_writes(server: Composed) -> None:
+async def test_node_in_masters_reads_everything_and_is_restricted_in_writes(server: Composed) -> None:
     assert (await server.ask("GET", slices(server), peer=MASTER.peer)).status == 200
     assert refused(await create(server, "new", holder=MASTER, nodeName="n2")).endswith(f": {CREATED}")
     updated = await server.ask("PATCH", f"{slices(server)}/theirs", {}, kind=MERGE_PATCH, peer=MASTER.peer)

@@ -247,7 +247,7 @@ async def test_administrative_access_is_for_namespaces_with_the_label(server: Co
     assert [answer.status for answer in await everywhere(server, "a")] == [201, 201, 200]
 
 
-async def test_the_label_counts_as_it_is_now_however_late_the_copy_of_the_namespace_is(
+async def test_current_label_counts_however_late_the_namespace_copy_is(
     server: Composed, namespaces: Namespaces
 ) -> None:
     namespaces.stored = ADMIN_ACCESS
@@ -257,7 +257,7 @@ async def test_the_label_counts_as_it_is_now_however_late_the_copy_of_the_namesp
     assert [causes(answer) for answer in refused] == [[("FieldValueForbidden", place, NEEDED)] for place in PLACES]
 
 
-async def test_a_namespace_that_cannot_be_read_is_an_internal_error_among_the_causes(
+async def test_unreadable_namespace_is_an_internal_error_among_the_causes(
     server: Composed, namespaces: Namespaces
 ) -> None:
     namespaces.copied = ADMIN_ACCESS
@@ -272,7 +272,7 @@ async def test_a_namespace_that_cannot_be_read_is_an_internal_error_among_the_ca
     assert (reason, message) == ("InternalError", f'{text}namespaces "ns" not found')
 
 
-async def test_administrative_access_stands_before_permissions_and_one_that_was_given_is_not_judged_again(
+async def test_admin_access_is_checked_first_and_stored_access_not_again(
     server: Composed, rights: Rights, namespaces: Namespaces
 ) -> None:
     rights.denied = {"binding"}
@@ -285,7 +285,7 @@ async def test_administrative_access_stands_before_permissions_and_one_that_was_
     assert (await patch(server, {"devices": [REPORT]})).status == 200
 
 
-async def test_without_a_cluster_the_masters_may_everything_and_no_namespace_has_labels(shared_server: Server) -> None:
+async def test_standalone_masters_may_everything_and_namespaces_have_no_labels(shared_server: Server) -> None:
     async with composed(shared_server) as alone:
         assert (await alone.ask("POST", alone.claims, CLAIM)).status == 201
         path = f"{alone.claims}/c/status"

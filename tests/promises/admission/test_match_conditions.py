@@ -130,7 +130,7 @@ def test_a_webhook_is_called_if_its_conditions_hold(asked: Asked, key: str) -> N
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_conditions_that_cannot_be_judged_refuse_where_failures_are_not_ignored(asked: Asked, key: str) -> None:
+def test_conditions_that_fail_refuse_unless_failures_are_ignored(asked: Asked, key: str) -> None:
     reply = asked.reply(key)
     resource = f"resourceclaims.{asked.rig.group}"
     assert reply.status == 403, reply.text

@@ -336,7 +336,7 @@ def test_params_may_be_of_a_kind_of_the_same_server(rig: Rig) -> None:
     assert until_made(rig, claim("c"))["metadata"]["annotations"] == {"a": rig.mine}
 
 
-def test_a_policy_whose_params_are_of_no_known_kind_refuses_without_naming_a_binding(rig: Rig) -> None:
+def test_policy_with_params_of_an_unknown_kind_refuses_without_a_binding(rig: Rig) -> None:
     kind = {"apiVersion": "nothing.example.com/v1", "kind": "Nothing"}
     spec = {"mutations": [mutation("Object{}")], "paramKind": kind}
     named = {"paramRef": {"name": "x", "parameterNotFoundAction": "Allow"}}
@@ -385,7 +385,7 @@ def test_a_match_condition_that_fails_refuses(rig: Rig) -> None:
     assert (refusal.code, refusal.reason, refusal.message) == (403, "Invalid", denied(name, said))
 
 
-def test_every_sort_of_write_is_mutated_and_nobody_manages_what_a_policy_sets(rig: Rig) -> None:
+def test_every_sort_of_write_is_mutated_and_policy_fields_have_no_manager(rig: Rig) -> None:
     rig.policy("mutating", {"mutations": [mutation(labels(by="request.operation + request.?subResource.orValue('')"))]})
     path = f"{rig.claims}/c"
     dry = rig.api.create(rig.claims, claim("c"), dryRun="All")
@@ -458,7 +458,7 @@ def test_a_webhook_sees_what_policies_have_made_and_policies_see_it_again(rig: R
     assert [call.request["object"]["metadata"]["labels"] for call in rig.calls()] == [{"seen": "false"}]
 
 
-def test_a_policy_that_names_another_version_is_shown_it_and_can_change_nothing(rig: Rig) -> None:
+def test_policy_that_names_another_version_sees_it_and_cannot_change_it(rig: Rig) -> None:
     constraints = {
         "resourceRules": [rig.rule("resourceclaims", apiVersions=["v1beta2"])],
         "namespaceSelector": {"matchLabels": {NAME_LABEL: rig.mine}},

@@ -78,7 +78,7 @@ def writer(rig: Rig) -> User:
     return User(rig, "writer")
 
 
-def test_a_new_object_may_have_owners_and_a_stored_one_only_by_who_may_delete_it(rig: Rig, writer: User) -> None:
+def test_owners_of_a_stored_object_need_the_right_to_delete_it(rig: Rig, writer: User) -> None:
     assert writer.ask("POST", "a", [owner()]) == ""
     assert writer.ask("PATCH", "a", [owner()]) == "", "nothing changes"
     assert writer.ask("PATCH", "a", [owner(), owner(name="p")]) == UNDELETABLE

@@ -232,7 +232,7 @@ def test_creation_that_a_webhook_denies_is_not_counted(quotas: Quotas) -> None:
     assert quotas.used() == {quotas.claims: "0"}
 
 
-def test_a_creation_that_fails_later_stays_counted_until_the_controller_counts_again(quotas: Quotas) -> None:
+def test_failed_creation_stays_counted_until_the_controller_recounts(quotas: Quotas) -> None:
     quotas.limit({quotas.claims: "3"})
     assert quotas.create() == ""
     assert quotas.rig.api.refusal("POST", quotas.rig.claims, claim("c")).reason == "AlreadyExists"

@@ -124,7 +124,7 @@ def test_kyvernos_words_reach_the_user(rig: Rig) -> None:
     assert (refusal.code, refusal.message) == (400, f'admission webhook "{name}" denied the request: {text}')
 
 
-def test_kyverno_sees_objects_of_the_cluster_whatever_it_selects_of_namespaces(rig: Rig) -> None:
+def test_kyverno_sees_cluster_objects_with_any_namespace_selector(rig: Rig) -> None:
     rig.webhooks(
         "validating", kyverno(rig, name="validate.kyverno.svc-fail", objectSelector={"matchLabels": rig.label})
     )
@@ -136,7 +136,7 @@ def test_kyverno_sees_objects_of_the_cluster_whatever_it_selects_of_namespaces(r
     assert [call.request["operation"] for call in rig.calls()] == ["CREATE", "DELETE"]
 
 
-def test_gatekeeper_is_asked_in_the_version_of_the_request_and_of_no_status(rig: Rig) -> None:
+def test_gatekeeper_is_called_in_the_requests_version_without_statuses(rig: Rig) -> None:
     rig.webhooks(
         "validating",
         gatekeeper(rig, name="validation.gatekeeper.sh"),

@@ -233,7 +233,7 @@ def test_a_server_that_asks_for_patience_is_asked_again(rig: Rig) -> None:
     assert len({call.request["uid"] for call in rig.calls(count=3)}) == 1
 
 
-def test_a_service_is_called_by_its_name_with_the_credentials_that_are_configured_for_it(rig: Rig) -> None:
+def test_service_is_called_by_its_name_with_its_configured_credentials(rig: Rig) -> None:
     rig.webhook("validating", name="v", service=True)
     rig.webhook("mutating", name="m", service=True)
 

@@ -160,7 +160,7 @@ def test_a_dry_run_answers_with_the_patch_and_stores_nothing(rig: Rig) -> None:
 # -------------------------------------------------------------------------------------------------- what cannot be changed
 
 
-def test_a_spec_changed_through_the_status_is_not_stored_and_neither_the_other_way_round(rig: Rig) -> None:
+def test_spec_sent_to_the_status_is_not_stored_nor_the_reverse(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c"))
     rig.webhook(
         "mutating",

@@ -191,7 +191,7 @@ def test_text_is_escaped_as_go_escapes_it(rig: Rig) -> None:
     assert call.raw.endswith(b"}\n")
 
 
-def test_mutating_webhooks_are_shown_an_object_before_the_system_fills_it_in(rig: Rig) -> None:
+def test_mutating_webhooks_see_an_object_before_system_members(rig: Rig) -> None:
     rig.webhook("mutating", name="m")
     rig.webhook("validating", name="v")
 

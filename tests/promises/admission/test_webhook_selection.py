@@ -127,7 +127,7 @@ def test_a_webhook_that_may_have_side_effects_is_not_asked_in_a_dry_run(rig: Rig
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_objects_of_the_cluster_are_selected_whatever_the_namespace_selector(rig: Rig, phase: Phase) -> None:
+def test_cluster_objects_are_selected_with_any_namespace_selector(rig: Rig, phase: Phase) -> None:
     here = {"matchLabels": {"kubernetes.io/metadata.name": rig.mine}}
     rig.webhook(phase, **{**rig.of_the_cluster("deviceclasses"), "namespaceSelector": here})
     rig.api.create(rig.classes, {"metadata": {"name": rig.mine, "labels": rig.label}, "spec": {}})
@@ -135,7 +135,7 @@ def test_objects_of_the_cluster_are_selected_whatever_the_namespace_selector(rig
     assert [call.request["operation"] for call in rig.calls()] == ["CREATE", "DELETE"]
 
 
-def test_a_deletion_that_drops_the_last_finalizer_is_judged_as_its_beginning_and_as_itself(rig: Rig) -> None:
+def test_removal_of_the_last_finalizer_is_judged_as_update_and_deletion(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c", finalizers=["foregroundDeletion"]))
     rig.webhook("validating", name="v")
     rig.api.delete(f"{rig.claims}/c", propagationPolicy="Background")

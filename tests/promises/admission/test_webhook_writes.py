@@ -97,7 +97,7 @@ def test_an_update_that_changes_nothing_is_shown_to_both(rig: Rig) -> None:
     assert asked(rig) == ["mutating UPDATE", "validating UPDATE"]
 
 
-def test_nothing_is_created_in_a_namespace_that_ends_whatever_a_webhook_says(rig: Rig) -> None:
+def test_terminating_namespace_refuses_creations_whatever_webhooks_say(rig: Rig) -> None:
     ending = rig.api.namespace(f"{rig.mine}-ending")
     both(rig)
     rig.api.delete(f"{NAMESPACES}/{ending}")
@@ -264,7 +264,7 @@ def test_a_slow_webhook_holds_up_nobody_else(rig: Rig) -> None:
     assert len(rig.api.get(rig.claims)["items"]) == 13
 
 
-def test_validating_webhooks_are_asked_all_at_once_and_mutating_ones_one_by_one(rig: Rig) -> None:
+def test_validating_webhooks_run_at_once_and_mutating_ones_in_order(rig: Rig) -> None:
     rig.webhooks(
         "mutating", rig.hook({"hold": True}, name="m1"), rig.hook({"hold": True}, name="m2"), name=f"{rig.mine}-m"
     )

@@ -48,9 +48,7 @@ def test_a_deletion_answers_with_the_last_state_at_its_own_version(api: Client, 
 
 @pytest.mark.parametrize("way", ["body", "query"])
 @pytest.mark.parametrize("member", ["uid", "resourceVersion"])
-def test_a_precondition_that_does_not_hold_is_409_and_one_that_does_deletes(
-    api: Client, mine: str, way: str, member: str
-) -> None:
+def test_failed_precondition_is_409_and_a_fulfilled_one_deletes(api: Client, mine: str, way: str, member: str) -> None:
     path = f"{api.claims(mine)}/one"
     made = api.create(api.claims(mine), claim("one"))
 
@@ -83,7 +81,7 @@ def test_the_query_is_not_looked_at_when_there_is_a_body(api: Client, mine: str)
     assert api.refusal("GET", f"{api.claims(mine)}/one").code == 404
 
 
-def test_an_object_modified_meanwhile_is_deleted_unless_a_precondition_forbids_it(api: Client, mine: str) -> None:
+def test_object_modified_meanwhile_is_deleted_unless_preconditions_fail(api: Client, mine: str) -> None:
     path = f"{api.claims(mine)}/one"
     made = api.create(api.claims(mine), claim("one"))
     api.patch(path, {"metadata": {"labels": {"a": "b"}}})

@@ -153,7 +153,7 @@ def test_all_said_twice_is_all(api: Client, mine: str) -> None:
     assert api.get(api.claims(mine))["items"] == []
 
 
-def test_a_self_link_is_not_stored_and_a_dry_run_which_stores_nothing_shows_it(api: Client, mine: str) -> None:
+def test_self_link_is_not_stored_and_a_dry_run_shows_it(api: Client, mine: str) -> None:
     path = f"{api.claims(mine)}/c"
     linked = api.create(api.claims(mine), claim("c"))
     linked["metadata"]["selfLink"] = "/me"

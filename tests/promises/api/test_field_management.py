@@ -135,9 +135,7 @@ def test_every_kind_of_write_is_tracked(api: Client, mine: str) -> None:
     assert after == api.get(path)
 
 
-def test_a_write_that_changes_nothing_leaves_managers_and_version_as_they_are(
-    api: Client, path: str, mine: str
-) -> None:
+def test_write_that_changes_nothing_keeps_managers_and_version(api: Client, path: str, mine: str) -> None:
     made = api.create(api.classes, device_class(mine, labels={"a": "1"}), fieldManager="maker")
 
     assert api.put(path, device_class(mine, labels={"a": "1"}), fieldManager="other") == made
@@ -145,7 +143,7 @@ def test_a_write_that_changes_nothing_leaves_managers_and_version_as_they_are(
     assert apply(api, path, applied(api, {"metadata": {"labels": {"a": "1"}}}), "other") != made
 
 
-def test_a_list_that_is_replaced_as_a_whole_differs_from_one_with_something_empty_in_it(api: Client, mine: str) -> None:
+def test_atomic_list_differs_from_one_that_contains_an_empty_value(api: Client, mine: str) -> None:
     made = api.create(api.claims(mine), claim("one"), fieldManager="maker")
     sent = claim("one")
     sent["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = []
@@ -200,9 +198,7 @@ def test_fields_from_before_the_first_apply_get_a_manager_of_their_own(api: Clie
     assert (refused.status, 'conflict with "before-first-apply" using' in refused.json["message"]) == (409, True)
 
 
-def test_a_list_that_a_client_sends_takes_the_place_of_the_stored_one_if_it_can_be_read(
-    api: Client, path: str, mine: str
-) -> None:
+def test_sent_managed_fields_replace_the_stored_ones_if_readable(api: Client, path: str, mine: str) -> None:
     made = api.create(api.classes, device_class(mine, labels={"a": "1"}), fieldManager="maker")
     (entry,) = made["metadata"]["managedFields"]
 
@@ -234,7 +230,7 @@ def test_more_than_ten_updaters_are_folded_into_one(api: Client, path: str, mine
     assert set(owned(after)["ancient-changes"]["f:labels"]) == {".", "f:l00", "f:l01", "f:l02", "f:l03"}
 
 
-def test_an_object_that_is_too_large_with_its_managers_is_stored_without_them(api: Client, mine: str) -> None:
+def test_object_too_large_with_its_managers_is_stored_without_them(api: Client, mine: str) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o"}
     many = [{**owner, "uid": f"{i:0220}"} for i in range(4_000)]
     path = f"{api.claims(mine)}/one"
@@ -381,7 +377,7 @@ def test_the_namespace_of_an_apply_may_be_left_out_but_not_be_another(api: Clien
     )
 
 
-def test_a_version_that_an_apply_creates_with_counts_nothing_and_is_shown_by_a_dry_run(api: Client, mine: str) -> None:
+def test_version_in_a_creating_apply_is_ignored_and_shown_by_a_dry_run(api: Client, mine: str) -> None:
     path = f"{api.classes}/{mine}"
     configuration = applied(api, device_class(mine, resourceVersion="1"))
 
@@ -443,7 +439,7 @@ def test_a_configuration_names_no_managers(api: Client, path: str, mine: str) ->
 
 
 @pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict"])
-def test_a_configuration_that_does_not_fit_the_type_is_a_raw_500_whatever_the_validation(
+def test_misfitting_configuration_is_a_raw_500_in_every_validation_mode(
     api: Client, path: str, mine: str, validation: str
 ) -> None:
     configuration = applied(api, {**device_class(mine), "spec": {"bogus": 1}})

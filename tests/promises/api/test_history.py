@@ -97,7 +97,7 @@ def fold(log: list[Event]) -> list[Object]:
 
 @hypothesis.settings(max_examples=25)
 @hypothesis.given(operations=OPERATIONS)
-def test_any_sequence_of_operations_does_what_the_model_says_and_every_version_can_be_listed(
+def test_random_operations_match_the_model_and_every_version_is_listed(
     api: Client, operations: list[tuple[str, str, dict[str, str], tuple[str, ...], bool]]
 ) -> None:
     path, model = api.claims(api.namespace(f"history-{next(_NAMESPACES)}")), Model()

@@ -105,7 +105,7 @@ def test_version_match_and_limit_say_which_state_is_listed(
         ("N", "NotOlderThan", 2, True),
     ],
 )
-def test_a_state_not_older_than_a_version_is_that_one_or_any_since_and_in_the_end_the_newest(
+def test_state_not_older_than_a_version_is_that_one_or_any_later_one(
     api: Client, mine: str, then: int, stated: str, match: str | None, limit: int | None, limited: bool
 ) -> None:
     """Upstream's cache may not have seen the last change yet."""
@@ -135,7 +135,7 @@ def test_every_version_that_was_answered_can_be_listed_again(api: Client, mine: 
         assert api.get(api.claims(mine), resourceVersion=version(state), resourceVersionMatch="Exact") == state
 
 
-def test_a_version_of_the_past_is_410_and_one_of_the_future_504_after_three_seconds(target: Target, mine: str) -> None:
+def test_past_version_is_410_and_a_future_one_504_after_three_seconds(target: Target, mine: str) -> None:
     def refused(query: dict[str, Any]) -> tuple[Any, float]:
         client, begin = Client(target), time.monotonic()
         try:
@@ -279,9 +279,7 @@ def test_a_chunk_without_a_limit_is_all_the_rest(api: Client, mine: str, then: i
 # Tokens
 
 
-def test_a_token_of_a_forgotten_snapshot_is_410_and_offers_one_that_goes_on_inconsistently(
-    api: Client, mine: str, then: int
-) -> None:
+def test_token_of_a_forgotten_snapshot_gets_410_and_an_inconsistent_token(api: Client, mine: str, then: int) -> None:
     refusal = api.refusal("GET", api.claims(mine), continue_=token(1, "/b\0"), limit=1)
 
     assert (refusal.code, refusal.reason, refusal.message[: len(TOKEN_TOO_OLD)]) == (410, "Expired", TOKEN_TOO_OLD)

@@ -23,9 +23,7 @@ def has_changed(listed: Object) -> bool:
     return "labels" in listed["items"][0]["metadata"]
 
 
-def test_with_a_limit_a_version_is_the_least_that_is_answered_and_an_old_one_is_not_too_old(
-    api: Client, mine: str, then: int
-) -> None:
+def test_limited_list_answers_at_least_its_version_and_accepts_old_ones(api: Client, mine: str, then: int) -> None:
     for path, fields in ((api.claims(mine), ONE), (api.all_claims, f"metadata.namespace={mine},{ONE}")):
         for stated in (then, 1):
             listed = api.get(path, fieldSelector=fields, limit=1, resourceVersion=stated)

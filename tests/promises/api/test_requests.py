@@ -40,7 +40,7 @@ def test_a_collection_is_neither_replaced_nor_patched(api: Client, mine: str, pa
         assert api.refusal(method, api.v1 + path.replace("MINE", mine), b"{}") == NOT_ALLOWED
 
 
-def test_an_object_is_not_posted_to_and_a_claim_of_all_namespaces_is_only_read(api: Client, mine: str) -> None:
+def test_object_refuses_post_and_claims_of_all_namespaces_are_read_only(api: Client, mine: str) -> None:
     assert api.refusal("POST", f"{api.classes}/{mine}", device_class(mine)) == NOT_ALLOWED
     assert api.refusal("POST", f"{api.claims(mine)}/one/status", claim("one")) == NOT_ALLOWED
     assert api.refusal("DELETE", api.all_claims) == NOT_ALLOWED

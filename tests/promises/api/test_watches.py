@@ -195,7 +195,7 @@ def test_a_watch_of_the_near_future_begins_when_it_has_come(api: Client, mine: s
         assert watch.take(len(later)) == later
 
 
-def test_initial_events_of_the_future_are_an_error_event_after_three_seconds(api: Client, mine: str) -> None:
+def test_future_initial_events_are_an_error_event_after_three_seconds(api: Client, mine: str) -> None:
     begin = time.monotonic()
     with api.watch(api.claims(mine), sendInitialEvents="true", resourceVersion=FUTURE, **NOT_OLDER) as watch:
         ((kind, status),) = watch.rest()

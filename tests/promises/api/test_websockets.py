@@ -142,7 +142,7 @@ def test_a_version_of_the_past_is_an_error_event(api: Client) -> None:
         assert watch.rest() == [NORMAL]
 
 
-def test_a_version_of_the_future_is_an_error_event_where_the_state_is_asked_for(api: Client) -> None:
+def test_future_version_is_an_error_event_where_the_state_is_asked_for(api: Client) -> None:
     later = str(version(api.get(api.classes)) + 10**9)
     query: dict[str, Any] = {
         "resourceVersion": later,
@@ -232,7 +232,7 @@ def test_events_in_protobuf_are_binary_messages_without_a_length(api: Client, mi
         assert name in frame.payload
 
 
-def test_a_bookmark_comes_two_seconds_before_the_end_although_nothing_changes(api: Client, mine: str) -> None:
+def test_bookmark_comes_two_seconds_before_the_end_without_any_change(api: Client, mine: str) -> None:
     """Upstream counts versions for the whole cluster, and another kind's change is what moves them."""
     start = version(api.get(api.claims(mine)))
     if api.target.name == "upstream":

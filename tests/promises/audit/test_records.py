@@ -188,9 +188,7 @@ async def test_events_that_the_policy_leaves_out_are_counted_only(server: Compos
     assert metrics.AUDIT_EVENTS.only.value - events == 1
 
 
-async def test_a_request_that_cannot_be_recorded_before_it_is_served_is_not_served(
-    server: Composed, kept: Kept
-) -> None:
+async def test_request_that_cannot_be_recorded_first_is_not_served(server: Composed, kept: Kept) -> None:
     kept.failing = True
     before = metrics.AUDIT_REJECTIONS.only.value
     answer = await server.ask("POST", server.classes, sent("a"))

@@ -87,7 +87,7 @@ def test_an_expression_has_the_value_and_the_cost_that_kubernetes_finds(row: dic
 
 
 @_rows("error")
-def test_an_expression_fails_in_the_words_of_kubernetes_and_at_the_same_cost(row: dict[str, Any]) -> None:
+def test_expression_fails_with_kubernetes_message_and_cost(row: dict[str, Any]) -> None:
     with pytest.raises(EvaluationError) as failed:
         _program(row).evaluate(_variables(row))
     assert (str(failed.value), failed.value.cost) == (row["error"], row["cost"])

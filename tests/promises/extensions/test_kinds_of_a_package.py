@@ -220,9 +220,7 @@ async def test_two_versions_never_share_a_frame(served: Composed, mine: str) -> 
         connection.transport.close()
 
 
-async def test_initial_events_and_their_bookmark_are_in_the_version_that_is_asked_for(
-    served: Composed, mine: str
-) -> None:
+async def test_initial_events_and_their_bookmark_are_in_the_requested_version(served: Composed, mine: str) -> None:
     await created(served, mine, "argo", captain="jason", crew=50)
     query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
 

@@ -112,7 +112,7 @@ async def test_deletion_in_the_foreground_waits_for_a_dependent_with_a_finalizer
     assert await claims.all() == {}
 
 
-async def test_deletion_in_the_foreground_does_not_wait_for_a_dependent_that_does_not_block(claims: Claims) -> None:
+async def test_foreground_deletion_does_not_wait_for_nonblocking_dependents(claims: Claims) -> None:
     owner = await claims.create("owner")
     await claims.create("dependent", owner, finalizers=["x.y/z"])
 

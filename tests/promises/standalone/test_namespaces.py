@@ -67,7 +67,7 @@ async def test_name_of_a_namespace_is_a_label(alone: Composed) -> None:
     assert 'metadata.name: Invalid value: "a.b"' in refused.json["message"]
 
 
-async def test_update_changes_neither_phase_nor_finalizers_nor_the_label_of_the_name(alone: Composed) -> None:
+async def test_update_keeps_phase_finalizers_and_the_label_of_the_name(alone: Composed) -> None:
     await alone.ask("POST", NAMESPACES, {"metadata": {"name": "ns-updated"}})
     change = {
         "metadata": {"labels": {"a": "b", "kubernetes.io/metadata.name": None}},

@@ -72,7 +72,7 @@ def test_an_error_has_a_reason_a_field_and_a_body(error: FieldError, reason: str
     assert error.cause() == {"reason": reason, "message": body, "field": "f"}
 
 
-def test_a_bad_value_is_put_into_words_without_leaving_anything_to_the_garbage_collector() -> None:
+def test_message_about_a_bad_value_leaves_no_garbage() -> None:
     value = {"driver": "d", "pool": [1, "p", {}], "conditions": [{"type": "a", "status": None}]}
     text = '{"driver":"d","pool":[1,"p",{}],"conditions":[{"type":"a","status":null}]}'
     gc.collect()

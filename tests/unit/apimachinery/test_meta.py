@@ -339,7 +339,7 @@ def test_no_finalizers_are_added_while_deleting() -> None:
     assert update({"finalizers": ["ex.io/f"], **deleting}, {"finalizers": ["ex.io/f", "ex.io/g"], **deleting}) == []
 
 
-def test_the_update_check_repeats_the_checks_of_labels_annotations_owners_and_finalizers() -> None:
+def test_update_repeats_checks_of_labels_annotations_owners_finalizers() -> None:
     new = {
         "labels": {"a b": ""},
         "annotations": {"a b": ""},

@@ -188,7 +188,7 @@ def test_continue_is_ignored_by_a_watch_from_a_version() -> None:
     assert options.parse_list(Query("watch=1&resourceVersion=5&continue=x"), watch=True).continue_token == "x"
 
 
-def test_the_watch_path_is_judged_as_a_list_unless_the_parameter_is_there_too() -> None:
+def test_watch_path_is_judged_as_a_list_unless_the_parameter_is_present() -> None:
     found = options.parse_list(Query("allowWatchBookmarks=1"), watch=True)
     assert (found.watch, found.send_initial_events) == (True, None)
     error = refusal(lambda: options.parse_list(Query("sendInitialEvents=true"), watch=True))
@@ -224,7 +224,7 @@ READERS: list[tuple[str, Callable[[Query], Any]]] = [
 ]
 
 
-def test_options_are_read_of_a_query_once_for_each_verb_and_a_refusal_each_time() -> None:
+def test_options_are_parsed_once_for_each_verb_and_refused_each_time() -> None:
     query = Query("fieldManager=m&force=true")
     assert options.parse_update(query) is options.parse_update(query)
     assert options.parse_patch(query, apply=True) is options.parse_patch(query, apply=True)

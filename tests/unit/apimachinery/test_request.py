@@ -99,7 +99,7 @@ def test_warnings_stop_with_the_one_that_uses_the_budget_up() -> None:
     assert lengths(4000, 300, *[256] * 20) == [256] * 16
 
 
-def test_the_warning_that_crosses_the_budget_is_sent_even_if_those_before_it_use_it_up() -> None:
+def test_warning_that_crosses_the_budget_is_sent_even_if_it_is_used_up() -> None:
     assert lengths(*[256] * 17) == [256] * 17
     assert lengths(*[256] * 30) == [256] * 17
 

@@ -305,7 +305,7 @@ def test_selectors_are_read_once_and_their_errors_told_each_time() -> None:
     assert selectors.Given("a" * 5000).large
 
 
-def test_a_selector_that_cannot_be_read_keeps_nothing_of_the_requests_that_it_failed() -> None:
+def test_unreadable_selector_holds_nothing_of_the_requests_it_failed() -> None:
     """A target is remembered, its error with it; what an error has passed through would be a whole request."""
     given, seen = selectors.Given("a in"), []
     for _ in range(2):
@@ -372,6 +372,6 @@ def test_long_label_selector_that_ends_wrong_builds_no_requirement(wrong: str, m
     assert len(made) <= 1
 
 
-def test_field_selector_of_more_labels_than_any_kind_has_is_read_up_to_there() -> None:
+def test_field_selector_of_too_many_labels_is_read_up_to_the_limit() -> None:
     terms = selectors.parse_fields(",".join(f"k{n:05}=v" for n in range(30_000))).terms
     assert [label for label, _, _ in terms] == [f"k{n:05}" for n in range(selectors.MOST_FIELDS + 1)]

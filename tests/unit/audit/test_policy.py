@@ -106,7 +106,7 @@ def test_nobody_is_neither_a_user_nor_in_a_group() -> None:
     assert not fits(about(), None, userGroups=["dev"])
 
 
-def test_the_first_rule_that_fits_decides_and_without_one_nothing_is_recorded() -> None:
+def test_first_matching_rule_decides_and_without_one_nothing_is_recorded() -> None:
     made = policy.Policy({
         "omitStages": ["RequestReceived"],
         "omitManagedFields": True,
@@ -270,7 +270,7 @@ def _requests() -> Iterator[RequestInfo]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_policies_decide_as_if_their_rules_were_looked_at_one_by_one(seed: int) -> None:
+def test_random_policies_decide_as_if_rules_were_checked_one_by_one(seed: int) -> None:
     draw = random.Random(seed)
     rules = [{**_drawn(draw), "omitStages": draw.sample([*Stage], 1)} for _ in range(draw.randint(1, 6))]
     nothing: Mapping[str, Any] = {"level": "None", "omitStages": ()}
@@ -290,7 +290,7 @@ class _Counted(tuple[str, ...]):  # noqa: SLOT001 - what is counted belongs to t
         return super().__iter__()
 
 
-def test_however_many_rules_there_are_the_groups_of_a_user_are_looked_at_once() -> None:
+def test_groups_of_a_user_are_read_once_for_any_number_of_rules() -> None:
     many = _Counted(f"g{n}" for n in range(10_000))
     made = policy.Policy({"rules": [{"level": "None", "userGroups": [f"h{n}"]} for n in range(20)]})
     assert made.ruling(about(), User("jane", groups=many)).level is Level.NONE

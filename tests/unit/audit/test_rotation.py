@@ -142,7 +142,7 @@ def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
     assert path.read_bytes() == b"a" * 50
 
 
-def test_without_a_size_a_file_grows_and_is_made_again_only_after_a_restart(tmp_path: Path) -> None:
+def test_log_without_a_size_grows_and_is_recreated_only_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = Plain(path)
     write(log, b"a")

@@ -32,7 +32,7 @@ def size(each: Event) -> int:
     return len(b"".join(each.line())) + len("\n")
 
 
-async def test_an_event_that_is_too_large_goes_on_without_its_objects_and_says_so() -> None:
+async def test_oversized_event_is_recorded_without_its_objects_and_says_so() -> None:
     delegate = Keeping()
     large = event("large", request=[b"1" * 500], response=[b"2" * 500], annotations={"b": "c"})
     backend = truncating(delegate, event_size=900)
@@ -53,7 +53,7 @@ async def test_the_line_end_counts() -> None:
 
 
 @pytest.mark.parametrize("level", [Level.METADATA, Level.REQUEST])
-async def test_an_event_that_is_too_large_even_so_is_lost_and_no_reason_to_refuse(
+async def test_event_that_is_still_too_large_is_dropped_without_a_refusal(
     level: Level, caplog: pytest.LogCaptureFixture
 ) -> None:
     delegate, before = Recording(), lost("truncate")

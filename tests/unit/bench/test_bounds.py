@@ -16,7 +16,7 @@ def test_every_bound_is_one_of_a_workload_that_is_run() -> None:
     assert {bound.figure for bound in bounds.BOUNDS} <= bounds.UNITS.keys()
 
 
-def test_a_figure_above_its_bound_is_missed_and_one_that_was_not_measured_is_neither() -> None:
+def test_figure_above_its_bound_is_missed_and_an_unmeasured_one_is_not() -> None:
     found = Results()
     found.add("lists", "LIST gzip c1", OURS, {"cpu_ms": 12.001})
     found.add("lists", "LIST Table c1", OURS, {"cpu_ms": 15})

@@ -122,7 +122,7 @@ async def test_kind_that_is_not_served_gets_upstreams_message(
     assert str(caught.value) == f"failed to find resource referenced by paramKind: '{shown}'"
 
 
-async def test_a_kind_that_comes_later_is_found_and_one_that_is_missing_is_not_asked_for_each_time(
+async def test_later_kind_is_found_and_a_missing_one_not_asked_for_each_time(
     following: Following, clock: Clock
 ) -> None:
     path = "/apis/late.com/v1"

@@ -183,7 +183,7 @@ async def test_a_busy_server_is_left_alone_and_then_resumed(story: Story, code: 
 
 
 @pytest.mark.parametrize("code", [400, 403, 410, 500, 504])
-async def test_a_version_that_is_too_old_or_otherwise_refused_is_given_up_for_a_list(story: Story, code: int) -> None:
+async def test_watch_whose_version_is_refused_falls_back_to_a_list(story: Story, code: int) -> None:
     feed = Feed()
     story.start(things(7, thing("a", 1)), status(code, "too old"), things(20, thing("b", 2)), feed)
     await story.follows(feed)

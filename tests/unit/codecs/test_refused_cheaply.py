@@ -94,7 +94,7 @@ def test_only_the_first_wrong_key_of_yaml_is_worded(monkeypatch: pytest.MonkeyPa
     assert worded.count(["a", "b"]) == 1
 
 
-def test_number_of_escapes_does_not_change_the_calls_that_find_an_escaped_slash() -> None:
+def test_number_of_escapes_does_not_change_the_calls_for_slashes() -> None:
     def read(escapes: int) -> None:
         with pytest.raises(as_yaml.YAMLProblem, match="line 3: found unknown escape character"):
             as_yaml.read(b'x: "a\n\n' + b"\\t\\\\" * escapes + b'\\/"')
@@ -114,7 +114,7 @@ def test_values_in_strings_weigh_nothing_wherever_a_text_is_divided() -> None:
         assert not set(b"{:") & set(outside)
 
 
-def test_document_whose_strings_hold_brackets_is_no_heavier_than_their_count() -> None:
+def test_document_with_brackets_in_strings_weighs_only_their_count() -> None:
     raw = json.dumps(["{[,:" * 1000] * 700).encode()
     assert len(raw) > json_syntax.SMALL
     assert json_syntax.memory_estimate(raw) < json_syntax.MOST_MEMORY
@@ -140,7 +140,7 @@ def test_halves_of_characters_are_each_replaced() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"\xff", b"\xe2\x82", b"\xf0\x9f\x98", b"\xffa", b"?\0\xff", b"\xed\xa0\x80"])
-def test_number_of_invalid_bytes_does_not_change_the_calls_that_replace_them(piece: bytes) -> None:
+def test_number_of_invalid_bytes_does_not_change_the_calls_for_them(piece: bytes) -> None:
     calls = {count: _calls(functools.partial(utf8.decoded, piece * count)) for count in (100, 10_000)}
     assert calls[10_000] <= calls[100]
 

@@ -84,7 +84,7 @@ def test_all_errors_are_reported_at_once() -> None:
     ]
 
 
-def test_admission_plugins_are_enabled_and_disabled_by_the_names_of_their_classes() -> None:
+def test_admission_plugins_are_switched_by_the_names_of_their_classes() -> None:
     enable, disable = "--enable-admission-plugins", "--disable-admission-plugins"
 
     def asked(*flags: str) -> list[str]:
@@ -195,7 +195,7 @@ def test_lists_may_be_repeated_or_separated_by_commas(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ what is asked of the cluster
 
 
-def test_in_a_pod_its_service_account_asks_and_answers_last_as_long_as_upstreams(tmp_path: Path) -> None:
+def test_service_account_of_the_pod_asks_and_cache_times_are_upstreams(tmp_path: Path) -> None:
     d = serve(tmp_path).delegation
     assert not d.standalone
     assert (d.authentication_kubeconfig, d.authorization_kubeconfig) == ("", "")

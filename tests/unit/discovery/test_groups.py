@@ -40,7 +40,7 @@ def test_a_group_says_what_it_is() -> None:
     assert list(json.loads(ask("/apis/sea.example").body)) == list(expected)
 
 
-def test_resources_are_sorted_with_their_subresources_and_members_in_gos_order() -> None:
+def test_resources_are_sorted_with_subresources_and_members_in_gos_order() -> None:
     document = json.loads(ask("/apis/sea.example/v1").body)
     assert list(document) == ["kind", "apiVersion", "groupVersion", "resources"]
     assert (document["kind"], document["apiVersion"], document["groupVersion"]) == (
@@ -185,7 +185,7 @@ def test_all_other_paths_are_404_in_plain_text(path: str) -> None:
     assert (refused.value.code, refused.value.text) == (404, "404 page not found\n")
 
 
-def test_alone_it_has_a_core_group_of_one_version_without_kinds_in_the_words_of_kube_apiserver() -> None:
+def test_standalone_core_group_has_one_version_and_upstreams_messages() -> None:
     versions = b'{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[]}\n'
     assert ask("/api", discovery=ALONE).body == versions
     assert ask("/api/", discovery=ALONE).body == versions
@@ -272,7 +272,7 @@ class Recorder:
         self.sent.append((code, media, body, headers))
 
 
-async def test_the_handler_passes_on_what_the_client_sent_and_what_the_documents_answer() -> None:
+async def test_handler_passes_on_the_clients_request_and_the_documents_answer() -> None:
     aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     info = RequestInfo(path="/apis", verb="get", method="GET")
     first = Recorder(accept=aggregated, headers={})

@@ -44,7 +44,7 @@ def outcome(written: Written, patch: Object, *, most: int, manager: str, force: 
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_apply_that_is_too_large_has_the_conflicts_and_result_of_one_that_fits(seed: int) -> None:
+def test_oversized_apply_has_the_conflicts_and_result_of_a_fitting_one(seed: int) -> None:
     draw = random.Random(seed)
     written = Written(KIND)
     match draw.randint(0, 3):

@@ -224,7 +224,7 @@ def test_a_version_that_cannot_be_read_takes_the_managers_of_an_update() -> None
 # --- Endpoints -------------------------------------------------------------------------------------------------------
 
 
-def test_a_subresource_owns_nothing_outside_it_and_the_main_endpoint_nothing_inside() -> None:
+def test_subresource_owns_only_its_members_and_the_main_endpoint_others() -> None:
     written = Written("ResourceClaim")
     status: Object = {"allocation": {"devices": {"results": []}}}
     written.create(a_claim(status=status), manager="main")
@@ -258,7 +258,7 @@ def test_write_without_managed_fields_leaves_them_unchanged(sent: list[Object] |
 
 
 @pytest.mark.parametrize("sent", [None, {}, "x", [1]])
-def test_managers_in_an_apply_that_are_no_list_of_entries_are_left_to_their_type(sent: Any) -> None:
+def test_managers_in_an_apply_that_are_no_list_fail_as_their_type(sent: Any) -> None:
     written = Written("ResourceSlice")
     if sent is None:
         written.apply(a_slice(metadata={"managedFields": sent}), manager="m")
@@ -478,7 +478,7 @@ def configured(parameters: bytes, version: str) -> Written:
     return written
 
 
-def test_raw_json_of_an_atomic_list_counts_by_its_text_for_who_applied_in_another_version_before() -> None:
+def test_raw_json_in_an_atomic_list_compares_by_text_across_versions() -> None:
     patch = a_claim("v1beta2", spec={})
     written = configured(b'{"b":1,"a":null}', "v1beta2")
     error = refused(written, patch, manager="m", version="v1beta2")

@@ -99,7 +99,7 @@ def test_below_an_atomic_list_an_empty_part_is_not_an_absent_one(device: Object,
     assert (before["spec"]["devices"] is after["spec"]["devices"]) == same
 
 
-def test_raw_json_counts_by_its_text_below_an_atomic_list_and_by_its_meaning_elsewhere() -> None:
+def test_raw_json_compares_by_text_in_atomic_lists_and_by_value_elsewhere() -> None:
     shape = resource_of("ResourceClaim").shape
 
     def claim(text: bytes) -> Object:

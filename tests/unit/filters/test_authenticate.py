@@ -326,7 +326,7 @@ async def test_a_bad_token_is_no_anonymity() -> None:
     await Rig(tokens=Reviewer()).refused({"Authorization": "Bearer bad"})
 
 
-async def test_a_token_that_cannot_be_reviewed_is_refused_and_neither_an_error_nor_anonymity() -> None:
+async def test_token_that_cannot_be_reviewed_gets_401_and_is_never_anonymous() -> None:
     async def unreachable(_token: str) -> User:
         raise ClusterError("connection refused")
 
@@ -359,9 +359,7 @@ def offering(*protocols: str, **more: str) -> list[tuple[str, str]]:
         ((GOOD_TOKEN, "a,b"), "a,b"),
     ],
 )
-async def test_a_token_among_the_subprotocols_names_its_user_and_is_offered_to_nobody_else(
-    offered: tuple[str, ...], others: str
-) -> None:
+async def test_subprotocol_token_names_its_user_and_is_not_passed_on(offered: tuple[str, ...], others: str) -> None:
     rig = Rig(tokens=Reviewer())
     answer = await rig.ask(offering(*offered), path=WATCH)
     assert (answer.status, answer.text) == (200, others)
@@ -401,7 +399,7 @@ async def test_subprotocols_of_a_request_that_does_not_upgrade_are_not_read() ->
     assert rig.served == [ANONYMOUS]
 
 
-async def test_a_good_certificate_is_enough_and_the_token_among_the_subprotocols_stays() -> None:
+async def test_certificate_is_enough_and_the_subprotocol_token_stays() -> None:
     rig = Rig(tokens=Reviewer())
     answer = await rig.ask(offering(f"{GOOD_TOKEN}, a"), path=WATCH, peer=jane().peer)
     assert (answer.status, answer.text) == (200, f"{GOOD_TOKEN},a")
@@ -416,7 +414,7 @@ async def test_a_token_that_is_no_text_is_refused_unasked() -> None:
     assert not reviewer.asked
 
 
-async def test_a_good_certificate_is_enough_and_the_token_beside_it_is_not_asked_about() -> None:
+async def test_certificate_is_enough_and_the_token_beside_it_is_not_reviewed() -> None:
     reviewer = Reviewer()
     rig = Rig(tokens=reviewer)
     assert (await rig.user({"Authorization": "Bearer bad"}, peer=jane().peer)).name == "jane"

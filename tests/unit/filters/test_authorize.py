@@ -254,7 +254,7 @@ async def test_another_authorizers_reason_reaches_the_client(denied: bool) -> No
     assert answer.json["message"].endswith("at the cluster scope: closed on Sundays")
 
 
-async def test_an_authorizer_that_cannot_say_is_500_in_plain_text_and_no_open_door() -> None:
+async def test_failing_authorizer_gets_500_in_plain_text_and_permits_nothing() -> None:
     answer = await connect(behind(JANE, Scripted(DOWN))).ask("GET", f"{V1}/nodes?labelSelector=a%3Cb&x=<1>")
     assert answer.status == 500
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"

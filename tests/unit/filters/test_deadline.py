@@ -44,7 +44,7 @@ async def test_a_late_read_is_upstreams_bare_status_without_kind_as_text() -> No
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/nodes"), ("PUT", "/nodes/x"), ("PATCH", "/nodes/x"), ("DELETE", "/nodes/x")]
 )
-async def test_a_late_write_is_a_status_without_retry_after_since_it_may_have_happened(method: str, path: str) -> None:
+async def test_late_write_gets_a_status_without_retry_after(method: str, path: str) -> None:
     answer = await connect(deadline(stuck, seconds=60)).ask(method, f"{V1}{path}?timeout=10ms")
     assert (answer.status, answer.json["reason"], answer.json["details"]) == (504, "Timeout", {})
     assert (

@@ -95,7 +95,7 @@ ON = "things.example.com nodes "
 """The requests of these tests list these."""
 
 
-async def test_every_attribute_and_what_is_done_meanwhile_is_authorized_for_the_sender() -> None:
+async def test_each_impersonated_attribute_is_authorized_for_the_sender() -> None:
     recorder = Recorder()
     await Rig(JANE, recorder).user(
         ("Impersonate-User", "bob"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"), ("Impersonate-Uid", "u-1"),

@@ -116,7 +116,7 @@ async def test_a_text_error_is_plain_text_that_is_not_sniffed() -> None:
     assert answer.headers["Retry-After"] == "1"
 
 
-async def test_an_unexpected_exception_is_logged_with_its_audit_id_and_hidden_from_the_client(
+async def test_unexpected_exception_is_logged_with_its_audit_id_and_hidden(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     connection = failing(RuntimeError("secret detail"))

@@ -237,7 +237,7 @@ def test_a_selector_for_one_name_names_the_request_if_all_options_decode(query: 
     assert info.parts == ("nodes",)
 
 
-def test_selectors_are_kept_raw_for_authorization_except_on_the_deprecated_path() -> None:
+def test_selectors_reach_authorization_raw_except_on_the_deprecated_path() -> None:
     query = "fieldSelector=bogus(&labelSelector=a%3Db&labelSelector=c"
     for method, path in (("GET", "/nodes"), ("GET", "/namespaces/n/claims"), ("DELETE", "/nodes")):
         info = parse(method, f"{V1}{path}?{query}")

@@ -113,6 +113,6 @@ def test_macros_that_double_their_target_are_bounded() -> None:
         parse(Source("a" + ".optMap(x,x)" * 24 + " " * 11), macros=ALL)
 
 
-def test_a_text_of_more_than_a_hundred_thousand_characters_is_not_looked_at() -> None:
+def test_text_above_a_hundred_thousand_characters_is_not_parsed() -> None:
     with pytest.raises(CompileError, match="code point size exceeds limit: size: 100001, limit 100000"):
         parse(Source("1" + " " * 100_000), macros=ALL)

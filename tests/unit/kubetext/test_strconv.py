@@ -62,7 +62,7 @@ def test_the_largest_uint64_is_read() -> None:
     assert strconv.parse_uint("18446744073709551615") == 2**64 - 1
 
 
-def test_a_number_too_big_hides_what_follows_because_go_stops_reading_there() -> None:
+def test_oversized_number_hides_later_errors_as_go_stops_reading_there() -> None:
     with pytest.raises(ValueError, match="value out of range"):
         strconv.parse_uint("99999999999999999999x")
 

@@ -166,7 +166,7 @@ def test_unopened_value_keeps_its_spelling_and_loses_its_blanks() -> None:
     assert found == b'{"spec":{"a":1,"b":%b,"kept":%b}}' % (COMPACT, COMPACT)
 
 
-def test_an_opened_object_has_the_last_of_repeated_members_and_its_values_keep_their_spelling() -> None:
+def test_opened_object_has_the_last_repeated_members_and_their_spelling() -> None:
     found = json_patch.apply(json_patch.parse(b'[{"op":"add","path":"/x/c","value":1e0}]'), b'{"x":%b}' % SPELLED)
     assert found == b'{"x":{"a":[1e400,-0,1e3],"b":12345678901234567890.10,"c":1e0,"z":"\\u003c\\u003c\\/"}}'
 

@@ -59,7 +59,7 @@ def _shown(column: Column, obj: Object) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_a_column_shows_of_what_it_says_that_it_reads_the_same_as_of_the_whole_object(kind: Resource) -> None:
+def test_column_shows_the_same_of_its_declared_members_as_of_the_object(kind: Resource) -> None:
     @settings(max_examples=20)
     @given(shapes_and_values.values_of(kind.shape))
     def check(obj: Object) -> None:

@@ -139,7 +139,7 @@ def complaints(new: dict[str, Any], old: dict[str, Any] | None) -> list[str]:
     return [str(error) for error in report.validate(context, KINDS["DeviceClass"].shape, new, old)]
 
 
-def test_the_selectors_of_a_class_count_as_stored_while_none_of_them_changes() -> None:
+def test_selectors_of_a_class_count_as_stored_while_unchanged() -> None:
     stored = f'{MODEL}.includes("x")'
 
     assert len(complaints(device_class(stored), None)) == 1

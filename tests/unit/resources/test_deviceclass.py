@@ -60,7 +60,7 @@ def test_parameters_are_a_json_object_of_limited_length(parameters: Any, expecte
     assert errors == [f"spec.config[0].opaque.parameters: {text}" for text in expected]
 
 
-def test_long_parameters_that_are_stored_may_stay_as_long_as_the_list_is_unchanged() -> None:
+def test_long_stored_parameters_may_stay_while_the_list_is_unchanged() -> None:
     long = {"k": "v" * 11000}
     assert updated(KIND, configured(long, labels={"a": "b"}), configured(long))[1] == []
     changed = configured(long)

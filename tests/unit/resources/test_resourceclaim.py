@@ -244,7 +244,7 @@ def test_conditions_over_the_limit_are_looked_at_all_the_same() -> None:
     ]
 
 
-def test_reservations_need_an_allocation_and_no_new_ones_come_while_deleting() -> None:
+def test_reservations_need_an_allocation_and_none_come_while_deleting() -> None:
     assert written({"reservedFor": [CONSUMER]}, {})[1] == [
         "status.reservedFor: Forbidden: may not be specified when `allocated` is not set"
     ]
@@ -312,7 +312,7 @@ def test_a_namespace_that_cannot_be_read_is_the_servers_error() -> None:
     assert error.body == "Internal error: could not retrieve namespace to verify admin access: connection refused"
 
 
-def test_the_labels_of_the_namespace_are_looked_up_only_for_administrative_access() -> None:
+def test_namespace_labels_are_looked_up_only_for_admin_access() -> None:
     def asked() -> None:
         raise AssertionError("nobody needs to know")
 

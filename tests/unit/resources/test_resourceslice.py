@@ -75,7 +75,7 @@ def test_a_bad_driver_shows_the_name_as_it_was_sent() -> None:
     assert created(KIND, with_spec(SLICE, driver="GPU_1"))[1] == [f'spec.driver: Invalid value: "GPU_1": {SUBDOMAIN}']
 
 
-def test_a_device_without_a_name_fails_the_format_and_not_for_being_required() -> None:
+def test_device_without_a_name_fails_the_format_and_not_the_requirement() -> None:
     errors = created(KIND, with_device(name=None))[1]
     assert len(errors) == 1
     assert errors[0].startswith('spec.devices[0].name: Invalid value: "": a lowercase RFC 1123 label must consist of')

@@ -94,7 +94,7 @@ def asked(status: dict[str, Any], stored: dict[str, Any], **more: Any) -> list[Q
         ({}, {**ALLOCATED, "devices": [REPORT]}, [BINDING]),
     ],
 )
-def test_each_part_of_the_status_that_changes_in_meaning_requires_its_permission(
+def test_each_changed_part_of_the_status_requires_its_permission(
     status: dict[str, Any], stored: dict[str, Any], expected: list[Question]
 ) -> None:
     assert asked(status, stored) == expected
@@ -146,7 +146,7 @@ def account(*nodes: str, name: str = ACCOUNT) -> User:
         (account("n1"), on({"matchExpressions": named("n1")["matchFields"]}), ARBITRARY),
     ],
 )
-def test_a_service_account_is_on_the_node_that_its_token_and_the_allocation_name(
+def test_service_account_is_on_the_node_of_its_token_and_the_allocation(
     user: User, allocation: dict[str, Any], verbs: tuple[str, ...]
 ) -> None:
     allocated = {"allocation": allocation}

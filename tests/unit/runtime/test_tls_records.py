@@ -117,7 +117,7 @@ def test_hello_that_is_cut_off_inside_is_left_to_openssl(length: int) -> None:
     ],
 )
 @pytest.mark.parametrize("step", [1, 100])
-def test_server_that_speaks_no_tls_is_told_by_what_it_sent(data: bytes, words: str, step: int) -> None:
+def test_server_that_speaks_no_tls_is_reported_by_its_first_bytes(data: bytes, words: str, step: int) -> None:
     records = Records(hello=True)
     with pytest.raises(NoTLS) as refused:
         [records.take(data[at : at + step]) for at in range(0, len(data), step)]

@@ -92,7 +92,7 @@ class Body:
     """Something that can be watched going away."""
 
 
-async def test_work_that_nobody_waits_for_any_more_still_counts_but_holds_nothing(pool: Workers) -> None:
+async def test_abandoned_work_still_counts_but_holds_nothing(pool: Workers) -> None:
     go = threading.Event()
     first = asyncio.ensure_future(pool.run(go.wait))
     body = Body()

@@ -24,7 +24,7 @@ def test_a_gate_stands_as_declared_until_it_is_switched() -> None:
     assert [switched.enabled(gate) for gate in (OLD, YOUNG)] == [False, True]
 
 
-def test_a_gate_that_nobody_declares_can_be_neither_switched_nor_asked_about() -> None:
+def test_undeclared_gate_can_be_neither_switched_nor_queried() -> None:
     with pytest.raises(ValueError, match=r"^unrecognized feature gate: Foreign$"):
         Gates((OLD,), {"Foreign": True})
     with pytest.raises(KeyError):
@@ -65,7 +65,7 @@ def test_all_errors_come_at_once_and_a_refused_part_hides_nothing() -> None:
 
 
 @pytest.mark.parametrize("switched", [{"AllAlpha": True, "Bold": False}, {"Bold": False, "AllAlpha": True}])
-def test_all_gates_of_a_stage_are_switched_together_but_for_those_that_are_named(switched: dict[str, bool]) -> None:
+def test_all_gates_of_a_stage_switch_together_except_named_ones(switched: dict[str, bool]) -> None:
     gates = Gates((BOLD, DUSTY), switched)
     assert [gates.enabled(gate) for gate in (ALL_ALPHA, YOUNG, BOLD, LEANING, DUSTY)] == [
         True,

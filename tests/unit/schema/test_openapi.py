@@ -141,7 +141,7 @@ def test_version_3_tells_a_declared_default(type_: Type, default: object, schema
     assert "default" not in member(type_, Dialect.V2, default=default)
 
 
-def test_a_default_that_is_computed_or_that_upstream_does_not_publish_is_not_told() -> None:
+def test_computed_or_unpublished_default_is_not_published() -> None:
     assert member(String(), default=lambda parent, now: now) == {"type": "string"}
     assert member(String(), default="ExactCount", tells_default=False) == {"type": "string"}
 
@@ -258,7 +258,7 @@ def test_a_list_of_a_kind_is_a_kind() -> None:
     assert definitions.all()["m.Thing"]["x-kubernetes-group-version-kind"]
 
 
-def test_a_kind_that_is_served_in_several_versions_under_one_name_lists_them_all() -> None:
+def test_kind_served_in_several_versions_under_one_name_lists_them_all() -> None:
     definitions = Definitions(Dialect.V2)
     first = thing()
     definitions.object(first)
@@ -286,9 +286,7 @@ def test_a_shape_without_a_model_goes_where_the_document_says() -> None:
         ("home.example.com", "v2", "com.example.home.v2"),
     ],
 )
-def test_in_version_2_kinds_with_upstreams_names_are_in_the_model_of_their_group(
-    group: str, version: str, model: str
-) -> None:
+def test_kinds_with_upstreams_names_are_in_their_groups_v2_model(group: str, version: str, model: str) -> None:
     """The one that kube-apiserver would use, or one that it has no definitions in."""
     definitions, named = Definitions(Dialect.V2), thing(model="io.k8s.api.things.v1")
     definitions.within(group, version, [named])

@@ -193,7 +193,7 @@ class Stopping:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-async def test_a_shared_socket_is_left_before_watches_end_and_another_after_the_last_request(
+async def test_shared_socket_is_left_early_and_another_after_the_last_request(
     kit: pki.Kit, sock: socket.socket, shared: bool
 ) -> None:
     app = Stopping(sock)

@@ -63,7 +63,7 @@ def answer(*addresses: tuple[str, int]) -> list[Any]:
     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
 
 
-def test_a_name_is_looked_up_once_for_all_who_try_meanwhile_and_its_failure_told_only_to_who_waits(
+def test_concurrent_lookups_of_a_name_share_one_and_waiters_get_its_error(
     run: Callable[[Coroutine[Any, Any, None]], list[str]],
 ) -> None:
     async def story() -> None:
@@ -81,7 +81,7 @@ def test_a_name_is_looked_up_once_for_all_who_try_meanwhile_and_its_failure_told
     assert run(story()) == []
 
 
-def test_a_lookup_that_everybody_gave_up_ends_without_a_word_and_the_next_is_a_new_one(
+def test_abandoned_lookup_ends_silently_and_the_next_is_a_new_one(
     run: Callable[[Coroutine[Any, Any, None]], list[str]],
 ) -> None:
     async def story() -> None:

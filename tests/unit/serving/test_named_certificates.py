@@ -120,7 +120,7 @@ def test_a_common_name_that_is_an_address_or_no_domain_is_not_a_name(tmp_path: P
     assert served.shown("words") == served.shown("10.0.0.1") == "default"
 
 
-def test_names_of_the_operator_win_over_those_in_certificates_and_earlier_pairs_over_later_ones(tmp_path: Path) -> None:
+def test_operators_names_win_over_certificates_and_earlier_pairs_first(tmp_path: Path) -> None:
     first = flag_of(write_pair(tmp_path, "first", "x", ["n.example.org", "m.example.org"]))
     second = flag_of(write_pair(tmp_path, "second", "x"), "n.example.org")
     third = flag_of(write_pair(tmp_path, "third", "x"), "n.example.org,m2.example.org")
@@ -129,7 +129,7 @@ def test_names_of_the_operator_win_over_those_in_certificates_and_earlier_pairs_
     assert [served.shown(f"{name}.example.org") for name in ("n", "m", "m2")] == ["second", "first", "third"]
 
 
-def test_a_name_that_nobody_gave_gets_the_certificate_that_is_good_for_it_the_default_first(tmp_path: Path) -> None:
+def test_unnamed_host_gets_the_valid_certificate_with_the_default_first(tmp_path: Path) -> None:
     pair = write_pair(tmp_path, "other", "x", ["Main.example.org", "*.covered.org"])
     served = Served(tmp_path, *flag_of(pair, "something.else"))
     assert [served.shown(name) for name in ("main.example.org", "a.covered.org", "something.else")] == [
@@ -167,7 +167,7 @@ async def test_client_without_sni_gets_the_pair_of_the_address(tmp_path: Path) -
     assert x509.load_der_x509_certificate(der).serial_number == int.from_bytes(b"other")
 
 
-def test_a_named_pair_is_read_again_when_it_changes_and_kept_while_its_files_are_bad(tmp_path: Path) -> None:
+def test_named_pair_is_reloaded_on_change_and_kept_while_files_are_bad(tmp_path: Path) -> None:
     cert, key = write_pair(tmp_path, "other", "x")
     served = Served(tmp_path, *flag_of((cert, key), "a.example.org"))
     cert.write_text("garbage")
@@ -196,7 +196,7 @@ def test_named_pair_that_does_not_match_is_an_error(tmp_path: Path) -> None:
         ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305", "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES256-GCM-SHA384"),
     ],
 )
-def test_only_the_operators_cipher_suites_are_spoken_in_tls_1_2_and_all_of_1_3(
+def test_only_the_operators_cipher_suites_work_in_tls_1_2_and_all_in_1_3(
     tmp_path: Path, suites: str, spoken: str, unspoken: str
 ) -> None:
     context = Served(tmp_path, "--tls-cipher-suites", suites).certificates.context

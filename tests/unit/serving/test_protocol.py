@@ -407,7 +407,7 @@ READ = 256 << 10
 """Bytes that a transport reads at once."""
 
 
-async def test_many_heads_in_one_read_are_parsed_in_steps_between_which_others_have_their_turn() -> None:
+async def test_many_heads_in_one_read_are_parsed_in_steps_with_turns_between() -> None:
     connection = connect(echo_all)
     names = "".join(f"{i:x}:\r\n" for i in range(4000))
     heads = [f"GET /{i} HTTP/1.1\r\n{HOST}{names}\r\n".encode() for i in range(10)]
@@ -528,7 +528,7 @@ ESCAPED = b"/%C3%A9?a=%C3%A9 \xc3\xa9\xff "
 
 
 @pytest.mark.parametrize("target", ["/x\udcff/é?labelSelector=é&b=\udc80", "http://é/é", "//é//?é"])
-async def test_bytes_of_a_target_that_are_not_ascii_are_taken_as_if_they_were_escaped(target: str) -> None:
+async def test_bytes_of_a_target_beyond_ascii_are_read_as_if_escaped(target: str) -> None:
     async def echo(request: Request) -> web.StreamResponse:
         return web.Response(text=request.raw_path)
 
@@ -610,7 +610,7 @@ def test_the_parser_in_c_is_there() -> None:
     connections.check_parser()
 
 
-async def test_a_body_that_is_malformed_in_the_middle_ends_the_connection_without_a_word(
+async def test_body_malformed_in_the_middle_ends_the_connection_silently(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def reading(request: Request) -> web.StreamResponse:
@@ -676,7 +676,7 @@ async def test_requests_before_malformed_bytes_are_answered(right: str, wrong: s
 
 
 @pytest.mark.parametrize("cut", range(1, 5))
-async def test_head_that_ends_in_another_segment_is_answered_before_malformed_bytes(cut: int) -> None:
+async def test_head_in_another_segment_is_answered_before_malformed_bytes(cut: int) -> None:
     for right in REQUESTS.values():
         connection = connect(echo_all)
         connection.feed(right[:-cut])
@@ -694,7 +694,7 @@ async def test_nothing_is_read_behind_a_request_that_ends_the_connection(last: s
     assert await statuses(GET + raw, size=max(len(raw) // 3, 1)) == [200, 200]
 
 
-async def test_request_is_answered_whose_chunks_are_malformed_if_it_does_not_read_them() -> None:
+async def test_request_with_malformed_unread_chunks_is_answered() -> None:
     async def early(_request: Request) -> web.StreamResponse:
         return web.Response(text="early")
 

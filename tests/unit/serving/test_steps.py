@@ -184,7 +184,7 @@ def test_garbage_collection_counts_for_the_step_and_is_logged(seen: Seen, run: R
     assert 0 < record.collector_seconds <= record.cpu_seconds
 
 
-def test_a_garbage_collection_of_another_thread_is_counted_and_told_by_itself(
+def test_garbage_collection_of_another_thread_is_logged_by_itself(
     seen: Seen, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "BUDGET_SECONDS", 0.0)

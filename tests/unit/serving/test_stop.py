@@ -100,7 +100,7 @@ async def test_a_port_of_our_own_opens_before_everything_is_there() -> None:
     await announced
 
 
-async def test_a_port_that_was_handed_over_stays_with_the_predecessor_until_everything_is_there() -> None:
+async def test_inherited_port_stays_with_the_predecessor_until_all_is_ready() -> None:
     opening, complete = Opening(), asyncio.get_running_loop().create_future()
     announced = announcing(opening, complete, patience=60)
     await asyncio.wait((announced,), timeout=0.05)

@@ -107,7 +107,7 @@ def test_a_certificate_is_refused_that_is(root: Holder, why: str) -> None:
     assert not accepted(REFUSED[why](root), root)
 
 
-def test_intermediates_that_the_client_presents_complete_a_chain_and_bound_its_end(root: Holder) -> None:
+def test_presented_intermediates_complete_a_chain_and_bound_its_end(root: Holder) -> None:
     between = issue("between", root, ca=True, ends=2)
     verified = chains.verifier(root.pem)(issue("jane", between, ends=9).peer, AT)
     assert verified.until == between.certificate.not_valid_after_utc.timestamp()
@@ -402,9 +402,7 @@ def test_a_good_file_is_read_while_the_clusters_bundle_is_bad(tmp_path: Path, ro
     assert vouches(looked_up.trust.client, root)
 
 
-def test_rights_change_while_the_serving_pair_is_being_replaced_and_handshakes_follow(
-    tmp_path: Path, root: Holder
-) -> None:
+def test_rights_change_during_a_replacement_of_the_pair_and_tls_follows(tmp_path: Path, root: Holder) -> None:
     looked_up = LookedUp(tmp_path)
     ca = (tmp_path / "kit" / "ca.crt").read_bytes()
     jane = client_context(tmp_path, ca, issue("jane", root), version=ssl.TLSVersion.TLSv1_3)
@@ -493,7 +491,7 @@ def completes(server: SSL.Context, client: ssl.SSLContext) -> bool:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_before_the_cluster_was_asked_a_certificate_is_refused_and_none_is_fine(
+def test_certificate_before_the_first_lookup_is_refused_and_none_is_fine(
     tmp_path: Path, root: Holder, version: ssl.TLSVersion
 ) -> None:
     """A connection that was never asked would be anonymous for as long as kube-apiserver keeps it."""

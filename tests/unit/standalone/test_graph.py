@@ -83,7 +83,7 @@ def test_dependents_are_looked_at_when_their_owner_is_removed(graph: Graph) -> N
     assert list(graph.remove(B, "b")) == [C]
 
 
-def test_dependents_and_owner_are_looked_at_once_when_the_owner_begins_to_wait(graph: Graph) -> None:
+def test_dependents_and_owner_are_checked_once_when_the_owner_waits(graph: Graph) -> None:
     waiting = Facts("a", deleting=True, foreground=True)
 
     assert list(graph.put(A, waiting)) == [B, C, A]

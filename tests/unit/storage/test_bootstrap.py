@@ -258,7 +258,7 @@ def entries(source: Source) -> list[bytes]:
 
 
 @pytest.mark.parametrize("harm", [missing, cut_short, emptied], ids=lambda harm: harm.__name__)
-async def test_a_log_that_somebody_else_has_cut_is_broken_until_its_history_is_given_up(
+async def test_log_cut_by_others_is_broken_until_its_history_is_given_up(
     source: Source, harm: Callable[[Source], None]
 ) -> None:
     for at in range(6):
@@ -288,7 +288,7 @@ async def test_an_entry_of_another_schema_breaks_the_log(source: Source) -> None
         await source.fill()
 
 
-async def test_an_entry_behind_the_end_breaks_the_log_until_an_epoch_lies_above_it(source: Source) -> None:
+async def test_entry_behind_the_end_breaks_the_log_until_a_higher_epoch(source: Source) -> None:
     last = await source.write("a", value("a"))
     source.server("XADD", source.commands.log, f"{source.epoch.decode()}-*", "foo", "bar")
     head = functions.head(await source.connection.call(source.commands.head))

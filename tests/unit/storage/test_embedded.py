@@ -91,9 +91,7 @@ def modes(folder: Path) -> dict[Path, int]:
     return {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*")) if not path.is_symlink()}
 
 
-async def test_a_folder_that_others_could_read_is_made_private_with_all_that_is_in_it(
-    running: Embedded, folder: Path
-) -> None:
+async def test_folder_that_others_could_read_is_made_private_with_its_contents(running: Embedded, folder: Path) -> None:
     await ask(running.admin_url, "SET", "a", "b")
     await running.stop()
     outside = folder.parent / "outside"

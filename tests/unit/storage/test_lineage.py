@@ -169,7 +169,7 @@ async def test_a_log_below_an_epoch_that_was_met_elsewhere_is_raised_above_it(
     await session.close("done")
 
 
-async def test_the_first_session_is_refused_for_what_is_missing_and_later_ones_are_not(
+async def test_first_session_is_refused_for_missing_parts_and_later_ones_not(
     shared_server: Server, resource: str
 ) -> None:
     await install(shared_server, resource)
@@ -202,7 +202,7 @@ async def test_refused_sessions_leave_no_connections_behind(shared_server: Serve
     await eventually(lambda: connections() <= before)
 
 
-async def test_a_store_that_is_loading_its_data_is_refused_for_that_alone_and_used_as_soon_as_it_has(
+async def test_loading_store_is_only_waited_for_and_used_once_it_has_loaded(
     shared_server: Server, resource: str, opening: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then it says that its append-only file is off (tried on Valkey 9.1.2, with a file that takes seconds to load)."""
@@ -400,7 +400,7 @@ async def test_check_lists_everything_that_is_wrong(own_server: Server) -> None:
     assert len(found) == 5
 
 
-async def test_init_and_check_warn_of_writes_that_reach_the_disk_late_where_they_may_ask(
+async def test_init_and_check_warn_of_late_disk_writes_where_permitted(
     own_server: Server, resource: str, serving: StoreOptions
 ) -> None:
     options = patient(own_server.url)

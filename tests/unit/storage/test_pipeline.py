@@ -262,7 +262,7 @@ def echo(text: str) -> bytes:
     return pack("ECHO", text)
 
 
-def test_commands_arrive_in_their_order_and_several_answers_may_come_in_one_piece(play: Play) -> None:
+def test_commands_arrive_in_order_and_several_answers_in_one_piece(play: Play) -> None:
     async def story(ends: Ends) -> None:
         commands = [echo(f"number {at}") for at in range(100)]
         asked = [ends.ours.call(command) for command in commands]

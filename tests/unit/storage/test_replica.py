@@ -165,7 +165,7 @@ def test_gap_discards_memory_and_ends_watches_cleanly(entry: RawEntry) -> None:
     assert (fed.replica.applied, fed.replica.position()) == (rev(7, 5), b"7-5")
 
 
-async def test_writes_that_were_acknowledged_and_are_not_in_the_surviving_log_are_counted() -> None:
+async def test_acknowledged_writes_missing_in_the_surviving_log_are_counted() -> None:
     fed = Fed()
     lost = metrics.LOST_WRITES.labels("things.replica.example.com")
     before, rebuilt = lost.value, counted("lineage")
@@ -241,7 +241,7 @@ def test_a_head_that_is_older_than_what_came_meanwhile_proves_nothing() -> None:
     assert fed.replica.filled
 
 
-def test_a_log_that_is_ahead_is_waited_for_however_long_it_takes_to_be_read() -> None:
+def test_server_waits_without_limit_to_read_a_log_that_is_ahead() -> None:
     fed = Fed()
     for _ in range(3):
         fed.replica.meet(head(rev(7, 3)), known=rev(7, 0))
@@ -252,7 +252,7 @@ def test_a_log_that_is_ahead_is_waited_for_however_long_it_takes_to_be_read() ->
     assert fed.replica.lag() == 0
 
 
-def test_an_entry_that_cannot_be_applied_is_a_reason_to_begin_anew_and_not_to_fail_for_ever(
+def test_entry_that_cannot_be_applied_causes_a_rebuild_and_no_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fed = Fed()
@@ -264,7 +264,7 @@ def test_an_entry_that_cannot_be_applied_is_a_reason_to_begin_anew_and_not_to_fa
     assert fed.replica.wants_filling.is_set()
 
 
-def test_a_read_that_brings_nothing_of_what_was_announced_before_it_is_a_gap() -> None:
+def test_read_without_the_announced_entries_is_a_gap() -> None:
     fed = Fed()
     before = fed.replica.announced
     fed.replica.meet(head(rev(7, 3)), known=rev(7, 0))

@@ -220,7 +220,7 @@ async def test_an_object_that_is_too_big_is_refused_before_it_is_sent(
         await store.commit(Write(Key("a"), fits, Revision(0)), dry_run=dry_run)
 
 
-async def test_a_large_object_is_written_updated_and_deleted_and_no_history_is_lost(store: Store) -> None:
+async def test_large_object_is_written_updated_and_deleted_without_lost_history(store: Store) -> None:
     large = "x" * (3 * 512 * 1024 - 100)
     floor = store.floor
     first = await create(store, "a", large)

@@ -272,7 +272,7 @@ async def test_a_log_that_lags_is_not_waited_for_for_ever(word: bytes) -> None:
     assert (last.revision, last.body) == (R12 + 1, splice(value("gone"), R12 + 1))
 
 
-async def test_a_late_deletion_is_answered_with_what_was_deleted_however_old_memory_is() -> None:
+async def test_late_deletion_returns_the_deleted_object_however_old_memory_is() -> None:
     """This replica's log is late: it holds an older state than the one that was deleted, or none."""
     stage = Stage()
     stage.log.held[Key("a")] = stage.log.entry(Key("a"), R11, value("a", "older"))
@@ -349,7 +349,7 @@ async def test_a_late_write_is_sent_again_by_the_servers_clock() -> None:
         await future
 
 
-async def test_a_new_epoch_of_the_same_process_is_taken_over_and_the_write_sent_again() -> None:
+async def test_new_epoch_of_the_same_process_is_adopted_and_the_write_resent() -> None:
     stage = Stage()
     futures = [stage.commit("a"), stage.commit("b")]
     (await stage.sent()).answer([b"EPOCH", b"8"])
@@ -371,7 +371,7 @@ async def test_a_log_that_is_to_be_taken_over_ends_the_session() -> None:
     assert stage.session._given_up.done()
 
 
-async def test_a_write_to_a_log_that_is_to_be_taken_over_was_not_executed_and_ends_the_session() -> None:
+async def test_write_to_a_log_under_takeover_fails_and_ends_the_session() -> None:
     stage = Stage()
     futures = [stage.commit("a"), stage.commit("b")]
     (await stage.sent()).answer([b"FOREIGN", b"7-5"])
@@ -411,7 +411,7 @@ async def test_a_write_in_doubt_that_the_log_holds_is_done_and_not_sent_again() 
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-async def test_a_write_in_doubt_that_the_log_does_not_hold_is_sent_again_with_its_token(killed: int) -> None:
+async def test_write_in_doubt_missing_in_the_log_is_resent_with_its_token(killed: int) -> None:
     stage = Stage()
     sent, (future, _) = await in_doubt(stage, "a", "b")
     stage.attach("run", client_id=6)

@@ -42,7 +42,7 @@ def test_applying_twice_is_applying_once(drawn: Apply) -> None:
 
 @law
 @given(applies(empty=True))
-def test_with_nulls_and_empty_containers_applying_again_changes_no_more_than_these(drawn: Apply) -> None:
+def test_repeated_apply_changes_only_nulls_and_empty_containers(drawn: Apply) -> None:
     shared, patch = drawn
     once = shared.applied(patch)
     twice = once.applied(patch)
@@ -120,7 +120,7 @@ def test_missing_fields_have_no_owner(shared: Shared) -> None:
 
 @law
 @given(applies())
-def test_pruning_never_removes_what_another_owns_and_an_apply_changes_only_what_it_says(drawn: Apply) -> None:
+def test_pruning_keeps_fields_of_others_and_an_apply_changes_only_its_own(drawn: Apply) -> None:
     shared, patch = drawn
     after = shared.applied(patch)
     assert not compare(shared.value, after.value, shared.type).removed & shared.owned(but="ada")
@@ -129,7 +129,7 @@ def test_pruning_never_removes_what_another_owns_and_an_apply_changes_only_what_
 
 @law
 @given(applies())
-def test_an_apply_removes_only_what_the_applier_owned_and_what_that_leaves_empty(drawn: Apply) -> None:
+def test_apply_removes_only_fields_of_the_applier_and_empty_parents(drawn: Apply) -> None:
     shared, patch = drawn
     before = shared.managers.get("ada")
     removed = compare(shared.value, shared.applied(patch).value, shared.type).removed

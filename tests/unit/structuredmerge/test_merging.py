@@ -60,7 +60,7 @@ def test_null_and_empty_change_nothing_that_has_members(live: Any, applied: Any,
     assert type(found) is type(merged)
 
 
-def test_an_item_that_is_there_twice_takes_nothing_of_either_into_the_applied_one() -> None:
+def test_repeated_item_takes_nothing_of_either_into_the_applied_one() -> None:
     live = {"dates": [{"day": 1, "what": "x"}, {"day": 1, "what": "y"}, {"day": 2, "what": "z"}]}
     assert merge(live, {"dates": [{"day": 1}]}, TYPE) == {"dates": [{"day": 1}, {"day": 2, "what": "z"}]}
 

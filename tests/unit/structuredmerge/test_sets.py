@@ -78,7 +78,7 @@ def test_the_algebra_of_sets_holds(a: Set, b: Set, c: Set) -> None:
 
 
 @given(SETS, SETS)
-def test_operands_stay_as_they_were_and_what_is_unchanged_is_the_same_object(a: Set, b: Set) -> None:
+def test_operands_stay_unchanged_and_equal_results_are_the_same_object(a: Set, b: Set) -> None:
     before = members(a), members(b)
     union, difference, rest = a | b, a - b, a.without(b)
     assert union | b is union
@@ -91,7 +91,7 @@ def test_operands_stay_as_they_were_and_what_is_unchanged_is_the_same_object(a: 
     assert before == (members(a), members(b))
 
 
-def test_a_parent_without_its_child_is_the_parent_and_a_child_without_its_parent_is_the_child() -> None:
+def test_intersection_with_a_missing_parent_or_child_keeps_the_other() -> None:
     parent, child = sets.of([(A,)]), sets.of([(A, B)])
     assert parent - child == parent.without(child) == parent
     assert child - parent == child
@@ -120,7 +120,7 @@ def test_the_paths_of_a_node_are_in_order(set_: Set) -> None:
 
 
 @given(st.lists(PATHS))
-def test_a_builder_gives_what_was_added_and_no_node_for_what_was_only_visited(paths: list[Path]) -> None:
+def test_builder_returns_added_paths_and_no_node_for_visited_ones(paths: list[Path]) -> None:
     root = Builder()
     for path in paths:
         node = root
@@ -158,7 +158,7 @@ def test_a_named_closure_adds_declared_fields_that_have_children() -> None:
 
 
 @given(SETS)
-def test_a_named_closure_only_adds_fields_above_others_and_closing_again_adds_nothing(set_: Set) -> None:
+def test_named_closure_only_adds_parent_fields_and_is_idempotent(set_: Set) -> None:
     closed = set_.named(TREE)
     added = members(closed) - members(set_)
     assert members(set_) <= members(closed)

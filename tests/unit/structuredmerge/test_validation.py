@@ -68,7 +68,7 @@ def test_untyped_values_are_never_invalid(value: Any) -> None:
     assert validate({"anything": value, "raw": {"a": value}}, TYPE) == []
 
 
-def test_items_that_are_there_twice_are_tolerated_where_an_object_is_not_applied() -> None:
+def test_repeated_items_are_tolerated_outside_applies() -> None:
     assert validate({"roles": ["a", "a"], "dates": [{"day": 1}, {"day": 1}]}, TYPE, duplicates=True) == []
 
 

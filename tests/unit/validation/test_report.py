@@ -88,7 +88,7 @@ def test_a_broken_rule_is_reported_at_its_place(spec: dict[str, Any], expected: 
     assert errors(spec) == expected
 
 
-def test_errors_come_in_declared_order_members_before_the_structs_own_check() -> None:
+def test_errors_of_members_come_in_order_before_those_of_the_struct() -> None:
     spec: dict[str, Any] = {
         "raw": None,
         "grams": 10,

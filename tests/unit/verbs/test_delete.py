@@ -61,16 +61,14 @@ FEW = [list(some) for number in range(4) for some in itertools.permutations(["a.
 
 @pytest.mark.parametrize("policy", ["Orphan", "Foreground", "Background"])
 @pytest.mark.parametrize("existing", FEW, ids=",".join)
-def test_a_policy_decides_about_the_collectors_finalizers_and_leaves_an_order_that_says_the_same(
-    policy: str, existing: list[str]
-) -> None:
+def test_policy_judges_the_collectors_finalizers_and_keeps_their_order(policy: str, existing: list[str]) -> None:
     wanted = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
     others = [name for name in existing if name == "a.b/c"]
     after = delete.finalizers_after(DeleteOptions(propagation_policy=policy), existing)
     assert after == (existing if set(existing) == {*others, *wanted} else others + wanted)
 
 
-async def test_the_loop_is_not_held_by_a_deletion_of_an_object_with_very_many_finalizers(
+async def test_deletion_with_very_many_finalizers_does_not_hold_the_loop(
     shared_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finalizers = [f"a.b/f{number}" for number in range(90_000)]

@@ -44,7 +44,7 @@ def test_an_object_is_large_when_it_has_many_bytes_values_or_levels(obj: Any, la
 
 
 @pytest.mark.parametrize("count", [1, 300])
-def test_raw_json_of_many_brackets_is_not_looked_through_to_tell_that_it_is_large(count: int) -> None:
+def test_raw_json_of_many_brackets_is_not_scanned_to_find_it_large(count: int) -> None:
     obj = configured(*[many(b"[]", (3 << 20) // count)] * count)
     with Spent() as spent:
         assert all(lifecycle.is_large(obj) for _ in range(10))

@@ -111,9 +111,7 @@ async def test_the_times_of_other_managers_stay_also_when_they_lose_something(se
         ("\u00ad\u2028", "unknown"),
     ],
 )
-async def test_a_user_agent_that_cannot_be_read_as_a_whole_is_known_by_what_can_be_shown_of_it(
-    server: Composed, agent: str, manager: str
-) -> None:
+async def test_unreadable_user_agent_is_named_by_its_printable_part(server: Composed, agent: str, manager: str) -> None:
     """Surrogates stand for bytes that are no UTF-8."""
     made = await server.ask("POST", server.claims, claim(server, a="1"), User_Agent=agent)
 

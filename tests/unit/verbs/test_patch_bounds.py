@@ -139,7 +139,7 @@ async def test_copies_of_too_many_values_are_refused(server: Composed) -> None:
         (JSON_PATCH, [{"op": "test", "path": "/spec", "value": {}}], [{"op": "add", "path": "/x", "value": 1}]),
     ],
 )
-async def test_a_patch_that_makes_something_strange_of_what_is_not_short_is_computed_in_a_thread(
+async def test_patch_that_expands_a_long_value_is_computed_in_a_thread(
     server: Composed, monkeypatch: pytest.MonkeyPatch, kind: str, plain: Any, strange: Any
 ) -> None:
     labels = {f"{i}": "" for i in range(200)}

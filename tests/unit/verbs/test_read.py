@@ -54,7 +54,7 @@ async def _filled_anew(server: Composed) -> None:
 
 
 @pytest.mark.parametrize("how", ["an exact version", "a continue token"])
-async def test_history_that_was_just_read_is_worked_out_in_steps_between_which_others_have_their_turn(
+async def test_freshly_read_history_is_processed_in_steps_with_turns_between(
     shared_server: Server, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(Upkeep, "_care_for", mock.AsyncMock())

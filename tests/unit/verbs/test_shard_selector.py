@@ -18,7 +18,7 @@ ONE = "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(zlib.crc32(c["text"].encode())))
-def test_a_text_is_the_selector_that_upstream_reads_or_refused_in_its_words(case: dict[str, Any]) -> None:
+def test_text_is_the_selector_of_upstream_or_gets_its_message(case: dict[str, Any]) -> None:
     try:
         found = {"selector": str(shard_selector.parse(case["text"]))}
     except shard_selector.Malformed as e:

@@ -94,7 +94,7 @@ async def test_texts_above_the_limit_are_refused_before_they_are_encoded(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-async def test_object_that_fits_without_its_managers_alone_is_stored_without_them(
+async def test_object_that_fits_only_without_managers_is_stored_without_them(
     server: Composed, tracked: list[str], method: str
 ) -> None:
     wide = claim(server, labels=LIMIT * 4 // 5)

@@ -36,7 +36,7 @@ async def watching(server: Composed, since: str, *, selector: str) -> Connection
     return connection
 
 
-async def test_others_have_their_turn_between_two_watchers_of_a_change_of_a_large_object(server: Composed) -> None:
+async def test_others_get_turns_between_two_watchers_of_a_large_object(server: Composed) -> None:
     made = await server.ask("POST", server.classes, large("a"))
     assert made.status == 201
     since = made.json["metadata"]["resourceVersion"]

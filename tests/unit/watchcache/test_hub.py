@@ -155,7 +155,7 @@ def test_pulling_never_runs_ahead_of_the_pump(slow: Stage) -> None:
     assert late.pull() == 0
 
 
-def test_a_watch_from_a_state_that_the_pump_has_not_reached_starts_behind_that_state(slow: Stage) -> None:
+def test_watch_from_a_state_ahead_of_the_pump_starts_after_that_state(slow: Stage) -> None:
     slow.client()
     for _ in range(3):
         slow.put()
@@ -248,7 +248,7 @@ def test_an_event_touches_only_its_candidates(stage: Stage) -> None:
     assert [len(clients[number].got) for number in (6, 7, 8)] == [0, 2, 1]
 
 
-def test_an_update_that_moves_a_field_reaches_the_watchers_of_both_values_once_each(stage: Stage) -> None:
+def test_update_that_moves_a_field_reaches_watchers_of_both_values_once(stage: Stage) -> None:
     old, new = (stage.client(scope=Scope(field=(1, value))) for value in ("a", "b"))
     both = stage.client()
     stage.put("x", "1", "b", "a")
@@ -410,7 +410,7 @@ def test_a_sink_that_raises_costs_its_own_watcher_and_nothing_else(stage: Stage)
         assert client.got == client.owed(stage.log, stage.log.head)
 
 
-def test_a_sink_that_raises_at_the_end_of_a_round_does_not_spoil_the_next_one(stage: Stage) -> None:
+def test_sink_that_raises_at_the_end_of_a_round_does_not_spoil_the_next(stage: Stage) -> None:
     clients = [stage.client() for _ in range(3)]
     broken = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Broken())
     assert broken.join()
@@ -492,7 +492,7 @@ def test_a_quiet_watch_gets_a_bookmark_two_seconds_before_its_deadline(stage: St
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.3, 0.9])
-def test_the_last_bookmark_comes_once_whatever_fraction_of_a_second_it_is_due_at(stage: Stage, fraction: float) -> None:
+def test_last_bookmark_comes_once_at_any_fraction_of_a_second(stage: Stage, fraction: float) -> None:
     client = Client(stage.hub, stage.log.head, bookmarks=True, deadline=stage.clock() + 10 + fraction)
     assert client.catch_up()
     for _ in range(100):
@@ -547,7 +547,7 @@ def test_the_watchers_of_one_round_share_what_was_made_of_their_bookmark(stage: 
     assert rounds[0] is not rounds[3]
 
 
-def test_a_tick_with_many_bookmarks_due_is_short_and_the_pump_takes_them_in_slices(slow: Stage) -> None:
+def test_tick_with_many_due_bookmarks_is_short_and_the_pump_slices_them(slow: Stage) -> None:
     clients = [slow.client(bookmarks=True) for _ in range(200)]
     slow.clock.now += 60
     slow.hub.tick()
@@ -758,7 +758,7 @@ async def test_deliveries_beyond_the_step_budget_are_left_to_the_pump(slow: Stag
         assert client.got == client.owed(slow.log, slow.log.head)
 
 
-async def test_a_sink_that_raises_in_that_step_stops_the_pump_and_not_who_feeds_the_index(stage: Stage) -> None:
+async def test_sink_that_raises_in_that_step_stops_the_pump_and_not_the_feeder(stage: Stage) -> None:
     before = stage.client()
     broken = stage.hub.watch(after=stage.log.head, scope=Scope(), sink=Broken())
     assert broken.join()

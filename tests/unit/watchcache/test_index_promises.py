@@ -352,5 +352,5 @@ class IndexAndHub(RuleBasedStateMachine):
         self.small.close()
 
 
-def test_views_and_watches_keep_their_promises_whatever_happens_in_whatever_order() -> None:
+def test_views_and_watches_keep_their_promises_in_any_order_of_events() -> None:
     run_state_machine_as_test(IndexAndHub, settings=settings(max_examples=100, stateful_step_count=80))

@@ -321,7 +321,7 @@ def test_backfilling_makes_one_checkpoint_at_a_time_and_comes_to_an_end(short_se
             assert state(index, at) == bodies(log.at(at))
 
 
-def test_a_state_of_the_past_is_approached_one_checkpoint_at_a_time_and_no_further_than_it_needs(
+def test_past_state_is_approached_by_as_few_checkpoints_as_possible(
     short_segments: None,
 ) -> None:
     log = busy(100, objects=8)
@@ -443,7 +443,7 @@ def test_loading_forgets_everything() -> None:
 # Forgetting
 
 
-def test_compaction_lets_go_of_events_and_checkpoints_but_not_of_what_the_floor_allows(short_segments: None) -> None:
+def test_compaction_frees_events_and_checkpoints_above_no_floor(short_segments: None) -> None:
     log = busy(150, objects=20)
     for index in (followed(log), loaded(log, log.first)):
         for floor in log.marks[::11]:
@@ -480,7 +480,7 @@ def test_a_ring_over_its_budget_names_the_floor_that_would_help(short_segments: 
     assert index.ring_bytes <= 80 * ring.EVENT_BYTES
 
 
-def test_a_ring_that_had_to_give_up_more_than_the_floor_says_so_by_its_own_floor(short_segments: None) -> None:
+def test_ring_that_evicts_beyond_the_floor_reports_its_own_floor(short_segments: None) -> None:
     log = busy(200, objects=8)
     index = followed(log, budget=40 * ring.EVENT_BYTES)
     assert index.ring_bytes <= 2 * 40 * ring.EVENT_BYTES + 8 * ring.EVENT_BYTES

@@ -44,7 +44,7 @@ def numbers(events: object) -> list[int]:
     return [event.revision & 0xFFFF for event in events]
 
 
-def test_events_after_a_revision_come_in_order_whatever_segments_they_are_in() -> None:
+def test_events_after_a_revision_come_in_order_across_segments() -> None:
     log = busy(10)
     made = filled(log)
     for low in range(11):
@@ -133,7 +133,7 @@ def test_events_below_the_floor_are_dropped_by_segments() -> None:
         assert numbers(made.after(floor, None, limit=100, end=log.head).events) == list(range(11, 21))
 
 
-def test_the_newest_thousand_events_stay_below_the_floor_while_the_budget_allows() -> None:
+def test_newest_thousand_events_stay_below_the_floor_within_the_budget() -> None:
     log = busy(20)
     with mock.patch.object(ring, "LEAST_EVENTS", 10):
         made = filled(log)
@@ -157,7 +157,7 @@ def test_events_above_the_floor_stay_until_the_ring_has_twice_its_budget() -> No
     assert made.reach > log.first
 
 
-def test_all_rings_share_one_budget_and_a_busy_one_does_not_push_out_a_quiet_one() -> None:
+def test_all_rings_share_a_budget_and_a_busy_one_evicts_no_quiet_one() -> None:
     log = busy(200)
     size = filled(log).size
     shared = Budget(size)
@@ -190,7 +190,7 @@ def test_all_rings_share_one_budget_and_a_busy_one_does_not_push_out_a_quiet_one
     assert shared.used == quiet.size + busy_one.size
 
 
-def test_overflow_names_the_floor_that_brings_the_ring_back_into_its_budget() -> None:
+def test_overflow_names_the_floor_that_restores_the_budget_of_the_ring() -> None:
     log = busy(40)
     size = filled(log).size
     with mock.patch.object(ring, "LEAST_EVENTS", 0):

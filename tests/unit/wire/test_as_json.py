@@ -144,9 +144,7 @@ def test_values_that_the_quick_encoder_refuses_are_written_too() -> None:
         (["a"], '{"a":123456789012345678901234567890,"b":1}', {"a": 123456789012345678901234567890}),
     ],
 )
-def test_an_excerpt_has_the_members_that_are_named_and_everything_where_there_are_no_such_objects(
-    paths: list[str], text: str, found: Any
-) -> None:
+def test_excerpt_has_the_named_members_or_everything_without_objects(paths: list[str], text: str, found: Any) -> None:
     assert as_json.excerpt(frozenset(paths))(text.encode()) == found
 
 

@@ -493,7 +493,7 @@ def test_a_remembered_row_tells_the_age_of_now() -> None:
     assert len(group) == 2, "the row, and what it looked like last"
 
 
-def test_two_versions_of_a_kind_and_two_forms_never_share_what_is_remembered() -> None:
+def test_two_versions_of_a_kind_and_two_forms_never_share_a_cache_entry() -> None:
     other = dataclasses.replace(CLASSES, version="v1beta1")
     elsewhere = dataclasses.replace(CLASSES, group="other.example.com")
     accepts = ["", "application/yaml", TABLE, PARTIAL, PARTIALS, TABLE.replace("v=v1", "v=v1beta1")]
@@ -662,7 +662,7 @@ def test_long_protobuf_list_starts_before_its_objects_are_encoded() -> None:
 
 
 @pytest.mark.parametrize("accept", ["application/json", PROTOBUF, MEMORY, TABLE])
-def test_a_step_of_a_compressed_list_is_a_few_sections_however_small_they_are(accept: str) -> None:
+def test_step_of_a_compressed_list_takes_few_sections_of_any_size(accept: str) -> None:
     cache = EncodingCache()
     entries = entries_of([stored(f"o{i:05}") for i in range(3 * MOST_JOINED * groups.MOST)])
 
@@ -811,13 +811,13 @@ def test_encoding_cached_by_lists_is_what_a_get_answers(accept: str, resource: R
     assert (answer is not None) == (accept == PROTOBUF)
 
 
-def test_a_get_of_partial_metadata_in_protobuf_is_answered_from_what_watches_remember() -> None:
+def test_get_of_partial_metadata_in_protobuf_uses_the_watch_cache() -> None:
     asked, one = form(MEMORY.replace("List", "")), entry(stored("a"))
     sent(asked.initial([one], ListRange(9), first=True))
     assert asked.cached_document(one) == asked.single(one.body)
 
 
-def test_large_objects_in_protobuf_are_for_a_thread_until_they_are_remembered() -> None:
+def test_large_protobuf_objects_use_a_thread_until_they_are_cached() -> None:
     asked = form(PROTOBUF)
     entries = entries_of([stored("a"), stored("b", annotations={"x": "y" * (1 << 20)}), stored("c")])
     assert asked.heavy(entries[1].size)

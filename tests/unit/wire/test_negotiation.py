@@ -252,7 +252,7 @@ def test_a_header_of_any_length_costs_little_and_nothing_of_it_is_kept(accept: s
     assert negotiation._remembered_winner.cache_info().currsize == kept
 
 
-def test_clauses_are_read_as_far_as_a_header_is_and_none_when_the_first_is_longer() -> None:
+def test_clauses_are_read_up_to_the_header_limit_and_none_beyond() -> None:
     assert form(negotiation.readable(YAML + "," + "a/b," * 10_000))[0] == YAML
     assert form(negotiation.readable(JSON)) == (JSON, False, None)
     refused(negotiation.readable("a/b," * 10_000 + JSON))

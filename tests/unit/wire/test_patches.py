@@ -158,7 +158,7 @@ def test_an_applied_configuration_is_read_as_upstream_reads_it(recorded: dict[st
     assert patches.read_apply_patch(raw, "Ignore").complaints == []
 
 
-def test_whole_numbers_of_64_bits_are_exact_in_an_applied_configuration_and_larger_ones_are_floats() -> None:
+def test_64_bit_integers_are_exact_in_an_apply_and_larger_ones_floats() -> None:
     read = patches.read_apply_patch(b'{"a":[9223372036854775807,9223372036854775808,1.0,"1.0",true]}', "Warn").value[
         "a"
     ]

@@ -452,7 +452,7 @@ def test_a_client_of_http_1_0_gets_its_events_unframed() -> None:
 
 
 @pytest.mark.parametrize("answer", ["a watch", "a list", "a list of known length"])
-def test_a_client_of_http_1_0_learns_where_an_answer_ends_although_it_would_keep_the_connection(answer: str) -> None:
+def test_http_1_0_client_learns_the_end_of_an_answer_despite_keep_alive(answer: str) -> None:
     async def parts() -> AsyncIterator[bytes]:
         yield frame(1)
         yield frame(2)
@@ -480,7 +480,7 @@ def test_a_client_of_http_1_0_learns_where_an_answer_ends_although_it_would_keep
     asyncio.run(story())
 
 
-def test_a_watch_that_is_relayed_ends_with_its_connection_and_is_not_framed() -> None:
+def test_relayed_watch_ends_with_its_connection_and_is_not_framed() -> None:
     async def handler(exchange: Exchange) -> web.StreamResponse:
         exchange.relayed = True
         stream = await exchange.open_watch(JSON)

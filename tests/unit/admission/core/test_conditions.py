@@ -63,7 +63,7 @@ async def test_all_have_to_be_true_and_one_that_is_false_counts_more_than_errors
     assert await judged(*texts) == outcome
 
 
-async def test_they_see_the_version_that_was_matched_and_the_resource_that_was_asked_for() -> None:
+async def test_policies_see_the_matched_version_and_the_requested_resource() -> None:
     """As in upstream, where only the kind is the matched one."""
     older = KINDS.at(GROUP, "v1beta1", "resourceclaims")
     found = conditions(

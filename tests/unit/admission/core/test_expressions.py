@@ -98,7 +98,7 @@ async def test_params_are_there_only_where_they_are_declared() -> None:
     assert "undeclared reference to 'params'" in await value("params.data.a", known)
 
 
-async def test_variables_of_a_policy_are_evaluated_when_they_are_asked_for_and_each_once() -> None:
+async def test_variables_of_a_policy_are_evaluated_lazily_and_each_once() -> None:
     authority = Authority()
     scope = Scope(
         variables=[
@@ -161,7 +161,7 @@ async def test_the_same_question_is_asked_once_for_all_that_is_said_of_a_change(
     assert len(authority.asked) == 1
 
 
-async def test_expressions_that_may_not_ask_the_authorizer_do_not_do_it_through_variables() -> None:
+async def test_variables_give_no_authorizer_to_expressions_that_may_not_ask_it() -> None:
     scope = Scope(variables=[("may", "authorizer.path('/x').check('get').allowed()")])
     text = await value("variables.may", variables().without_authorizer(), scope=scope)
     assert text.endswith('composited variable "may" fails to evaluate: no such attribute(s): authorizer')
@@ -182,7 +182,7 @@ async def test_slow_evaluation_goes_on_in_a_thread_with_the_same_result(monkeypa
     assert threads[1].startswith("policies")
 
 
-async def test_one_expression_may_cost_a_million_and_all_together_what_their_budget_is() -> None:
+async def test_expression_may_cost_a_million_and_all_together_their_budget() -> None:
     scope = Scope()
     endless, cheap = scope.expression(ENDLESS, BOOL), scope.expression("[1].all(x, x == 1)", BOOL)
     known = Expressions(Authority().decide)

@@ -137,7 +137,7 @@ async def test_a_namespace_selector_matches_the_labels_of_the_namespace(expressi
     assert await matched(wanted, change(plural="deviceclasses")) is not None, "what is in no namespace always matches"
 
 
-async def test_a_namespace_that_is_not_known_is_asked_for_but_only_if_the_rules_match() -> None:
+async def test_unknown_namespace_is_looked_up_only_if_the_rules_match() -> None:
     wanted = criteria(rule("resourceclaims"), namespace_selector={"matchLabels": {"team": "a"}})
     live = Namespaces({}, {"ns": labelled(team="a")})
     assert await matched(wanted, change(), live) == "v1"
@@ -154,7 +154,7 @@ async def test_a_namespace_that_is_not_known_is_asked_for_but_only_if_the_rules_
         (None, {"team": "b"}, None),
     ],
 )
-async def test_a_namespace_that_is_missing_counts_only_where_everything_else_matches(
+async def test_missing_namespace_counts_only_where_everything_else_matches(
     error: ClusterError | None, object_labels: Mapping[str, str], code: int | None
 ) -> None:
     wanted = criteria(rule(), namespace_selector={"matchLabels": {"team": "a"}}, object_selector=SELECTOR)
@@ -172,7 +172,7 @@ async def test_a_namespace_that_is_missing_counts_only_where_everything_else_mat
     )
 
 
-async def test_a_selector_that_cannot_be_read_is_an_error_for_what_the_rules_select() -> None:
+async def test_unreadable_selector_is_an_error_for_changes_that_rules_select() -> None:
     wanted = criteria(rule("resourceclaims"), object_selector={"matchExpressions": [{"key": "a", "operator": "Is"}]})
     assert await matched(wanted, change(plural="deviceclasses")) is None
     with pytest.raises(StatusError) as caught:

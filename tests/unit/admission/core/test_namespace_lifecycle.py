@@ -116,9 +116,7 @@ async def test_updates_in_a_namespace_that_is_being_deleted_pass() -> None:
         ({}, "Unknown"),
     ],
 )
-async def test_a_refused_object_without_a_name_in_the_request_is_called_by_its_best_name(
-    metadata: Object, shown: str
-) -> None:
+async def test_refused_object_without_a_name_is_called_by_its_best_name(metadata: Object, shown: str) -> None:
     error = await Rig(Namespaces({"ns": TERMINATING})).refused(name="", metadata=metadata)
     assert error.message.startswith(f'resourceclaims.{GROUP} "{shown}" is forbidden: ')
     assert (error.details or {})["name"] == shown

@@ -45,7 +45,7 @@ def test_result_of_sources_is_made_once_for_each_of_their_versions() -> None:
     assert len(made) == 3
 
 
-async def test_a_change_waits_for_what_is_not_listed_yet_and_is_refused_if_it_never_is(
+async def test_change_waits_for_an_unlisted_kind_and_is_refused_if_it_never_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     listed, later = Known(), Known()

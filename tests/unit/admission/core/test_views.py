@@ -51,7 +51,7 @@ def test_raw_json_that_was_sent_with_blanks_is_shown_compact(version: str) -> No
     assert shown.plain(loose.object, resource(version)) == shown.plain(attributes.object, resource(version))
 
 
-def test_another_version_shows_the_object_converted_and_leaves_the_object_alone() -> None:
+def test_another_version_shows_the_converted_object_and_keeps_the_object() -> None:
     attributes = claim()
     obj = attributes.object
     assert obj is not None

@@ -102,7 +102,7 @@ async def test_deletions_and_what_no_policy_concerns_stay_as_they_are() -> None:
     assert await plugin(policy("p", labels(x="'y'"))).admit(change("DELETE")) is None
 
 
-async def test_a_second_time_only_policies_that_ask_for_it_are_made_after_a_change() -> None:
+async def test_second_round_runs_only_reinvocable_policies_after_a_change() -> None:
     count = "string(int(object.metadata.?labels.?{0}.orValue('0')) + 1)"
     policies = [
         policy(name, labels(**{name: count.format(name)}), reinvocationPolicy=again)

@@ -104,7 +104,7 @@ def test_a_patch_that_tests_what_is_not_so_is_left_out() -> None:
         mutations.json_patched(live, [PatchValue("x")])
 
 
-def test_a_null_of_a_patch_is_a_value_and_numbers_are_spelled_as_go_spells_them() -> None:
+def test_null_of_a_patch_is_a_value_and_numbers_are_spelled_as_in_go() -> None:
     live = b'{"a":1}'
     null = PatchValue("test", "/b", value=None)
     assert mutations.json_patched(live, [null]) is None

@@ -96,7 +96,7 @@ async def test_refusals_have_upstreams_texts(validation: Mapping[str, Any], said
          "expression '1 / 0 == 1 ? '' : ''' resulted in error: division by zero"),
     ],
 )  # fmt: skip
-async def test_a_policy_that_cannot_be_evaluated_refuses_unless_failures_are_ignored(
+async def test_policy_that_fails_to_evaluate_refuses_unless_failures_are_ignored(
     spec: Mapping[str, Any], said: str
 ) -> None:
     assert await message(Cluster([policy("p", **spec)])) == said
@@ -218,7 +218,7 @@ async def test_parameters_are_found_by_name_or_labels(
         ({("v1", "ConfigMap"): Kind()}, {}, "failed to configure binding: one of name or selector must be provided"),
     ],
 )  # fmt: skip
-async def test_parameters_that_are_not_as_they_have_to_be_refuse_unless_failures_are_ignored(
+async def test_malformed_parameters_refuse_unless_failures_are_ignored(
     kinds: Mapping[tuple[str, str], Kind], reference: Mapping[str, Any], said: str
 ) -> None:
     for ignored, expected in (("Fail", said), ("Ignore", None)):

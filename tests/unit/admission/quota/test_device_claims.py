@@ -65,7 +65,7 @@ async def test_devices_count_under_the_names_by_which_pods_ask_for_them() -> Non
     assert await used(made, claim(exactly("gold", 2))) == {COUNT: "1", GOLD: "2", IMPLICIT: "2", EXTENDED: "2"}
 
 
-async def test_names_of_classes_and_of_extended_resources_are_about_claims_while_there_are_such() -> None:
+async def test_quota_names_of_classes_and_extended_resources_concern_claims() -> None:
     refused = "exceeded quota: q, requested: {0}=2, used: {0}=0, limited: {0}=1"
     for name, classes in [(IMPLICIT, [device_class("gold")]), (EXTENDED, [device_class("gold", "example.com/gpu")])]:
         made = rig({name: "1"})

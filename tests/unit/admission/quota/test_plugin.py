@@ -123,7 +123,7 @@ async def test_those_that_wait_are_claimed_in_one_write() -> None:
     assert (plane.used(), len(plane.writes) <= 2) == ({COUNT: "20"}, True)
 
 
-async def test_replicas_that_claim_at_the_same_time_never_claim_more_than_there_is() -> None:
+async def test_replicas_that_claim_at_the_same_time_never_exceed_the_quota() -> None:
     plane = Plane(quota({COUNT: "20"}))
     rigs = [Rig(plane) for _ in range(3)]
     found = await asyncio.gather(*(rigs[number % 3].verdict() for number in range(60)))
@@ -143,7 +143,7 @@ async def test_own_write_counts_before_the_watch_has_shown_it() -> None:
     assert await rig.verdict() == ""
 
 
-async def test_a_quota_that_others_keep_changing_is_given_up_after_three_more_tries(
+async def test_quota_under_constant_change_is_given_up_after_three_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plane = Plane(quota({COUNT: "2"}))
@@ -192,7 +192,7 @@ async def test_errors_of_kube_apiserver_are_passed_on(failure: ClusterError, sta
     assert await Rig(plane).verdict() == ""
 
 
-async def test_a_verdict_that_takes_too_long_is_an_error_and_nobody_else_waits_for_it(
+async def test_slow_verdict_is_an_error_and_no_other_request_waits_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(controller, "SECONDS", 0.05)
@@ -223,7 +223,7 @@ async def test_cancelled_request_claims_nothing() -> None:
     assert plane.used() == {COUNT: "2"}
 
 
-async def test_before_the_first_list_quotas_are_looked_up_and_the_answer_stands_for_a_while() -> None:
+async def test_quotas_are_looked_up_before_the_first_list_and_cached_briefly() -> None:
     plane = Plane(quota({COUNT: "1"}), ready=False)
     rig = Rig(plane)
     assert await rig.verdict() == ""

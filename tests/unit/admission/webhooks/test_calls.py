@@ -110,9 +110,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_replaced(hook: Hook, ca
     assert len({seen.peer for seen in hook.seen}) == 3
 
 
-async def test_webhook_that_closed_its_connections_and_listens_no_more_is_told_at_once(
-    hook: Hook, caller: Caller
-) -> None:
+async def test_unreachable_webhook_after_closed_connections_is_reported_at_once(hook: Hook, caller: Caller) -> None:
     hook.plays = [plays.says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", then_closes=True)]
     await call(caller, hook)
     await hook.stop()

@@ -202,7 +202,7 @@ async def test_a_patch_that_means_the_same_changes_nothing_but_is_noted() -> Non
     assert any(key.startswith("patch.") for key in attributes.annotations)
 
 
-async def test_validating_webhooks_are_asked_at_once_and_the_first_refusal_counts() -> None:
+async def test_validating_webhooks_run_at_once_and_the_first_refusal_counts() -> None:
     last = asyncio.Event()
 
     async def slow(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -220,7 +220,7 @@ async def test_validating_webhooks_are_asked_at_once_and_the_first_refusal_count
     assert rig.hooks.asked == ["1", "2", "3"]
 
 
-async def test_a_validating_webhook_that_fails_open_is_noted_by_its_place_among_those_asked() -> None:
+async def test_fail_open_of_a_validating_webhook_is_noted_by_its_index() -> None:
     elsewhere = webhook("0", rules=[{**EVERYTHING, "resources": ["pods"]}])
     rig = Rig(Hooks(**{"2": None}), a=[elsewhere, webhook("1"), webhook("2", failurePolicy="Ignore")])
     attributes = change()
@@ -279,7 +279,7 @@ async def test_failed_calls_are_reported_and_counted(
     assert text in error.message
 
 
-async def test_no_failure_policy_covers_a_patch_that_does_not_fit_or_has_nothing_to_change() -> None:
+async def test_failure_policy_does_not_cover_a_patch_that_does_not_fit() -> None:
     rig = Rig(Hooks(w=patch({"op": "remove", "path": "/x"})), a=[webhook("w", failurePolicy="Ignore")])
     assert (await rig.refused()).code == 500
     error = await rig.refused(change("DELETE"))

@@ -67,7 +67,7 @@ async def test_configuration_that_refuses_everything_is_logged_when_first_seen(
     assert told(caplog) == {(preparation.UNREACHABLE, "away")}
 
 
-async def test_the_connection_to_one_that_is_asked_about_everything_is_there_before_the_first_call(
+async def test_connection_for_authorization_is_open_before_the_first_call(
     hook: Hook, caller: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
     hook.plays = [plays.answer("{}")]

@@ -271,7 +271,7 @@ async def test_body_that_does_not_end_in_time_has_its_own_message(hook: Hook, ca
     assert str(failed.value) == expected
 
 
-async def test_connection_that_is_reset_is_told_with_both_addresses(hook: Hook, caller: Caller) -> None:
+async def test_connection_that_is_reset_is_reported_with_both_addresses(hook: Hook, caller: Caller) -> None:
     async def reset(exchange: plays.Exchange) -> None:
         sock = exchange.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -285,7 +285,7 @@ async def test_connection_that_is_reset_is_told_with_both_addresses(hook: Hook, 
     assert str(failed.value) == f'Post "https://{at}/v?timeout=10s": {words}'
 
 
-async def test_body_that_is_reset_is_told_as_go_tells_it(hook: Hook, caller: Caller) -> None:
+async def test_body_that_is_reset_gets_gos_message(hook: Hook, caller: Caller) -> None:
     async def reset(exchange: plays.Exchange) -> None:
         exchange.send(b"HTTP/1.1 200 OK\r\n\r\n{")
         for _ in range(20):
@@ -309,7 +309,7 @@ async def test_address_in_an_old_form_is_a_name_that_nobody_has(hook: Hook, call
             await act
 
 
-async def test_header_that_is_no_utf8_is_told_as_one(hook: Hook, caller: Caller) -> None:
+async def test_header_that_is_no_utf8_is_reported_as_one(hook: Hook, caller: Caller) -> None:
     hook.plays = [plays.says(b'HTTP/1.1 200 OK\r\nContent-Type: a/b; c="\xff"\r\nContent-Length: 0\r\n\r\n')]
     with pytest.raises(CallFailed) as failed:
         await caller.call(Target.of(hook.config("/v")), b"{}", seconds=10)

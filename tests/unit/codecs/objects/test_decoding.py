@@ -108,7 +108,7 @@ def test_times_are_canonical() -> None:
         ("0000-01-01T00:00:00+23:00", "-0001-12-31T01:00:00Z"),
     ],
 )
-def test_a_time_that_leaves_four_digits_is_read_once_whatever_stands_beside_it(sent: str, expected: str) -> None:
+def test_time_beyond_four_digits_is_read_once_beside_any_other_value(sent: str, expected: str) -> None:
     for beside in ({}, {"unknown": 1}):
         value = {"metadata": {"creationTimestamp": sent, **beside}}
         assert decoding.decode(GADGET, value).object["metadata"]["creationTimestamp"] == expected
@@ -210,7 +210,7 @@ def test_self_link_is_known_and_cluster_name_is_not() -> None:
     assert decoded.object["metadata"] == {"selfLink": "x"}
 
 
-def test_unknown_paths_come_in_order_of_appearance_once_and_a_hundred_at_most() -> None:
+def test_unknown_paths_come_once_in_order_and_a_hundred_at_most() -> None:
     value = {"parts": [{"u": 1}, {"v": 1}], "a": 1, "limits": {"k.l": {"w": 1}}}
     assert decoding.decode(SPEC, value).unknown == ["parts[0].u", "parts[1].v", "a", "limits.k.l.w"]
     many = decoding.decode(SPEC, {f"u{i}": i for i in range(120)})

@@ -173,7 +173,7 @@ def test_message_is_that_of_the_object_wherever_values_vary(data: st.DataObject)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30)
 @given(data=st.data())
-def test_objects_that_differ_in_one_place_have_the_messages_of_these_objects(kind: str, data: st.DataObject) -> None:
+def test_objects_that_differ_in_one_place_have_their_own_messages(kind: str, data: st.DataObject) -> None:
     """Each text of an object with other letters and digits in it, as many of them."""
     shape = KINDS[kind]
     made, slowly = Templates(Counted(shape)), Counted(shape)

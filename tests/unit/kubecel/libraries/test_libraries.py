@@ -47,7 +47,7 @@ def test_a_quantity_is_an_integer_when_it_is_kept_as_one(text: str, integer: int
         assert call(quantity.LIBRARY, "quantity_get_int", amount) == integer
 
 
-def test_a_sum_of_quantities_equals_on_the_left_and_cannot_be_compared_on_the_right() -> None:
+def test_quantity_sum_equals_on_the_left_and_fails_on_the_right() -> None:
     total = call(quantity.LIBRARY, "quantity_add_int", make_quantity("1k"), 24)
     assert total == make_quantity("1Ki")
     with pytest.raises(EvaluationError, match=r"^no such overload$"):
@@ -93,7 +93,7 @@ def test_a_list_that_holds_itself_many_times_is_not_written_out() -> None:
         call(strings.LIBRARY_V2, "string_format", "%s", [nested(60)])
 
 
-def test_a_list_that_is_nested_deeply_is_flattened_and_written_without_recursion() -> None:
+def test_deeply_nested_list_is_flattened_and_written_without_recursion() -> None:
     value: list[Any] = [1]
     for _ in range(50_000):
         value = [value]

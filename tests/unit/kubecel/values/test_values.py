@@ -161,7 +161,7 @@ def test_a_double_is_printed_as_go_prints_it(value: float, printed: str) -> None
     assert double_text(value) == printed
 
 
-def test_a_value_in_an_error_is_printed_as_go_prints_it_and_never_at_length() -> None:
+def test_value_in_an_error_is_printed_as_in_go_and_never_at_length() -> None:
     value = [True, None, b"ab", {"a": Optional("b")}, Duration(90 * 10**9), Timestamp(0, 0, 3600)]
     assert text(value) == "[true, 0, [97 98], {a: optional(b)}, 1m30s, 1970-01-01 01:00:00 +0100 +0100]"
     deep: Any = ["x" * 1000]
