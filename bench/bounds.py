@@ -15,7 +15,7 @@ UNITS = {
     "peak_mb": "MB above what was resident before",
     "memory_mb": "MB",
     "start_s": "s",
-    "of_bare": "times what the bare thing takes",
+    "of_bare": "times the bare write",
 }
 """Figures that have bounds, and the text that names each."""
 

@@ -101,7 +101,7 @@ def _operations(found: Results) -> str:
         ]
         for name in found.of(*OPERATIONS)
     ]
-    return _table((*head, "p50 / p99 ms", "CPU, theirs / ours"), lines)
+    return _table((*head, "p50 / p99 ms", "CPU, kube-apiserver / Sluice"), lines)
 
 
 def _cold(found: Results) -> str:
@@ -135,7 +135,7 @@ def _cold(found: Results) -> str:
 
 
 def _watches(found: Results) -> str:
-    head = ("watches", "Sluice", "bare", "ours / bare", "bound", "kube-apiserver", "theirs / ours")
+    head = ("watches", "Sluice", "bare", "Sluice / bare", "bound", "kube-apiserver", "kube-apiserver / Sluice")
     lines = []
     for name in found.of("watches"):
         figure, unit, bare = ("cpu_us", "µs", "bare_us") if name.startswith("fan-out") else ("p50_ms", "ms", "bare_ms")
@@ -177,7 +177,7 @@ def _judged(found: Results) -> Iterator[str]:
     missed = [verdict for verdict in verdicts if verdict.missed]
     absent = sum(verdict.measured is None for verdict in verdicts)
     met = len(verdicts) - len(missed) - absent
-    yield f"Of {len(verdicts)} bounds {met} are met, {len(missed)} missed; {absent} were not measured in this run."
+    yield f"{met} of {len(verdicts)} bounds are met and {len(missed)} are missed. This run did not measure {absent}."
     if missed:
         yield ""
         yield "Missed:"
