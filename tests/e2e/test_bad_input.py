@@ -397,7 +397,7 @@ def test_a_patch_of_many_small_values_is_judged_within_the_budget(dev: DevServer
         assert reply.status in (200, 400, 413, 422, 500), reply.text
 
 
-def test_an_object_of_very_many_labels_holds_nobody_up(dev: DevServer) -> None:
+def test_object_of_very_many_labels_delays_no_other_request(dev: DevServer) -> None:
     """Reading it, writing it again and deleting it do not either; the detector of steps looks at the server."""
     path = f"{CLASSES}/labelled"
     labels = {f"l{n}": "v" for n in range(85_000)}

@@ -54,7 +54,9 @@ def test_the_export_line_names_the_kubeconfig_to_a_shell(running: DevServer) -> 
     assert pathlib.Path(printed).samefile(running.kubeconfig)
 
 
-def test_a_second_start_says_who_runs_and_does_not_disturb_it(running: DevServer, folder: pathlib.Path) -> None:
+def test_second_start_names_the_running_server_and_does_not_disturb_it(
+    running: DevServer, folder: pathlib.Path
+) -> None:
     before = running.kubeconfig.read_bytes()
 
     second = dev(folder, "--secure-port=0")
@@ -68,7 +70,7 @@ def test_a_second_start_says_who_runs_and_does_not_disturb_it(running: DevServer
     assert running.request("POST", KIND, device_class("after-the-second-start")).status == 201
 
 
-def test_a_killed_server_keeps_nobody_from_starting(running: DevServer) -> None:
+def test_killed_server_does_not_prevent_the_next_start(running: DevServer) -> None:
     assert running.request("POST", KIND, device_class("kept")).status == 201
     running.stop(signal.SIGKILL)
     running.start()

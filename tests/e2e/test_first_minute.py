@@ -156,7 +156,7 @@ def test_get_in_a_missing_namespace_says_that_the_namespace_is_missing(kubectl: 
     assert known == f'Error from server (NotFound): resourceclaims.{GROUP} "nope" not found\n'
 
 
-def test_auth_says_who_one_is_and_what_one_may_do(kubectl: Kubectl) -> None:
+def test_auth_commands_show_the_user_and_its_rights(kubectl: Kubectl) -> None:
     assert "system:masters" in kubectl("auth", "whoami").stdout
     assert kubectl("auth", "can-i", "create", f"resourceslices.{GROUP}").stdout == "yes\n"
     jane = ("--as", "jane", "--as-group", "system:authenticated")

@@ -44,7 +44,7 @@ def test_the_front_proxy_is_believed(bed: Bed) -> None:
     assert code == 200
 
 
-def test_without_the_headers_the_front_proxy_is_nobody(bed: Bed) -> None:
+def test_front_proxy_without_headers_is_no_user(bed: Bed) -> None:
     code, text = ask(bed, context(bed, bed.plane.pki.proxy_client), {})
     assert (code, "Unauthorized" in text) == (401, True)
 
@@ -74,7 +74,7 @@ def test_certificate_of_an_unknown_authority_gets_401(bed: Bed, folder: pathlib.
 
 
 @pytest.mark.parametrize("authority", ["cluster", "proxy"])
-def test_a_certificate_for_servers_only_is_nobody(bed: Bed, authority: str) -> None:
+def test_server_only_certificate_authenticates_no_user(bed: Bed, authority: str) -> None:
     signer: pki.Authority = getattr(bed.plane.pki, authority)
     serving = signer.serving(pki.PROXY, ["localhost"], file="serving-only")
     code, text = ask(bed, context(bed, serving), FORGED)

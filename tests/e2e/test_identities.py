@@ -153,7 +153,7 @@ def test_straight_the_same_token_is_worth_the_same(bed: Bed, name: str, namespac
         assert f'User "system:serviceaccount:{namespace}:{name}" cannot delete' in refused.json["message"]
 
 
-def test_a_token_that_nobody_issued_is_401_straight_too(bed: Bed) -> None:
+def test_unissued_token_is_401_directly_too(bed: Bed) -> None:
     forged = bed.plane.token_kubeconfig("forged", "eyJhbGciOiJub25lIn0.e30.")
     with bed.connect(bed.straight(forged)) as straight:
         reply = straight.ask("GET", f"{V1}/resourceslices")

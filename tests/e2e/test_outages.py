@@ -147,7 +147,7 @@ def test_killed_sluice_comes_back_by_itself(frail: Bed) -> None:
         until(lambda: admin.ask("GET", f"{CLASSES}/kept").status == 200, "kube-apiserver passes requests on again")
 
 
-def test_without_kube_apiserver_nobody_gets_in_who_must_be_asked_about(frail: Bed) -> None:
+def test_outage_of_kube_apiserver_admits_no_unknown_user(frail: Bed) -> None:
     """Straight to Sluice's port, since nothing else is left."""
     frail.kubectl("create", "serviceaccount", "robot", "-n", "default")
     robot = frail.straight(frail.service_account("default", "robot"))

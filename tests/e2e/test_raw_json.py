@@ -111,7 +111,7 @@ MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
-def test_the_spelling_of_parameters_is_kept_and_a_change_of_it_is_one(dev: DevServer) -> None:
+def test_spelling_of_parameters_is_kept_and_its_change_is_a_change(dev: DevServer) -> None:
     path, member = f"{CLASSES}/spelled", f'"parameters":{COMPACT}'.encode()
     created = dev.request("POST", CLASSES, device_class("spelled", SPELLED), headers=JSON)
     assert (created.status, created.json["metadata"]["generation"]) == (201, 1)

@@ -443,7 +443,7 @@ class Informer(Client):
                 self.seen.append(event["object"]["metadata"]["name"])
 
 
-def test_a_successor_on_the_same_socket_is_noticed_by_nobody(authorities: Authorities, store: str) -> None:
+def test_successor_on_the_same_socket_goes_unnoticed(authorities: Authorities, store: str) -> None:
     assert sluice("store", "init", SLUICE_REDIS_URL=store).returncode == 0
     admin = issue("admin", authorities.users, groups=("system:masters",))
     flags = ["--shutdown-delay-duration", "0", "--shutdown-watch-termination-grace-period", "300ms"]

@@ -184,7 +184,7 @@ def test_behind_the_gate_it_goes_only_when_that_is_asked_for(guarded: DevServer,
     )
 
 
-def test_behind_the_gate_a_list_tells_what_it_cannot_show(guarded: DevServer) -> None:
+def test_list_with_the_gate_reports_unreadable_objects(guarded: DevServer) -> None:
     create(guarded, "a")
     put(guarded, "b", b"[", expected=create(guarded, "b"))
     create(guarded, "c")
@@ -218,7 +218,7 @@ def test_behind_the_gate_a_list_tells_what_it_cannot_show(guarded: DevServer) ->
     assert named(guarded) == []
 
 
-def test_behind_the_gate_a_list_tells_no_more_than_a_hundred(guarded: DevServer) -> None:
+def test_list_with_the_gate_reports_a_hundred_errors_at_most(guarded: DevServer) -> None:
     puts(guarded, [f"bad{number:03}" for number in range(101)], kind="resourceslices")
     causes = guarded.request("GET", f"/apis/{GROUP}/v1/resourceslices").json["details"]["causes"]
 

@@ -642,7 +642,7 @@ async def test_another_version_of_the_library_is_refused(own_server: Server, ope
     await stores.ready()
 
 
-async def test_a_slow_script_of_somebody_else_costs_time_and_nothing_else(own_server: Server, opening: Open) -> None:
+async def test_slow_script_of_another_client_costs_only_time(own_server: Server, opening: Open) -> None:
     await install(own_server, THINGS)
     stores = await opening(own_server, THINGS, reply_seconds=0.5, deadline_seconds=0.4)
     store = stores[THINGS]

@@ -57,7 +57,7 @@ def test_no_request_of_a_family_is_above_the_budget(server: DevServer, family: s
 
 
 @pytest.mark.parametrize("kind", handshakes.ATTACKS)
-def test_no_handshake_holds_up_anybody(server: DevServer, kind: str) -> None:
+def test_no_handshake_delays_other_clients(server: DevServer, kind: str) -> None:
     head = f"HANDSHAKE {kind} {handshakes.MOST_RECORDS} {handshakes.MOST_BYTES}\r\n\r\n".encode()
     report = played(
         server, itertools.repeat(Hostile(handshakes.FAMILY, head, anonymous=True)), most=8, connections=4, each=2

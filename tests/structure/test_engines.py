@@ -89,5 +89,5 @@ def test_readme_names_each_public_name_once(engine: object) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_engine_tells_type_checkers_that_it_is_typed(engine: str) -> None:
+def test_engine_marks_itself_as_typed_for_type_checkers(engine: str) -> None:
     assert (PROJECT / engine / "py.typed").exists()

@@ -150,7 +150,7 @@ exit {code}
 
 
 @pytest.mark.parametrize("code", [0, 2])
-def test_a_line_tells_how_far_pip_is_and_its_output_shows_only_if_it_fails(
+def test_line_shows_the_progress_of_pip_and_its_output_only_on_failure(
     code: int,
     venv: ModuleType,
     tmp_path: pathlib.Path,

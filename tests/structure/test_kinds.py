@@ -100,7 +100,7 @@ VERSIONS = tuple(Kinds(resources.RESOURCES, group="resource.k8s.io"))
 KINDS = pytest.mark.parametrize("resource", VERSIONS, ids=identified)
 
 
-def test_the_kinds_are_sorted_and_told_apart() -> None:
+def test_kinds_are_sorted_and_distinct() -> None:
     plurals = [resource.plural for resource in resources.RESOURCES]
     assert plurals == sorted(set(plurals))
     for names in zip(*((r.kind, r.plural, r.singular, r.list_kind) for r in resources.RESOURCES), strict=True):

@@ -42,7 +42,7 @@ def test_the_first_process_of_a_node_is_a_valid_script() -> None:
     assert os.access(isolation.BOOT, os.X_OK)
 
 
-def test_a_second_node_is_refused_and_told_who_has_the_first(
+def test_second_node_is_refused_with_the_owner_of_the_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(isolation, "LOCK", tmp_path / "lock")

@@ -74,7 +74,7 @@ def test_metrics_page_names_every_metric_with_its_type_and_labels() -> None:
     assert named == declared()
 
 
-def test_the_page_about_metrics_says_of_each_what_it_tells_and_what_to_do() -> None:
+def test_metrics_page_gives_meaning_and_action_for_each_metric() -> None:
     assert [cells[0] for cells in rows("metrics.md") if len(cells) != 5 or not all((cells[3], cells[4]))] == []
 
 

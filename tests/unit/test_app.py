@@ -178,7 +178,7 @@ class Unreachable:
         raise ClusterError("connection refused")
 
 
-async def test_without_kube_apiserver_masters_and_health_go_on_and_nobody_else() -> None:
+async def test_outage_of_kube_apiserver_leaves_only_masters_and_health() -> None:
     nobody = Unreachable()
     rig = Rig(tokens=nobody, authorizer=authorize.Delegated(nobody, always_allowed=("/livez",)))
     assert (await rig.ask(V1)).status == 200
@@ -243,7 +243,7 @@ async def test_authorization_comes_before_the_router() -> None:
     assert (await rig.ask("/foo", peer=JANE.peer)).status == 403
 
 
-async def test_a_stop_refuses_watches_before_it_asks_who_it_is() -> None:
+async def test_stopping_server_refuses_watches_before_authentication() -> None:
     rig = Rig()
     rig.app.drain.stop(handed_over=False)
     answer = await rig.ask(f"{V1}/deviceclasses?watch=1", peer=None)

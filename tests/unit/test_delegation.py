@@ -358,7 +358,7 @@ async def test_limited_resources_are_configured_in_a_file(plane: Plane, tmp_path
         assert delegates.limited == ()
 
 
-async def test_alone_nobody_is_asked_and_every_namespace_exists() -> None:
+async def test_standalone_server_asks_no_cluster_and_every_namespace_exists() -> None:
     asked = config.parse(["dev"], POD)
     async with delegation.opened(asked, POD) as delegates:
         await delegates.ready()

@@ -48,7 +48,7 @@ def test_a_difference_may_be_limited_to_members_and_to_a_way() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "b #", "b 1", "b #x", "b.*", "b #1-"])
-def test_a_pattern_names_a_scenario_or_steps_of_it(text: str) -> None:
+def test_pattern_names_a_scenario_or_its_steps(text: str) -> None:
     with pytest.raises(ValueError, match="names no steps"):
         Pattern.of(text)
 

@@ -89,7 +89,7 @@ def secrets(node: Node, tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
     node.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def test_helm_installs_it_upgrades_it_and_takes_it_away(
+def test_helm_installs_upgrades_and_uninstalls_it(
     helm: pathlib.Path, sluice: Deployment, secrets: pathlib.Path
 ) -> None:
     node = sluice.node

@@ -150,7 +150,7 @@ async def test_a_slice_that_this_memory_has_not_seen_yet_is_waited_for(
     assert [answer.status for answer in asked] == [201]
 
 
-async def test_a_user_of_the_nodes_that_names_none_writes_nothing(server: Composed) -> None:
+async def test_node_user_without_a_node_name_writes_nothing(server: Composed) -> None:
     assert refused(await create(server, "new", holder=NOBODYS, nodeName="")).endswith(
         ': unknown node for user "system:node:"'
     )
@@ -159,7 +159,7 @@ async def test_a_user_of_the_nodes_that_names_none_writes_nothing(server: Compos
     assert refused(answer).endswith(': could not determine node from user "system:node:"')
 
 
-async def test_everybody_else_and_every_other_kind_is_left_alone(server: Composed) -> None:
+async def test_other_users_and_kinds_are_not_restricted(server: Composed) -> None:
     assert (await create(server, "new", holder=FALSE_NODE, nodeName="n2")).status == 201
     assert (await server.ask("GET", slices(server), peer=FALSE_NODE.peer)).status == 200
     device_class = {"metadata": {"name": "c"}, "spec": {}}

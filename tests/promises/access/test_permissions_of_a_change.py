@@ -129,7 +129,7 @@ async def test_the_questions_have_the_attributes_of_upstreams(server: Composed, 
     assert [asked[1:2] + asked[5:] for asked in rights.asked] == [("patch", "binding", "", "")]
 
 
-async def test_a_write_that_changes_none_of_it_asks_nothing(server: Composed, rights: Rights) -> None:
+async def test_write_that_changes_none_of_these_asks_nothing(server: Composed, rights: Rights) -> None:
     rights.denied = {"binding", "driver"}
     assert (await put(server, {})).status == 200
     assert (await patch(server, {})).status == 200

@@ -97,7 +97,7 @@ def test_user_who_may_set_finalizers_may_block_the_owners_deletion(rig: Rig, wri
     assert deleter.ask("PATCH", "a", [BLOCKING, owner(name="p")]) == "", "it waits already"
 
 
-def test_an_owner_of_a_kind_that_nobody_serves_cannot_be_made_to_wait(writer: User) -> None:
+def test_owner_of_an_unserved_kind_cannot_be_blocked(writer: User) -> None:
     unknown = owner("Thing", blockOwnerDeletion=True)
     assert writer.ask("POST", "a", [unknown]) == (
         "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion v1 Kind Thing: "
@@ -105,6 +105,6 @@ def test_an_owner_of_a_kind_that_nobody_serves_cannot_be_made_to_wait(writer: Us
     )
 
 
-def test_an_administrator_may_do_all_of_it(rig: Rig) -> None:
+def test_administrator_may_do_all_of_it(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("a", ownerReferences=[BLOCKING]))
     rig.api.patch(f"{rig.claims}/a", {"metadata": {"ownerReferences": [owner(name="p", blockOwnerDeletion=True)]}})

@@ -156,7 +156,7 @@ def test_a_quota_with_scopes_is_not_about_claims(quotas: Quotas, spec: Object) -
     assert quotas.used("scoped") == {quotas.claims: "0"}
 
 
-def test_nothing_is_created_while_nobody_knows_what_is_used(quotas: Quotas) -> None:
+def test_nothing_is_created_while_usage_is_unknown(quotas: Quotas) -> None:
     quotas.limit({quotas.claims: "1", "pods": "1"}, {})
     unknown = quotas.refusal(f"status unknown for quota: q, resources: {quotas.claims}")
     assert quotas.create() == unknown

@@ -41,7 +41,7 @@ def test_a_patch_changes_what_is_stored_and_answered(rig: Rig) -> None:
     assert seen == made
 
 
-def test_webhooks_see_what_those_before_them_made_of_it(rig: Rig) -> None:
+def test_webhooks_see_the_results_of_earlier_ones(rig: Rig) -> None:
     """Configurations run in the order of their names, in each its webhooks in order; then all that validate."""
     rig.webhook("validating", name="v")
     rig.webhooks("mutating", rig.hook(patch(add("/metadata/labels/third", "")), name="3"), name=f"{rig.mine}-b")

@@ -366,7 +366,7 @@ def test_the_call_is_a_post_that_says_how_long_it_may_take(rig: Rig) -> None:
     assert (call.sni, call.certificate) == ("localhost", "")
 
 
-def test_nobody_is_called_for_what_is_only_read(rig: Rig) -> None:
+def test_reads_call_no_webhook(rig: Rig) -> None:
     rig.api.create(rig.claims, claim("c"))
     rig.webhook("mutating", name="m")
     rig.webhook("validating", name="v")

@@ -244,7 +244,7 @@ def test_a_change_of_a_status_is_judged_as_one_of_its_subresource(rig: Rig) -> N
     assert asked(rig) == ["status UPDATE"]
 
 
-def test_a_slow_webhook_holds_up_nobody_else(rig: Rig) -> None:
+def test_slow_webhook_delays_no_other_request(rig: Rig) -> None:
     rig.webhook("mutating", {"hold": True}, name="m", objectSelector={"matchLabels": {"a": "b"}})
     others = [rig.user(f"other-{number}", "system:masters") for number in range(8)]
 
@@ -299,7 +299,7 @@ def test_the_time_of_a_request_is_what_its_webhooks_have(rig: Rig) -> None:
     }
 
 
-def test_a_request_whose_time_is_over_asks_nobody_further(rig: Rig) -> None:
+def test_request_past_its_deadline_calls_no_further_webhook(rig: Rig) -> None:
     """Their failurePolicy does not matter."""
     hooks = [rig.hook({"hold": True}, name=name, failurePolicy="Ignore") for name in ("1", "2")]
     rig.webhooks("mutating", *hooks)

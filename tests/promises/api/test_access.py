@@ -85,7 +85,7 @@ def test_names_of_users_are_quoted_for_html_too(api: Client, mine: str) -> None:
 
 
 @pytest.mark.parametrize("user", [{"Group": "x"}, {"Uid": "5"}, {"Extra-scope": "y"}])
-def test_nobody_is_impersonated_in_part(api: Client, mine: str, user: dict[str, str]) -> None:
+def test_partial_impersonation_is_refused(api: Client, mine: str, user: dict[str, str]) -> None:
     refusal = forbidden(api, "GET", api.claims(mine), **user)
 
     assert (refusal.code, refusal.reason) == (400, "BadRequest")

@@ -176,7 +176,7 @@ def test_versions_rise_strictly_in_real_time_order(api: Client, clients: list[Cl
         assert one.version > newest
 
 
-def test_deletions_of_a_collection_by_many_leave_nothing_and_fail_nobody(
+def test_parallel_collection_deletions_leave_nothing_and_all_succeed(
     api: Client, clients: list[Client], mine: str
 ) -> None:
     for i in range(40):

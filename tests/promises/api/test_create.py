@@ -88,7 +88,7 @@ def test_a_stated_version_is_a_raw_500_unless_it_is_a_dry_run(api: Client, mine:
 
 
 @pytest.mark.parametrize("stated", ["0", "abc", "-1", "99999999999999999999999", '<"ü'])
-def test_a_rehearsal_tells_the_version_that_was_sent_whatever_it_is(api: Client, mine: str, stated: str) -> None:
+def test_dry_run_shows_the_version_that_was_sent(api: Client, mine: str, stated: str) -> None:
     rehearsed = api.create(api.claims(mine), claim("one", resourceVersion=stated), dryRun="All")
     assert rehearsed["metadata"]["resourceVersion"] == stated
 
@@ -342,7 +342,7 @@ def test_value_of_a_repeated_member_is_merged_into_the_earlier_one(api: Client, 
     assert reply.json["spec"]["devices"]["requests"] == [{"name": "r", "exactly": exactly}]
 
 
-def test_nobody_looks_at_a_number_in_an_unknown_member(api: Client, mine: str) -> None:
+def test_number_in_an_unknown_member_is_not_parsed(api: Client, mine: str) -> None:
     body = '{"metadata":{"name":"one","x":1e999},"spec":{"devices":{}}}'
     reply = api.ask("POST", api.claims(mine), body, headers={"Content-Type": "application/json"})
     assert reply.status == 201, reply.text

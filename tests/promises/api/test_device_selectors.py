@@ -41,7 +41,7 @@ def uncompiled(expression: str, *complaints: tuple[int, str]) -> str:
         'ip("10.0.0.1").family() == 4 && url("https://a.example/b").getHost() == "a.example"',
     ],
 )
-def test_a_class_may_ask_for_any_device_that_an_expression_can_tell(api: Client, mine: str, expression: str) -> None:
+def test_class_may_ask_for_any_device_that_an_expression_can_select(api: Client, mine: str, expression: str) -> None:
     created = api.create(f"{api.v1}/deviceclasses", with_selectors(mine, expression), dryRun="All")
 
     assert created["spec"]["selectors"] == [{"cel": {"expression": expression}}]

@@ -81,7 +81,7 @@ def test_aggregated_discovery_says_the_same_in_one_document(api: Client) -> None
     assert (status["subresource"], status["verbs"]) == ("status", ["get", "patch", "update"])
 
 
-def test_discovery_is_not_sent_again_to_who_has_it(api: Client) -> None:
+def test_discovery_is_not_sent_again_to_a_client_that_has_it(api: Client) -> None:
     wanted = {"Accept": AGGREGATED}
     first = api.ask("GET", "/apis", headers=wanted)
 

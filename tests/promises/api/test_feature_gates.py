@@ -13,7 +13,7 @@ def mapped(obj: Object) -> Object:
     return {**obj, "spec": {**spec, "devices": [{**spec["devices"][0], "nodeAllocatableResourceMappings": MAPPINGS}]}}
 
 
-def test_a_field_whose_gate_is_off_is_dropped_without_a_word(api: Client, mine: str) -> None:
+def test_field_with_a_disabled_gate_is_dropped_silently(api: Client, mine: str) -> None:
     sent = resource_slice(f"{mine}-s", mine)
     reply = api.ask("POST", api.slices, mapped(sent))
     assert reply.status == 201, reply.text

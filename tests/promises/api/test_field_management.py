@@ -72,7 +72,7 @@ def path(api: Client, mine: str) -> str:
 # Every write
 
 
-def test_managed_fields_say_who_set_what(api: Client, mine: str) -> None:
+def test_managed_fields_name_the_manager_of_each_field(api: Client, mine: str) -> None:
     made = api.create(api.claims(mine), claim("one", labels={"a": "1"}), fieldManager="maker")
     assert "managedFields" in made["metadata"]
 
@@ -84,7 +84,7 @@ def test_managed_fields_say_who_set_what(api: Client, mine: str) -> None:
     }
 
 
-def test_an_entry_says_who_how_in_which_version_and_when(api: Client, mine: str) -> None:
+def test_entry_has_manager_operation_version_and_time(api: Client, mine: str) -> None:
     made = api.create(api.claims(mine), claim("one", labels={"a": "1"}), fieldManager="maker")
 
     (entry,) = made["metadata"]["managedFields"]
@@ -289,7 +289,7 @@ def test_an_apply_that_would_create_reads_the_version_that_it_is_given(
     assert send(api, path, wanted).status == 201
 
 
-def test_a_conflict_names_every_field_and_who_manages_it(api: Client, path: str, mine: str) -> None:
+def test_conflict_names_every_field_and_its_manager(api: Client, path: str, mine: str) -> None:
     apply(api, path, applied(api, device_class(mine, labels={"a": "1", "b": "1"})), "first")
     api.patch(path, {"metadata": {"labels": {"b": "2"}}}, fieldManager="second")
 
@@ -497,7 +497,7 @@ def test_yaml_is_read_as_yaml_and_only_its_first_document(api: Client, path: str
     assert apply(api, path, text)["metadata"]["labels"] == {"a": "yes"}
 
 
-def test_defaults_are_filled_in_after_the_merge_and_belong_to_nobody(api: Client, mine: str) -> None:
+def test_defaults_are_filled_in_after_the_merge_and_have_no_manager(api: Client, mine: str) -> None:
     path = f"{api.claims(mine)}/one"
     configuration = applied(api, claim("one"), "ResourceClaim")
 

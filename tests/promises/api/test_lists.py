@@ -340,7 +340,7 @@ def test_a_token_is_bound_to_nothing_but_the_scope_of_its_request(api: Client, m
         (base64.urlsafe_b64encode(b"[" * 20_001).decode().rstrip("="), "exceeded max depth"),
     ],
 )
-def test_a_token_that_nobody_issued_is_400_in_upstreams_words(api: Client, text: str, message: str) -> None:
+def test_unissued_token_is_400_with_upstreams_message(api: Client, text: str, message: str) -> None:
     refusal = api.refusal("GET", api.classes, continue_=text)
 
     assert (refusal.code, refusal.reason) == (400, "BadRequest")

@@ -310,7 +310,7 @@ def test_every_request_for_an_older_version_is_answered_with_a_warning(api: Clie
     ]
 
 
-def test_every_version_has_the_same_kinds_and_tells_what_is_stored(api: Client) -> None:
+def test_every_version_has_the_same_kinds_and_shows_the_stored_state(api: Client) -> None:
     documents = [api.get(f"/apis/{api.group}/{version}")["resources"] for version in VERSIONS]
     newest, *older = [{r["name"]: r for r in document if r["kind"] != "DeviceTaintRule"} for document in documents]
     assert older == [newest] * len(older)

@@ -139,7 +139,7 @@ def test_a_list_is_no_partial_object_and_an_object_no_partial_list(api: Client, 
     assert api.ask("GET", f"{path}-none", headers=accept(PARTIAL_LIST)).status == 404, "the read comes first"
 
 
-def test_a_write_whose_answer_has_no_such_form_has_happened_all_the_same(api: Client, mine: str) -> None:
+def test_write_with_an_unserved_answer_form_has_happened_all_the_same(api: Client, mine: str) -> None:
     reply = api.ask("POST", api.claims(mine), claim("one"), headers=accept(PARTIAL_LIST))
 
     assert reply.status == 406
@@ -225,7 +225,7 @@ def sized(api: Client, path: str, size: int) -> None:
         (THRESHOLD + 1, "", False),
     ],
 )
-def test_answers_above_128_kibibytes_are_compressed_for_who_asks(
+def test_answers_above_128_kibibytes_are_compressed_on_request(
     api: Client, path: str, size: int, encoding: str, compressed: bool
 ) -> None:
     sized(api, path, size)
@@ -257,7 +257,7 @@ def ageless(body: bytes) -> bytes:
 # Protobuf
 
 
-def test_protobuf_is_given_to_who_asks_for_it(api: Client, path: str) -> None:
+def test_protobuf_is_served_on_request(api: Client, path: str) -> None:
     for where in (path, path.rpartition("/")[0]):
         reply = api.ask("GET", where, headers=accept(f"{PROTOBUF},application/json"))
         assert (reply.status, reply.headers["Content-Type"]) == (200, PROTOBUF)

@@ -48,7 +48,7 @@ def test_object_refuses_post_and_claims_of_all_namespaces_are_read_only(api: Cli
 
 
 @pytest.mark.parametrize("method", ["INVENT", "get", "PROPFIND", "TRACE", "CONNECT", "A-b.c!#$%&*+^_`|~1"])
-def test_a_method_that_nobody_knows_is_judged_by_the_path(api: Client, mine: str, method: str) -> None:
+def test_unknown_method_is_judged_by_the_path(api: Client, mine: str, method: str) -> None:
     for path in (api.v1, api.classes, f"{api.classes}/x", api.claims(mine), f"{api.claims(mine)}/x/status"):
         assert api.refusal(method, path, b"{}") == NOT_ALLOWED
     for path in ("/nothings", "/deviceclasses/x/status", f"/namespaces/{mine}/nothings", "/a/b/c/d/e/f"):

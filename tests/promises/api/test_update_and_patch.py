@@ -306,7 +306,7 @@ def test_a_patch_that_changes_nothing_writes_nothing(api: Client, stored: Object
         ({"metadata": {"labels": {"a b": "c"}}}, 422, "metadata.labels: Invalid value"),
     ],
 )
-def test_a_patch_cannot_make_another_object_of_it(
+def test_patch_cannot_turn_an_object_into_another(
     api: Client, stored: Object, path: str, patch: Any, code: int, message: str
 ) -> None:
     refusal = api.refusal("PATCH", path, patch, kind=MERGE)

@@ -126,7 +126,7 @@ def test_a_watch_without_a_version_misses_nothing_that_was_acknowledged(api: Cli
         assert (len(events), marker >= version(made)) == (i + 1, True)
 
 
-def test_a_watch_from_any_version_tells_exactly_what_came_after_it(api: Client, mine: str) -> None:
+def test_watch_from_any_version_sends_exactly_the_later_events(api: Client, mine: str) -> None:
     path = api.claims(mine)
     start = version(api.create(path, claim("a")))
     for i in range(5):
@@ -157,7 +157,7 @@ def test_initial_events_from_below_the_floor_are_the_present_state(api: Client, 
         assert told(watch.take(2)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
-def test_a_change_of_a_large_object_takes_no_history_from_anybody(api: Client, mine: str) -> None:
+def test_change_of_a_large_object_drops_no_other_history(api: Client, mine: str) -> None:
     spec = claim("large", labels={f"l{at:05}": "v" * 60 for at in range(6000)})
     made = api.create(api.claims(mine), spec)
     for name in ("a", "b"):
@@ -256,7 +256,7 @@ def test_any_value_but_false_asks_for_a_watch(api: Client, watch_parameter: str)
 # The deprecated paths
 
 
-def test_the_old_watch_paths_tell_the_state_and_then_what_happens(api: Client, mine: str, then: int) -> None:
+def test_old_watch_paths_send_the_state_and_then_the_changes(api: Client, mine: str, then: int) -> None:
     old = f"{api.v1}/watch/namespaces/{mine}/resourceclaims"
     for path, before in ((old, ["a", "b"]), (f"{old}/b", ["b"]), (f"{old}/none", [])):
         with api.watch(path, watch=None, allowWatchBookmarks="true") as watch:
@@ -511,7 +511,7 @@ def test_slow_reader_misses_nothing_or_is_ended_and_resumes_without_a_gap(api: C
     assert {len(obj["metadata"]["annotations"]["padding"]) for _, obj in seen} == {240_000}
 
 
-def test_a_client_that_vanishes_disturbs_nobody(api: Client, mine: str) -> None:
+def test_client_that_vanishes_disturbs_no_other(api: Client, mine: str) -> None:
     start = version(api.create(api.claims(mine), claim("one")))
     with api.watch(api.claims(mine), resourceVersion=start) as stays:
         for i in range(20):

@@ -54,12 +54,12 @@ def test_each_event_is_a_text_message_in_order(api: Client, mine: str) -> None:
         assert (events[2][0], content(events[2][1])) == ("DELETED", content(patched))
 
 
-def test_a_watch_whose_time_is_over_ends_with_a_close_frame(api: Client) -> None:
+def test_watch_past_its_timeout_ends_with_a_close_frame(api: Client) -> None:
     with opened(api, api.classes, timeoutSeconds="1") as watch:
         assert watch.rest()[-1:] == [NORMAL]
 
 
-def test_the_answer_to_the_handshake_tells_nothing_else(api: Client) -> None:
+def test_handshake_answer_has_no_other_headers(api: Client) -> None:
     key = "dGhlIHNhbXBsZSBub25jZQ=="
     with opened(api, api.classes, websocket.handshake(Sec_WebSocket_Key=key)) as watch:
         assert dict(watch.headers.items()) == {

@@ -161,7 +161,7 @@ async def test_unreadable_patch_is_recorded_with_its_answer(server: Composed, ke
 
 
 @pytest.mark.parametrize("policy", [{"rules": [{"level": "Metadata"}]}, {"rules": [{"level": "Request"}]}])
-async def test_a_lower_level_keeps_objects_out_and_tells_whom_it_is_about(
+async def test_lower_level_omits_objects_and_names_the_target(
     server: Composed, kept: Kept, policy: dict[str, Any]
 ) -> None:
     await server.ask("POST", server.classes, sent("a"))
@@ -210,7 +210,7 @@ async def test_a_request_waits_until_it_is_recorded(server: Composed, kept: Kept
     assert kept.stages == ["RequestReceived", "ResponseComplete"]
 
 
-async def test_a_failure_that_nobody_expects_is_recorded_as_a_panic(
+async def test_unexpected_failure_is_recorded_as_a_panic(
     server: Composed, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:

@@ -141,7 +141,7 @@ async def test_deletions_pass_the_same_step_object_by_object(server: Composed, p
     assert judge.seen[-1] == ("DELETE", "b", None)
 
 
-async def test_a_generated_name_is_known_to_who_judges(server: Composed, plugins: tuple[Stamp, Judge]) -> None:
+async def test_generated_name_is_known_to_admission(server: Composed, plugins: tuple[Stamp, Judge]) -> None:
     stamp, judge = plugins
     made = (await server.ask("POST", server.classes, {"metadata": {"generateName": "g-"}, "spec": {}})).json
     assert stamp.seen[0] is not None

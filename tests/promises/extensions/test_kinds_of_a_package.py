@@ -239,7 +239,7 @@ async def test_deletion_of_a_collection_answers_in_the_version_that_is_asked_for
     assert (await served.ask("GET", ships(mine))).json["items"] == []
 
 
-async def test_discovery_and_openapi_tell_of_every_group_and_version(served: Composed) -> None:
+async def test_discovery_and_openapi_contain_every_group_and_version(served: Composed) -> None:
     groups = {group["name"]: group for group in (await served.ask("GET", "/apis")).json["groups"]}
     assert {fleet.GROUP, "ports.example.com"} < set(groups)
     assert [v["version"] for v in groups[fleet.GROUP]["versions"]] == ["v1", "v1beta1"]

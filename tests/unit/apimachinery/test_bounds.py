@@ -95,7 +95,7 @@ def bad(count: int, text: str = "x") -> Iterator[FieldError]:
         yield fieldpath.invalid(f"spec.items[{i}]", text, "must be good")
 
 
-def test_few_errors_are_all_told() -> None:
+def test_few_errors_are_all_reported() -> None:
     found = FieldErrors(bad(50))
 
     assert (len(found), found.more) == (50, 0)
@@ -114,7 +114,7 @@ def test_first_of_many_errors_are_reported_and_the_others_counted() -> None:
     ]
 
 
-def test_nobody_is_asked_for_errors_that_would_not_be_counted() -> None:
+def test_errors_that_would_not_be_counted_cause_no_question() -> None:
     source = bad(10 * MOST_COUNTED)
     found = FieldErrors(source)
     found += source

@@ -42,7 +42,7 @@ def test_a_query_is_read_as_go_reads_it(raw: str, pairs: dict[str, list[str]]) -
     assert {name: list(query.all(name)) for name in {*"abcd", "A", "", *pairs} if name in query} == pairs
 
 
-def test_first_text_and_presence_tell_absent_from_empty() -> None:
+def test_first_text_and_presence_distinguish_absent_from_empty() -> None:
     query = Query("a=1&a=2&b=")
     assert (query.first("a"), query.first("b"), query.first("c")) == ("1", "", None)
     assert (query.text("a"), query.text("b"), query.text("c")) == ("1", "", "")

@@ -291,7 +291,7 @@ def test_a_requirement_that_is_repeated_is_kept_once(unit: str) -> None:
     assert len(selectors.parse_labels((unit * 10_000)[:-1]).requirements) == 1
 
 
-def test_selectors_are_read_once_and_their_errors_told_each_time() -> None:
+def test_selectors_are_read_once_and_their_errors_reported_each_time() -> None:
     good, bad = selectors.Given("a=b", "c=d"), selectors.Given("a in", "b")
     assert good.labels is good.labels
     assert good.fields is good.fields

@@ -201,7 +201,7 @@ async def test_after_half_a_line_the_next_one_stands_on_its_own(
     assert [json.loads(line)["auditID"] for line in (lines[0], *lines[2:])] == ["1", "4", "5"]
 
 
-async def test_a_pipe_that_somebody_made_not_wait_is_waited_for() -> None:
+async def test_nonblocking_pipe_is_waited_for() -> None:
     there, here = os.pipe()
     os.set_blocking(here, False)
 
@@ -230,7 +230,7 @@ async def test_caller_waits_until_the_buffer_has_space(tmp_path: Path, monkeypat
     assert read(tmp_path / "audit.log") == ["0", "1", "2", "3", "4", "5"]
 
 
-async def test_a_caller_that_goes_away_takes_no_event_with_it_that_was_taken(tmp_path: Path) -> None:
+async def test_cancelled_caller_loses_no_event_that_was_taken(tmp_path: Path) -> None:
     slow = Slow(tmp_path / "audit.log")
     async with opened(slow) as log:
         gone = asyncio.create_task(log.process(events("gone")))

@@ -100,7 +100,7 @@ def test_a_rule_fits_what_is_all_that_it_says(rule: dict[str, Any], info: Reques
     assert fits(info, **rule) is expected
 
 
-def test_nobody_is_neither_a_user_nor_in_a_group() -> None:
+def test_anonymous_caller_is_neither_a_user_nor_in_a_group() -> None:
     assert fits(about(), None)
     assert not fits(about(), None, users=["jane"])
     assert not fits(about(), None, userGroups=["dev"])
@@ -182,7 +182,7 @@ def test_missing_file_is_named(tmp_path: pathlib.Path) -> None:
         policy.load(str(missing))
 
 
-def test_members_that_nobody_knows_and_repeated_ones_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_and_repeated_members_get_warnings(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         found = policy.read(f"{HEAD}foo: 1\nrules: []\nrules: [{{level: None, bar: 2}}]\n".encode())
     assert found["rules"] == [{"level": "None"}]

@@ -88,7 +88,7 @@ async def test_the_client_certificate_of_the_kubeconfig_is_shown(plane: Plane) -
     assert plane.seen[0].subject == "auditor"
 
 
-async def test_a_webhook_whose_certificate_nobody_vouches_for_gets_nothing(
+async def test_webhook_with_an_untrusted_certificate_gets_nothing(
     plane: Plane, caplog: pytest.LogCaptureFixture
 ) -> None:
     plane.on(PATH, answer({}))
@@ -213,7 +213,7 @@ async def receiving(plane: Plane, reply: Callable[[web.BaseRequest], Any]) -> As
     await runner.cleanup()
 
 
-async def test_a_client_that_goes_away_does_not_take_its_events_with_it(plane: Plane) -> None:
+async def test_disconnected_client_does_not_lose_its_audit_events(plane: Plane) -> None:
     held, before = Held(), lost("webhook")
     plane.on(PATH, held)
     async with opened(plane) as webhook:

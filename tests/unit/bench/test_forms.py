@@ -34,7 +34,7 @@ def test_objects_of_a_list_are_counted_in_every_form() -> None:
         (forms.WHOLE, zlib.compress(LIST, wbits=31) * 2, True),
     ],
 )
-def test_a_list_that_is_cut_off_or_none_at_all_has_no_count(form: forms.Form, body: bytes, *, gzip: bool) -> None:
+def test_truncated_or_malformed_list_has_no_count(form: forms.Form, body: bytes, *, gzip: bool) -> None:
     with pytest.raises(ValueError, match=r"Unterminated|delimiter|cut off|magic|one whole gzip"):
         forms.objects(form, body, gzip=gzip)
 

@@ -93,7 +93,7 @@ def test_the_program_draws_a_file_of_results(found: Results, tmp_path: Path) -> 
     assert done.stdout == picture.draw(found)
 
 
-def test_tables_follow_from_the_results_and_tell_what_is_missed(found: Results) -> None:
+def test_tables_follow_from_the_results_and_show_missed_bounds(found: Results) -> None:
     text = tables.page(f"before\n{tables.BEGIN}\nstale\n{tables.END}\nafter", found)
     assert text.startswith("before\n")
     assert text.endswith("\nafter")

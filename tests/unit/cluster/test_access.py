@@ -191,9 +191,7 @@ async def test_allowed_and_denied_at_once_is_an_error_every_time(plane: Plane, a
         answer(b"?"), answer({"status": {"allowed": "yes"}}), answer({"status": 1}), answer({}, 302, Location="/"),
     ],
 )  # fmt: skip
-async def test_without_an_answer_nobody_may_and_nothing_is_remembered(
-    plane: Plane, access_: Access, failure: Reply
-) -> None:
+async def test_missing_answer_permits_nothing_and_is_not_cached(plane: Plane, access_: Access, failure: Reply) -> None:
     plane.on(PATH, failure)
     for _ in range(2):
         with pytest.raises(ClusterError):
@@ -202,7 +200,7 @@ async def test_without_an_answer_nobody_may_and_nothing_is_remembered(
     assert (await access_.authorize(JANE, LIST)).allowed
 
 
-async def test_the_error_tells_what_the_server_said(plane: Plane, access_: Access) -> None:
+async def test_error_contains_the_servers_message(plane: Plane, access_: Access) -> None:
     plane.on(PATH, status(403, 'subjectaccessreviews.authorization.k8s.io is forbidden: User "sluice" cannot create'))
     with pytest.raises(ClusterError, match=r'^subjectaccessreviews.authorization.k8s.io is forbidden: User "sluice"'):
         await access_.authorize(JANE, LIST)
@@ -301,7 +299,7 @@ async def test_members_missing_from_the_review_make_no_other_question(plane: Pla
     assert len(plane.seen) == 1
 
 
-async def test_those_who_want_the_same_at_once_share_one_review(plane: Plane, access_: Access) -> None:
+async def test_simultaneous_equal_requests_share_one_review(plane: Plane, access_: Access) -> None:
     plane.on(PATH, YES)
     decisions = await asyncio.gather(*(access_.authorize(JANE, LIST) for _ in range(30)))
     assert all(decision.allowed for decision in decisions)
@@ -355,7 +353,7 @@ async def test_every_attempt_is_counted_under_upstreams_names(plane: Plane, acce
     assert [metrics.DELEGATED_AUTHZ_SECONDS.labels(code).count for code in codes] == [n + 1 for n in timed]
 
 
-async def test_a_flood_of_one_users_questions_fails_nobody_elses(plane: Plane, access_: Access) -> None:
+async def test_flood_of_one_users_questions_fails_no_others(plane: Plane, access_: Access) -> None:
     plane.on(PATH, YES)
     held = [access_._throttle.enter("flood") for _ in range(pace.LANE_WAITING + 500)]
     assert held[-1] is None

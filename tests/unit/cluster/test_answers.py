@@ -64,7 +64,7 @@ async def test_an_answer_that_holds_for_no_time_is_not_kept(clock: Clock) -> Non
     assert len(kept) == 0
 
 
-async def test_those_who_ask_the_same_at_once_share_one_question(clock: Clock) -> None:
+async def test_simultaneous_equal_questions_share_one_answer(clock: Clock) -> None:
     oracle = Oracle()
     kept = made(oracle, clock)
     asking = [asyncio.create_task(kept.ask("a", oracle)) for _ in range(50)]
@@ -87,7 +87,7 @@ async def test_a_question_does_not_die_with_its_first_caller(clock: Clock) -> No
     assert first.cancelled()
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_kept(clock: Clock) -> None:
+async def test_answer_without_waiters_is_kept(clock: Clock) -> None:
     oracle = Oracle()
     kept = made(oracle, clock)
     only = asyncio.create_task(kept.ask("a", oracle))
@@ -98,7 +98,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_kept(clock: Clock) ->
     await until(lambda: kept.get("a"))
 
 
-async def test_an_error_goes_to_all_who_wait_and_is_not_kept(clock: Clock) -> None:
+async def test_error_reaches_all_waiters_and_is_not_kept(clock: Clock) -> None:
     oracle = Oracle()
     oracle.error = ClusterError("away")
     kept = made(oracle, clock)
@@ -109,7 +109,7 @@ async def test_an_error_goes_to_all_who_wait_and_is_not_kept(clock: Clock) -> No
     assert await kept.ask("a", oracle) == "answer 2"
 
 
-async def test_an_error_that_nobody_waits_for_any_more_is_forgotten_quietly(clock: Clock) -> None:
+async def test_error_without_waiters_is_dropped_quietly(clock: Clock) -> None:
     oracle = Oracle()
     oracle.error = ClusterError("away")
     kept = made(oracle, clock)

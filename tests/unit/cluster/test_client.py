@@ -23,7 +23,7 @@ from tests.unit.cluster.plane import NOW, Clock, Feed, Plane, answer, encoded, h
 HERE = "/api/v1/things"
 
 
-async def test_a_question_is_asked_as_whom_the_kubeconfig_names(plane: Plane, client: Client) -> None:
+async def test_question_is_asked_as_the_user_of_the_kubeconfig(plane: Plane, client: Client) -> None:
     plane.on(HERE, answer({"kind": "Thing"}, 201))
     found = await client.ask("POST", HERE, query={"fieldSelector": "a=b,c=d", "limit": "5"}, body={"spec": {"x": "ü"}})
     assert found == {"kind": "Thing"}
@@ -266,7 +266,7 @@ async def test_a_closed_client_says_so(plane: Plane, clock: Clock) -> None:
 # ---------------------------------------------------------------------------------------------------------------- watches
 
 
-async def test_a_watch_tells_its_events_as_they_come(plane: Plane, client: Client) -> None:
+async def test_watch_sends_events_as_they_come(plane: Plane, client: Client) -> None:
     feed = Feed()
     plane.on(HERE, feed)
     async with client.watch(HERE, {"resourceVersion": "7"}) as events:
@@ -359,7 +359,7 @@ async def test_leaving_a_watch_closes_it(plane: Plane, client: Client) -> None:
     assert following.cancelled()
 
 
-def test_a_server_that_is_silently_gone_is_noticed() -> None:
+def test_silently_lost_server_is_noticed() -> None:
     made = clients._lasting_socket((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("", 0)))
     with made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -37,7 +37,7 @@ async def authorization(plane: Plane, client: Client) -> str | None:
     return plane.seen[-1].headers.get("Authorization")
 
 
-async def test_an_embedded_client_certificate_says_who_we_are(plane: Plane, clock: Clock) -> None:
+async def test_embedded_client_certificate_identifies_the_client(plane: Plane, clock: Clock) -> None:
     pair = plane.client_pair("jane")
     user = {"client-certificate-data": encoded(pair.cert_pem), "client-key-data": encoded(pair.key_pem)}
     async with connected(plane, clock, user) as client:
@@ -107,7 +107,7 @@ def of_nobody(plane: Plane, user: str) -> str:
     return str(path)
 
 
-async def test_a_context_that_names_no_user_asks_as_nobody(plane: Plane, clock: Clock) -> None:
+async def test_context_without_a_user_asks_anonymously(plane: Plane, clock: Clock) -> None:
     plane.on(HERE, answer({}))
     for user in ("user: ''", ""):
         client = await client_of(of_nobody(plane, user), clock)
@@ -401,7 +401,7 @@ def account(plane: Plane) -> Path:
     return folder
 
 
-async def test_in_a_pod_the_service_account_says_who_we_are(plane: Plane, clock: Clock) -> None:
+async def test_service_account_of_the_pod_identifies_the_client(plane: Plane, clock: Clock) -> None:
     folder = account(plane)
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(plane.port)}
     client = await Client.of(ServiceAccount(environ, folder), clock=clock, sleep=clock.sleep)

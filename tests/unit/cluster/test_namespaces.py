@@ -63,7 +63,7 @@ async def test_the_newest_labels_are_those_that_the_server_has(plane: Plane, cli
     ]
 
 
-async def test_a_server_that_cannot_tell_is_an_error(plane: Plane, client: Client) -> None:
+async def test_server_without_an_answer_is_an_error(plane: Plane, client: Client) -> None:
     plane.on(f"{PATH}/default", status(403, "no"))
     with pytest.raises(ClusterError, match="no"):
         await Namespaces(client).ask("default")

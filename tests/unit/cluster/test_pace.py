@@ -72,13 +72,13 @@ def test_single_request_does_not_wait_for_a_busy_client(throttle: Throttle, cloc
     assert "kubelet" in served(throttle, clock, waiting, seconds=0.01)
 
 
-def test_those_who_ask_much_share_evenly(throttle: Throttle, clock: Clock) -> None:
+def test_busy_flows_share_evenly(throttle: Throttle, clock: Clock) -> None:
     exhaust(throttle)
     waiting = [enter(throttle, flow) for flow in "abc" for _ in range(100)]
     assert Counter(served(throttle, clock, waiting, seconds=0.3)) == {"a": 20, "b": 20, "c": 20}
 
 
-def test_nobody_fills_the_queue_for_the_others(throttle: Throttle) -> None:
+def test_one_client_cannot_fill_the_queue_for_the_others(throttle: Throttle) -> None:
     exhaust(throttle)
     waiting = [enter(throttle, "flood") for _ in range(LANE_WAITING)]
     assert throttle.enter("flood") is None
@@ -89,7 +89,7 @@ def test_nobody_fills_the_queue_for_the_others(throttle: Throttle) -> None:
     assert throttle.enter("flood") is not None
 
 
-def test_the_queue_is_bounded_and_forgets_who_left(throttle: Throttle) -> None:
+def test_queue_is_bounded_and_forgets_cancelled_waiters(throttle: Throttle) -> None:
     waiting = [turn for number in range(WAITING + 10) if (turn := throttle.enter(f"flow-{number}")) is not None]
     assert len(waiting) == WAITING
     for turn in waiting:

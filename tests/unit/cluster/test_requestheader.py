@@ -94,7 +94,7 @@ def test_a_bundle_that_cannot_be_read_keeps_the_one_before(
 
 @pytest.mark.parametrize("text", ["[", "X-Remote-User", '"x"', "{}", "[1]", '["a", null]', "['a']", '["a"]]'])
 @pytest.mark.parametrize("key", [key for key in DATA if key.startswith("requestheader-") and "-ca-" not in key])
-def test_unreadable_list_keeps_all_names_and_never_means_everybody(
+def test_unreadable_list_keeps_all_names_and_never_means_all_users(
     key: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = {**DATA, "requestheader-client-ca-file": THREE, key: text}

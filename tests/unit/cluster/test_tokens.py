@@ -117,7 +117,7 @@ async def test_all_attempts_together_take_ten_seconds_at_most(plane: Plane, toke
     assert tokens.REVIEW_SECONDS == 10
 
 
-async def test_those_who_show_the_same_token_at_once_share_one_review(plane: Plane, tokens_: Tokens) -> None:
+async def test_simultaneous_equal_tokens_share_one_review(plane: Plane, tokens_: Tokens) -> None:
     plane.on(PATH, JANE)
     users = await asyncio.gather(*(tokens_.review("secret") for _ in range(20)))
     assert {user.uid for user in users} == {"u-1"}
@@ -247,7 +247,7 @@ async def test_kube_apiserver_is_asked_about_no_token_that_is_longer_than_any_is
     assert plane.seen == []
 
 
-async def test_a_flood_of_bad_tokens_from_one_address_fails_nobody_elses(plane: Plane, tokens_: Tokens) -> None:
+async def test_flood_of_bad_tokens_from_one_address_fails_no_others(plane: Plane, tokens_: Tokens) -> None:
     plane.on(PATH, JANE)
     while tokens_._throttle.enter("192.0.2.1") is not None:
         pass

@@ -220,7 +220,7 @@ def test_two_kubeconfigs_are_kept_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"KUBERNETES_SERVICE_HOST": "h"}, {**POD, "KUBERNETES_SERVICE_PORT": ""}])
-def test_outside_a_pod_somebody_must_be_named_or_nobody(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_outside_a_pod_a_user_or_anonymity_must_be_named(tmp_path: Path, environ: dict[str, str]) -> None:
     [told] = mistakes(*minimal(tmp_path), **environ)
     assert "--authentication-kubeconfig" in told
     assert "--standalone" in told
@@ -316,7 +316,7 @@ def test_help_flag_prints_the_help(words: list[str], usage: str, capsys: pytest.
     assert (shown.out.startswith(usage), shown.err) == (True, "")
 
 
-def test_help_tells_of_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_flag_and_its_twin(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (config.DEV, config.SERVE, config.STORE, config.ROLES, config.PACKAGES):
         with pytest.raises(SystemExit):
             config.parse([command, "--help"], {})

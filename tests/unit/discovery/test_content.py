@@ -81,7 +81,7 @@ def test_a_range_of_bytes_is_a_206(text: str, place: str, part: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["bytes=100-", f"bytes={1 << 62}-", "bytes=100-5", "bytes=100-x"])
-def test_a_range_behind_the_end_is_a_416_that_tells_the_size(text: str) -> None:
+def test_range_behind_the_end_is_a_416_with_the_size(text: str) -> None:
     reply = ask(Range=text)
     assert (reply.status, reply.body) == (416, b"invalid range: failed to overlap\n")
     assert dict(reply.headers)["Content-Range"] == "bytes */100"

@@ -217,11 +217,11 @@ def test_nothing_else_is_in_the_core_group(path: str) -> None:
     assert (refused.value.code, refused.value.reason, refused.value.message, refused.value.details) == expected
 
 
-def test_the_version_is_indented_for_everybody() -> None:
+def test_version_is_indented_for_every_client() -> None:
     assert ask("/version", accept="text/html,application/json;q=0").body.decode() == json.dumps(VERSION, indent=2)
 
 
-def test_the_version_is_json_for_everybody() -> None:
+def test_version_is_json_for_every_client() -> None:
     with pytest.raises(StatusError) as refused:
         ask("/version", accept="application/yaml,application/vnd.kubernetes.protobuf")
     assert refused.value.message == "406: Not Acceptable\n\nAvailable representations: application/json"

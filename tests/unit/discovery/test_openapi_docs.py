@@ -382,7 +382,7 @@ def test_version_2_is_served_with_a_tag_and_without_a_newline() -> None:
     assert (again.status, again.body, headers_of(again)["Vary"]) == (304, b"", ["Accept-Encoding", "Accept"])
 
 
-def test_version_2_is_compressed_for_who_accepts_it() -> None:
+def test_version_2_is_compressed_for_clients_that_accept_it() -> None:
     api = documents()
     reply = api.v2({"Accept-Encoding": "gzip"})
     assert headers_of(reply)["Content-Encoding"] == ["gzip"]
@@ -392,7 +392,7 @@ def test_version_2_is_compressed_for_who_accepts_it() -> None:
 @pytest.mark.parametrize(
     "accept", ["", "*/*", "application/json", "application/*", "*", "text/html, application/json;q=0.1"]
 )
-def test_json_is_served_to_who_accepts_it(accept: str) -> None:
+def test_json_is_served_to_clients_that_accept_it(accept: str) -> None:
     api = documents()
     assert api.v2({"Accept": accept}).status == 200
     assert api.v3_group("apis/resource.k8s.io/v1", Query(""), {"Accept": accept}, now=NOW).status == 200
@@ -412,7 +412,7 @@ PROTOBUF_3 = PROTOBUF_2.replace("v2", "v3")
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_protobuf_is_served_to_who_asks_for_it_under_the_tag_of_the_json(older: bool) -> None:
+def test_protobuf_is_served_on_request_under_the_tag_of_the_json(older: bool) -> None:
     """client-go asks for version 2 in nothing else, by the older name."""
     api = documents()
     wanted, wanted_3 = (name.replace(".v1.0", "@v1.0") if older else name for name in (PROTOBUF_2, PROTOBUF_3))

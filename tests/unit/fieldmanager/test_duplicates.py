@@ -36,7 +36,7 @@ def test_an_update_in_the_version_of_all_managers_tracks_them() -> None:
     assert [entry["manager"] for entry in made.managed_fields] == ["first", "second"]
 
 
-def test_an_update_in_another_version_leaves_nobody() -> None:
+def test_update_in_another_version_removes_it_from_all_managers() -> None:
     made = written("v1beta2")
 
     made.update(device_class("v1", finalizers=TWICE), manager="second")

@@ -185,7 +185,7 @@ def test_conversion_error_of_another_version_is_reported_with_its_place(
 
 
 @pytest.mark.parametrize("version", ["resource.k8s.io/v1alpha9", "example.com/v1", "v1", "/"])
-def test_a_manager_of_a_version_that_nobody_serves_is_dropped(version: str) -> None:
+def test_manager_of_an_unserved_version_is_dropped(version: str) -> None:
     written = Written("ResourceSlice")
     entry = {"manager": "gone", "operation": "Apply", "apiVersion": version, "fieldsType": "FieldsV1"}
     entry["fieldsV1"] = rawjson.of(b'{"f:metadata":{"f:labels":{"f:a":{}}}}')
@@ -387,7 +387,7 @@ def test_kubectl_annotation_is_kept_current_within_its_size_limit() -> None:
         ({CONFIGURATION: "y"}, '"annotations":{},'),
     ],
 )
-def test_kubectls_annotation_does_not_tell_of_itself(annotations: Any, kept: str) -> None:
+def test_kubectls_annotation_does_not_contain_itself(annotations: Any, kept: str) -> None:
     written = Written("ResourceSlice")
     written.create(a_slice(metadata={"annotations": {CONFIGURATION: "{}"}}), manager="c")
     written.apply(only({"annotations": annotations}), manager="kubectl", force=True)

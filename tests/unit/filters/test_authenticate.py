@@ -150,7 +150,7 @@ async def test_two_uids_are_no_authentication() -> None:
     await Rig().refused(peer=issue("jane", USERS, uids=("a", "b")).peer)
 
 
-async def test_a_certificate_without_a_name_proves_nobody() -> None:
+async def test_certificate_without_a_name_authenticates_no_user() -> None:
     rig = Rig()
     rig.trust = replace(rig.trust, proxy=None)
     assert (await rig.user(peer=issue("", USERS, groups=("system:masters",)).peer)).name == "system:anonymous"
@@ -199,7 +199,7 @@ async def test_the_aggregators_groupless_callers_become_authenticated() -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"X-Remote-User": ""}, {"X-Remote-Group": "system:masters"}])
-async def test_a_proxy_that_names_nobody_is_no_user_itself(headers: dict[str, str]) -> None:
+async def test_proxy_that_names_no_user_is_no_user_itself(headers: dict[str, str]) -> None:
     await Rig().refused(headers, peer=proxy().peer)
 
 
@@ -257,7 +257,7 @@ async def test_a_client_certificate_with_the_proxys_name_is_a_client() -> None:
     assert (await Rig().user(SPOOFED, peer=holder.peer)).name == "front-proxy"
 
 
-async def test_a_certificate_of_the_proxys_ca_with_another_name_is_nobody() -> None:
+async def test_certificate_of_the_proxys_ca_with_another_name_is_no_user() -> None:
     await Rig().refused(SPOOFED, peer=issue("other-proxy", PROXIES).peer)
     await Rig().refused(SPOOFED, peer=issue("", PROXIES).peer)
     await Rig().refused(SPOOFED, peer=issue("FRONT-PROXY", PROXIES).peer)
@@ -273,11 +273,11 @@ async def test_a_name_hidden_in_front_of_another_does_not_count() -> None:
     [{"ends": -0.1}, {"starts": 0.5}, {"usages": (SERVER,)}, {"critical_nonsense": True}],
     ids=["old", "young", "server", "odd"],
 )
-async def test_a_proxy_certificate_that_does_not_hold_is_nobody(how: dict[str, object]) -> None:
+async def test_invalid_proxy_certificate_is_no_user(how: dict[str, object]) -> None:
     await Rig().refused(SPOOFED, peer=proxy(**how).peer)
 
 
-async def test_a_chain_to_the_other_bundle_presented_along_helps_nobody() -> None:
+async def test_chain_to_the_other_bundle_presented_along_does_not_help() -> None:
     leaf = issue("front-proxy", USERS)
     peer = Peer.of(leaf.der, (PROXIES.der, proxy().der))
     assert (await Rig().user(SPOOFED, peer=peer)).name == "front-proxy"
@@ -285,7 +285,7 @@ async def test_a_chain_to_the_other_bundle_presented_along_helps_nobody() -> Non
     await Rig().refused(SPOOFED, peer=Peer.of(foreign.der, (PROXIES.der,)))
 
 
-async def test_without_a_proxy_bundle_nobody_is_the_proxy() -> None:
+async def test_missing_proxy_bundle_trusts_no_proxy() -> None:
     rig = Rig(header=replace(HEADER, allowed_names=()))
     rig.trust = replace(rig.trust, proxy=None)
     await rig.refused(SPOOFED, peer=proxy().peer)
@@ -310,7 +310,7 @@ async def test_one_bundle_in_both_roles_keeps_them_apart_by_name() -> None:
 
 
 @pytest.mark.parametrize("value", ["Bearer abc", "bearer abc", "BEARER abc def", "  Bearer abc"])
-async def test_a_token_that_nobody_can_check_is_no_authentication(value: str) -> None:
+async def test_token_that_cannot_be_checked_is_no_authentication(value: str) -> None:
     await Rig().refused({"Authorization": value})
 
 
@@ -488,7 +488,7 @@ async def test_attempts_are_counted_by_their_result() -> None:
 # ---------------------------------------------------------------------------------------------------------------- rotation
 
 
-async def test_a_rotated_ca_takes_rights_away_on_an_open_connection() -> None:
+async def test_rotated_ca_revokes_rights_on_an_open_connection() -> None:
     rig, holder = Rig(), jane()
     connection = Connection(rig.handler, peer=holder.peer)
     assert (await connection.ask("GET", "/x")).status == 200

@@ -80,7 +80,7 @@ async def test_the_anonymous_see_nothing_else(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
-async def test_health_is_open_to_everybody_with_any_method(method: str, path: str) -> None:
+async def test_health_is_open_to_every_client_and_method(method: str, path: str) -> None:
     assert await allowed(NOBODY, method, path)
 
 
@@ -104,7 +104,7 @@ async def test_objects_are_for_administrators(method: str, path: str) -> None:
         ("PUT", "/namespaces/n/nodes/x/status", "x", "update", "nodes/status", 'in the namespace "n"'),
     ],
 )
-def test_a_refusal_names_who_what_and_where(
+def test_refusal_names_user_verb_and_resource(
     method: str, path: str, name: str, verb: str, resource: str, where: str
 ) -> None:
     error = forbidden(User("u"), parse(method, V1 + path))
@@ -184,14 +184,14 @@ async def asked(user: User, method: str, path: str, *, always_allowed: tuple[str
 
 
 @pytest.mark.parametrize("path", [f"{V1}/nodes", "/metrics", "/healthz/ping", V1])
-async def test_nobody_is_asked_about_masters(path: str) -> None:
+async def test_masters_need_no_question(path: str) -> None:
     assert not await asked(ADMIN, "DELETE", path)
     assert await asked(JANE, "DELETE", path)
 
 
 @pytest.mark.parametrize("path", HEALTH)
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
-async def test_nobody_is_asked_about_what_is_always_allowed(method: str, path: str) -> None:
+async def test_always_allowed_requests_need_no_question(method: str, path: str) -> None:
     assert not await asked(ANONYMOUS, method, path)
 
 

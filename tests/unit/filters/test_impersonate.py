@@ -52,7 +52,7 @@ class Rig:
         return self.served[-1]
 
 
-async def test_without_these_headers_one_stays_who_one_is() -> None:
+async def test_request_without_these_headers_keeps_its_user() -> None:
     assert await Rig(JANE).user(("X-Remote-User", "root"), ("Impersonated", "x")) == JANE
 
 
@@ -83,9 +83,7 @@ async def test_groups_uid_and_extra_are_taken_over() -> None:
         ("system:serviceaccount:ns:sa", ("a",), ("a", "system:authenticated")),
     ],
 )
-async def test_the_groups_that_everybody_has_are_added(
-    name: str, groups: tuple[str, ...], expected: tuple[str, ...]
-) -> None:
+async def test_groups_of_all_users_are_added(name: str, groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
     headers = [("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups)]
     assert (await Rig().user(*headers)).groups == expected
 
@@ -302,7 +300,7 @@ async def test_an_authorizer_that_cannot_say_refuses_and_its_error_is_the_reason
     ],
 )
 @pytest.mark.parametrize("sender", [ADMIN, JANE])
-async def test_attributes_without_a_user_are_400_for_everybody(
+async def test_attributes_without_a_user_are_400_for_every_caller(
     header: tuple[str, str], shown: str, sender: User
 ) -> None:
     answer = await Rig(sender).ask(header)

@@ -98,7 +98,7 @@ async def test_administrators_pass_full_limits() -> None:
     gate.open.set()
 
 
-async def test_watches_have_a_bound_of_their_own_whose_429_informers_understand() -> None:
+async def test_watches_have_a_limit_of_their_own_and_informers_obey_its_429() -> None:
     gate = Gate()
     handler = limited(gate, reading=1)
     await occupy(handler, gate, "GET", f"{V1}/nodes?watch=1")

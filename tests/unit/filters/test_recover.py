@@ -164,7 +164,7 @@ async def test_an_error_after_the_response_began_breaks_the_stream_off(error: Ex
     assert not bytes(connection.transport.sent).endswith(b"0\r\n\r\n")
 
 
-async def test_a_client_that_goes_away_cancels_the_handler_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_disconnected_client_cancels_the_handler_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(_request: Request) -> web.StreamResponse:
@@ -200,7 +200,7 @@ async def test_a_body_broken_in_its_transfer_encoding_is_400_and_the_end() -> No
     await connection.end()
 
 
-async def test_ids_are_made_only_for_requests_that_bring_none() -> None:
+async def test_ids_are_made_only_for_requests_without_one() -> None:
     made = []
 
     def make() -> str:

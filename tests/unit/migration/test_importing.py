@@ -114,7 +114,7 @@ def told(lines: list[str], plural: str) -> str:
     return line
 
 
-async def test_an_object_keeps_what_its_server_said_of_it(place: Place) -> None:
+async def test_object_keeps_its_servers_answer(place: Place) -> None:
     place.put(json.dumps({"kind": "List", "apiVersion": "v1", "items": [CLAIM]}))
 
     lines, complete = await place.run()
@@ -271,7 +271,7 @@ async def test_kubectl_output_without_managed_fields_is_refused(place: Place, li
     assert not await place.stored("resourceclaims")
 
 
-async def test_an_object_that_nobody_manages_comes_with_the_list_of_its_server(place: Place) -> None:
+async def test_object_without_managers_comes_with_the_list_of_its_server(place: Place) -> None:
     bare = {**CLAIM, "metadata": {k: v for k, v in CLAIM["metadata"].items() if k != "managedFields"}}
     place.put(json.dumps({"kind": "ResourceClaimList", "apiVersion": "GROUP/v1", "items": [bare]}))
 

@@ -66,7 +66,7 @@ async def test_a_quick_command_shows_nothing() -> None:
 
 
 @pytest.mark.parametrize("closed", [Closed()])
-async def test_the_work_goes_on_when_nobody_reads_the_progress(closed: Closed) -> None:
+async def test_work_goes_on_when_no_reader_takes_the_progress(closed: Closed) -> None:
     async with Shown(closed, line_seconds=0.001) as progress:
         progress.begin("importing", 3)
         for _ in range(10):

@@ -91,7 +91,7 @@ def test_an_update_refuses_what_is_immutable() -> None:
     ]
 
 
-def test_taking_the_node_name_away_is_a_change_of_it() -> None:
+def test_removal_of_the_node_name_is_a_change() -> None:
     _, errors = updated(KIND, with_spec(SLICE, nodeName=None, allNodes=True), SLICE)
     assert errors == ["spec.nodeName: Invalid value: null: field is immutable"]
 

@@ -23,7 +23,7 @@ class Crowd:
         self.through.append(name)
 
 
-async def test_one_who_comes_alone_does_not_wait() -> None:
+async def test_single_caller_does_not_wait() -> None:
     queue = Turnstile(urgent=lambda: True)
     passing = queue.pass_through()
     await asyncio.wait_for(passing, 10)
@@ -56,7 +56,7 @@ async def test_first_waiter_goes_first_in_an_ordered_queue() -> None:
     assert crowd.through == [*range(100)]
 
 
-async def test_other_work_gets_its_turn_between_two_who_pass() -> None:
+async def test_other_work_gets_its_turn_between_two_callers() -> None:
     crowd = Crowd(Turnstile(urgent=lambda: False))
     crowd.come(*range(50))
     turns = 0

@@ -130,7 +130,7 @@ async def test_result_wanted_by_many_at_once_is_made_once(pair: Workers) -> None
     assert await pair.once("frame", make) == 2
 
 
-async def test_one_who_stops_waiting_takes_nothing_from_the_others(pair: Workers) -> None:
+async def test_cancelled_waiter_takes_nothing_from_the_others(pair: Workers) -> None:
     go = threading.Event()
 
     def make() -> str:
@@ -146,7 +146,7 @@ async def test_one_who_stops_waiting_takes_nothing_from_the_others(pair: Workers
     assert first.cancelled()
 
 
-async def test_a_failure_reaches_all_who_wait_and_is_tried_again_by_the_next(pair: Workers) -> None:
+async def test_failure_reaches_all_waiters_and_the_next_caller_tries_again(pair: Workers) -> None:
     go = threading.Event()
 
     def fail() -> NoReturn:
@@ -161,7 +161,7 @@ async def test_a_failure_reaches_all_who_wait_and_is_tried_again_by_the_next(pai
     assert await pair.once("frame", lambda: 1) == 1
 
 
-async def test_work_that_nobody_waits_for_ends_at_its_next_checkpoint(pool: Workers, pair: Workers) -> None:
+async def test_work_without_waiters_ends_at_its_next_checkpoint(pool: Workers, pair: Workers) -> None:
     began, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:

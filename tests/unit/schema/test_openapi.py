@@ -135,7 +135,7 @@ def test_the_values_of_an_enumeration_are_listed_in_order(type_: String, dialect
         (Quantity(), "1", {"allOf": [{"$ref": V3 + QUANTITY}], "default": "1"}),
     ],
 )
-def test_version_3_tells_a_declared_default(type_: Type, default: object, schema: dict[str, Any]) -> None:
+def test_version_3_contains_a_declared_default(type_: Type, default: object, schema: dict[str, Any]) -> None:
     for presence in (Presence.OMIT_EMPTY, Presence.POINTER, Presence.ALWAYS):
         assert member(type_, presence=presence, default=default) == schema
     assert "default" not in member(type_, Dialect.V2, default=default)
@@ -299,7 +299,7 @@ def test_kinds_with_upstreams_names_are_in_their_groups_v2_model(group: str, ver
     ]
 
 
-def test_a_name_that_is_nobody_elses_stays_in_version_2() -> None:
+def test_unshared_name_stays_in_version_2() -> None:
     definitions, own = Definitions(Dialect.V2), thing(model="com.example.ships.v1")
     definitions.within("harbour.example.com", "v1", [own])
     assert definitions.object(own) == {"$ref": f"{V2}com.example.ships.v1.Thing"}

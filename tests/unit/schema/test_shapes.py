@@ -52,7 +52,7 @@ def test_object_meta_has_the_protobuf_numbers_of_upstream() -> None:
     }
 
 
-def test_only_pointers_of_object_meta_tell_absent_from_zero() -> None:
+def test_only_pointers_of_object_meta_distinguish_absent_from_zero() -> None:
     pointers = {f.name for f in shapes.OBJECT_META.fields if types.is_pointer(f)}
     assert pointers == {"deletionTimestamp", "deletionGracePeriodSeconds"}
     assert all(f.presence in (Presence.POINTER, Presence.OMIT_EMPTY) for f in shapes.OBJECT_META.fields)

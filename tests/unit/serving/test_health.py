@@ -81,7 +81,7 @@ async def test_a_check_that_does_not_count_is_shown_and_fails_nothing() -> None:
     assert (await ask("/readyz/store", GOOD, STORE)).status == 500
 
 
-async def test_a_single_check_tells_its_reason_and_is_not_marked_when_it_passes() -> None:
+async def test_single_check_shows_its_reason_and_is_not_marked_when_it_passes() -> None:
     good = await ask("/readyz/caches", GOOD)
     assert (good.status, good.text, good.headers["Content-Type"]) == (200, "ok", "text/plain; charset=utf-8")
     assert "X-Content-Type-Options" not in good.headers

@@ -57,7 +57,7 @@ METHODS = ["FOO", "get", "GETS", "A-b.c!#$%&*+^_`|~1", "M-SEARCH", "CONNECT", "X
 
 @pytest.mark.parametrize("before", ["", "\r\n"])
 @pytest.mark.parametrize("method", METHODS)
-async def test_a_method_that_nobody_knows_reaches_the_handler(method: str, before: str) -> None:
+async def test_unknown_method_reaches_the_handler(method: str, before: str) -> None:
     connection = connect(named)
     bodies = "", "", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n", ""
     for path, fields in zip(("/one", "/\xfc", "/three", "/four", "/five"), bodies, strict=True):
@@ -163,7 +163,7 @@ async def test_method_that_is_never_complete_ends_the_connection(monkeypatch: py
     assert not connection.transport.sent
 
 
-async def test_a_version_that_nobody_speaks_is_505_whatever_the_method() -> None:
+async def test_unknown_http_version_is_505_for_every_method() -> None:
     _, said = await reply(f"FOO / HTTP/2.0\r\n{HOST}\r\n".encode())
     assert said.startswith(b"HTTP/1.1 505 HTTP Version Not Supported\r\n")
 
@@ -591,7 +591,7 @@ async def test_request_that_no_filter_answers_is_a_500_without_a_trace(caplog: p
     assert "a response could not be sent" in caplog.text
 
 
-async def test_a_response_that_cannot_be_written_tells_the_client_nothing() -> None:
+async def test_response_that_cannot_be_written_sends_the_client_nothing() -> None:
     async def broken(_request: Request) -> web.StreamResponse:
         return web.Response(headers={"X-Odd": "two\r\nlines"})
 

@@ -372,7 +372,7 @@ def test_a_file_overrides_the_cluster_item_by_item(tmp_path: Path, root: Holder,
     assert trust.names == (THEIRS if own == "client" else OWN)
 
 
-def test_a_proxy_bundle_without_names_makes_nobody_a_proxy(tmp_path: Path) -> None:
+def test_proxy_bundle_without_names_trusts_no_proxy(tmp_path: Path) -> None:
     proxies = issue("proxies", ca=True)
     looked_up = LookedUp(tmp_path, now=ClusterTrust(client_ca=None, proxy_ca=proxies.pem, names=None))
     assert looked_up.trust == Trust(client=None, proxy=None, names=NO_HEADERS)

@@ -195,7 +195,7 @@ async def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     await good.stop()
 
 
-async def test_the_marker_tells_new_resources_from_those_that_lost_their_data(running: Embedded, folder: Path) -> None:
+async def test_marker_distinguishes_new_resources_from_those_without_data(running: Embedded, folder: Path) -> None:
     assert not running.initialised
     running.mark_initialised(["g/as", "g/bs"])
     running.mark_initialised(["h/cs"])

@@ -80,7 +80,7 @@ async def library(shared_server: Server, connection: Connection, resource: str) 
 # ------------------------------------------------------------------------------------------------------------------- put, del
 
 
-async def test_a_put_creates_and_the_log_tells_it_all(library: Library) -> None:
+async def test_put_creates_and_the_log_shows_it(library: Library) -> None:
     before = await library.head()
     word, id_ = await library.put("ns/a", b"one", token=b"t1")
     assert word == b"OK"
@@ -129,7 +129,7 @@ async def test_a_deletion_leaves_its_last_value_in_the_log_and_nothing_else(
     assert shared_server("EXISTS", library.commands.keys.objects, library.commands.keys.revisions) == 0
 
 
-async def test_a_deletion_tells_what_it_deleted_when_it_is_asked_to(library: Library) -> None:
+async def test_deletion_returns_the_deleted_object_on_request(library: Library) -> None:
     for batch in (False, True):
         _, first = await library.put("a", b"one")
         change = Mutation(b"a", first, library.token(), b"old", None)
@@ -307,7 +307,7 @@ async def test_no_id_is_given_out_twice_when_the_stream_alone_is_put_back(
     assert (word, keys.revision(id_) > max(map(keys.revision, [one, *given]))) == (b"OK", True)
 
 
-async def test_a_log_that_somebody_else_has_written_to_is_taken_over(library: Library, shared_server: Server) -> None:
+async def test_log_that_another_server_has_written_to_is_taken_over(library: Library, shared_server: Server) -> None:
     _, one = await library.put("a", b"one")
     shared_server("XADD", library.commands.keys.log, library.epoch.decode() + "-*", "k", "b")
     assert await library.put("b", b"two") == [b"FOREIGN", one]

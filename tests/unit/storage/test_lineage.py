@@ -234,7 +234,7 @@ async def serving(own_server: Server, resource: str) -> StoreOptions:
     return patient(own_server.url, username=rights.SERVING_USER, password="pw")
 
 
-async def test_the_user_who_serves_may_do_all_that_serving_needs(
+async def test_serving_user_may_do_all_that_serving_needs(
     own_server: Server, resource: str, serving: StoreOptions
 ) -> None:
     forget(own_server)
@@ -274,7 +274,7 @@ OTHERS = (
 )  # fmt: skip
 
 
-async def test_the_user_who_serves_may_do_nothing_else(resource: str, serving: StoreOptions) -> None:
+async def test_serving_user_may_do_nothing_else(resource: str, serving: StoreOptions) -> None:
     for command in OTHERS:
         connection = await Connection.open(serving, "test")
         with pytest.raises(Rejected, match="NOPERM"):
@@ -337,7 +337,7 @@ async def test_nothing_is_in_the_log_that_could_not_be_written_down(
     await connection.close()
 
 
-async def test_init_is_not_for_the_user_who_serves(own_server: Server, resource: str, serving: StoreOptions) -> None:
+async def test_init_refuses_the_serving_user(own_server: Server, resource: str, serving: StoreOptions) -> None:
     own_server("FUNCTION", "FLUSH")
     with pytest.raises(Rejected, match="NOPERM"):
         await administration.init(serving, [resource])
@@ -413,7 +413,7 @@ async def test_init_and_check_warn_of_late_disk_writes_where_permitted(
     assert await administration.check(serving, [resource]) == []
 
 
-async def test_check_names_the_rights_that_the_user_who_serves_lacks(
+async def test_check_names_the_missing_rights_of_the_serving_user(
     own_server: Server, resource: str, serving: StoreOptions
 ) -> None:
     options = patient(own_server.url)
@@ -430,7 +430,7 @@ async def test_check_names_the_rights_that_the_user_who_serves_lacks(
     assert await administration.check(options, [resource]) == []
 
 
-async def test_check_tells_where_a_log_breaks_off(own_server: Server) -> None:
+async def test_check_reports_where_a_log_breaks_off(own_server: Server) -> None:
     await install(own_server, "g/things", "g/others")
     connection = await Connection.open(patient(own_server.url), "test")
     library = Commands("g/things")

@@ -39,7 +39,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> None:
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
 
 
-async def test_a_store_that_comes_up_is_waited_for_and_each_reason_told_once(own_server: Server) -> None:
+async def test_starting_store_is_waited_for_and_each_reason_logged_once(own_server: Server) -> None:
     told: list[str] = []
     own_server.stop()
     waiting = asyncio.create_task(patience.wait(StoreOptions(url=own_server.url), seconds=60, tell=told.append))

@@ -58,7 +58,7 @@ async def test_answers_come_in_the_order_of_commands(connection: Connection) -> 
     assert await asyncio.gather(*asked) == [f"number {at}".encode() for at in range(500)]
 
 
-async def test_a_caller_who_goes_away_cancels_nothing(connection: Connection, shared_server: Server) -> None:
+async def test_cancelled_caller_cancels_nothing(connection: Connection, shared_server: Server) -> None:
     shared_server("SET", "counter", 0)
     asked = [connection.call(pack("INCR", "counter")) for _ in range(200)]
     await asyncio.sleep(0)

@@ -246,7 +246,7 @@ async def test_one_of_many_updates_of_one_revision_wins(store: Store) -> None:
     assert len(results) == 50
 
 
-async def test_a_caller_who_goes_away_leaves_the_write_to_its_fate(store: Store) -> None:
+async def test_cancelled_caller_leaves_the_write_to_its_fate(store: Store) -> None:
     task = asyncio.create_task(create(store, "a"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)  # sent
@@ -494,9 +494,7 @@ async def test_an_empty_store_is_refused_until_it_is_installed(own_server: Serve
     assert stores.store_state() is None
 
 
-async def test_a_value_that_nobody_can_read_does_not_stop_the_log(
-    store: Store, opening: Open, shared_server: Server
-) -> None:
+async def test_unreadable_value_does_not_stop_the_log(store: Store, opening: Open, shared_server: Server) -> None:
     await store.commit(Write(Key("bad"), b"{broken", Revision(0)), dry_run=False)
     await create(store, "good")
     for each in (store, (await opening(shared_server, store.resource))[store.resource]):

@@ -503,7 +503,7 @@ async def test_a_log_that_does_not_reach_back_cannot_prove_anything() -> None:
     await stage.end()
 
 
-async def test_a_store_that_lost_its_data_cannot_tell_what_happened() -> None:
+async def test_store_that_lost_its_data_does_not_know_what_happened() -> None:
     stage = Stage()
     _, (future,) = await in_doubt(stage, "a")
     stage.attach("run", client_id=6)

@@ -139,7 +139,7 @@ def test_apply_removes_only_fields_of_the_applier_and_empty_parents(drawn: Apply
 
 @law
 @given(applies(empty=True))
-def test_an_updater_owns_what_it_changed_and_nobody_else_does(drawn: Apply) -> None:
+def test_updater_alone_owns_what_it_changed(drawn: Apply) -> None:
     shared, new = drawn
     after = shared.updated(new, manager="updater")
     touched = changed(shared, after)

@@ -38,7 +38,7 @@ def test_a_path_is_in_a_set_if_and_only_if_it_is_one_of_its_paths(set_: Set, pat
     assert set_.has(path) is (path in members(set_))
 
 
-def test_nobody_owns_the_root() -> None:
+def test_root_has_no_owner() -> None:
     assert not sets.of([()])
     assert not sets.of([(A,)]).has(())
 

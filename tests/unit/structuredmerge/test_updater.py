@@ -45,7 +45,7 @@ def test_conflicts_are_ordered_by_manager_and_then_by_path() -> None:
     assert found == [(manager, path) for manager in ("bob", "cid") for path in paths]
 
 
-def test_force_takes_the_conflicting_paths_from_everybody() -> None:
+def test_force_takes_the_conflicting_paths_from_all_managers() -> None:
     live = {"name": "a", "age": 1}
     managers = {who: Owned(owned(at("name"), at("age")), "v1", applied=False) for who in ("bob", "cid")}
     new, left = applied(live, {"name": "b"}, managers, force=True)
@@ -75,7 +75,7 @@ def test_ignored_fields_neither_conflict_nor_change_owners() -> None:
     assert after == {**managers, "x": Owned(owned(at("name")), "v1", applied=False)}
 
 
-def test_items_in_another_order_are_a_change_that_nobody_owns() -> None:
+def test_items_in_another_order_are_a_change_without_an_owner() -> None:
     live = {"roles": ["a", "b"]}
     new, left = applied(live, {"roles": ["b", "a"]}, {})
     assert new == {"roles": ["b", "a"]}

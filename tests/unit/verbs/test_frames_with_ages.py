@@ -88,7 +88,7 @@ def age_in(chunk: bytes) -> str:
 @pytest.mark.parametrize("budget", [BUDGET, 0])
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("chosen", [EVERYTHING, SELECTED])
-def test_an_event_that_comes_later_again_tells_the_age_of_then(budget: int, first: bool, chosen: Selection) -> None:
+def test_event_sent_later_again_shows_the_age_at_that_time(budget: int, first: bool, chosen: Selection) -> None:
     watches, event = Watches(budget), created()
     ages = []
     for seconds in (0, 17, 600, 59, 0):  # clocks are set back, too

@@ -69,7 +69,7 @@ async def test_no_depth_makes_a_write_fail(server: Composed, sort: tuple[str, st
 @pytest.mark.parametrize("size", [1_000, 5_900, 16_000])
 @pytest.mark.parametrize("element", ["0", "{}", '""'])
 @pytest.mark.parametrize("member", ["finalizers", "ownerReferences"])
-async def test_short_bodies_of_very_many_values_hold_nobody_up(
+async def test_short_bodies_of_very_many_values_delay_no_other_request(
     server: Composed, member: str, element: str, size: int
 ) -> None:
     listed = ",".join([element] * (size // (len(element) + 1)))

@@ -51,7 +51,7 @@ async def test_refusal_of_the_authorizer_is_reported(
     assert authorizer.asked == [("jane", "delete", "deviceclasses", "a"), ("jane", VERB, "deviceclasses", "a")]
 
 
-async def test_nobody_is_asked_about_what_is_refused_anyway(shared_server: Server) -> None:
+async def test_refused_requests_need_no_question(shared_server: Server) -> None:
     authorizer = Authorizer(REFUSED)
     async with composed(shared_server, GATE, authorizer=authorizer) as server:
         reply = await server.ask("DELETE", f"{server.classes}/a", {OPTION: True, "dryRun": ["All"]}, peer=JANE.peer)
@@ -60,7 +60,7 @@ async def test_nobody_is_asked_about_what_is_refused_anyway(shared_server: Serve
     assert [verb for _, verb, _, _ in authorizer.asked] == ["delete"]
 
 
-async def test_nobody_is_asked_without_the_gate(shared_server: Server) -> None:
+async def test_disabled_gate_causes_no_question(shared_server: Server) -> None:
     authorizer = Authorizer(REFUSED)
     async with composed(shared_server, authorizer=authorizer) as server:
         reply = await server.ask("DELETE", f"{server.classes}/a", {OPTION: True}, peer=JANE.peer)

@@ -367,7 +367,7 @@ def test_a_watcher_whose_position_left_the_ring_is_dropped(stage: Stage) -> None
     assert stage.hub.drops == 2
 
 
-def test_when_the_ring_leaves_the_pump_behind_nobody_skips_events(slow: Stage) -> None:
+def test_watchers_skip_no_events_when_the_ring_overtakes_the_pump(slow: Stage) -> None:
     clients = [slow.client() for _ in range(3)]
     with mock.patch.object(hub, "BATCH", 1):
         for _ in range(2000):

@@ -99,7 +99,7 @@ def short_segments() -> object:
         (revision(8, 1), "v3"),
     ],
 )
-def test_a_key_is_at_each_revision_what_the_log_had_made_of_it(at: Revision, text: str | None) -> None:
+def test_key_has_the_logs_state_at_each_revision(at: Revision, text: str | None) -> None:
     for index in (followed(life()), loaded(life(), revision(7, 0))):
         entry = index.view_at(at).get("ns/a")
         assert (None if entry is None else entry.body.split(b'"text":"')[1].split(b'"')[0].decode()) == text
@@ -114,7 +114,7 @@ def test_a_number_that_its_epoch_never_reached_names_no_state() -> None:
                 index.view_at(lost)
 
 
-def test_an_epoch_that_nobody_knows_names_no_state_though_later_ones_exist() -> None:
+def test_unknown_epoch_names_no_state_though_later_ones_exist() -> None:
     log = life()
     log.fence(20)
     index = followed(log)

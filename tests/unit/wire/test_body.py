@@ -139,7 +139,7 @@ def test_repeated_members_of_another_kind_are_read_by_its_shape() -> None:
     )
 
 
-def test_nobody_looks_at_a_number_in_an_unknown_member() -> None:
+def test_number_in_an_unknown_member_is_not_parsed() -> None:
     raw = b'{"metadata":{"name":"a","x":[1e999]}}'
     assert warned(raw) == ['unknown field "metadata.x"']
     assert refusal(raw, validation="Strict").endswith(': strict decoding error: unknown field "metadata.x"')
@@ -412,7 +412,7 @@ def test_a_result_without_version_is_an_object_without_anything() -> None:
     )
 
 
-def test_nobody_complains_of_a_result_without_version_that_is_not_judged() -> None:
+def test_unjudged_result_without_version_gets_no_error() -> None:
     warnings = Warnings()
     patched({"metadata": {}, "spec": {}}, validation="Ignore", warnings=warnings)
     assert warnings.headers() == []
@@ -505,7 +505,7 @@ def test_the_media_type_of_delete_options_counts() -> None:
     ("written", "amount"),
     [("0.00001", "10u"), ("1.5e-5", "15u"), ("0.000001", "1u"), ("1e20", "100E"), ("1e-7", "100e-9")],
 )
-def test_a_number_in_yaml_is_the_amount_that_go_writes_of_it(written: str, amount: str) -> None:
+def test_number_in_yaml_is_the_amount_that_go_writes(written: str, amount: str) -> None:
     raw = f"metadata: {{name: s}}\nspec: {{devices: [{{name: d, capacity: {{memory: {{value: {written}}}}}}}]}}\n"
     made = decode(raw.encode(), SLICES, media=YAML)
     assert made["spec"]["devices"][0]["capacity"] == {"memory": {"value": amount}}

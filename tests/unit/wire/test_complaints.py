@@ -41,7 +41,7 @@ def test_paths_run_through_lists_and_maps() -> None:
     ]
 
 
-def test_nobody_looks_into_an_unknown_member_or_into_raw_json() -> None:
+def test_unknown_members_and_raw_json_are_not_looked_into() -> None:
     raw = (
         b'{"u":{"a":1,"a":[{"b":1,"b":2}]},"u":1,'
         b'"spec":{"config":[{"opaque":{"driver":"d","parameters":{"p":1,"p":{"q":[]}}}}],"selectors":[],"selectors":[]}}'

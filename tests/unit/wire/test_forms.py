@@ -374,7 +374,7 @@ def test_include_object_is_read_from_the_query(query: str, include: str | None) 
     assert (kind and kind["kind"]) == include
 
 
-def test_a_wrong_include_object_is_400_for_tables_and_nobody_else() -> None:
+def test_malformed_include_object_is_400_for_tables_only() -> None:
     with pytest.raises(StatusError) as refused:
         form(TABLE, query="includeObject=none")
     assert (refused.value.code, refused.value.message) == (
@@ -483,7 +483,7 @@ def test_a_list_is_the_same_when_its_elements_are_remembered(accept: str, query:
     assert cache.size == held
 
 
-def test_a_remembered_row_tells_the_age_of_now() -> None:
+def test_cached_row_shows_the_current_age() -> None:
     cache, one = EncodingCache(), entry(stored("a"))
     for now, age in ((NOW, "60s"), (NOW + 600, "11m")):
         pieces = form(TABLE, now=now, cache=cache).listing([one], ListMeta(9)).pieces

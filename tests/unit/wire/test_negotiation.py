@@ -79,7 +79,7 @@ def test_json_is_the_answer_to_nearly_everything(accept: str) -> None:
         f"text/html,{PROTOBUF};q=0",
     ],
 )
-def test_protobuf_is_the_answer_to_who_prefers_it(accept: str) -> None:
+def test_protobuf_is_the_answer_to_clients_that_prefer_it(accept: str) -> None:
     assert form(accept) == (PROTOBUF, False, None)
     assert form(accept, watch=True) == (PROTOBUF, False, None)
 
@@ -239,7 +239,7 @@ def test_the_router_refuses_everything_else_letter_by_letter(accept: str) -> Non
     ],
     ids=lambda accept: accept[:12],
 )
-def test_a_header_of_any_length_costs_little_and_nothing_of_it_is_kept(accept: str) -> None:
+def test_header_of_any_length_costs_little_and_is_not_kept(accept: str) -> None:
     with Spent() as spent:
         read = negotiation.readable(accept)
         negotiation.for_error(read, NOTHING, "")

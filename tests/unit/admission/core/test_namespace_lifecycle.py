@@ -52,7 +52,7 @@ class Rig:
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-async def test_in_an_active_namespace_everything_may_happen_and_nobody_is_asked(operation: Operation) -> None:
+async def test_active_namespace_permits_everything_without_a_question(operation: Operation) -> None:
     rig = Rig(Namespaces({"ns": ACTIVE}))
     await rig.admit(operation)
     assert (rig.namespaces.asked, rig.pauses) == ([], [])
@@ -123,7 +123,7 @@ async def test_refused_object_without_a_name_is_called_by_its_best_name(metadata
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-async def test_a_namespace_that_nobody_knows_is_not_found(operation: Operation) -> None:
+async def test_unknown_namespace_is_not_found(operation: Operation) -> None:
     rig = Rig(Namespaces())
     error = await rig.refused(operation)
     assert (error.code, error.reason, error.message) == (404, "NotFound", 'namespaces "ns" not found')
@@ -151,7 +151,7 @@ async def test_kube_apiservers_answer_counts_when_the_watch_is_behind(operation:
     assert rig.namespaces.asked == ["ns"]
 
 
-async def test_the_phase_that_kube_apiserver_tells_counts_too() -> None:
+async def test_phase_from_kube_apiserver_counts_too() -> None:
     assert (await Rig(Namespaces(live={"ns": TERMINATING})).refused()).code == 403
     await Rig(Namespaces(live={"ns": TERMINATING})).admit("UPDATE")
 

@@ -192,7 +192,7 @@ async def test_an_owner_of_an_unknown_kind_cannot_be_held_up(mapper: Mapper | No
     )
 
 
-async def test_nobody_who_can_say_is_a_no() -> None:
+async def test_unreachable_authorizer_is_a_no() -> None:
     rig = Rig(Mapper())
     rig.error = ClusterError("connection refused")
     assert await rig.refusal("super", old=owned(), new=owned(FIRST)) == (

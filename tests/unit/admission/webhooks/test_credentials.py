@@ -124,7 +124,7 @@ def test_the_user_with_the_best_name_for_a_host_calls_it(host: str, port: int, n
     assert found.of(host, port).headers() == [("Authorization", f"Bearer {name}")]
 
 
-def test_without_a_star_the_current_contexts_user_calls_and_then_nobody(tmp_path: Path) -> None:
+def test_credentials_without_a_star_use_the_current_context_then_none(tmp_path: Path) -> None:
     basic = base64.b64encode(b"me:secret").decode()
     found = loaded(tmp_path, {"me": {"username": "me", "password": "secret", "as": "you", "as-groups": ["g"]}}, "me")
     assert found.of("any", 1).headers() == [

@@ -92,7 +92,7 @@ async def test_hostile_answer_fails_soon_and_holds_nothing_up(what: str, hook: H
     assert await called(caller, hook) == said
 
 
-async def test_answer_to_nobodys_question_ends_the_connection(hook: Hook, caller: Caller) -> None:
+async def test_unsolicited_answer_ends_the_connection(hook: Hook, caller: Caller) -> None:
     """It comes with another answer, or while nobody asks."""
     answer = OK + b"Content-Length: 2\r\n\r\n{}"
     forged = OK + b"Content-Length: 6\r\n\r\nforged"

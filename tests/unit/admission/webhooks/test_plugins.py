@@ -288,7 +288,7 @@ async def test_failure_policy_does_not_cover_a_patch_that_does_not_fit() -> None
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-async def test_a_dry_run_calls_nobody_who_may_have_side_effects(policy: str) -> None:
+async def test_dry_run_calls_no_webhook_with_side_effects(policy: str) -> None:
     rig = Rig(Hooks(), a=[webhook("w", sideEffects="Some", failurePolicy=policy)])
     error = await rig.refused(change(options=CreateOptions(dry_run=True)))
     assert (error.code, error.message) == (400, 'admission webhook "w" does not support dry run')
@@ -310,7 +310,7 @@ async def test_a_webhook_has_no_longer_than_the_request() -> None:
         ("Fail", "Timeout: request did not complete within requested timeout - context deadline exceeded"),
     ],
 )
-async def test_a_request_whose_time_is_over_is_a_timeout(policy: str, text: str) -> None:
+async def test_request_past_its_deadline_is_a_timeout(policy: str, text: str) -> None:
     rig = Rig(Hooks(w=None), a=[webhook("w", failurePolicy=policy)])
     error = await rig.refused(change(until=0))
     assert (error.code, error.message) == (504, text)
@@ -342,7 +342,7 @@ async def test_where_no_webhook_is_configured_the_plugins_cost_next_to_nothing()
     assert best < 20e-6
 
 
-async def test_thousands_of_annotations_in_one_answer_hold_up_nobody() -> None:
+async def test_thousands_of_annotations_in_one_answer_delay_no_other_request() -> None:
     rig = Rig(Hooks(**{"1": {"auditAnnotations": {f"k{at}": "v" for at in range(5000)}}}), one=[webhook("1")])
     turns = 0
 

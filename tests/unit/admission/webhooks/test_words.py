@@ -300,7 +300,7 @@ async def test_body_that_is_reset_gets_gos_message(hook: Hook, caller: Caller) -
         await caller.call(Target.of(hook.config("/v")), b"{}", seconds=10)
 
 
-async def test_address_in_an_old_form_is_a_name_that_nobody_has(hook: Hook, caller: Caller) -> None:
+async def test_address_in_an_old_form_is_an_unknown_name(hook: Hook, caller: Caller) -> None:
     for act in (
         caller.call(Target.of({"url": "https://127.1/v"}), b"{}", seconds=10),
         caller.reach(Target.of({"url": "https://127.1/v"}), seconds=10),

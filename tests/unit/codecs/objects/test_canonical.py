@@ -198,7 +198,7 @@ def test_zero_and_absent_times_are_equal_unless_they_are_pointers() -> None:
 
 
 @given(shapes_and_values.samples())
-def test_an_object_equals_what_is_stored_of_it(sample: Sample) -> None:
+def test_object_equals_its_stored_form(sample: Sample) -> None:
     stored = decoding.decode(
         sample.shape, canonical.decode(sample.shape, canonical.encode(sample.shape, sample.value))
     ).object

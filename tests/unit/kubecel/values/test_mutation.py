@@ -118,7 +118,7 @@ def test_objects_must_be_named_for_the_place_where_they_stand() -> None:
     assert not list(mutation.misplaced(1))
 
 
-def test_nothing_of_it_is_there_for_other_expressions() -> None:
+def test_mutation_types_are_unknown_to_other_expressions() -> None:
     others = environments.admission(params=False, authorizes=False).stored
     for text in ("Object{}", "JSONPatch{}", "jsonpatch.escapeKey('a')"):
         with pytest.raises(CompileError, match="undeclared reference"):
