@@ -1,1 +1,1 @@
-"""What is served, said aloud: groups, resources, OpenAPI."""
+"""Describe what is served: groups, resources, OpenAPI."""

@@ -1,4 +1,4 @@
-"""The aggregated discovery document: all groups in one answer, with an entity tag. Knows no kind and asks nobody.
+"""The aggregated discovery document: all groups in one answer, with an entity tag. Knows no kind and reads no store.
 
 Upstream: kubernetes/apiserver `pkg/endpoints/discovery/aggregated/{handler,wrapper,negotiation,etag}.go`.
 """
@@ -20,7 +20,7 @@ Groups = Mapping[str, Mapping[str, Sequence[Resource]]]
 
 GROUP, VERSION, KIND = "apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"
 PARAMETERS = f";g={GROUP};v={VERSION};as={KIND}"
-"""What marks the document in Content-Type, always in this order."""
+"""The parameters that mark the document in Content-Type, always in this order."""
 
 
 class Aggregated:
@@ -32,7 +32,7 @@ class Aggregated:
         self.etag = f'"{hashlib.sha512(as_json.dumps(value)).hexdigest().upper()}"'
 
     def answer(self, question: Question) -> Answer | None:
-        """None when the client did not ask for this form in a way that counts."""
+        """Answer a question; None if the client did not validly ask for this form."""
         chosen = None
         if accept := _wanted(question.accept):
             chosen = negotiation.for_error(accept, question.query, question.user_agent)
@@ -48,7 +48,7 @@ class Aggregated:
 
 
 def _wanted(accept: str) -> str:
-    """The clauses that ask for this document, as if they asked for nothing special: such a clause wins wherever it stands."""
+    """Return the clauses that ask for this document, without their parameters for it. Such a clause wins wherever it stands."""
     return ",".join(plain for clause in accept.split(",") if (plain := _without_target(clause)) is not None)
 
 
@@ -85,7 +85,7 @@ def _version(version: str, members: Sequence[Resource]) -> dict[str, Any]:
 
 
 def _kind(kind: str) -> dict[str, str]:
-    """Empty group and version mean those of the enclosing version."""
+    """Make a kind. Empty group and version mean those of the enclosing version."""
     return {"group": "", "version": "", "kind": kind}
 
 

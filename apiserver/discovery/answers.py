@@ -1,4 +1,4 @@
-"""What discovery is asked and what it answers: values only, independent of HTTP. Knows no document."""
+"""Questions to discovery and their answers: values only, independent of HTTP. Knows no document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apiserver.wire.representation import Representation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What of a request discovery looks at. `path` is decoded; headers that were not sent are empty."""
+    """The relevant parts of a request. `path` is decoded; missing headers are empty."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`media` is empty when there is no body; `recorded` is what whoever records answers is told: a document as JSON."""
+    """An answer. `media` is empty without a body; `recorded` is the document as JSON for the audit log."""
 
     status: int
     media: str
@@ -56,7 +56,7 @@ class Document:
 
 
 def answered(document: Document, question: Question) -> Answer:
-    """A document without conversions; raises the handler's 406."""
+    """Answer with a document without conversions. Raises the handler's 406."""
     chosen = negotiation.for_error(question.accept, question.query, question.user_agent)
     if chosen is None:
         raise errors.not_acceptable(negotiation.ACCEPTED)
@@ -64,7 +64,7 @@ def answered(document: Document, question: Question) -> Answer:
 
 
 def routed(document: Document | None, question: Question) -> Document:
-    """What upstream's router leads the question to. Raises its StatusErrors."""
+    """Return the document that upstream's router finds. Raises its StatusErrors."""
     if document is None:
         raise errors.no_such_path()
     if question.method != "GET":

@@ -1,4 +1,4 @@
-"""Constant content over HTTP: entity tags, conditions, ranges and compression as Go's file server has them. Knows no document.
+"""Serve constant content over HTTP: entity tags, conditions, ranges and compression like Go's file server. Knows no document.
 
 Upstream: golang/go `src/net/http/fs.go` (ServeContent).
 """
@@ -18,14 +18,14 @@ from kubetext import strconv
 Headers = list[tuple[str, str]]
 
 READ = 4096
-"""Characters of a header that are read."""
+"""The most characters of a header that are read."""
 TIME_READ = 64
-"""The same of a time."""
+"""The most characters of a time that are read."""
 _TAG = re.compile(r'\s*(\*|(?:W/)?"[^"]*")\s*(?:,|$)')
 
 
 class Reply(NamedTuple):
-    """What is sent. Headers may repeat."""
+    """A response. Headers may repeat."""
 
     status: int
     headers: Headers
@@ -37,8 +37,10 @@ class Reply(NamedTuple):
 
 
 class Content:
-    """Bytes that never change, last changed at `modified` (seconds since the epoch). `digest` is that of the first form of a document which
-    has several: they share it."""
+    """Bytes that never change, last changed at `modified` (seconds since the epoch).
+
+    `digest` is that of the first form of a document with several forms, which share it.
+    """
 
     def __init__(self, body: bytes, *, modified: float, digest: str = "") -> None:
         self.body = body
@@ -51,15 +53,15 @@ class Content:
 
     @cached_property
     def _compressed(self) -> bytes:
-        """Made once; without a time in it, so that it is the same everywhere."""
+        """The gzip form, made once. It holds no time, so that all replicas make the same bytes."""
         return gzip.compress(self.body, compresslevel=6, mtime=0)
 
     def immutable(self, expires: float) -> Headers:
-        """What tells caches that they need never ask again."""
+        """Return the headers that make caches keep the answer without asking again."""
         return [("Cache-Control", "public, immutable"), ("Expires", formatdate(expires, usegmt=True))]
 
     def reply(self, headers: Mapping[str, str], *, extra: Headers, compressible: bool = False) -> Reply:
-        """The answer to a request with these headers; `extra` are the headers of a full answer."""
+        """Answer a request with these headers. `extra` are the headers of a full answer."""
         own = [("Etag", self.etag), ("Last-Modified", formatdate(self._modified, usegmt=True)), *extra]
         if not self._matches(headers):
             return Reply(412, own, b"")
@@ -72,7 +74,7 @@ class Content:
         return Reply(200, [*own, ("Accept-Ranges", "bytes")], self.body)
 
     def _matches(self, headers: Mapping[str, str]) -> bool:
-        """If-Match, or else If-Unmodified-Since."""
+        """Check If-Match, or else If-Unmodified-Since."""
         tags = _tags(headers.get("If-Match"))
         if tags is not None:
             return "*" in tags or self.etag in tags
@@ -80,7 +82,7 @@ class Content:
         return since is None or self._modified <= since
 
     def _unchanged(self, headers: Mapping[str, str]) -> bool:
-        """If-None-Match, or else If-Modified-Since."""
+        """Check If-None-Match, or else If-Modified-Since."""
         tags = _tags(headers.get("If-None-Match"))
         if tags is not None:
             return "*" in tags or any(tag.removeprefix("W/") == self.etag for tag in tags)
@@ -92,7 +94,7 @@ class Content:
         return not condition or condition == self.etag or _seconds(condition) == self._modified
 
     def _part(self, text: str, own: Headers) -> Reply:
-        """One range of bytes. Several are answered with everything, as HTTP allows."""
+        """Answer one range of bytes. A request for several gets everything, as HTTP allows."""
         size = len(self.body)
         try:
             asked = _ranges(text, size)
@@ -112,7 +114,10 @@ _PLAIN = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Option
 
 
 def _ranges(text: str, size: int) -> list[tuple[int, int]]:
-    """Each range's first byte and the one behind its last, less for one that begins behind the end. Raises ValueError."""
+    """Return each range's first byte and the byte after its last, which is smaller for a range that begins after the end.
+
+    Raises ValueError.
+    """
     unit, _, rest = text[:READ].partition("=")
     if unit != "bytes" or len(text) > READ:
         raise ValueError(unit)
@@ -141,7 +146,7 @@ def _number(digits: str) -> int:
 
 
 def _tags(header: str | None) -> Sequence[str] | None:
-    """The entity tags of a condition, up to the first that is none; None without the header."""
+    """Return the entity tags of a condition, up to the first invalid one; None without the header."""
     if not header:
         return None
     found, at, header = [], 0, header[:READ]

@@ -1,7 +1,7 @@
-"""The core group where no kube-apiserver serves it: one version, with the few kinds that stand-alone servers have. kubectl sends what is in
-a `List` only to a server that has the version of that kind, which is `v1`.
+"""The core group of a server without kube-apiserver: version `v1` with the few kinds of stand-alone servers.
 
-Upstream: kubernetes/apiserver `pkg/endpoints/discovery/legacy.go`.
+kubectl sends the items of a `List` only to a server that has the version of that kind, which is `v1`. Upstream: kubernetes/apiserver
+`pkg/endpoints/discovery/legacy.go`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT, VERSION = "/api", "v1"
 
 
 class Core:
-    """Every answer below `/api`. The documents have no apiVersion, as upstream's."""
+    """Answers below `/api`. The documents have no apiVersion, as upstream's."""
 
     def __init__(self, resources: Sequence[Resource] = ()) -> None:
         versions = {"kind": "APIVersions", "apiVersion": "", "versions": [VERSION], "serverAddressByClientCIDRs": []}
@@ -35,7 +35,7 @@ class Core:
         }
 
     def answer(self, question: Question) -> Answer | None:
-        """None for a path that does not lead here. Raises StatusError as upstream answers."""
+        """Answer a question; None for other paths. Raises upstream's StatusErrors."""
         path = question.path.removesuffix("/")
         if not f"{path}/".startswith(f"{ROOT}/"):
             return None

@@ -1,7 +1,7 @@
-"""What is served at which path: groups, versions, resources, the version of the server, the index, and the answer for unknown paths.
+"""Discovery documents: groups, versions, resources, the server's version, the index, and the answer for unknown paths.
 
-Documents are made once from the kinds that are handed in and answered from memory; no store and no authentication is asked.
-Knows no kind. Upstream: kubernetes/apiserver `pkg/endpoints/discovery/{root,group,version}.go`, `pkg/server/routes/{index,version}.go`.
+Documents are made once from the given kinds and answered from memory, without store and authentication. Knows no kind. Upstream:
+kubernetes/apiserver `pkg/endpoints/discovery/{root,group,version}.go`, `pkg/server/routes/{index,version}.go`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
     from apiserver.wire.response import Exchange
 
 KUBERNETES = ("1", "36")
-"""The release whose API this is. kubectl warns when its own is more than one minor release away."""
+"""The Kubernetes release whose API is served. kubectl warns when its own is more than one minor release away."""
 
 PATCH_LEVEL = "3"
 COMPATIBLE = ("1", "35")
 
 
 class Discovery:
-    """Every answer that does not concern an object. `paths` are the other paths of this server, for the index; `core` is None where
-    another server has that group."""
+    """Answers that do not concern an object. `paths` are the server's other paths, for the index.
+
+    `core` is None if another server has that group.
+    """
 
     def __init__(
         self, kinds: Kinds, *, version: Mapping[str, str], paths: Iterable[str] = (), core: Core | None = None
@@ -57,8 +59,10 @@ class Discovery:
         self._index = as_json.pretty({"paths": sorted({*own, *(core.documents if core else ()), *paths})})
 
     def answer(self, question: Question) -> Answer:
-        """For any path that nothing else serves. Raises StatusError or TextError as upstream answers; without `core` `/api` is
-        unknown, which kubectl takes for "no core group"."""
+        """Answer a path that nothing else serves. Raises upstream's StatusError or TextError.
+
+        Without `core`, `/api` is unknown, and kubectl concludes that the core group is missing.
+        """
         path = question.path
         if path in ("/", "/index.html"):
             return Answer(status=200, media=negotiation.JSON, body=self._index)
@@ -88,7 +92,7 @@ class Discovery:
 
 
 async def respond(discovery: Discovery, exchange: Exchange, info: RequestInfo) -> web.StreamResponse:
-    """The handler of every request that is not for a resource and that nothing else serves."""
+    """Handle every request that is not for a resource and that nothing else serves."""
     question = Question(
         method=info.method,
         path=info.path,
@@ -109,7 +113,7 @@ def group_list(groups: Mapping[str, Mapping[str, Sequence[Resource]]]) -> dict[s
 
 
 def group(name: str, versions: Iterable[str], *, top: bool) -> dict[str, Any]:
-    """One group; on its own it says what it is."""
+    """Describe one group. A document of its own also has kind and apiVersion."""
     entries = [{"groupVersion": f"{name}/{v}", "version": v} for v in versions]
     head = {"kind": "APIGroup", "apiVersion": "v1"} if top else {}
     return {**head, "name": name, "versions": entries, "preferredVersion": entries[0]}
@@ -125,7 +129,7 @@ def resource_list(group: str, version: str, members: Sequence[Resource]) -> dict
 
 
 def version(*, software: str, python: str, platform: str) -> dict[str, str]:
-    """The document of /version: the release of Kubernetes that this server speaks, and who speaks it as its build."""
+    """Make the document of /version: the Kubernetes release that is served, with Sluice as its build."""
     major, minor = KUBERNETES
     return {
         "major": major,

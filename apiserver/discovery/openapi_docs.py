@@ -1,8 +1,7 @@
-"""The OpenAPI documents: version 2 for everything at once, version 3 with an index and one document for each group and version.
+"""The OpenAPI documents: one of version 2 for everything, and for version 3 an index and a document per group and version.
 
-Made once, when first asked for, from the kinds that are handed in; all replicas of one release make the same bytes, because a hash that
-one of them publishes must be right at every other. Knows no kind.
-Upstream: kubernetes/kube-openapi `pkg/{builder,builder3,handler,handler3}/`.
+They are made on first use from the given kinds. All replicas of one release make the same bytes, because a hash that one of them
+publishes must be right at every other. Knows no kind. Upstream: kubernetes/kube-openapi `pkg/{builder,builder3,handler,handler3}/`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from apiserver.schema.resource import Resource
 from apiserver.wire import as_json, negotiation
 
 TITLE = "Kubernetes"
-"""What clients know such documents by."""
+"""The title by which clients recognise such documents."""
 
 MEDIA_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
@@ -48,13 +47,13 @@ _FORMS_2, _FORMS_3 = (
     )
     for version in ("v2", "v3")
 )
-"""In which forms documents are served, the first one by default."""
+"""The forms of the documents; the first is the default."""
 
 
 class OpenAPI:
     """The documents of what is served, and the answers to requests for them.
 
-    `patch_types` are the media types that PATCH takes, `version` is the release, `built` the time (in seconds) that Last-Modified tells.
+    `patch_types` are the media types that PATCH takes, `version` is the release, `built` the time (in seconds) for Last-Modified.
     """
 
     def __init__(
@@ -73,11 +72,11 @@ class OpenAPI:
         self._built = built
 
     def keys(self) -> list[str]:
-        """What has a document of version 3: groups, and their versions."""
+        """Return the keys of the version 3 documents: groups, and their versions."""
         return [key for group, versions in self._groups.items() for key in _keys(group, versions)]
 
     def v2(self, headers: Mapping[str, str]) -> Reply:
-        """`/openapi/v2`."""
+        """Answer `/openapi/v2`."""
         vary = [("Vary", "Accept-Encoding"), ("Vary", "Accept")]
         form = negotiation.preferred(headers.get("Accept", ""), _FORMS_2)
         if form is None:
@@ -86,15 +85,15 @@ class OpenAPI:
         return content.reply(headers, extra=[("Content-Type", _called(form)), *vary], compressible=True)
 
     def v3_root(self) -> Reply:
-        """`/openapi/v3`: where the documents are. Like kube-apiserver's own, it has no entity tag and a type of its own."""
+        """Answer `/openapi/v3` with the places of the documents. Like kube-apiserver's, it has no entity tag and a type of its own."""
         headers = [("Content-Type", "text/plain; charset=utf-8")]
         return Reply(200, headers, self._root)
 
     def v3_group(self, key: str, query: Query, headers: Mapping[str, str], *, now: float) -> Reply:
-        """`/openapi/v3/<key>`. The current hash in the query makes the answer immutable.
+        """Answer `/openapi/v3/<key>`. The current hash in the query makes the answer immutable.
 
-        For another hash upstream redirects to the current one; kube-apiserver's proxy makes a 502 of that, so here it is answered as if
-        there were none.
+        For another hash upstream redirects to the current one. kube-apiserver's proxy turns that into a 502, so here another hash
+        counts as none.
         """
         if key not in self._v3:
             return Reply.empty(404)
@@ -109,7 +108,7 @@ class OpenAPI:
         return content.reply(headers, extra=extra)
 
     def document_v2(self) -> dict[str, Any]:
-        """The one document of version 2, as it is before it is written."""
+        """Build the document of version 2, not yet encoded."""
         definitions = Definitions(Dialect.V2)
         kinds = _names(self._groups)
         shared: dict[str, Schema] = {}
@@ -131,7 +130,7 @@ class OpenAPI:
         }
 
     def document_v3(self, key: str) -> dict[str, Any]:
-        """The document of a key, as it is before it is written."""
+        """Build the document of a key, not yet encoded."""
         _, *found_at = key.split("/")
         group, *version = found_at if key.startswith("apis/") else (served.CORE, *found_at)
         definitions = Definitions(Dialect.V3)
@@ -189,7 +188,7 @@ def _paths(group: str, version: str, members: Sequence[Resource], kinds: Sequenc
 
 
 def _names(groups: Mapping[str, Iterable[str]]) -> list[Kind]:
-    """Under which groups and versions the shared messages are known: the core one, and each that is served."""
+    """Return the groups and versions that have the shared messages: the core one, and each that is served."""
     found = [("", "v1", "")]
     found += ((group, version, "") for group, versions in groups.items() for version in sorted(versions))
     return list(dict.fromkeys(found))
@@ -230,7 +229,7 @@ class _Writer:
         return written | _extensions(path, operation, ("group", "version", "kind"))
 
     def paths_v2(self, paths: Iterable[Path], definitions: Definitions, shared: dict[str, Schema]) -> dict[str, Any]:
-        """`shared` collects the parameters that operations refer to."""
+        """Write paths for version 2. `shared` collects the parameters that operations refer to."""
         found: dict[str, Any] = {}
         for path in paths:
             item = {op.method: self._operation_v2(path, op, definitions, shared) for op in path.operations}
@@ -271,7 +270,7 @@ def _head(path: Path, operation: Operation) -> Schema:
 
 
 def _extensions(path: Path, operation: Operation, order: Sequence[str]) -> Schema:
-    """`order` is that of the kind's parts: of a struct of Go in version 3, of a map in version 2."""
+    """Return the extensions. `order` is that of the kind's parts: of a Go struct in version 3, of a map in version 2."""
     if path.kind is None:
         return {}
     parts = dict(zip(("group", "version", "kind"), path.kind, strict=True))
@@ -314,7 +313,7 @@ def _body_v2(body: openapi_paths.Body, definitions: Definitions, shared: dict[st
 
 
 def _share(parameter: Schema, shared: dict[str, Schema]) -> Schema:
-    """A reference to a parameter of the document, named after what it says."""
+    """Return a reference to a parameter of the document, named after its content."""
     digest = hashlib.sha256(as_json.dumps(parameter)).digest()
     name = f"{parameter['name']}-{base64.urlsafe_b64encode(digest[:6]).decode()}"
     shared[name] = parameter
@@ -322,30 +321,30 @@ def _share(parameter: Schema, shared: dict[str, Schema]) -> Schema:
 
 
 def _called(form: str) -> str:
-    """The media type of an answer: an at sign, which no media type may have, is only understood."""
+    """Return the media type of an answer. A form with `@` is accepted in requests only, because no media type may contain it."""
     return form.replace("@", ".")
 
 
 def respond(reply: Reply) -> web.Response:
-    """The response to send; nothing of it is left to the framework."""
+    """Make the response. The framework adds nothing to it."""
     response = web.Response(status=reply.status, body=reply.body or None)
     response.headers.extend(reply.headers)
     return response
 
 
 async def serve_v2(openapi: OpenAPI, request: web.Request) -> web.Response:
-    """The handler of `/openapi/v2`."""
+    """Handle `/openapi/v2`."""
     return respond(await workers.DOCUMENTS.run(openapi.v2, request.headers))
 
 
 async def serve_v3_root(openapi: OpenAPI) -> web.Response:
-    """The handler of `/openapi/v3`."""
+    """Handle `/openapi/v3`."""
     return respond(await workers.DOCUMENTS.run(openapi.v3_root))
 
 
 async def serve_v3_group(
     openapi: OpenAPI, request: web.Request, *, path: str, query: Query, now: float
 ) -> web.Response:
-    """The handler of everything below `/openapi/v3/`; `path` is the decoded path."""
+    """Handle everything below `/openapi/v3/`; `path` is the decoded path."""
     key = path.removeprefix("/openapi/v3/")
     return respond(await workers.DOCUMENTS.run(openapi.v3_group, key, query, request.headers, now=now))

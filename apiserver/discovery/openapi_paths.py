@@ -1,4 +1,4 @@
-"""What can be done at which path, in terms that both versions of OpenAPI are written from. Knows neither of them, and no kind.
+"""The operations of each path, independent of the version of OpenAPI. Knows no kind.
 
 Operation ids, parameters and answers are upstream's. Upstream: kubernetes/apiserver `pkg/endpoints/installer.go`,
 `pkg/endpoints/openapi/openapi.go`.
@@ -16,7 +16,7 @@ from apiserver.schema.openapi import Definitions, Kind, Schema
 from apiserver.schema.resource import Resource, Subresource
 
 Reference = Callable[[Definitions], Schema]
-"""Refers to a definition, in whichever document asks for it."""
+"""Refers to a definition, in the document that asks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +33,18 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What an operation takes. `patch` bodies have media types of their own."""
+    """The body of an operation. `patch` bodies have media types of their own."""
 
     reference: Reference
     required: bool = True
     patch: bool = False
     own: bool = False
-    """Whether it is the kind itself, and so belongs to this operation alone."""
+    """Whether the body is the kind itself, and so belongs to this operation alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method at one path. `answers` maps the HTTP status of success to what is returned."""
+    """One method at one path. `answers` maps the HTTP status of success to the returned definition."""
 
     method: str
     id: str
@@ -58,7 +58,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """A path, what all its operations share, and the operations by method. `kind` is None for discovery."""
+    """A path, the common parts of its operations, and the operations by method. `kind` is None for discovery."""
 
     path: str
     tag: str
@@ -178,7 +178,7 @@ DEPRECATED_WATCH = "Deprecated: use the parameter watch of the list instead{}."
 
 
 def group(name: str) -> Path:
-    """The document of a group; of the core group, which has no APIGroup, that of its versions."""
+    """Describe a group's document. The core group has no APIGroup, so its APIVersions."""
     tag = _tag(name)
     shape, kind = (machinery.API_GROUP, "APIGroup") if name else (machinery.API_VERSIONS, "APIVersions")
     reference: Reference = lambda d: d.message(shape, [("", "v1", kind)])  # noqa: E731
@@ -189,7 +189,7 @@ def group(name: str) -> Path:
 
 
 def group_version(name: str, version: str) -> Path:
-    """The list of resources of a group and version."""
+    """Describe the list of resources of a group and version."""
     tag = _tag(name)
     reference: Reference = lambda d: d.message(machinery.API_RESOURCE_LIST, [("", "v1", "APIResourceList")])  # noqa: E731
     operation = Operation(
@@ -202,7 +202,7 @@ def group_version(name: str, version: str) -> Path:
 
 
 def resource(resource: Resource, kinds: Sequence[Kind]) -> Iterator[Path]:
-    """Every path of a kind. `kinds` are the groups and versions under which DeleteOptions and WatchEvent are known here."""
+    """Yield every path of a kind. `kinds` are the groups and versions under which DeleteOptions and WatchEvent are known."""
     return _Paths(resource, kinds).all()
 
 
@@ -219,7 +219,7 @@ class _Paths:
         self._name = Parameter(name="name", in_path=True, shared=False, doc=f"The name of the {resource.kind}.")
 
     def all(self) -> Iterator[Path]:
-        # Methods stand in upstream's order: get, put, post, delete, patch (kubernetes/kube-openapi `pkg/spec3/path.go`).
+        # Methods have upstream's order: get, put, post, delete, patch (kubernetes/kube-openapi `pkg/spec3/path.go`).
         plural = self._resource.plural
         outer = (NAMESPACE, PRETTY) if self._scope else (PRETTY,)
         inner = (self._name, *outer)
@@ -254,7 +254,7 @@ class _Paths:
         )
 
     def _alone(self, path: str, operation: Operation, parameters: Sequence[Parameter]) -> Path:
-        """A path with one operation, whose parameters are the path's."""
+        """Make a path with one operation, whose parameters become the path's."""
         return self._path(path, [replace(operation, parameters=())], (*parameters, *operation.parameters))
 
     def _id(self, verb: str, rest: str = "", *, kind: str = "", before: str = "") -> str:
@@ -396,7 +396,7 @@ def _capital(text: str) -> str:
 
 
 def valid_id(text: str) -> str:
-    """A group as part of an operation id: what is neither letter nor digit goes, and the letter behind it becomes a capital."""
+    """Turn a group into a part of an operation id: remove other characters than letters and digits, capitalize the letter after each."""
     out: list[str] = []
     capital = False
     for i, c in enumerate(text):

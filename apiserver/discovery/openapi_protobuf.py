@@ -1,7 +1,7 @@
-"""OpenAPI documents as protobuf: the messages of gnostic, as far as our documents have their members.
+"""Encode OpenAPI documents as gnostic's protobuf messages, as far as Sluice's documents have their members.
 
-Each message is a table: JSON member → its number and how it is written. A member that no table has is a mistake of ours (KeyError).
-Upstream: google/gnostic-models `openapiv2/OpenAPIv2.{proto,go}`, `openapiv3/OpenAPIv3.{proto,go}`.
+Each message is a table: JSON member → its number and writer. A member without a table entry is a bug (KeyError). Upstream:
+google/gnostic-models `openapiv2/OpenAPIv2.{proto,go}`, `openapiv3/OpenAPIv3.{proto,go}`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from apiserver.codecs.protobuf import protowire
 from apiserver.codecs.yaml import as_yaml
 
 Writer = Callable[[int, Any], bytes]
-"""The field of this number with this value."""
+"""Encodes the field of this number with this value."""
 Table = Mapping[str, tuple[int, Writer]]
 
 EXTENSIONS = "x-"
-"""The entry of a table for all members whose name begins so."""
+"""The table entry for all members whose names begin so."""
 
 
 def v2(document: Mapping[str, Any]) -> bytes:
-    """A document of version 2."""
+    """Encode a document of version 2."""
     return _body(_DOCUMENT_2, document)
 
 
 def v3(document: Mapping[str, Any]) -> bytes:
-    """A document of version 3."""
+    """Encode a document of version 3."""
     return _body(_DOCUMENT_3, document)
 
 
@@ -51,12 +51,12 @@ def _boolean(number: int, value: bool) -> bytes:  # noqa: FBT001 - it is the val
 
 
 def _any(number: int, value: Any) -> bytes:
-    """What has no message of its own is kept as YAML."""
+    """Encode a value without a message of its own as YAML."""
     return _sized(number, _sized(2, as_yaml.dumps(value)))
 
 
 def _default(number: int, value: Any) -> bytes:
-    """Of version 3: a number, a boolean or a text, and for everything else nothing but that there is one."""
+    """Encode a default of version 3: a number, a boolean or a text. Any other value is an empty message."""
     match value:
         case bool():
             body = protowire.varint(protowire.key(2, protowire.VARINT)) + protowire.varint(value)
@@ -74,7 +74,7 @@ def _each(writer: Writer) -> Writer:
 
 
 def _within(*numbers: int, writer: Writer) -> Writer:
-    """Inside messages that have nothing else: those of a `oneof`, and those around lists and maps."""
+    """Wrap a value in messages with a single field: those of a `oneof`, and those around lists and maps."""
 
     def write(number: int, value: Any) -> bytes:
         *outer, last = numbers
@@ -87,7 +87,7 @@ def _within(*numbers: int, writer: Writer) -> Writer:
 
 
 def _named(writer: Writer) -> Writer:
-    """A map: a message with name and value for each entry."""
+    """Encode a map: a message with name and value for each entry."""
     return lambda number, members: b"".join(
         _sized(number, _text(1, name) + writer(2, value)) for name, value in members.items()
     )
@@ -98,7 +98,7 @@ def _message(table: Table) -> Writer:
 
 
 def _body(table: Table, value: Mapping[str, Any]) -> bytes:
-    """The fields in the order of their numbers."""
+    """Encode the fields in the order of their numbers."""
     extensions = {name: member for name, member in value.items() if name.startswith(EXTENSIONS)}
     fields = [(*table[name], member) for name, member in value.items() if name not in extensions]
     if extensions:
@@ -107,7 +107,7 @@ def _body(table: Table, value: Mapping[str, Any]) -> bytes:
 
 
 def _or_reference(number: int, writer: Writer, *, reference: int) -> Writer:
-    """A `oneof`: what it is itself, or where it stands."""
+    """Encode a `oneof` of the value itself and a reference to it."""
     itself, elsewhere = _within(number, writer=writer), _within(reference, 1, writer=_text)
     return lambda at, value: elsewhere(at, value["$ref"]) if "$ref" in value else itself(at, value)
 

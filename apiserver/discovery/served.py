@@ -18,7 +18,7 @@ def subresources(resource: Resource) -> list[Subresource]:
 
 
 def root(group: str) -> str:
-    """The path below which the versions of a group are served."""
+    """Return the path below which the versions of a group are served."""
     return f"/apis/{group}" if group else "/api"
 
 
@@ -28,7 +28,7 @@ def entries(members: Sequence[Resource]) -> list[dict[str, Any]]:
 
 
 def _entries(resource: Resource) -> list[dict[str, Any]]:
-    """The resource and its subresources."""
+    """List the resource and its subresources."""
     entry = _entry(resource, resource.plural, resource.singular, resource.verbs)
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -51,6 +51,6 @@ def _entry(resource: Resource, name: str, singular: str, verbs: Sequence[str]) -
 
 
 def storage_version_hash(resource: Resource) -> str:
-    """Equal on all servers that store the same kind in the same version, whatever the version in which it is served."""
+    """Hash the stored version: equal on all servers that store the kind in it, whatever version they serve."""
     text = f"{resource.group}/{resource.stored.version}/{resource.kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
