@@ -1,6 +1,6 @@
-"""What can be set about audit: of the policy, of the log and of the webhook, under kube-apiserver's names, with its defaults and words.
+"""The audit flags of policy, log and webhook, with kube-apiserver's names, defaults and messages.
 
-What log and webhook have in common is declared once. Upstream: kubernetes/apiserver `pkg/server/options/audit.go`.
+The common flags of log and webhook are declared once. Upstream: kubernetes/apiserver `pkg/server/options/audit.go`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubetext.strconv import parse_bool, parse_int
 
 SERVERS = ("dev", "serve")
 BATCH, BLOCKING, BLOCKING_STRICT = MODES = ("batch", "blocking", "blocking-strict")
-"""Whether a request waits for its events to be written, and whether it fails where the first of them cannot be."""
+"""Whether a request waits until its events are written, and whether it fails when the first one cannot be."""
 LEGACY, JSON = FORMATS = ("legacy", "json")
 VERSION = "audit.k8s.io/v1"
 LOG, WEBHOOK = "log", "webhook"
@@ -36,7 +36,7 @@ def _given(text: str) -> float | None:
     return durations.parse(text) if text else None
 
 
-# Each in two lines, as in `config`. The help texts are upstream's.
+# Each flag takes two lines, as in `config`. The help texts are upstream's.
 # fmt: off
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """From how many bytes on events are cut, and batches divided."""
+    """The sizes in bytes above which events are truncated and batches divided."""
 
     enabled: bool = flag("enabled", SERVERS, parse_bool, "false",
         text="Whether event and batch truncating is enabled.", switch=True)
@@ -74,7 +74,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """What log and webhook have in common."""
+    """The common settings of log and webhook."""
 
     mode: str = flag("mode", SERVERS, str, BLOCKING,
         text="Strategy for sending audit events. Blocking indicates sending events should block server responses. Batch causes the backend "
@@ -87,7 +87,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log(Sink):
-    """A file, and how old ones are kept."""
+    """The log file, and how rotated files are kept."""
 
     path: str = flag("path", SERVERS, str, "",
         text="If set, all requests coming to the apiserver will be logged to this file. '-' means standard out.", value="FILE")
@@ -109,7 +109,7 @@ class Log(Sink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(Sink):
-    """Who is told over HTTP. What is given under the former name of a flag counts."""
+    """The webhook. The deprecated name of a flag wins over its new name."""
 
     config_file: str = flag("config-file", SERVERS, str, "",
         text="Path to a kubeconfig formatted file that defines the audit webhook configuration.", value="FILE")
@@ -125,7 +125,7 @@ class Webhook(Sink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """Without a policy nothing is recorded. What is wrong in the files that are named is told by whoever opens them."""
+    """All audit settings. Without a policy nothing is recorded. The code that opens the named files reports errors in them."""
 
     policy_file: str = flag("audit-policy-file", SERVERS, str, "",
         text="Path to the file that defines the audit policy configuration.", value="FILE")
@@ -136,8 +136,7 @@ class Audit:
 
 
 def mistakes(audit: Audit, wrong: Set[str]) -> Iterator[str]:
-    """What each flag by itself cannot tell; nothing about a log or a webhook that is not used. `wrong` are the flags that have mistakes of
-    their own."""
+    """Yield errors that no flag shows by itself, except about an unused log or webhook. `wrong` are the flags that already have errors."""
     if audit.log.path:
         yield from _sink(LOG, audit.log, wrong)
         if audit.log.format not in FORMATS:

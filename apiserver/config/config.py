@@ -1,6 +1,6 @@
-"""What the operator decides: each setting declared once as a field of a frozen value, parsed with all mistakes told at once.
+"""All settings: each is declared once as a field of a frozen value. Parsing reports all errors at once.
 
-Names are kube-apiserver's where it has one. Knows nothing of the rooms that use the values.
+Names are kube-apiserver's if it has one. Knows nothing of the packages that use the values.
 """
 
 from __future__ import annotations
@@ -135,11 +135,11 @@ _MISSING = "there is no file or folder {}"
 
 
 KUBE = "kube"
-"""The component whose gates are meant when none is named (component-base `compatibility/registry.go`, DefaultKubeComponent)."""
+"""The component of a gate without a component name (component-base `compatibility/registry.go`, DefaultKubeComponent)."""
 
 
 def _gates(text: str) -> dict[str, bool]:
-    """`Gate=true` pairs, each with or without the component in front. Upstream: `featuregate/feature_gate.go` Set."""
+    """Parse `Gate=true` pairs, each optionally after its component. Upstream: `featuregate/feature_gate.go` Set."""
     switched: dict[str, bool] = {}
     components, mistakes = set(), []
     for pair in filter(None, text.split(",")):
@@ -164,7 +164,7 @@ def _gates(text: str) -> dict[str, bool]:
 
 
 def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[str, ...]:
-    """The entries of a list; `wrong` says what is wrong with one, "" for nothing."""
+    """Split a list. `wrong` returns the error of an entry, "" if it has none."""
     names = [part.strip() for part in text.split(",")] if text else []
     mistakes = {name: wrong(name) if name else "has an empty entry" for name in names}
     if any(mistakes.values()):
@@ -173,7 +173,7 @@ def _names(text: str, wrong: Callable[[str], str] = lambda name: "") -> tuple[st
 
 
 def _pairs(text: str) -> Mapping[str, str]:
-    """A key without value has the value "". Of a key that stands there several times the last value counts.
+    """Parse `key=value` pairs. A key without value has the value "". The last value of a repeated key counts.
 
     Upstream: kubernetes/component-base `cli/flag/configuration_map.go`.
     """
@@ -186,7 +186,7 @@ def _headers(text: str) -> tuple[str, ...]:
 
 
 def _paths(text: str) -> tuple[str, ...]:
-    """Paths of which a `*` at the end makes a prefix (kubernetes/apiserver `pkg/authorization/path/path.go`)."""
+    """Parse paths; a `*` at the end makes a prefix (kubernetes/apiserver `pkg/authorization/path/path.go`)."""
     return _names(text, lambda path: _INNER.format(path.removeprefix("/")) if "*" in path[:-1] else "")
 
 
@@ -203,10 +203,11 @@ PLUGINS: Mapping[str, bool] = {
     "ValidatingAdmissionWebhook": True,
     "ResourceQuota": True,
 }
-"""The admission plugins in the order in which they are asked, and whether they are without a flag.
+"""The admission plugins in the order in which they run, and whether each is on by default.
 
-Upstream: kubernetes/kubernetes `pkg/kubeapiserver/options/plugins.go`, where NodeRestriction is off until somebody enables it, as every
-installer does."""
+Upstream: kubernetes/kubernetes `pkg/kubeapiserver/options/plugins.go`, where NodeRestriction is off by default; every installer turns
+it on.
+"""
 _ASKED = ", ".join(name for name, asked in PLUGINS.items() if asked)
 
 
@@ -215,7 +216,7 @@ def _plugins(text: str) -> tuple[str, ...]:
 
 
 def _redis_url(text: str) -> str:
-    """Never shows the value: it may hold a password."""
+    """Check the store's URL. Its errors never show the value, which may hold a password."""
     try:
         url = urlsplit(text)
         _ = url.port
@@ -237,11 +238,11 @@ def _log_format(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------- the settings
 
 
-# Each in two lines: what the program calls it and reads, and what its user reads.
+# Each flag takes two lines: first what the program uses, then what the user reads.
 # fmt: off
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dev:
-    """`sluice dev` alone. Without a name of its own the kubeconfig stands in the data directory."""
+    """Settings of `sluice dev` only. By default the kubeconfig is in the data directory."""
 
     data_dir: Path = flag("data-dir", (DEV,), Path, "./.sluice",
         text="where the store, the certificates and the kubeconfig are kept", value="DIR")
@@ -256,10 +257,10 @@ class Dev:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Where and as whom the server listens. Empty file names: the command makes its own.
+    """The addresses and certificates of the server, and what it serves. Empty file names: the command makes its own certificates.
 
-    `group` is that of kinds which name none, `kinds` are the modules whose kinds are served beside those of this house. `feature_gates`
-    are those that are switched, by name. What `runtime_config` says, by key, is judged when the kinds are known.
+    `group` is the group of kinds that name none. `kinds` are the modules whose kinds are served beside the built-in ones.
+    `feature_gates` are the switched gates by name. `runtime_config` is checked when the kinds are known.
     """
 
     bind_address: str = flag("bind-address", SERVERS, _address, {DEV: "127.0.0.1", SERVE: "0.0.0.0"},
@@ -271,10 +272,10 @@ class Serving:
     kinds: tuple[str, ...] = flag(KINDS, EVERYWHERE, _modules, "",
         text="installed Python package whose RESOURCES are served too; may be given several times", value="PACKAGE", many=True)
     feature_gates: Mapping[str, bool] = flag(FEATURE_GATES, SERVERS, _gates, "",
-        text="switches features that are alpha or beta on or off; may be given several times", value="GATE=true|false", many=True)
+        text="switch alpha and beta features on or off; may be given several times", value="GATE=true|false", many=True)
     runtime_config: Mapping[str, str] = flag("runtime-config", SERVERS, _pairs, "",
-        text="what is served and what not, each key with =true or =false: <group>/<version>, <group>/<version>/<resource>, "
-        "or api/all, api/ga, api/beta and api/alpha for all versions of a sort", value="KEY=VALUE", many=True)
+        text="versions and resources to serve or not, each key with =true or =false: <group>/<version>, <group>/<version>/<resource>, "
+        "or api/all, api/ga, api/beta and api/alpha for all versions of a stability level", value="KEY=VALUE", many=True)
     cert_file: str = flag("tls-cert-file", (SERVE,), _file, None,
         text="serving certificate, followed by its intermediates; read again when it changes", value="FILE")
     key_file: str = flag("tls-private-key-file", (SERVE,), _file, None,
@@ -294,7 +295,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
-    """Which front proxy is believed, and in which headers it names the user. Header names are lower case."""
+    """The trusted front proxy, and the headers in which it names the user. Header names are lower case."""
 
     ca_file: str = flag("requestheader-client-ca-file", (SERVE,), _file, "",
         text="CAs of the front proxy, whose requests name users in headers", value="FILE")
@@ -321,9 +322,9 @@ class Authentication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegation:
-    """What is asked of the cluster's kube-apiserver, as whom, and for how many seconds an answer is believed.
+    """The requests to the cluster's kube-apiserver, their identity, and how long answers are cached in seconds.
 
-    `standalone`: nothing is asked. Otherwise an empty kubeconfig is the service account of the pod.
+    `standalone`: no cluster is asked. Otherwise an empty kubeconfig means the service account of the pod.
     """
 
     standalone: bool = flag("standalone", (SERVE,), _boolean, "false",
@@ -333,36 +334,39 @@ class Delegation:
         text="kube-apiserver that reviews tokens and knows the CAs (default: as for authorization, else the pod's service account)",
         value="FILE")
     skip_lookup: bool = flag("authentication-skip-lookup", (SERVE,), _boolean, "false",
-        text="do not look up in the cluster the CAs that no flag names", switch=True)
+        text="do not read from the cluster the CAs that no flag names", switch=True)
     tolerate_lookup_failure: bool = flag("authentication-tolerate-lookup-failure", (SERVE,), _boolean, "false",
-        text="start even when that lookup is refused; everybody may then be anonymous", switch=True)
+        text="start even when that lookup is refused; every client may then be anonymous", switch=True)
     token_seconds: float = flag("authentication-token-webhook-cache-ttl", (SERVE,), _seconds, "10s",
-        text="how long an answer about a token is believed", value="DURATION")
+        text="how long an answer about a token is cached", value="DURATION")
     authorization_kubeconfig: str = flag("authorization-kubeconfig", (SERVE,), _file, "",
-        text="kube-apiserver that is asked who may do what, and which namespaces exist (default: as for authentication)", value="FILE")
+        text="kube-apiserver that authorizes requests and knows the namespaces (default: as for authentication)", value="FILE")
     allow_seconds: float = flag("authorization-webhook-cache-authorized-ttl", (SERVE,), _seconds, "10s",
-        text="how long a permission is believed", value="DURATION")
+        text="how long a permission is cached", value="DURATION")
     deny_seconds: float = flag("authorization-webhook-cache-unauthorized-ttl", (SERVE,), _seconds, "10s",
-        text="how long a refusal is believed", value="DURATION")
+        text="how long a refusal is cached", value="DURATION")
     always_allowed: tuple[str, ...] = flag("authorization-always-allow-paths", (SERVE,), _paths, "/healthz,/readyz,/livez",
         text="paths that everybody may ask for; * at the end makes a prefix", value="PATHS", many=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What NodeRestriction asks of reads goes with it. Upstream: kubernetes/apiserver `pkg/server/options/admission.go`."""
+    """The admission plugins. Without NodeRestriction, reads of nodes are not restricted either.
+
+    Upstream: kubernetes/apiserver `pkg/server/options/admission.go`.
+    """
 
     enabled: tuple[str, ...] = flag(ENABLE_PLUGINS, SERVERS, _plugins, "",
-        text=f"admission plugins that are asked beside {_ASKED}, of {', '.join(PLUGINS)}; may be given several times",
+        text=f"admission plugins that are run beside {_ASKED}, of {', '.join(PLUGINS)}; may be given several times",
         value="PLUGINS", many=True)
     disabled: tuple[str, ...] = flag(DISABLE_PLUGINS, SERVERS, _plugins, "",
-        text="admission plugins that are not asked; may be given several times", value="PLUGINS", many=True)
+        text="admission plugins that are not run; may be given several times", value="PLUGINS", many=True)
 
     control: str = flag("admission-control-config-file", SERVERS, str, "",
-        text="AdmissionConfiguration: as whom webhooks are called, and what may only be used where a quota covers it", value="FILE")
+        text="AdmissionConfiguration: credentials for webhooks, and resources that may only be used if a quota covers them", value="FILE")
 
     def asks(self, plugin: str) -> bool:
-        """Whether a plugin is asked. One that follows something in the cluster does so only then."""
+        """Return whether a plugin is enabled. Only then does it follow its objects in the cluster."""
         return plugin in self.enabled or (PLUGINS.get(plugin, True) and plugin not in self.disabled)
 
 
@@ -373,13 +377,13 @@ class Storage:
     allow_volatile: bool = flag("allow-volatile", (SERVE, STORE), _boolean, "false",
         text="accept a store without append-only file (everything is lost when it restarts)", switch=True)
     wait_seconds: float = flag("wait", (STORE,), _seconds, "0s",
-        text="for how long to wait for a store that does not answer yet, saying why that may be", value="DURATION",
+        text="how long to wait for a store that does not answer yet, printing the probable cause", value="DURATION",
         actions=("init", "check", "info"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """Where `sluice store import` reads, where `sluice store export` writes."""
+    """The source of `sluice store import`, the destination of `sluice store export`."""
 
     from_kubeconfig: str = flag("from-kubeconfig", (STORE,), _file, "",
         text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("import",))
@@ -389,36 +393,36 @@ class Migration:
     to_kubeconfig: str = flag("to-kubeconfig", (STORE,), _file, "",
         text="kube-apiserver that serves the group itself, as the user of the current context", value="FILE", actions=("export",))
     prune: bool = flag("prune", (STORE,), _boolean, "false",
-        text="delete there what is not here", switch=True, actions=("export",))
+        text="delete objects there that the store does not have", switch=True, actions=("export",))
     dry_run: bool = flag("dry-run", (STORE,), _boolean, "false",
-        text="look at everything and say what would be done, write nothing", switch=True, actions=("import", "export"))
+        text="check everything and print what would be done, without writing", switch=True, actions=("import", "export"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds and counts. `watch_seconds` is the least life of a watch that names none; the most is twice that."""
+    """Seconds and counts. `watch_seconds` is the shortest life of a watch without a timeout; the longest is twice that."""
 
     request_seconds: float = flag("request-timeout", SERVERS, _seconds, "60s",
-        text="longest time for a request that is no watch", value="DURATION")
+        text="longest time for a request other than a watch", value="DURATION")
     watch_seconds: float = flag("min-request-timeout", SERVERS, _whole_seconds, "1800",
-        text="shortest life of a watch that names none; the longest is twice that", value="SECONDS")
+        text="shortest life of a watch without timeoutSeconds; the longest is twice that", value="SECONDS")
     in_flight: int = flag("max-requests-inflight", SERVERS, _count, "400",
         text="reading requests served at a time; 0 is no limit", value="N")
     mutating_in_flight: int = flag("max-mutating-requests-inflight", SERVERS, _count, "200",
         text="writing requests served at a time; 0 is no limit", value="N")
     encoding_bytes: int = flag("encoding-cache-bytes", SERVERS, _count, str(64 << 20),
-        text="memory for how objects look in forms that were asked for: compressed, as Table rows, protobuf; 0 keeps nothing", value="N")
+        text="memory for cached encodings of objects: compressed, as Table rows, protobuf; 0 caches nothing", value="N")
     watches: int = MAX_WATCHES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
-    """`delay_seconds`: everything is still served after the signal. `watch_seconds`: the ends of watches are spread over it."""
+    """`delay_seconds`: everything is still served after the signal. `watch_seconds`: the ends of watches are spread over this time."""
 
     delay_seconds: float = flag("shutdown-delay-duration", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
         text="how long everything is still served after a stop signal, for load balancers to notice", value="DURATION")
     watch_seconds: float = flag("shutdown-watch-termination-grace-period", SERVERS, _seconds, {DEV: "0s", SERVE: "10s"},
-        text="how long the ends of open watches are spread", value="DURATION")
+        text="time over which the ends of open watches are spread", value="DURATION")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,7 +435,7 @@ class Logging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """All of it. `action` is set for `store` and `kinds` only; `dev` has no meaning for the other commands."""
+    """The whole configuration. `action` is set for `store` and `kinds` only; `dev` has no meaning for the other commands."""
 
     command: str
     action: str
@@ -449,7 +453,7 @@ class Config:
 
     @property
     def alone(self) -> bool:
-        """Whether there are the kinds that otherwise a cluster has. A new store has a place for them, since it may serve either."""
+        """Whether this server has the kinds that a cluster otherwise has. A new store has streams for them, since it may serve either."""
         return self.delegation.standalone if self.command in SERVERS else self.action == "init"
 
 
@@ -459,16 +463,16 @@ FLAGS = tuple(flags.declared(Config))
 # ---------------------------------------------------------------------------------------------------------------- reading
 
 _SUMMARY = {
-    DEV: "everything for one machine: a store of its own, certificates, a kubeconfig",
-    SERVE: "serve a cluster: behind an APIService or directly, with a store that is already there",
+    DEV: "serve one machine, with a store, certificates and a kubeconfig of its own",
+    SERVE: "serve a cluster, behind an APIService or directly, with an existing store",
     STORE: "prepare (init), compare (check) or describe (info) the store; move objects into it (import) or out of it (export)",
-    ROLES: "print the ClusterRoles for the kinds: of namespaces' users, and of who works with the kinds",
-    PACKAGES: "say what is wrong with the kinds of a package, or what would be served (check)",
+    ROLES: "print ClusterRoles for the kinds: for users of namespaces, and for controllers that work with the kinds",
+    PACKAGES: "print the errors in the kinds of a package, or what would be served (check)",
 }
 
 
 def _parser(gates: Sequence[str], action: str) -> flags.Parser:
-    """`action` is the one whose flags the help of `store` shows, "" for all."""
+    """Make the parser. `action` limits the help of `store` to the flags of one action, "" shows all."""
     parser = flags.Parser(
         prog="sluice",
         description="A Kubernetes aggregated API server that keeps its objects in Redis Streams.",
@@ -500,8 +504,10 @@ def _parser(gates: Sequence[str], action: str) -> flags.Parser:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was said, however wrong it is. In `config`, the flags in `wrong` have what is right about them, or what they are worth where
-    they are not given; `mistakes` are all that flags and environment show by themselves."""
+    """The settings as far as they could be parsed, with all errors in flags and environment.
+
+    Flags in `wrong` have the valid part of their value, or their default.
+    """
 
     config: Config
     wrong: Set[str]
@@ -509,7 +515,7 @@ class Reading:
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Config:
-    """The configuration of this start. Raises ConfigError with every mistake that flags and environment show by themselves."""
+    """Return the configuration of this start. Raises ConfigError with every error in flags and environment."""
     reading = read(argv, environ, gates=gates)
     if reading.mistakes:
         raise ConfigError(reading.mistakes)
@@ -517,10 +523,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[st
 
 
 def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str] = ()) -> Reading:
-    """For whoever has further mistakes to find. `gates` are the lines about feature gates in the help. Raises ConfigError for words that
-    are no command.
+    """Read the settings for a caller that finds further errors. `gates` are the lines about feature gates in the help.
 
-    `--help` and `--version` print and exit; so does a command that is not complete, which is a question.
+    Raises ConfigError for an unknown command. `--help` and `--version` print and exit; so does an incomplete command.
     """
     asked = [*argv, "--help"] if list(argv) in ([], [STORE], [PACKAGES]) else list(argv)
     words, unknown = _parser(gates, _action(argv)).parse_known_args(asked)
@@ -533,16 +538,16 @@ def read(argv: Sequence[str], environ: Mapping[str, str], *, gates: Sequence[str
         mistakes += _contradictions(values, environ)
     action: str = getattr(words, "action", "")
     if words.command == STORE:
-        mistakes += _ways(action, values)
+        mistakes += _place_errors(action, values)
     if words.command == PACKAGES and not _given(values, KINDS):
         mistakes.append("kinds check: a PACKAGE is required")
     found = flags.section(Config, values.completed(FLAGS), command=words.command, action=action)
     mistakes += auditing.mistakes(found.audit, values.wrong)
-    return Reading(_settled(found), values.wrong, mistakes)
+    return Reading(_completed(found), values.wrong, mistakes)
 
 
 def _take_packages(words: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """Makes the packages of `kinds check` those of --kinds; the rest of what is `unknown`. argparse does not see words behind a flag."""
+    """Turn the packages of `kinds check` into --kinds, and return the rest of `unknown`. argparse does not see words after a flag."""
     behind = [word for word in unknown if not word.startswith("-")]
     packages = [*words.packages, *behind]
     if packages:
@@ -551,18 +556,18 @@ def _take_packages(words: argparse.Namespace, unknown: list[str]) -> list[str]:
 
 
 def _action(argv: Sequence[str]) -> str:
-    """What the store is to do, as far as it is said."""
+    """Return the action of `store`, "" if it is missing."""
     return next((word for word in argv if word in STORE_ACTIONS), "") if argv and argv[0] == STORE else ""
 
 
 def help_for(argv: Sequence[str]) -> str:
-    """The command that lists the flags of what was meant; the commands, where that is none."""
+    """Return the command that lists the relevant flags, or the commands."""
     command = argv[0] if argv and argv[0] in _SUMMARY else ""
     return " ".join(filter(None, ("sluice", command, _action(argv), "--help")))
 
 
-def _settled(config: Config) -> Config:
-    """With the values that follow from others."""
+def _completed(config: Config) -> Config:
+    """Complete values that follow from others."""
     dev, asked = config.dev, config.delegation
     unnamed = dev.kubeconfig == Path()
     return replace(
@@ -578,19 +583,19 @@ def _settled(config: Config) -> Config:
 
 
 def _overlaps(v: Mapping[str, Any]) -> Iterator[str]:
-    """Admission plugins that are wanted and not wanted."""
+    """Yield an error for admission plugins that are both enabled and disabled."""
     both = sorted({*v.get(ENABLE_PLUGINS, ())} & {*v.get(DISABLE_PLUGINS, ())})
     if both:
         yield f"[{' '.join(both)}] in {ENABLE_PLUGINS} and {DISABLE_PLUGINS} overlapped"
 
 
-_WAYS = {"import": ("from-kubeconfig", "from-file"), "export": ("to-kubeconfig",)}
-"""The flags of which each action of the store needs one."""
+_PLACES = {"import": ("from-kubeconfig", "from-file"), "export": ("to-kubeconfig",)}
+"""The actions of `store` that need exactly one of some flags."""
 
 
-def _ways(action: str, v: flags.Values) -> Iterator[str]:
-    """Where objects come from or go to, and flags that the action does not use."""
-    offered = _WAYS.get(action, ())
+def _place_errors(action: str, v: flags.Values) -> Iterator[str]:
+    """Yield errors about missing sources or destinations, and about flags that the action does not use."""
+    offered = _PLACES.get(action, ())
     given = [name for name in offered if _given(v, name)]
     if offered and len(given) != 1:
         named = " or ".join(f"--{name}" for name in offered)
@@ -605,16 +610,16 @@ def _ways(action: str, v: flags.Values) -> Iterator[str]:
 
 
 def _given(v: flags.Values, name: str) -> bool:
-    """A flag with a mistake of its own is taken as given."""
+    """Return whether a flag is given. An invalid one counts as given."""
     return name in v.wrong or bool(v.get(name))
 
 
 IN_POD = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
-"""What the kubelet tells every container about kube-apiserver."""
+"""The kubelet sets these in every container."""
 
 
 def _contradictions(v: flags.Values, environ: Mapping[str, str]) -> Iterator[str]:
-    """What each flag by itself cannot tell."""
+    """Yield errors that no flag shows by itself."""
     kubeconfigs = [name for name in ("authentication-kubeconfig", "authorization-kubeconfig") if _given(v, name)]
     if v.get("standalone"):
         for name in kubeconfigs:

@@ -1,6 +1,6 @@
-"""Settings as fields of frozen dataclasses, each declared once: parser, help, environment twin and value follow from the declaration.
+"""Settings as fields of frozen dataclasses: parser, help, environment variable and value follow from one declaration.
 
-Knows no setting. All mistakes are told at once.
+Knows no setting. All errors are reported at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FLAG, _PREFIX = "flag", "prefix"
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; `mistakes` are all reasons."""
+    """The configuration is invalid; `errors` are all reasons."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         super().__init__("\n".join(mistakes))
@@ -26,7 +26,7 @@ class ConfigError(Exception):
 
 
 class Partly(ValueError):
-    """Some of a text is wrong; `value` is what the rest of it says."""
+    """A part of a text is invalid; `value` is the value of the rest."""
 
     def __init__(self, value: Any, mistakes: Sequence[str]) -> None:
         super().__init__(*mistakes)
@@ -35,11 +35,11 @@ class Partly(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: must be given.
+    """One setting of some commands. `default` is text in the flag's own syntax, or one per command; None: the flag is required.
 
-    `parse` makes the value of a text, or raises ValueError, whose arguments are what is wrong. `switch`: on without a value. `many`: may
-    be given several times; the texts add up, with the `separator` between them. `actions` are those of the command that use it, all if
-    there are none.
+    `parse` turns a text into a value, or raises ValueError with the errors as its arguments. `switch`: on without a value. `many`: may
+    be given several times; the texts are joined by `separator`. `actions` are the actions of the command that use the flag, empty for
+    all.
     """
 
     name: str
@@ -78,7 +78,7 @@ def flag(
     many: bool = False,
     separator: str = ",",
 ) -> _Value:
-    """A field of a section whose value is that of this flag. `text` is the help, `value` what it calls the value."""
+    """Declare a field whose value is that of this flag. `text` is the help, `value` the placeholder in it."""
     declared = Flag(
         name=name,
         commands=commands,
@@ -97,15 +97,15 @@ def flag(
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """In front of the names of a section's flags; `defaults` are what those are worth, by full name, that differ from their declaration."""
+    """A prefix of the flags of a section. `defaults` are defaults that differ from the declaration, by full name."""
 
     text: str = ""
     defaults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def before(self, inner: _Prefix) -> _Prefix:
-        """What stands before the flags of a section in this one."""
-        theirs = {f"{self.text}{name}": default for name, default in inner.defaults.items()}
-        return _Prefix(f"{self.text}{inner.text}", {**theirs, **self.defaults})
+        """Combine with the prefix of a section inside this one."""
+        inner_defaults = {f"{self.text}{name}": default for name, default in inner.defaults.items()}
+        return _Prefix(f"{self.text}{inner.text}", {**inner_defaults, **self.defaults})
 
     def named(self, flag: Flag) -> Flag:
         name = f"{self.text}{flag.name}"
@@ -116,14 +116,16 @@ _NONE = _Prefix()
 
 
 def prefixed(prefix: str, **defaults: str) -> Any:
-    """A field that is a section whose flags have names that begin with `prefix`: a section declared once may stand in several places.
-    `defaults` are those that are of this place, by the flag's name without the prefix, with `_` for `-`."""
+    """Declare a field that is a section, whose flags begin with `prefix`. So one section can stand in several places.
+
+    `defaults` are those of this place, by the flag's name without the prefix, with `_` for `-`.
+    """
     here = {f"{prefix}{name.replace('_', '-')}": default for name, default in defaults.items()}
     return dataclasses.field(metadata={_PREFIX: _Prefix(prefix, here)})
 
 
 def declared(section: type[Any], prefix: _Prefix = _NONE) -> Iterator[Flag]:
-    """The flags of a section and of the sections in it, in the order of their fields."""
+    """Yield the flags of a section and of the sections in it, in the order of their fields."""
     for field, inner in _fields(section):
         if inner is not None:
             yield from declared(inner, prefix.before(field.metadata.get(_PREFIX, _NONE)))
@@ -132,7 +134,7 @@ def declared(section: type[Any], prefix: _Prefix = _NONE) -> Iterator[Flag]:
 
 
 def section(made: type[_Section], values: Mapping[str, Any], prefix: _Prefix = _NONE, **others: Any) -> _Section:
-    """A section with the values of its flags, by flag name; `others` are the fields that are no flags."""
+    """Build a section from the values of its flags, by flag name. `others` are the fields that are not flags."""
     found = dict(others)
     for field, inner in _fields(made):
         if inner is not None:
@@ -143,18 +145,18 @@ def section(made: type[_Section], values: Mapping[str, Any], prefix: _Prefix = _
 
 
 def _fields(section: type[Any]) -> Iterator[tuple[dataclasses.Field[Any], type[Any] | None]]:
-    """Each field, with its type if that is a section."""
+    """Yield each field, with its type if that is a section."""
     types = typing.get_type_hints(section)
     for field in dataclasses.fields(section):
         yield field, types[field.name] if dataclasses.is_dataclass(types[field.name]) else None
 
 
 NO_VALUE = "\0"
-"""What a flag has that is given without the value that it needs."""
+"""The value of a flag that lacks its required value."""
 
 
 class _Help(argparse.HelpFormatter):
-    """Folds the first line of a help text; those that follow stand as they are."""
+    """Folds the first line of a help text; later lines stay as they are."""
 
     def _format_args(self, action: argparse.Action, default_metavar: str) -> str:
         if action.const == NO_VALUE:
@@ -167,7 +169,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse splits the words and prints the help; a mistake is raised, not printed."""
+    """argparse splits the words and prints the help; an error is raised, not printed."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_Help, **settings)
@@ -176,7 +178,7 @@ class Parser(argparse.ArgumentParser):
         raise ConfigError([message])
 
     def offer(self, flag: Flag, command: str, *, action: str = "", choices: Sequence[str] = ()) -> None:
-        """Takes this flag of the command. Its help ends with `choices`, a line each; there is none if `action` does not use the flag."""
+        """Accept this flag of the command. Its help ends with `choices`, one per line. Without help if `action` does not use the flag."""
         default = flag.default_for(command)
         said = flag.text if action or not flag.actions else f"{', '.join(flag.actions)}: {flag.text}"
         hidden = bool(action and flag.actions and action not in flag.actions)
@@ -202,7 +204,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class Values(dict[str, Any]):
-    """By flag name. Those of the flags in `wrong` have mistakes: they have no value, or that of what is right about them."""
+    """By flag name. Flags in `wrong` have errors: they have no value, or that of their valid part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -214,12 +216,12 @@ class Values(dict[str, Any]):
         self.mistakes += mistakes
 
     def completed(self, flags: Iterable[Flag]) -> Mapping[str, Any]:
-        """With what a flag is worth that is not given in place of what there is no value of."""
+        """Return all values, with the default of a flag that has none."""
         return {flag.name: self[flag.name] if flag.name in self else _unused(flag) for flag in flags}
 
 
 def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, environ: Mapping[str, str]) -> Values:
-    """Every flag's value: from the command line, else the environment, else its default."""
+    """Return every flag's value: from the command line, else the environment, else its default."""
     found = Values()
     for flag in flags:
         if command not in flag.commands:
@@ -249,6 +251,6 @@ def values(flags: Sequence[Flag], command: str, words: argparse.Namespace, envir
 
 
 def _unused(flag: Flag) -> Any:
-    """What a flag is worth to a command that does not have it."""
+    """Return the value of a flag for a command that does not have it."""
     default = flag.default_for(flag.commands[0])
     return "" if default is None else flag.parse(default)

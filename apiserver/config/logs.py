@@ -1,6 +1,6 @@
-"""The form of log lines, and how many there may be: each one line of bounded length, and of one cause only so many in a while.
+"""Format log lines, and limit them: each line has a bounded length, and each cause a bounded number in a time window.
 
-Upstream: kubernetes/component-base `logs/json`, `logs/klog`; neither bounds what a client can make it write.
+Upstream: kubernetes/component-base `logs/json`, `logs/klog`; neither limits what a client can make it write.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ LINE_BYTES = 16 << 10
 FIELD_BYTES = 4 << 10
 TRACE_BYTES = 8 << 10
 ENVELOPE_BYTES = 1 << 10
-"""What a line has around its message and fields."""
+"""Bytes of a line around its message and fields."""
 TRACE_FRAMES = 40
-"""The innermost; a recursion that went too deep has thousands."""
+"""The innermost frames; a recursion that went too deep has thousands."""
 
 BURST = 20
 WINDOW_SECONDS = 10.0
-"""So many lines of one cause in so many seconds; the rest is counted and told at the end of the window."""
+"""The most lines of one cause in this many seconds; the others are counted and reported at the end of the window."""
 REQUEST_LOG = "apiserver.filters.observe"
-"""One line for each request is what `-v=3` asks for: these are not counted."""
+"""`-v=3` asks for one line per request: these lines are not limited."""
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LETTERS = {logging.DEBUG: "D", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
 def configure(settings: config.Logging) -> None:
-    """One line an event on standard error."""
+    """Log to standard error, one line per event."""
     handler = LimitedHandler(sys.stderr)
     handler.setFormatter(JsonLines() if settings.format == "json" else TextLines())
     root = logging.getLogger()
@@ -50,10 +50,11 @@ def configure(settings: config.Logging) -> None:
 
 
 def unraisable(what: sys.UnraisableHookArgs) -> None:
-    """What failed where nobody could be told, as a line like any other. Clients can cause it: Python's `ssl` reads the name that is asked
-    for in a handshake as ASCII before anybody else sees it."""
+    """Log an error that nothing could handle as a normal line. Clients can cause it: Python's `ssl` decodes the requested name (SNI) as
+    ASCII before any other code sees it.
+    """
     logger.error(
-        "failed where nobody could be told",
+        "an error could not be handled",
         extra={"error": str(what.exc_value)[:256], "type": what.exc_type.__name__, "where": repr(what.object)[:256]},
     )
 
@@ -62,12 +63,12 @@ def unraisable(what: sys.UnraisableHookArgs) -> None:
 
 
 def _cut(text: str, size: int) -> str:
-    """The beginning of it, and how much is missing."""
+    """Cut a text, and append how much is missing."""
     return text if len(text) <= size else f"{text[:size]}… {len(text) - size:,} more"
 
 
 def _quoted(value: object, size: int, *, ascii_only: bool) -> str:
-    """JSON of about `size` bytes at most, in which nothing that a client sent can begin a new line or look like a field."""
+    """Encode a value as JSON of about `size` bytes at most. No client input can begin a new line or look like a field."""
     if isinstance(value, int | float | None) and not (isinstance(value, int) and value.bit_length() > 64):
         return json.dumps(value)
     if isinstance(value, list | tuple | dict):
@@ -89,7 +90,7 @@ def _length(text: str) -> int:
 
 
 def _text(value: object) -> str:
-    """Whatever a caller gave. An integer of too many digits cannot be printed, and a line must not fail for that."""
+    """Convert any value to text. An integer with too many digits cannot be printed, and a line must not fail for that."""
     try:
         return str(value)
     except Exception as error:  # noqa: BLE001 - of any class that is logged
@@ -104,7 +105,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _trace(record: logging.LogRecord) -> str | None:
-    """The innermost frames; of a text that is too long its two ends, which say where it was and what was raised."""
+    """Format the innermost frames. A text that is too long keeps both ends, which show the place and the exception."""
     if not record.exc_info or record.exc_info[0] is None:
         return None
     text = "".join(traceback.format_exception(*record.exc_info, limit=-TRACE_FRAMES))
@@ -113,13 +114,13 @@ def _trace(record: logging.LogRecord) -> str | None:
 
 
 def _parts(record: logging.LogRecord, *, ascii_only: bool) -> Iterator[tuple[str, str]]:
-    """`msg`, then what the caller gave beside it (`extra`), quoted. What comes first has the room."""
+    """Yield `msg`, then the caller's fields (`extra`), quoted. The first ones may use all of the line."""
     trace = _trace(record)
-    room = LINE_BYTES - ENVELOPE_BYTES - (TRACE_BYTES if trace else 0)
+    left = LINE_BYTES - ENVELOPE_BYTES - (TRACE_BYTES if trace else 0)
     given = ((name, value) for name, value in vars(record).items() if name not in _STANDARD)
     for name, value in chain([("msg", _message(record))], given):
-        quoted = _quoted(value, min(FIELD_BYTES, room), ascii_only=ascii_only)
-        room = max(0, room - _length(quoted))
+        quoted = _quoted(value, min(FIELD_BYTES, left), ascii_only=ascii_only)
+        left = max(0, left - _length(quoted))
         yield name, quoted
     if trace:
         yield "stacktrace", _quoted(trace, TRACE_BYTES, ascii_only=ascii_only)
@@ -145,8 +146,8 @@ class TextLines(logging.Formatter):
         when = time.strftime("%m%d %H:%M:%S", time.gmtime(record.created))
         head = f"{_LETTERS.get(record.levelno, 'I')}{when}.{int(record.created % 1 * 1e6):06d}"
         (_, message), *fields = _parts(record, ascii_only=False)
-        told = "".join(f" {name}={value}" for name, value in fields)
-        return f"{head} {record.filename}:{record.lineno}] {message}{told}"
+        shown = "".join(f" {name}={value}" for name, value in fields)
+        return f"{head} {record.filename}:{record.lineno}] {message}{shown}"
 
 
 # --------------------------------------------------------------------------------------------------------------- how many
@@ -154,7 +155,7 @@ class TextLines(logging.Formatter):
 
 @dataclass(slots=True)
 class _Cause:
-    """What one place in the code has said since `began`."""
+    """The lines of one place in the code since `began`."""
 
     first: logging.LogRecord
     began: float
@@ -163,10 +164,10 @@ class _Cause:
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Writes the first lines of each cause in a window; when it is over, one line says how many more there were.
+    """Writes the first lines of each cause in a window; after the window, one line counts the others.
 
-    A cause is a place in the code, whatever was told there: there are as many as logging calls, and no client can add one. Failed tasks
-    (`tasks.supervised`) are a cause for each task, so that none hides another.
+    A cause is a place in the code, whatever its text: there are as many as logging calls, and no client can add one. Each failing task
+    (`tasks.supervised`) is a cause of its own, so that none hides another.
     """
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -176,7 +177,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         self._timer: threading.Timer | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called with this handler's lock held."""
+        """Write or count a record. Called with this handler's lock held."""
         if record.name == REQUEST_LOG:
             super().emit(record)
             return
@@ -189,13 +190,13 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
         else:
             cause.left_out += 1
-            self._tell_later()
+            self._report_later()
 
     def _is_over(self, cause: _Cause) -> bool:
         return self._clock() - cause.began >= WINDOW_SECONDS
 
     def _forget(self, place: tuple[str, str, int, str]) -> None:
-        """Tells what was left out, if anything was."""
+        """Drop a cause, and report the lines that were left out."""
         cause = self._causes.pop(place, None)
         if cause is None or not cause.left_out:
             return
@@ -204,14 +205,14 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
         about = (_cut(_text(first.msg), FIELD_BYTES // 2), text)
         super().emit(logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, "%s %s", about, None))
 
-    def _tell_later(self) -> None:
-        """A flood that has ended is told too: by a thread, and by one at a time."""
+    def _report_later(self) -> None:
+        """Start a thread that reports a flood after its end. Only one such thread runs at a time."""
         if self._timer is None:
-            self._timer = threading.Timer(WINDOW_SECONDS, self._tell)
+            self._timer = threading.Timer(WINDOW_SECONDS, self._report)
             self._timer.daemon = True
             self._timer.start()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self.acquire()
         try:
             self._timer = None
@@ -219,12 +220,12 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
                 if self._is_over(cause):
                     self._forget(place)
             if any(cause.left_out for cause in self._causes.values()):
-                self._tell_later()
+                self._report_later()
         finally:
             self.release()
 
     def close(self) -> None:
-        """What was left out until now is told first."""
+        """Report what was left out until now, then close."""
         self.acquire()
         try:
             if self._timer is not None:

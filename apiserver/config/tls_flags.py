@@ -1,4 +1,4 @@
-"""What can be set about TLS: versions, cipher suites, and pairs for some names, under kube-apiserver's names and in its words.
+"""The TLS flags: versions, cipher suites, and pairs for some names, with kube-apiserver's names and messages.
 
 Upstream: kubernetes/component-base `cli/flag/ciphersuites_flag.go`, `cli/flag/namedcertkey_flag.go`.
 """
@@ -16,7 +16,7 @@ _VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVers
 
 
 def version(text: str) -> ssl.TLSVersion:
-    """By upstream's names, less those that are too old for anybody."""
+    """Parse a version by upstream's name, except versions that are too old."""
     if text not in _VERSIONS:
         raise ValueError(f"{text!r} is neither {' nor '.join(_VERSIONS)}")
     return _VERSIONS[text]
@@ -46,23 +46,24 @@ CIPHERS: Mapping[str, str] = {
     "TLS_AES_256_GCM_SHA384": "",
     "TLS_CHACHA20_POLY1305_SHA256": "",
 }
-"""OpenSSL's name for each of Go's, as far as OpenSSL still has them: no RC4, no 3DES. None for those of TLS 1.3, which nobody can choose.
-The order is the one in which Go prefers them, whatever the operator's is (golang/go `src/crypto/tls/cipher_suites.go`)."""
+"""OpenSSL's name for each of Go's cipher suites that OpenSSL still has: no RC4, no 3DES. Empty for those of TLS 1.3, which cannot be
+chosen. The order is Go's preference, whatever the operator's is (golang/go `src/crypto/tls/cipher_suites.go`).
+"""
 
 INSECURE = frozenset(
     name for name in CIPHERS if name.startswith("TLS_RSA_") or name.endswith("_WITH_AES_128_CBC_SHA256")
 )
-"""Of them, those that Go warns of."""
+"""The cipher suites that Go warns of."""
 
 
 DEFAULT_CIPHERS = tuple(name for name in CIPHERS if name not in INSECURE)
-"""What is offered where nothing is set, as by Go. There is no DHE among them: a peer could choose large groups."""
+"""The suites that are offered by default, as by Go. DHE is left out: a peer could choose large groups."""
 OPENSSL_CIPHERS = ":".join(dict.fromkeys(known for name in DEFAULT_CIPHERS if (known := CIPHERS[name])))
 """The same for clients of TLS 1.2, in OpenSSL's names."""
 
 
 def ciphers(text: str) -> tuple[str, ...]:
-    """Names of cipher suites, as Go's. All of them may be given, none is the default."""
+    """Parse names of cipher suites, as Go's. All of them may be given; empty means the default."""
     names = text.split(",") if text else []
     known = tuple(name for name in names if name in CIPHERS)
     if len(known) != len(names):
@@ -73,7 +74,7 @@ def ciphers(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NamedPair:
-    """A certificate and its key for clients that ask for one of these names; without names, for one of those in the certificate."""
+    """A certificate and its key for clients that ask for one of these names; without names, for a name in the certificate."""
 
     cert: Path
     key: Path
@@ -81,11 +82,11 @@ class NamedPair:
 
 
 BETWEEN_PAIRS = ";"
-"""As in the text that upstream makes of several."""
+"""As in upstream's text form of several pairs."""
 
 
 def named_pairs(text: str) -> tuple[NamedPair, ...]:
-    """`certfile,keyfile` or `certfile,keyfile:name,name`, several with `;` between them."""
+    """Parse `certfile,keyfile` or `certfile,keyfile:name,name`, several with `;` between them."""
     pairs, mistakes = list[NamedPair](), list[str]()
     for one in text.split(BETWEEN_PAIRS) if text else ():
         try:
