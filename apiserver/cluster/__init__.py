@@ -1,1 +1,1 @@
-"""What is asked of the real API server: identity, permission, trust and namespaces. Knows neither kinds nor the store."""
+"""Ask the real API server about identity, permission, trust and namespaces. Knows neither kinds nor the store."""

@@ -1,4 +1,4 @@
-"""May this user do this? Asks by SubjectAccessReview and remembers the answer; without an answer nobody may.
+"""Authorize requests by SubjectAccessReview and cache the answers. Without an answer the request is not allowed.
 
 Upstream: kubernetes/apiserver `plugin/pkg/authorizer/webhook/webhook.go`, `pkg/endpoints/filters/authorization.go`.
 """
@@ -24,12 +24,13 @@ from kubetext import names
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 REMEMBERED = 8192
-PROBES = "\0probes"
-"""Whose lane health checks are in; nobody is called so. Others cannot make them wait."""
+PROBE_FLOW = "\0probes"
+"""The fair-queuing flow of health checks. It is not a valid user name, so no client shares it or makes it wait."""
 ATTEMPT_SECONDS = 10.0
 REMEMBERED_BYTES = 10_000
-"""Longer attributes are not remembered: they are the requester's, and could fill the memory. Selectors that are longer are not told: what
-is asked is then whether everything may be seen, which nobody who may only see a part is allowed."""
+"""Bytes. Answers about longer attributes are not cached: clients choose them and could fill the memory. Longer selectors are left out
+of the review. It then asks whether the user may see everything, which is never granted to a user who may see only a part.
+"""
 
 _FIELD_OPERATORS = {selectors.EQUALS: "In", selectors.NOT_EQUALS: "NotIn"}
 _LABEL_OPERATORS = {
@@ -64,15 +65,15 @@ class Access:
         deny_seconds: float = 10.0,
         clock: Callable[[], float],
     ) -> None:
-        """For how many seconds a yes and a no are remembered."""
+        """`allow_seconds` and `deny_seconds`: how long a yes and a no are cached."""
         self._client = client
         self._allow_seconds, self._deny_seconds = allow_seconds, deny_seconds
         self._throttle = Throttle(clock)
         self._answers: Answers[tuple[Any, ...], Decision] = Answers(client.start, size=REMEMBERED, clock=clock)
 
     async def authorize(self, user: User, info: RequestInfo) -> Decision:
-        """Raises ClusterError."""
-        # Says the same as the review's spec would, for less: this is the price of every request.
+        """Return the cluster's decision. Raises ClusterError."""
+        # The key identifies the same review as its spec would, at less cost: every request pays for it.
         extra = frozenset(user.extra.items()) if user.extra else None
         key = (
             (
@@ -104,7 +105,7 @@ class Access:
             seconds=ATTEMPT_SECONDS,
             backoff=WEBHOOK,
             throttle=self._throttle,
-            lane=PROBES if info.probe else user.name,
+            flow=PROBE_FLOW if info.probe else user.name,
             counted=_count,
         )
         try:
@@ -118,7 +119,7 @@ class Access:
 
 
 def spec(user: User, info: RequestInfo) -> dict[str, Any]:
-    """A SubjectAccessReviewSpec: every attribute, empty ones left out as Go does."""
+    """Make a SubjectAccessReviewSpec. Leaves empty attributes out, as Go does."""
     found: dict[str, Any] = {"user": user.name, "uid": user.uid, "groups": user.groups, "extra": dict(user.extra)}
     if info.is_resource:
         given = info.selectors
@@ -151,7 +152,7 @@ def _selector(requirements: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _field_requirements(given: Given) -> list[dict[str, Any]]:
-    """Nothing for a selector that cannot be read: selectors only narrow, and the verb refuses this one later."""
+    """Return the terms. An unreadable selector has none: selectors only narrow, and the verb refuses this one later."""
     try:
         terms = given.fields.terms
     except StatusError:
@@ -160,7 +161,7 @@ def _field_requirements(given: Given) -> list[dict[str, Any]]:
 
 
 def _label_requirements(given: Given) -> list[dict[str, Any]]:
-    """Without the comparisons, which SubjectAccessReview has no words for; the question is then the broader one."""
+    """Return the requirements except comparisons, which SubjectAccessReview cannot express; the question is then broader."""
     try:
         requirements = given.labels.requirements
     except StatusError:
@@ -173,7 +174,7 @@ def _label_requirements(given: Given) -> list[dict[str, Any]]:
 
 
 def _size(info: RequestInfo) -> int:
-    """Upstream's sum, and the selectors, which are the requester's as well."""
+    """Return upstream's sum plus the selectors, which the client chooses as well."""
     return sum(
         map(
             names.byte_length,

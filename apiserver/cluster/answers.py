@@ -1,4 +1,4 @@
-"""Answers that are asked for once and kept for a while. Knows neither what is asked nor whom.
+"""Cache answers for a while, and ask each question once at a time. Knows neither the questions nor the server.
 
 Upstream: kubernetes/apiserver `pkg/authentication/token/cache/cached_token_authenticator.go`, kubernetes/apimachinery
 `pkg/util/cache/lruexpirecache.go`.
@@ -14,14 +14,14 @@ from typing import Any, Generic, Protocol, TypeVar
 from apiserver.cluster.errors import ClusterError
 
 SHARED_SECONDS = 30.0
-"""How long one lookup may take, however many wait for it."""
+"""How long one lookup may take, however many callers wait for it."""
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 _Done = TypeVar("_Done")
 Question = Callable[[], Coroutine[Any, Any, tuple[Answer, float]]]
 BYTES = 8 << 20
-"""Of what is kept, as far as those who make us ask decide how long it is."""
+"""The byte budget of cached entries, as far as clients choose their length."""
 
 
 class Starter(Protocol):
@@ -29,8 +29,10 @@ class Starter(Protocol):
 
 
 class Answers(Generic[Key, Answer]):
-    """The `size` answers used last, of at most BYTES together, while they hold. A question is under way once per key; it is nobody's, so it
-    goes on when its first caller leaves."""
+    """The `size` answers used last, of at most BYTES together, until they expire.
+
+    Each key has one question under way at a time. The question belongs to no caller, so it goes on when its first caller leaves.
+    """
 
     def __init__(self, start: Starter, *, size: int, clock: Callable[[], float]) -> None:
         """`start` runs a lookup and owns it."""
@@ -53,8 +55,10 @@ class Answers(Generic[Key, Answer]):
         return answer
 
     async def ask(self, key: Key, question: Question[Answer], *, size: int = 0) -> Answer:
-        """The answer to `question`, which also says for how many seconds it may be kept; key and answer take `size` bytes. Raises what the
-        question raises; errors are shared by those who wait, and not kept."""
+        """Answer `question`, which also returns for how many seconds to cache its answer. Key and answer take `size` bytes.
+
+        Raises what the question raises. Callers that wait together share an error; it is not cached.
+        """
         task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = self._start(self._look(key, question, size))
@@ -64,7 +68,7 @@ class Answers(Generic[Key, Answer]):
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if task.cancelled() and this is not None and not this.cancelling():
-                raise ClusterError("the client is closed") from None  # the lookup was ended, not who waits for it
+                raise ClusterError("the client is closed") from None  # the lookup was ended, not the caller
             raise
 
     async def _look(self, key: Key, question: Question[Answer], size: int) -> Answer:
@@ -81,7 +85,7 @@ class Answers(Generic[Key, Answer]):
         return answer
 
     def _forget_old(self) -> None:
-        """Those that nobody has used for longest: what there is no room for, and what does not hold any more."""
+        """Drop the entries that were unused for longest: those above the limits, and expired ones."""
         now = self._clock()
         while self._kept:
             key, (ends, _, _) = next(iter(self._kept.items()))

@@ -1,4 +1,4 @@
-"""What a copy of a namespaced kind is kept in: those of one namespace are at hand. Knows no kinds."""
+"""A collection of namespaced objects with quick access by namespace. Knows no kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _as_it_is(found: Object) -> Object:
 
 
 class ByNamespace(MutableMapping[str, Object]):
-    """Objects by "namespace/name", or by "name" where they are in none. `shown` is what is kept of one."""
+    """Objects by "namespace/name", or by "name" if they are cluster-scoped. `shown` selects what is kept of each."""
 
     def __init__(self, shown: Callable[[Object], Object] = _as_it_is) -> None:
         self._shown = shown
@@ -23,7 +23,7 @@ class ByNamespace(MutableMapping[str, Object]):
         self._count = 0
 
     def of(self, namespace: str) -> Mapping[str, Object]:
-        """By name."""
+        """Return the objects of a namespace by name."""
         return self._namespaces.get(namespace, NONE)
 
     def __getitem__(self, key: str) -> Object:

@@ -1,6 +1,6 @@
-"""One identity at one API server: questions with retries, and watches. Knows no resources.
+"""One identity at one API server: requests with retries, and watches. Knows no resources.
 
-kubernetes_asyncio only finds the credentials (`credentials`); the calls are plain aiohttp, because its client takes half a second to
+kubernetes_asyncio only finds the credentials (`credentials`). The requests are plain aiohttp, because its client takes half a second to
 import and loses watches. Upstream: kubernetes/client-go `rest/request.go`, kubernetes/apiserver `pkg/util/webhook/webhook.go`.
 """
 
@@ -37,27 +37,27 @@ CONNECTIONS = 100
 IDLE_SECONDS = 60.0
 """Below the 90 s after which kube-apiserver closes idle connections, so that none is used while it does."""
 RENEW_SECONDS = 50.0
-"""How old credentials get before they are read again (client-go's NewCachedFileTokenSource: a minute less 10 s)."""
+"""The age at which credentials are read again (client-go's NewCachedFileTokenSource: a minute less 10 s)."""
 REFUSED_SECONDS = 5.0
-"""How old credentials must be before a 401 is a reason to read them again, and how soon a failed reading is repeated."""
+"""The age from which a 401 makes the client read credentials again, and the pause before a failed read is repeated."""
 LOAD_SECONDS = 30.0
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""A server that is silently gone is noticed within a minute, by a watch too (client-go pings over HTTP/2 instead)."""
+"""A server that vanished silently is noticed within a minute, by a watch too (client-go pings over HTTP/2 instead)."""
 AGENT = f"sluice/{__version__}"
 JSON = "application/json"
 NO_ANSWER = "<error>"
-"""The `code` of a request that got none, in upstream's metrics."""
+"""The `code` of a request without an answer, in upstream's metrics."""
 
 _Done = TypeVar("_Done")
 
 Content = bytes | Sequence[bytes]
-"""What is sent; each piece goes in one step of the event loop."""
+"""A request body; each piece is sent in one step of the event loop."""
 Counted = Callable[[str, float], None]
-"""Is told the code and the seconds of each attempt."""
+"""Receives the code and the seconds of each attempt."""
 
 
 class Page(NamedTuple):
-    """Of a list: its metadata, and its objects as they came, to be `decoded` one by one."""
+    """A page of a list: its metadata, and its objects as they came. Pass each to `decoded`."""
 
     metadata: Mapping[str, Any]
     items: Sequence[bytes | memoryview]
@@ -86,7 +86,7 @@ class Client:
         self._throttle, self._throttled = Throttle(clock), throttled
         self._tasks: set[asyncio.Task[Any]] = set()
         self._session = aiohttp.ClientSession(
-            # Not trust_env: it reads ~/.netrc in a thread for each request. `proxies` knows the environment's.
+            # Not trust_env: it reads ~/.netrc in a thread for each request. `proxies` reads the environment's proxies.
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS, keepalive_timeout=IDLE_SECONDS, socket_factory=_lasting_socket
             ),
@@ -97,12 +97,12 @@ class Client:
 
     @classmethod
     async def of_kubeconfig(cls, path: str, *, environ: Mapping[str, str] = os.environ) -> Client:
-        """As the user of the current context. Raises ClusterError."""
+        """Open a client as the user of the current context. Raises ClusterError."""
         return await cls.of(Kubeconfig(path, environ))
 
     @classmethod
     async def in_cluster(cls, *, environ: Mapping[str, str] = os.environ) -> Client:
-        """As the service account of this pod. Raises ClusterError."""
+        """Open a client as the service account of this pod. Raises ClusterError."""
         return await cls.of(ServiceAccount(environ))
 
     @classmethod
@@ -116,8 +116,10 @@ class Client:
         throttled: bool = True,
         accept: str = JSON,
     ) -> Client:
-        """As whom `source` says. `throttled`: there is a bound for how many questions are asked in a second. `accept` is the header of
-        that name. Raises ClusterError."""
+        """Open a client with the identity of `source`. Raises ClusterError.
+
+        `throttled`: limit the requests per second. `accept`: the Accept header.
+        """
         identity = await _load(source, anew=False)
         return cls(source, identity, clock=clock, sleep=sleep, random=random, throttled=throttled, accept=accept)
 
@@ -136,12 +138,14 @@ class Client:
         within: float = 30.0,
         backoff: Backoff = ONCE,
         throttle: Throttle | None = None,
-        lane: str = "",
+        flow: str = "",
         counted: Counted | None = None,
     ) -> Mapping[str, Any]:
-        """The decoded JSON of a 2xx. Each attempt may take `seconds`, all of them `within`; which errors are worth another attempt is
-        upstream's rule. `throttle` says when it is this question's turn, if it has a queue of its own; `lane` on whose behalf it is
-        asked. Raises ClusterError."""
+        """Return the decoded JSON of a 2xx. Raises ClusterError.
+
+        Each attempt may take `seconds`, all of them `within`; upstream's rule decides which errors are retried. `throttle` replaces the
+        client's own rate limit, and `flow` names the fair-queuing flow of the request.
+        """
         raw = await self.fetch(
             method,
             path,
@@ -151,14 +155,16 @@ class Client:
             within=within,
             backoff=backoff,
             throttle=throttle,
-            lane=lane,
+            flow=flow,
             counted=counted,
         )
         return decoded(raw, self._what(method, _target(path, query)))
 
     async def page(self, path: str, query: Mapping[str, str], *, seconds: float, most: int) -> Page:
-        """A list, or the part of it that the query says. Raises TooLong for an answer of more than `most` bytes, of which the rest is not
-        read, and any other ClusterError."""
+        """Return a list, or the page of it that the query asks for. Raises ClusterError.
+
+        An answer of more than `most` bytes raises TooLong, and its rest is not read.
+        """
         return _page(await self.fetch("GET", path, query=query, seconds=seconds, within=seconds, most=most), path)
 
     async def fetch(
@@ -172,18 +178,20 @@ class Client:
         within: float = 30.0,
         backoff: Backoff = ONCE,
         throttle: Throttle | None = None,
-        lane: str = "",
+        flow: str = "",
         counted: Counted | None = None,
         most: int | None = None,
     ) -> bytes:
-        """The body of a 2xx as it came, in which numbers stand as they were written; `content` is JSON, in pieces if it is long. Raises
-        TooLong for more bytes than `most`. Otherwise as `ask`."""
+        """Return the body of a 2xx as it came, which keeps numbers as they were written. Otherwise like `ask`.
+
+        `content` is JSON, in pieces if it is long. Raises TooLong for more than `most` bytes.
+        """
         target = _target(path, query)
         until = self.clock() + within
         pauses = backoff.pauses(self.random)
         while True:
             try:
-                await self._take_turn(throttle or self._throttle, lane, until)
+                await self._take_turn(throttle or self._throttle, flow, until)
                 async with self._limit(method, target, min(seconds, until - self.clock())):
                     return await self._exchange(method, target, content, counted=counted, most=most)
             except ClusterError as error:
@@ -197,7 +205,7 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str], *, seconds: float = 10.0) -> AsyncIterator[Events]:
-        """The events of a watch; the server must begin to answer within `seconds`. Raises ClusterError, its iteration too."""
+        """Open a watch; the server must begin to answer within `seconds`. Raises ClusterError, also during iteration."""
         target = _target(path, {**query, "watch": "true"})
         async with self._limit("GET", target, seconds):
             response = await self._send("GET", target, None)
@@ -210,14 +218,14 @@ class Client:
             response.close()
 
     def start(self, work: Coroutine[Any, Any, _Done]) -> asyncio.Task[_Done]:
-        """Runs `work` for as long as this client is open, whoever waits for it."""
+        """Run `work` for as long as this client is open, whichever callers wait for it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self) -> None:
-        """Ends what `start` started, and lets go of the connections; requests after this are ClusterErrors."""
+        """Cancel what `start` started, and close the connections. Later requests raise ClusterError."""
         await self._session.close()
         tasks = list(self._tasks)
         for task in tasks:
@@ -226,10 +234,10 @@ class Client:
 
     # ------------------------------------------------------------------------------------------------------------ one request
 
-    async def _take_turn(self, throttle: Throttle, lane: str, until: float) -> None:
+    async def _take_turn(self, throttle: Throttle, flow: str, until: float) -> None:
         if throttle is self._throttle and not self._throttled:
             return
-        turn = throttle.enter(lane)
+        turn = throttle.enter(flow)
         if turn is not None:
             with turn:
                 while (wait := turn.seconds()) <= until - self.clock():
@@ -264,7 +272,7 @@ class Client:
         return raw
 
     async def _send(self, method: str, target: str, content: Content | None) -> aiohttp.ClientResponse:
-        """The answer as it begins, which is to be read to its end or closed."""
+        """Send a request and return the beginning of its answer. The caller must read it to its end or close it."""
         identity, code = await self._current(), NO_ANSWER
         if self._session.closed:
             raise ClusterError("the client is closed")
@@ -294,7 +302,7 @@ class Client:
         return response
 
     def _refusal(self, response: aiohttp.ClientResponse, raw: bytes, method: str, target: str) -> Refused:
-        """The Status's own words, as client-go gives them; other servers' bodies only in part."""
+        """Return the Status's own message, as client-go does; of other bodies only the beginning."""
         status = _status(raw)
         text = status.get("message")
         if not isinstance(text, str) or not text:
@@ -307,7 +315,7 @@ class Client:
         )
 
     def _what(self, method: str, target: str) -> str:
-        """As Go's client begins its errors."""
+        """Describe the request as Go's client does at the beginning of its errors."""
         return f'{method.capitalize()} "{self.server}{target}"'
 
     @property
@@ -319,9 +327,9 @@ class Client:
     async def _current(self) -> Identity:
         now = self.clock()
         if now >= self._renew:
-            self._renew = now + RENEW_SECONDS  # whoever comes meanwhile uses what there is
+            self._renew = now + RENEW_SECONDS  # concurrent requests use the present ones
             doubted, self._doubted = self._doubted, False
-            # The reading must not end with the request that happened to begin it.
+            # The read must not end with the request that happened to start it.
             await asyncio.shield(self.start(self._read_again(anew=doubted)))
         return self._identity
 
@@ -336,7 +344,7 @@ class Client:
 
 
 class Events:
-    """What a watch says, as (type, object). Ends when the server ends the watch."""
+    """The events of a watch, as (type, object). Ends when the server ends the watch."""
 
     def __init__(self, response: aiohttp.ClientResponse, what: str) -> None:
         self._content = response.content
@@ -355,7 +363,10 @@ class Events:
         return kind, found
 
     async def _line(self) -> bytes:
-        """Raises StopAsyncIteration at the end; what has no line end then was cut off and is sent again to who resumes."""
+        """Return the next line. Raises StopAsyncIteration at the end.
+
+        A last line without a line end was cut off; the server sends it again to a client that resumes.
+        """
         while True:
             end = self._buffer.find(b"\n", self._searched)
             if end >= 0:
@@ -411,7 +422,7 @@ async def _body(response: aiohttp.ClientResponse, what: str, most: int | None = 
 
 
 def _ends_by_itself(response: aiohttp.ClientResponse) -> bool:
-    """Whether a whole answer differs from one that was cut off. aiohttp takes the end of a connection for the end of any other."""
+    """Return whether a cut-off answer can be detected. aiohttp takes the end of a connection for the end of any other answer."""
     headers = response.headers
     chunked = headers.get("Transfer-Encoding", "").lower().endswith("chunked")
     return chunked or "Content-Length" in headers or response.status in (204, 304)
@@ -434,7 +445,7 @@ _loads = surrogates.replaced(orjson.loads)
 
 
 def _page(raw: bytes, path: str) -> Page:
-    """What objects are is not looked at here: that takes a fifth of the time, or a twentieth."""
+    """Split a list without decoding its objects, which takes a fifth to a twentieth of the time."""
     try:
         found = _list(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -443,7 +454,7 @@ def _page(raw: bytes, path: str) -> Page:
 
 
 def decoded(raw: bytes | memoryview, what: str) -> Mapping[str, Any]:
-    """The object that an answer holds. Raises Unreadable."""
+    """Decode the object that an answer holds. Raises Unreadable."""
     try:
         found = _loads(raw)
     except ValueError:
@@ -454,7 +465,7 @@ def decoded(raw: bytes | memoryview, what: str) -> Mapping[str, Any]:
 
 
 def _status(raw: bytes) -> Mapping[str, Any]:
-    """The Status in an error's body, empty when it is something else."""
+    """Return the Status in an error's body, empty if it is something else."""
     try:
         found = orjson.loads(raw)
     except ValueError:
@@ -463,7 +474,7 @@ def _status(raw: bytes) -> Mapping[str, Any]:
 
 
 def _retry_after(header: str | None, status: Mapping[str, Any]) -> float | None:
-    """Seconds, from the header (kube-apiserver writes no dates) or the Status."""
+    """Return the seconds from the header (kube-apiserver writes no dates) or the Status."""
     if header is not None and header.isascii() and header.isdigit():
         return float(header)
     details = status.get("details")
@@ -484,7 +495,7 @@ def _translated(what: str) -> Iterator[None]:
 
 
 def _cause(error: aiohttp.ClientError | OSError) -> str:
-    """Without the addresses of Python objects that aiohttp puts into its texts."""
+    """Describe the error without the addresses of Python objects that aiohttp puts into its texts."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the server's certificate is not accepted: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):

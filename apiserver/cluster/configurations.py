@@ -1,4 +1,4 @@
-"""Which collections admission follows beside namespaces, and for which plugin each is. Knows nothing of what stands in them.
+"""The collections that admission follows beside namespaces, and their plugins. Knows nothing of their contents.
 
 Upstream: kubernetes/apiserver `pkg/admission/configuration/`, `pkg/admission/plugin/policy/{validating,mutating}/plugin.go`,
 `pkg/admission/plugin/resourcequota/resource_access.go`.
@@ -19,7 +19,7 @@ _REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 
 
 class Collection(NamedTuple):
-    """`go_type` is how upstream's readiness names it."""
+    """One collection. `go_type` is its name in upstream's readiness check."""
 
     path: str
     go_type: str
@@ -54,11 +54,11 @@ COLLECTIONS: Mapping[str, Collection] = {
     ),
     "quotas": Collection("/api/v1/resourcequotas", "*v1.ResourceQuota", "ResourceQuota", namespaced=True),
 }
-"""By the names that `admission.sources.Sources` has for them."""
+"""By the names that they have in `admission.sources.Sources`."""
 
 
 def reflectors(client: Client, asked: Callable[[str], bool]) -> dict[str, Reflector]:
-    """A reflector for each collection whose plugin is asked. Whoever wants the copies runs them."""
+    """Make a reflector for each collection whose plugin is enabled (`asked`). The caller runs them."""
     made = {name: _reflector(client, found) for name, found in COLLECTIONS.items() if asked(found.plugin)}
     for name, reflector in made.items():
         metrics.COPY_AGE_SECONDS.labels(COLLECTIONS[name].path).set_function(partial(getattr, reflector, "age"))

@@ -1,4 +1,4 @@
-"""Who we are at the API server and where it is, from a kubeconfig or from a pod's service account. Sends no requests.
+"""Find the API server and the credentials for it, from a kubeconfig or from a pod's service account. Sends no requests.
 
 Upstream: kubernetes/client-go `tools/clientcmd/client_config.go`, `rest/config.go` (InClusterConfig), `transport/token_source.go`.
 """
@@ -31,10 +31,10 @@ _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """All that a request needs to reach the API server as somebody.
+    """All that a request needs to reach the API server with one identity.
 
-    `authorization` is a header's value or empty. The same `tls` object means the same connections: whoever pools connections by it
-    changes to new ones when the certificates change. An empty `server_name` is the host of `server`; an empty `proxy` is none.
+    `authorization` is a header's value or empty. The same `tls` object means the same connections: a connection pool must open new ones
+    when it changes. An empty `server_name` means the host of `server`; an empty `proxy` means no proxy.
     """
 
     server: str
@@ -46,11 +46,11 @@ class Identity:
 
 class Source(Protocol):
     async def load(self, *, anew: bool) -> Identity:
-        """What is valid now; `anew` forgets credentials that have not run out, for the server has refused them. Raises ClusterError."""
+        """Return what is valid now. With `anew`, drop unexpired credentials that the server has refused. Raises ClusterError."""
 
 
 def in_pod(environ: Mapping[str, str]) -> bool:
-    """Whether this process runs in a pod, where the service account says who we are."""
+    """Return whether this process runs in a pod, whose service account is then its identity."""
     return bool(environ.get(_HOST) and environ.get(_PORT))
 
 
@@ -58,7 +58,7 @@ def in_pod(environ: Mapping[str, str]) -> bool:
 
 
 class ServiceAccount:
-    """The account of the pod that we run in. The kubelet renews its token, so the files are read each time."""
+    """The account of this pod. The kubelet renews its token, so the files are read each time."""
 
     def __init__(self, environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> None:
         self._environ = environ
@@ -81,8 +81,8 @@ class ServiceAccount:
 class Kubeconfig:
     """The current context of a kubeconfig.
 
-    What plugins and providers say (`exec`, `auth-provider`) is kubernetes_asyncio's to find. It would keep embedded keys as files until the
-    process ends, so certificates are taken out before it sees the rest.
+    kubernetes_asyncio runs plugins and providers (`exec`, `auth-provider`). It would keep embedded keys as files until the process
+    ends, so certificates are removed before it sees the rest.
     """
 
     def __init__(self, path: str, environ: Mapping[str, str]) -> None:
@@ -114,7 +114,7 @@ class Kubeconfig:
         )
 
     def check(self) -> None:
-        """Raises ClusterError for what is wrong in files, without asking a plugin or anybody else."""
+        """Check the files without running a plugin or sending a request. Raises ClusterError."""
         entry = self._open()
         authority, certificate, key = entry.authority.read(), entry.certificate.read(), entry.key.read()
         if entry.server.startswith("https"):
@@ -130,7 +130,7 @@ class Kubeconfig:
             raise ClusterError(f"{self._path} is no kubeconfig: {error}") from None
 
     async def _authenticate(self, entry: _Entry) -> None:
-        """Plugins run when what they said has run out, or was refused; files are read each time."""
+        """Run plugins when their credentials have expired or were refused; read files each time."""
         if not entry.asks:
             self._found = _static(entry)
             return
@@ -148,14 +148,14 @@ class Kubeconfig:
 
 
 def _library() -> tuple[Any, type[Exception]]:
-    """Half a second and 66 MB, in a thread, for kubeconfigs that name a plugin only."""
+    """Import the library in a thread: it takes half a second and 66 MB, and only kubeconfigs with a plugin need it."""
     from kubernetes_asyncio.config import ConfigException, kube_config  # noqa: PLC0415
 
     return kube_config, ConfigException
 
 
 def _static(entry: _Entry) -> SimpleNamespace:
-    """What stands in the kubeconfig or in a file, where nobody has to be asked."""
+    """Return the credentials from the kubeconfig or a file, without a plugin."""
     user, cluster = entry.config["users"][0]["user"], entry.config["clusters"][0]["cluster"]
     token = _read(entry.folder / str(user["tokenFile"])).decode("utf-8", "replace") if user.get("tokenFile") else ""
     token = token or user.get("token") or ""
@@ -174,7 +174,7 @@ def _static(entry: _Entry) -> SimpleNamespace:
 
 @dataclass(frozen=True, slots=True)
 class _Pem:
-    """Embedded, or a file that may be renewed; neither is nothing."""
+    """Embedded data, or a file that may be renewed. With neither it is empty."""
 
     data: bytes = b""
     path: Path | None = None
@@ -185,7 +185,7 @@ class _Pem:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The one context that counts. `config` is a kubeconfig that holds nothing else, and no certificates."""
+    """The current context. `config` is a kubeconfig that holds only this context, without certificates."""
 
     config: Mapping[str, Any]
     folder: Path
@@ -196,11 +196,11 @@ class _Entry:
     key: _Pem
     plugin: bool
     asks: bool
-    """Somebody has to be asked for the credentials: a plugin, or a provider."""
+    """The credentials come from a plugin or a provider."""
 
 
 def mistakes(paths: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with kubeconfigs, each told once; "" is none."""
+    """Yield the errors of kubeconfigs, each file once. An empty path is skipped."""
     for path in filter(None, dict.fromkeys(paths)):
         try:
             Kubeconfig(path, environ).check()
@@ -209,7 +209,7 @@ def mistakes(paths: Iterable[str], environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _document(text: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Parse a kubeconfig. Raises ValueError."""
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
@@ -223,7 +223,7 @@ def _document(text: bytes) -> dict[str, Any]:
 
 
 def _entry(config: dict[str, Any], folder: Path) -> _Entry:
-    """Raises ClusterError, ValueError."""
+    """Read the current context. Raises ClusterError, ValueError."""
     if not config.get("current-context"):
         raise ClusterError("current-context is not set")
     context = _named(config, "context", config["current-context"])
@@ -234,14 +234,14 @@ def _entry(config: dict[str, Any], folder: Path) -> _Entry:
     if not isinstance(cluster.get("server"), str):
         raise ClusterError(f"the cluster {context['cluster']!r} has no server")
     if any(user.get(name) for name in _IMPERSONATION):
-        # To leave it out silently would be to act with other rights than were meant.
+        # Ignoring it silently would mean acting with other rights than intended.
         raise ClusterError("impersonation (as, as-uid, as-groups, as-user-extra) is not supported")
     if not _is_url(cluster["server"]):
         raise ValueError(f"server {cluster['server']!r} is no URL")
     authority = _taken(cluster, "certificate-authority", folder)
     certificate, key = _taken(user, "client-certificate", folder), _taken(user, "client-key", folder)
     if user.get("tokenFile"):
-        user.pop("token", None)  # the file is what gets renewed, so client-go prefers it
+        user.pop("token", None)  # the file is renewed, so client-go prefers it
     command = user["exec"].get("command") if isinstance(user.get("exec"), dict) else ""
     if isinstance(command, str) and "/" in command:
         user["exec"] = {**user["exec"], "command": str(folder / command)}
@@ -265,7 +265,7 @@ def _entry(config: dict[str, Any], folder: Path) -> _Entry:
 
 
 def _base(server: str) -> str:
-    """What paths are appended to: no query, and no slash at the end (kubernetes/client-go `rest/client.go`)."""
+    """Return the URL that paths are appended to: no query, and no slash at the end (kubernetes/client-go `rest/client.go`)."""
     url = urlsplit(server)
     return f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}"
 
@@ -279,7 +279,7 @@ def _is_url(server: str) -> bool:
 
 
 def _named(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
-    """Raises ClusterError, ValueError."""
+    """Find a named entry. Raises ClusterError, ValueError."""
     entries = config.get(f"{kind}s") or []
     if not isinstance(entries, list):
         raise ValueError(f"{kind}s is no list")  # noqa: TRY004
@@ -293,7 +293,7 @@ def _named(config: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
 
 
 def _taken(entry: dict[str, Any], name: str, folder: Path) -> _Pem:
-    """Raises ValueError."""
+    """Remove a certificate or key from `entry` and return it. Raises ValueError."""
     data, file = entry.pop(f"{name}-data", None), entry.pop(name, None)
     if data:
         try:
@@ -309,14 +309,14 @@ def _taken(entry: dict[str, Any], name: str, folder: Path) -> _Pem:
 @dataclass(frozen=True, slots=True)
 class _Material:
     authority: bytes = b""
-    """Without one, the system's roots count."""
+    """Empty for the system's roots."""
     certificate: bytes = b""
     key: bytes = b""
     verify: bool = True
 
 
 class _Tls:
-    """The context for some material, the same one for as long as the material is the same."""
+    """The TLS context for some material, the same object for as long as the material is the same."""
 
     def __init__(self) -> None:
         self._made: tuple[_Material, ssl.SSLContext] | None = None
@@ -345,7 +345,7 @@ def _context(material: _Material) -> ssl.SSLContext:
         else:
             context.load_default_certs()
         if material.certificate:
-            # Read by OpenSSL from a path only; a temporary file is its owner's alone, and gone at once.
+            # OpenSSL reads it from a path only; the temporary file is private and deleted at once.
             with tempfile.NamedTemporaryFile() as pair:
                 pair.write(material.certificate + b"\n" + material.key)
                 pair.flush()
@@ -356,7 +356,7 @@ def _context(material: _Material) -> ssl.SSLContext:
 
 
 def _header(text: str) -> str:
-    """A credential without the line end of its file."""
+    """Return a credential without the line end of its file."""
     text = text.strip()
     if not text.isprintable():
         raise ClusterError("the credentials for the API server fit no header")

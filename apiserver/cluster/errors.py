@@ -1,4 +1,4 @@
-"""How a question to kube-apiserver can fail. Knows no HTTP library."""
+"""The errors of requests to kube-apiserver. Knows no HTTP library."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ class ClusterError(Exception):
 
 
 class Refused(ClusterError):
-    """There was an answer, and it was no. `retry_after` is how many seconds the server wants to be left alone, if it said so; `status` the
-    Status that it answered with, empty for anything else."""
+    """The server answered with an error code. `retry_after`: the seconds that it asks clients to wait, or None.
+
+    `status`: the Status in its answer, empty for any other body.
+    """
 
     def __init__(
         self, text: str, *, code: int, retry_after: float | None = None, status: Mapping[str, Any] | None = None
@@ -31,12 +33,12 @@ class Refused(ClusterError):
 
 
 class Unreadable(ClusterError):
-    """There was an answer that makes no sense: to ask the same again would give the same."""
+    """The answer cannot be parsed. The same request would get the same answer."""
 
 
 class TooLong(ClusterError):
-    """There was an answer, and more of it than was wanted."""
+    """The answer is longer than the limit."""
 
 
 class NoSuchKind(Exception):
-    """A kind that the cluster does not serve, as far as it can be told. The text is upstream's."""
+    """The cluster does not serve this kind, as far as is known. The text is upstream's."""

@@ -1,4 +1,4 @@
-"""Which collection holds the objects of a kind: by the discovery of kube-apiserver, so that kinds of other servers are found too.
+"""Find the collection that holds the objects of a kind, by the discovery of kube-apiserver. So kinds of other servers are found too.
 
 Upstream: kubernetes/client-go `restmapper/discovery.go`, kubernetes/apimachinery `pkg/api/meta/restmapper.go`.
 """
@@ -16,15 +16,16 @@ from kubetext import names
 from kubetext.quoting import go_quote
 
 FRESH_SECONDS = 1.0
-"""How old the kinds of a group and version may be when one is not among them. Upstream forgets all after 30 s, and looks for kinds that
-it did not find once a second."""
+"""The age from which the kinds of a group and version are read again when one is missing. Upstream forgets all after 30 s, and looks
+for missing kinds once a second.
+"""
 VERSIONS = 256
-"""Of how many groups and versions the kinds are remembered."""
+"""The number of groups and versions whose kinds are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Where the objects of a kind are: the path without a namespace, which is that of all namespaces."""
+    """Where the objects of a kind are. `path` has no namespace, so it is that of all namespaces."""
 
     path: str
     namespaced: bool
@@ -47,7 +48,7 @@ class Mapper:
         self._turn = asyncio.Lock()
 
     async def collection(self, api_version: str, kind: str) -> Collection:
-        """Raises NoSuchKind, ClusterError."""
+        """Return the collection of a kind. Raises NoSuchKind, ClusterError."""
         found = self._find(api_version, kind)
         if found is None and self._is_stale(api_version):
             async with self._turn:
@@ -81,7 +82,7 @@ class Mapper:
 
 
 def _prefix(api_version: str) -> str:
-    """The path of a group and version, empty for what is none: it must not become another path."""
+    """Return the path of a group and version. Empty for an invalid one, which must not become another path."""
     group, _, version = api_version.rpartition("/")
     if names.dns_label(version) or (group and names.dns_subdomain(group)):
         return ""
@@ -89,7 +90,7 @@ def _prefix(api_version: str) -> str:
 
 
 def _kinds(prefix: str, answer: Mapping[str, Any]) -> Mapping[str, Collection]:
-    """By kind, and by the kind in small letters, which upstream finds as well; of two resources of one kind the first."""
+    """Index by kind and by the kind in lower case, which upstream finds as well. The first of two resources of one kind counts."""
     kinds: dict[str, Collection] = {}
     resources = answer.get("resources")
     for resource in resources if isinstance(resources, list) else ():

@@ -1,4 +1,4 @@
-"""Which namespaces there are. Knows nothing of what is admitted into them.
+"""The namespaces of the cluster. Knows nothing of admission.
 
 Upstream: kubernetes/apiserver `pkg/admission/plugin/namespace/lifecycle/admission.go`.
 """
@@ -17,13 +17,13 @@ from kubetext import names
 
 COLLECTION = "/api/v1/namespaces"
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""What API servers label every namespace with."""
+"""The label that API servers give to every namespace."""
 
 Namespace = Mapping[str, Any]
 
 
 class EveryNamespace:
-    """Stands for namespaces where there is no cluster: each exists, with no label but its name, which all have."""
+    """Stands for namespaces without a cluster: each exists, and its only label is its name, which all have."""
 
     def __init__(self) -> None:
         self.ready = asyncio.Event()
@@ -46,7 +46,7 @@ class EveryNamespace:
 
 
 class Namespaces:
-    """A copy of all of them, kept by `run` and usable once `ready`, and the way to ask when the copy has none of that name."""
+    """A copy of all namespaces, kept by `run` and usable once `ready`. `ask` looks up a namespace that the copy lacks."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -63,25 +63,25 @@ class Namespaces:
         return self._reflector.problem
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Follow until cancelled."""
         await self._reflector.run()
 
     def lookup(self, name: str) -> Namespace | None:
-        """As the copy has it, which may be a moment old."""
+        """Return a namespace from the copy, which may be a moment old."""
         return self._reflector.get(name)
 
     def labels(self, name: str) -> Mapping[str, str] | None:
-        """Those of the namespace as the copy has it, None when it has none of that name."""
+        """Return a namespace's labels from the copy, or None."""
         return _labels(self.lookup(name))
 
     async def newest_labels(self, name: str) -> Mapping[str, str] | None:
-        """Those of the namespace as the API server has it now, None when it has none of that name. Raises ClusterError."""
+        """Return a namespace's present labels from the API server, or None. Raises ClusterError."""
         return _labels(await self.ask(name))
 
     async def ask(self, name: str) -> Namespace | None:
-        """As the API server has it now; None when there is none. Raises ClusterError."""
+        """Return a namespace from the API server, or None. Raises ClusterError."""
         if names.dns_label(name):
-            return None  # no namespace can be called so, and the name must not become another path
+            return None  # not a valid name, and it must not become another path
         try:
             return await self._client.ask("GET", f"{COLLECTION}/{name}")
         except Refused as error:

@@ -1,4 +1,4 @@
-"""How often and how soon kube-apiserver is asked. Knows neither requests nor tasks: it only counts.
+"""The rate and the retries of requests to kube-apiserver. Knows neither requests nor tasks: it only counts.
 
 Upstream: kubernetes/apimachinery `pkg/util/wait/backoff.go`, kubernetes/client-go `util/flowcontrol/throttle.go`.
 """
@@ -15,7 +15,7 @@ REQUESTS_PER_SECOND, BURST = 200, 400
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """`steps` attempts; the pauses between them start at `seconds` and grow by `factor`, each longer by up to `jitter` of itself."""
+    """`steps` attempts. The pauses between them start at `seconds` and grow by `factor`; a random `jitter` share is added to each."""
 
     seconds: float = 0.5
     factor: float = 1.5
@@ -34,20 +34,20 @@ WEBHOOK = Backoff()
 ONCE = Backoff(steps=1)
 
 
-LANE_WAITING, WAITING = 256, 2048
-"""Questions that wait for their turn: for one asker, and for all. More are refused at once."""
+FLOW_WAITING, WAITING = 256, 2048
+"""The most requests that wait: of one flow, and of all. More are refused at once."""
 
 
 ROUNDING = 1e-6
-"""Of a question: who slept as long as it was told must not be told to sleep for nothing."""
+"""Seconds of rounding error: a caller that slept for the returned time must not sleep again for nothing."""
 
 
 class Throttle:
-    """client-go's token bucket: a burst, and behind it one question after another at the rate; among those that wait, one of each lane
-    in turn. A lane is whoever makes us ask: who asks much waits for itself and delays nobody else by more than one question.
+    """client-go's token bucket: a burst, then one request after another at the rate. Waiting requests are queued fairly by flow.
 
-    The order is that of start-time fair queueing: each question of a lane is marked one later than the one before it, and the first of a
-    lane that was silent as if it came now.
+    A flow is the client that causes a request. A client with many requests waits for itself, and delays others by at most one request.
+    The order is that of start-time fair queueing: each request of a flow is marked one later than the request before it. The first
+    request of an idle flow is marked as if it came now.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -56,23 +56,23 @@ class Throttle:
         self._at = clock()
         self._now = 0.0
         self._last: dict[str, tuple[float, int]] = {}
-        """Of each lane that waits: the mark of its newest question, and how many wait."""
+        """For each waiting flow: the mark of its newest request, and how many wait."""
         self._waiting: list[tuple[float, int]] = []
         self._count = 0
 
-    def enter(self, lane: str) -> Turn | None:
-        """A place in the queue; None when too many wait already."""
-        mark, waiting = self._last.get(lane, (0.0, 0))
-        if waiting >= LANE_WAITING or len(self._waiting) >= WAITING:
+    def enter(self, flow: str) -> Turn | None:
+        """Join the queue. None when too many requests wait already."""
+        mark, waiting = self._last.get(flow, (0.0, 0))
+        if waiting >= FLOW_WAITING or len(self._waiting) >= WAITING:
             return None
         self._count += 1
-        turn = Turn(self, lane, (max(mark, self._now) + 1, self._count))
-        self._last[lane] = turn.place[0], waiting + 1
+        turn = Turn(self, flow, (max(mark, self._now) + 1, self._count))
+        self._last[flow] = turn.place[0], waiting + 1
         insort(self._waiting, turn.place)
         return turn
 
     def seconds(self, turn: Turn) -> float:
-        """How long until its turn comes if nobody overtakes it; 0: it is now, and taken."""
+        """Return the seconds until this turn if nobody overtakes it. 0 takes the turn."""
         now = self._clock()
         self._left = min(BURST, self._left + (now - self._at) * REQUESTS_PER_SECOND)
         self._at = now
@@ -84,21 +84,21 @@ class Throttle:
         return 0.0
 
     def leave(self, turn: Turn) -> None:
-        """It had its turn, or gave up."""
+        """Leave the queue, after the turn or instead of it."""
         del self._waiting[bisect_left(self._waiting, turn.place)]
-        mark, waiting = self._last[turn.lane]
+        mark, waiting = self._last[turn.flow]
         if waiting > 1:
-            self._last[turn.lane] = mark, waiting - 1
+            self._last[turn.flow] = mark, waiting - 1
         else:
-            del self._last[turn.lane]
+            del self._last[turn.flow]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One question's place in the queue of a throttle: leave it in any case."""
+    """One request's place in the queue of a throttle: leave it in any case."""
 
     throttle: Throttle
-    lane: str
+    flow: str
     place: tuple[float, int]
 
     def __enter__(self) -> Turn:

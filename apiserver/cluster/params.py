@@ -1,11 +1,11 @@
-"""The objects that policies take as parameters: of each kind that a policy names, a copy that is kept up to date.
+"""The objects that policies take as parameters: an up-to-date copy of each kind that a policy names.
 
-Rights: whoever runs this must be able to `get` (discovery needs none), `list` and `watch` every kind that a policy's paramKind names, in
-all namespaces. Which these are only the cluster's administrators know, so the manifests bind an aggregated ClusterRole, and a ClusterRole
-with its label adds a kind to it. Without the right, requests that such a policy judges are told that its params are not synced yet.
+Rights: the server must be able to `get` (discovery needs none), `list` and `watch` every kind that a policy's paramKind names, in all
+namespaces. Only the cluster's administrators know these kinds. So the manifests bind an aggregated ClusterRole, and a ClusterRole with
+its label adds a kind to it. Without the right, requests that such a policy judges are answered that its params are not synced yet.
 
-Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/generic/policy_{source,dispatcher}.go`. What differs: there the copies of a kind
-end with the last policy that names it and may not begin again with the next.
+Upstream: kubernetes/apiserver `pkg/admission/plugin/policy/generic/policy_{source,dispatcher}.go`. Difference: upstream's copies of a
+kind end with the last policy that names it, and may not begin again with the next.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ logger = logging.getLogger(__name__)
 SYNC_SECONDS = 1.0
 """How long a request waits for the first list of a kind."""
 LOOK_SECONDS = 1.0
-"""How often it is looked which kinds are named (upstream's policyRefreshInterval)."""
+"""Time between two checks which kinds are named (upstream's policyRefreshInterval)."""
 KINDS = 200
-"""How many kinds are followed at once."""
+"""The most kinds that are followed at once."""
 
 _TYPED = frozenset(
     (
@@ -79,7 +79,7 @@ class ParamKind:
         return self._reflector.ready.is_set()
 
     async def synced(self) -> None:
-        """Waits for the first list. Raises ClusterError with upstream's text."""
+        """Wait for the first list. Raises ClusterError with upstream's text."""
         if self.ready:
             return
         try:
@@ -91,11 +91,11 @@ class ParamKind:
             raise ClusterError(f"paramKind kind `{shown}` not yet synced to use for admission") from None
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """`namespace` is empty for a cluster-scoped kind."""
+        """Return one object or None. `namespace` is empty for a cluster-scoped kind."""
         return self._of(namespace).get(name)
 
     def all(self, namespace: str) -> Iterable[Object]:
-        """Those of one namespace, or all of a cluster-scoped kind."""
+        """Return the objects of one namespace, or all of a cluster-scoped kind."""
         return self._of(namespace).values()
 
     def _of(self, namespace: str) -> Mapping[str, Object]:
@@ -109,17 +109,17 @@ class ParamKind:
 
 
 class Params:
-    """A copy of each kind that is named, begun when it is first seen or asked for, and let go when no policy names it any more."""
+    """Copies of the named kinds. A copy begins when its kind is first named or asked for, and ends when no policy names it any more."""
 
     def __init__(self, client: Client, named: Callable[[], Collection[NamedKind]]) -> None:
-        """`named` says which kinds the policies name that have bindings."""
+        """`named` returns the kinds of all policies that have bindings."""
         self._client = client
         self._named = named
         self._mapper = Mapper(client)
         self._kinds: dict[NamedKind, ParamKind] = {}
 
     async def kind(self, api_version: str, kind: str) -> ParamKind:
-        """The copy of a kind. Raises NoSuchKind with upstream's text, also when nobody can tell."""
+        """Return the copy of a kind. Raises NoSuchKind with upstream's text, also when the cluster cannot be asked."""
         wanted = (api_version, kind)
         found = self._kinds.get(wanted)
         if found is not None:
@@ -140,7 +140,7 @@ class Params:
         return self._kinds[wanted]
 
     async def run(self) -> None:
-        """Follows what is named, until it is cancelled; then all copies are let go."""
+        """Follow the named kinds until cancelled, then end all copies."""
         try:
             while True:
                 await self._look()
@@ -169,7 +169,7 @@ def _go_kind(named: NamedKind) -> str:
 
 
 def _shown(found: Object, named: NamedKind | None) -> Object:
-    """With the apiVersion and kind that objects of the kind have, or with none."""
+    """Return the object with the apiVersion and kind of its kind, or without both."""
     rest = {name: value for name, value in found.items() if name not in ("kind", "apiVersion")}
     if named is None:
         return rest

@@ -1,4 +1,4 @@
-"""Which proxy stands between us and the API server, by Go's rules, since client-go honours the environment's. Pure.
+"""Choose the proxy to the API server by Go's rules, since client-go honours the environment's. Pure.
 
 Upstream: golang/net `http/httpproxy/proxy.go`.
 """
@@ -13,9 +13,11 @@ from apiserver.cluster.errors import ClusterError
 
 
 def of(server: str, environ: Mapping[str, str]) -> str:
-    """The proxy that the environment asks for, by Go's rules, since client-go honours it: HTTPS_PROXY or HTTP_PROXY by the server's
-    scheme, never for this machine itself, and not for what NO_PROXY names (hosts, `.suffixes`, addresses, CIDRs, each with or
-    without a port). Empty for none."""
+    """Return the proxy that the environment names, empty for none.
+
+    It is HTTPS_PROXY or HTTP_PROXY by the server's scheme, never for this machine itself. NO_PROXY excludes hosts, `.suffixes`,
+    addresses and CIDRs, each with or without a port.
+    """
     url = urlsplit(server)
     name = f"{url.scheme.upper()}_PROXY"
     proxy = environ.get(name) or environ.get(name.lower()) or ""

@@ -1,4 +1,4 @@
-"""The ResourceQuotas of the cluster: those of a namespace in the copy, and the questions and writes that a copy cannot answer.
+"""The ResourceQuotas of the cluster: those of a namespace from the copy, and the requests that a copy cannot answer.
 
 Knows nothing of what they limit. Upstream: kubernetes/apiserver `pkg/admission/plugin/resourcequota/resource_access.go`.
 """
@@ -21,7 +21,7 @@ Quota = Mapping[str, Any]
 
 
 class Quotas:
-    """`copy` is that of all of them, by namespace. What asks kube-apiserver waits in a lane of the namespace, and raises ClusterError."""
+    """`copy` holds all of them, by namespace. Requests to kube-apiserver wait in the flow of their namespace, and raise ClusterError."""
 
     def __init__(self, client: Client, copy: Reflector) -> None:
         self._client = client
@@ -32,15 +32,15 @@ class Quotas:
         return self._copy.ready
 
     def within(self, namespace: str) -> Sequence[Quota]:
-        """As the copy has them."""
+        """Return the quotas of a namespace from the copy."""
         items = self._copy.items
         assert isinstance(items, ByNamespace)
         return tuple(items.of(namespace).values())
 
     async def list(self, namespace: str) -> Sequence[Quota]:
         if names.dns_label(namespace):
-            return ()  # no namespace can be called so, and the name must not become another path
-        found = await self._ask("GET", _path(namespace), lane=namespace)
+            return ()  # not a valid name, and it must not become another path
+        found = await self._ask("GET", _path(namespace), flow=namespace)
         items = found.get("items") or []
         if not isinstance(items, list):
             raise Unreadable(f"{_path(namespace)}: the answer is no list")
@@ -48,7 +48,7 @@ class Quotas:
 
     async def get(self, namespace: str, name: str) -> Quota | None:
         try:
-            return await self._ask("GET", f"{_path(namespace)}/{name}", lane=namespace)
+            return await self._ask("GET", f"{_path(namespace)}/{name}", flow=namespace)
         except Refused as error:
             if error.code == 404:
                 return None
@@ -57,21 +57,21 @@ class Quotas:
     async def update_status(self, quota: Quota) -> Quota:
         metadata = quota["metadata"]
         namespace = metadata["namespace"]
-        return await self._ask("PUT", f"{_path(namespace)}/{metadata['name']}/status", lane=namespace, body=quota)
+        return await self._ask("PUT", f"{_path(namespace)}/{metadata['name']}/status", flow=namespace, body=quota)
 
     async def pod(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """The pod, None when there is none of that name."""
+        """Return the pod, or None."""
         if names.dns_subdomain(name):
-            return None  # no pod can be called so, and the name must not become another path
+            return None  # not a valid name, and it must not become another path
         try:
-            return await self._ask("GET", f"/api/v1/namespaces/{namespace}/pods/{name}", lane=namespace)
+            return await self._ask("GET", f"/api/v1/namespaces/{namespace}/pods/{name}", flow=namespace)
         except Refused as error:
             if error.code == 404:
                 return None
             raise
 
-    async def _ask(self, method: str, path: str, *, lane: str, body: Quota | None = None) -> Mapping[str, Any]:
-        return await self._client.ask(method, path, body=body, seconds=SECONDS, within=SECONDS, lane=lane)
+    async def _ask(self, method: str, path: str, *, flow: str, body: Quota | None = None) -> Mapping[str, Any]:
+        return await self._client.ask(method, path, body=body, seconds=SECONDS, within=SECONDS, flow=flow)
 
 
 def _path(namespace: str) -> str:

@@ -1,9 +1,9 @@
 """A local copy of objects of the API server: list, then watch. Knows no kinds.
 
-Lists are read in pages, and from the newest state, so that the copy never goes back in time. A page of large objects is asked for again
-with fewer of them, and objects are decoded some at a time, so that nobody waits for it: a namespace may have a quarter of a mebibyte of
-annotations, a ConfigMap four times as much. While the server is away the copy stays as it was.
-Upstream: kubernetes/client-go `tools/cache/reflector.go`.
+Lists are read in pages, and from the newest state, so that the copy never goes back in time. A page that is too large is asked for
+again with fewer objects, and objects are decoded in small steps, so that no request waits for it. A namespace may have a quarter of a
+mebibyte of annotations, a ConfigMap four times as much. While the server is unreachable, the copy stays as it is. Upstream:
+kubernetes/client-go `tools/cache/reflector.go`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 PAGE = 500
 PAGE_BYTES = 8 << 20
-"""Of a longer answer the rest is not read. The JSON of one object is at most half of that."""
+"""The rest of a longer answer is not read. The JSON of one object is at most half of that."""
 FEWER = 8
-"""How many times fewer objects are asked for then."""
+"""A page that is too large is asked for again with this many times fewer objects."""
 STEP_BYTES = 128 << 10
-"""How much is decoded in one step of the event loop, and an object."""
+"""Bytes that are decoded in one step of the event loop, plus one object."""
 LIST_SECONDS = 60.0
 WATCH_SECONDS = 300.0
 """How long the server is asked to keep a watch open, and up to twice that (client-go's defaultMinWatchTimeout)."""
@@ -32,17 +32,17 @@ GRACE_SECONDS = 30.0
 FIRST_PAUSE, LAST_PAUSE = 0.8, 15.0
 """Seconds, doubling; a random part makes each up to twice as long, so that replicas do not come back all at once."""
 OLD_SECONDS = 60.0
-"""From when on a copy that nobody confirms is told of."""
+"""The age from which an unconfirmed copy is logged."""
 SHORT_SECONDS = 1.0
-"""A watch that ends sooner than this, and silently, is a failure."""
+"""A watch that ends sooner than this, without an event, is a failure."""
 
 Object = Mapping[str, Any]
 
 
 class Reflector:
-    """Of one collection: objects by name (of a namespaced kind by "namespace/name"), without their managedFields.
+    """The copy of one collection: objects by name (of a namespaced kind by "namespace/name"), without their managedFields.
 
-    `run` is a task of whoever wants the copy.
+    The caller runs `run` as a task.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Reflector:
         collection: Callable[[], MutableMapping[str, Object]] = dict,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`collection` is what the copy is kept in, and `on_change` is called after each list and each event that the copy has taken in."""
+        """`collection` makes the container of the copy. `on_change` is called after each list and each event that the copy has taken in."""
         self.ready = asyncio.Event()
         self._client = client
         self._path = path
@@ -76,24 +76,24 @@ class Reflector:
 
     @property
     def version(self) -> int:
-        """Another number after each change of `items`."""
+        """A number that differs after each change of `items`."""
         return self._changes
 
     @property
     def age(self) -> float:
-        """Seconds since the server last confirmed the copy: by a list, an event, a bookmark, or by taking up a watch."""
+        """Seconds since the server last confirmed the copy: by a list, an event, a bookmark, or the start of a watch."""
         return self._client.clock() - self._confirmed
 
     @property
     def problem(self) -> str:
-        """Why it is not followed at the moment, empty while it is."""
+        """Why the collection is not followed at the moment, empty while it is."""
         return self._problem
 
     def get(self, name: str) -> Object | None:
         return self._items.get(name)
 
     async def run(self) -> None:
-        """Until it is cancelled. Begun again, it lists: what was watched last may be what it could not take in."""
+        """Follow until cancelled. A restart lists again, because the last event may be the one that failed."""
         self._at, pause = "", FIRST_PAUSE
         while True:
             heard, least = self._heard, 0.0
@@ -116,11 +116,11 @@ class Reflector:
             elif self.age >= OLD_SECONDS and self.ready.is_set() and not self._is_old:
                 self._is_old = True
                 about = {"path": self._path, "seconds": round(self.age), "reason": problem}
-                logger.error("not confirmed for long: what is known goes on to count", extra=about)
+                logger.error("not confirmed for long: the copy stays in use", extra=about)
             seconds = max(least, pause * (1 + self._client.random()))
             pause = min(pause * 2, LAST_PAUSE)
             about = {"path": self._path, "seconds": round(seconds, 1), "reason": problem}
-            logger.warning("not followed for a while", extra=about)
+            logger.warning("a collection cannot be followed and is tried again later", extra=about)
             await self._client.sleep(seconds)
 
     async def _list(self) -> None:
@@ -158,7 +158,7 @@ class Reflector:
                 await asyncio.sleep(0)
 
     async def _watch(self) -> bool:
-        """Whether it went as it should until the server ended it."""
+        """Watch until the server ends it. Return whether it was a normal watch."""
         seconds = WATCH_SECONDS * (1 + self._client.random())
         query = {
             "resourceVersion": self._at,
@@ -178,7 +178,7 @@ class Reflector:
 
     def _apply(self, kind: str, found: Object) -> None:
         if kind == "ERROR":
-            raise _told(found)
+            raise _refusal(found)
         if kind == "BOOKMARK":
             self._at = _version(_metadata(found))
             self._was_heard()
@@ -207,15 +207,14 @@ class Reflector:
 
 
 def _resumable(error: ClusterError) -> bool:
-    """Whether the version to watch from is still good, as far as the error says. 410 says that it is not; anything that is not
-    understood is answered with a list, which always helps."""
+    """Return whether the version to watch from may still be valid. 410 says that it is not; after any unknown error a list helps."""
     if isinstance(error, Refused):
         return error.code in (429, 502, 503)
     return not isinstance(error, Unreadable)
 
 
-def _told(status: Object) -> Refused:
-    """The error that an ERROR event carries."""
+def _refusal(status: Object) -> Refused:
+    """Return the error that an ERROR event carries."""
     code, text, details = status.get("code"), status.get("message"), status.get("details")
     seconds = details.get("retryAfterSeconds") if isinstance(details, dict) else None
     return Refused(

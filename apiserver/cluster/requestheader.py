@@ -1,7 +1,7 @@
-"""Whom the cluster tells its extension servers to trust: the ConfigMap kube-system/extension-apiserver-authentication.
+"""The trust that the cluster gives its extension servers: the ConfigMap kube-system/extension-apiserver-authentication.
 
-Knows no TLS: it hands out bundles of which it has seen that they can be read. A value that is missing or cannot be read never replaces
-one that could. Upstream: kubernetes/apiserver `pkg/server/dynamiccertificates/configmap_cafile_content.go`,
+Knows no TLS: it returns bundles that it was able to parse. A missing or unreadable value never replaces a readable one. Upstream:
+kubernetes/apiserver `pkg/server/dynamiccertificates/configmap_cafile_content.go`,
 `pkg/authentication/request/headerrequest/requestheader_controller.go`.
 """
 
@@ -34,14 +34,14 @@ HEADERS = {
     "extra_prefixes": "requestheader-extra-headers-prefix",
 }
 PAUSE_SECONDS = 1.0
-"""Between attempts of the first reading."""
+"""Between attempts of the first read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTrust:
-    """The CA bundles in PEM form, and how the front proxy names users. What the cluster has not told yet is None.
+    """The CA bundles in PEM form, and the headers in which the front proxy names users. Unknown values are None.
 
-    There is no `proxy_ca` without `names`: a front proxy whose names nobody knows is not believed.
+    `proxy_ca` is never set without `names`: a front proxy with unknown names is not trusted.
     """
 
     client_ca: bytes | None = None
@@ -50,7 +50,7 @@ class ClusterTrust:
 
 
 class TrustSource:
-    """`current` is the trust in force, another object exactly when something has changed. `run` follows the ConfigMap."""
+    """`current` is the trust in force; it is a new object exactly when something has changed. `run` follows the ConfigMap."""
 
     def __init__(self, client: Client) -> None:
         self.current = ClusterTrust()
@@ -58,15 +58,17 @@ class TrustSource:
         self._reflector = Reflector(client, COLLECTION, field_selector=f"metadata.name={NAME}", on_change=self._changed)
 
     async def first(self, seconds: float) -> None:
-        """Reads it once, so that the server does not start without; a server that is not up yet is waited for. A ConfigMap that is
-        not there yet is tolerated, as upstream does. Raises ClusterError, transient when more patience may help."""
+        """Read the ConfigMap once, so that the server does not start without it. Waits for a server that is still starting.
+
+        A missing ConfigMap is tolerated, as upstream does. Raises ClusterError, transient when a longer wait may help.
+        """
         until = self._client.clock() + seconds
         while True:
             try:
                 found = await self._client.ask("GET", f"{COLLECTION}/{NAME}", within=until - self._client.clock())
             except ClusterError as error:
                 if isinstance(error, Refused) and error.code == 404:
-                    logger.warning("not there yet", extra={"configmap": f"{NAMESPACE}/{NAME}"})
+                    logger.warning("the trust ConfigMap does not exist yet", extra={"configmap": f"{NAMESPACE}/{NAME}"})
                     return
                 pause, transient = PAUSE_SECONDS * (1 + self._client.random() / 5), _may_pass(error)
                 if not transient or self._client.clock() + pause >= until:
@@ -78,7 +80,7 @@ class TrustSource:
             await self._client.sleep(pause)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Follow until cancelled."""
         await self._reflector.run()
 
     def _changed(self) -> None:
@@ -92,10 +94,10 @@ class TrustSource:
 
 
 def trusted(data: Mapping[str, str], previous: ClusterTrust) -> ClusterTrust:
-    """What the ConfigMap's data says, each part that cannot be used as it was before."""
+    """Return the trust in the ConfigMap's data. Parts that cannot be used stay as they were."""
     client_ca = _bundle(data, CLIENT_CA, previous.client_ca)
     proxy_ca = _bundle(data, PROXY_CA, previous.proxy_ca)
-    # kube-apiserver writes the names only together with this CA: without it, their absence says nothing.
+    # kube-apiserver writes the names only together with this CA: without it, missing names mean nothing.
     names = _names(data, previous.names) if data.get(PROXY_CA) else previous.names
     return ClusterTrust(client_ca, proxy_ca if names is not None else None, names)
 
@@ -125,11 +127,11 @@ def _names(data: Mapping[str, str], previous: RequestHeader | None) -> RequestHe
 
 def _complain(key: str, error: ValueError) -> None:
     about = {"configmap": f"{NAMESPACE}/{NAME}", "key": key, "error": str(error)}
-    logger.error("what cannot be read stays as it was", extra=about)
+    logger.error("an unreadable value is ignored, the last one stays in use", extra=about)
 
 
 def _listed(data: Mapping[str, str], key: str) -> tuple[str, ...]:
-    """A JSON array of strings; absent, empty and null are the empty one, as in Go."""
+    """Parse a JSON array of strings. Absent, empty and null mean an empty array, as in Go."""
     text = data.get(key)
     if not text:
         return ()
@@ -142,14 +144,14 @@ def _listed(data: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def _header(name: str) -> str:
-    """An empty prefix would make every header say something about the user."""
+    """Check a header name. An empty prefix would let every header describe the user."""
     if not name.strip():
         raise ValueError("a header without a name")
     return name.lower()
 
 
 def _may_pass(error: ClusterError) -> bool:
-    """Whether the same question may be answered a little later."""
+    """Return whether the same request may succeed a little later."""
     if isinstance(error, Refused):
         return error.code == 429 or error.code >= 500
     return not isinstance(error, Unreadable)

@@ -1,4 +1,4 @@
-"""Whose bearer token is this? Asks by TokenReview and remembers the answer, never the token.
+"""Identify the owner of a bearer token by TokenReview, and cache the answer, never the token.
 
 Upstream: kubernetes/apiserver `plugin/pkg/authenticator/token/webhook/webhook.go`,
 `pkg/authentication/token/cache/{cached_token_authenticator,stats}.go`.
@@ -26,13 +26,13 @@ REVIEW_SECONDS = 10.0
 """For all attempts together (upstream's TokenRequestTimeout)."""
 INVALID = "invalid bearer token"
 LONGEST = 64 << 10
-"""Characters of a token: kube-apiserver is asked about none that is longer."""
+"""Characters of a token. kube-apiserver is not asked about longer ones."""
 ANSWER_BYTES = 1024
-"""What an answer is taken to take: the cluster decides how long it is, the client only how many there are."""
+"""The assumed size of an answer: the cluster decides its length, the client only the number of answers."""
 
 
 class BadToken(Exception):
-    """The token is nobody's; the text says why, for the log."""
+    """The token has no owner. The text says why, for the log."""
 
 
 class _UserInfo(msgspec.Struct):
@@ -54,13 +54,13 @@ class _TokenReview(msgspec.Struct):
 
 class Tokens:
     def __init__(self, client: Client, *, ttl: float = 10.0, clock: Callable[[], float]) -> None:
-        """`ttl` is for how many seconds an answer holds, a definite no too; 0 remembers nothing."""
+        """`ttl`: for how many seconds an answer is cached, also a definite no; 0 caches nothing."""
         self._client = client
         self._ttl = ttl
         self._clock = clock
-        # An attacker who knew the key could choose tokens that meet in one place; and the memory never holds a token.
+        # With a known key, an attacker could choose colliding tokens. The memory never holds a token.
         self._secret = secrets.token_bytes(32)
-        # Of its own, so that a flood of bad tokens does not take the turns of questions about good users.
+        # A throttle of its own, so that a flood of bad tokens does not take the turns of questions about good users.
         self._throttle = Throttle(clock)
         self._answers: Answers[bytes, User | BadToken] = Answers(client.start, size=REMEMBERED, clock=clock)
         self._hits, self._misses = (_Lookups(status) for status in ("hit", "miss"))
@@ -68,15 +68,17 @@ class Tokens:
         self._fetched, self._failed = map(metrics.TOKEN_CACHE_FETCHES.labels, ("ok", "error"))
 
     async def review(self, token: str, *, source: str = "") -> User:
-        """Its owner, without the group system:authenticated; `source` is the address that shows it. Raises BadToken
-        for a no, ClusterError when nobody can tell."""
+        """Return the token's owner, without the group system:authenticated. `source` is the client's address.
+
+        Raises BadToken for a definite no, ClusterError if nobody can tell.
+        """
         started = self._clock()
         if len(token) > LONGEST:
             raise BadToken(INVALID)
         try:
             raw = token.encode()
         except UnicodeEncodeError:
-            raise BadToken(INVALID) from None  # bytes that are no UTF-8 fit no TokenReview
+            raise BadToken(INVALID) from None  # bytes that are not UTF-8 fit no TokenReview
         key = hmac.digest(self._secret, raw, "sha256")
         found = self._answers.get(key)
         if found is not None:
@@ -101,7 +103,7 @@ class Tokens:
                 counter = self._fetched
                 return _user(status.user), self._ttl
             if status.error:
-                # Upstream takes this for an error, which may be gone with the next request.
+                # Upstream treats this as an error, which may not occur with the next request.
                 return BadToken(status.error), 0
             counter = self._fetched
             return BadToken(INVALID), self._ttl
@@ -119,7 +121,7 @@ class Tokens:
             within=REVIEW_SECONDS,
             backoff=WEBHOOK,
             throttle=self._throttle,
-            lane=source,
+            flow=source,
             counted=_count,
         )
         try:

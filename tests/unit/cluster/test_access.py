@@ -355,11 +355,11 @@ async def test_every_attempt_is_counted_under_upstreams_names(plane: Plane, acce
 
 async def test_flood_of_one_users_questions_fails_no_others(plane: Plane, access_: Access) -> None:
     plane.on(PATH, YES)
-    held = [access_._throttle.enter("flood") for _ in range(pace.LANE_WAITING + 500)]
+    held = [access_._throttle.enter("flood") for _ in range(pace.FLOW_WAITING + 500)]
     assert held[-1] is None
     for user, info in ((JANE, LIST), (ANONYMOUS, RequestInfo("/livez", "get", "GET"))):
         assert (await access_.authorize(user, info)).allowed
-    assert not {JANE.name, access.PROBES} & access_._throttle._last.keys()
+    assert not {JANE.name, access.PROBE_FLOW} & access_._throttle._last.keys()
 
 
 async def test_cache_is_bounded_in_bytes(plane: Plane, access_: Access) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from apiserver.cluster.pace import BURST, LANE_WAITING, REQUESTS_PER_SECOND, WAITING, Throttle, Turn
+from apiserver.cluster.pace import BURST, FLOW_WAITING, REQUESTS_PER_SECOND, WAITING, Throttle, Turn
 
 
 class Clock:
@@ -46,7 +46,7 @@ def served(throttle: Throttle, clock: Clock, waiting: list[Turn], *, seconds: fl
         clock.now += 1 / REQUESTS_PER_SECOND + 1e-9
         for turn in waiting:
             if not turn.seconds():
-                found.append(turn.lane)
+                found.append(turn.flow)
                 turn.throttle.leave(turn)
                 waiting.remove(turn)
                 break
@@ -66,7 +66,7 @@ def test_a_burst_goes_at_once_and_then_one_after_another(throttle: Throttle, clo
 
 def test_single_request_does_not_wait_for_a_busy_client(throttle: Throttle, clock: Clock) -> None:
     exhaust(throttle)
-    waiting = [enter(throttle, "flood") for _ in range(LANE_WAITING)]
+    waiting = [enter(throttle, "flood") for _ in range(FLOW_WAITING)]
     assert served(throttle, clock, waiting, seconds=0.1) == ["flood"] * 20
     waiting.append(enter(throttle, "kubelet"))
     assert "kubelet" in served(throttle, clock, waiting, seconds=0.01)
@@ -80,7 +80,7 @@ def test_busy_flows_share_evenly(throttle: Throttle, clock: Clock) -> None:
 
 def test_one_client_cannot_fill_the_queue_for_the_others(throttle: Throttle) -> None:
     exhaust(throttle)
-    waiting = [enter(throttle, "flood") for _ in range(LANE_WAITING)]
+    waiting = [enter(throttle, "flood") for _ in range(FLOW_WAITING)]
     assert throttle.enter("flood") is None
     other = enter(throttle, "other")
     assert other.seconds() <= 2 / REQUESTS_PER_SECOND + 1e-6

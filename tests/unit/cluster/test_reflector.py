@@ -243,7 +243,11 @@ async def test_copy_stays_while_the_server_is_down(
     assert story.names == ["a"]
     assert story.reflector.ready.is_set()
     assert clock.slept[:8] == [0.8, 1.6, 3.2, 6.4, 12.8, 15, 15, 15]
-    said = next(vars(record) for record in caplog.records if record.msg == "not followed for a while")
+    said = next(
+        vars(record)
+        for record in caplog.records
+        if record.msg == "a collection cannot be followed and is tried again later"
+    )
     assert (said["path"], said["seconds"]) == (PATH, 0.8)
     again = Feed()
     plane.on(PATH, again)
@@ -376,8 +380,12 @@ async def test_unconfirmed_copy_ages_is_reported_and_stays(story: Story, caplog:
     await story.follows(feed)
     await until(lambda: story.reflector.problem == "")
     assert story.names == ["a"]
-    told = [record.message for record in caplog.records if record.message != "not followed for a while"]
-    assert told == ["not confirmed for long: what is known goes on to count", "confirmed again"]
+    told = [
+        record.message
+        for record in caplog.records
+        if record.message != "a collection cannot be followed and is tried again later"
+    ]
+    assert told == ["not confirmed for long: the copy stays in use", "confirmed again"]
     assert story.reflector.age == 0
 
 
