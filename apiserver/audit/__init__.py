@@ -1,1 +1,1 @@
-"""What is recorded about requests: which of them and how much, the events that they leave, and where these go."""
+"""Audit requests: select them by policy, build their events, and deliver these to log and webhook."""

@@ -1,4 +1,4 @@
-"""Where events go, as the filter sees it; `log`, `webhook` and what stands before them are backends."""
+"""The interface of audit backends: `log`, `webhook` and the wrappers around them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ class Backend(Protocol):
     """Upstream: kubernetes/apiserver `pkg/audit/types.go`. Used on the event loop only."""
 
     async def process(self, events: Sequence[Event]) -> bool:
-        """False when some of them are lost and whoever caused them should be refused. Raises nothing: what went wrong has been logged and
-        counted."""
+        """Deliver events. Return False when some of them are lost and their request should be refused.
+
+        Never raises: errors have been logged and counted.
+        """
 
     def start(self) -> None:
-        """From now on events come."""
+        """Prepare for events."""
 
     async def stop(self) -> None:
-        """Returns when everything that came has gone where it belongs, or is given up. Nothing comes afterwards, or is lost, counted."""
+        """Wait until all events are delivered or counted as lost. Later events are lost and counted."""

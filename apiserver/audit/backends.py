@@ -1,4 +1,4 @@
-"""The backends that a configuration asks for, one inside the other.
+"""Build the backends of a configuration, one inside the other.
 
 Upstream: kubernetes/apiserver `pkg/server/options/audit.go` (ApplyTo), `pkg/audit/union.go`.
 """
@@ -27,11 +27,11 @@ logger = logging.getLogger(__name__)
 STDOUT = "-"
 MEBIBYTE = 1 << 20
 CONCURRENT = 32
-"""Batches that are with the webhook at a time. Upstream has as many as come while it is slow."""
+"""Concurrent batches to the webhook. Upstream has no limit while the webhook is slow."""
 
 
 class Union:
-    """Several backends, of which each gets every event, one after the other."""
+    """Several backends; each gets every event, one after the other."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._backends = backends
@@ -49,7 +49,7 @@ class Union:
 
 
 class IgnoringErrors:
-    """The mode `blocking`: a request waits for its events, and goes on whatever became of them."""
+    """The mode `blocking`: a request waits for its events, and goes on whether they were delivered or not."""
 
     def __init__(self, delegate: Backend) -> None:
         self._delegate = delegate
@@ -66,7 +66,7 @@ class IgnoringErrors:
 
 
 def mistakes(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the files that log and webhook are about. Makes the log file, if it is not there yet."""
+    """Yield the errors in the files of log and webhook. Creates the log file if it is missing."""
     if audit.log.path not in ("", STDOUT):
         try:
             rotation.ensure(Path(audit.log.path))
@@ -78,8 +78,10 @@ def mistakes(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def open_backend(audit: Audit, environ: Mapping[str, str]) -> Backend | None:
-    """Where events go; None where nothing is recorded, for want of a policy or of a place. Raises ConfigError. To be started on the event
-    loop that uses it."""
+    """Build the backend; None without a policy or without log and webhook. Raises ConfigError.
+
+    The caller starts it on the event loop that uses it.
+    """
     found = list(mistakes(audit, environ))
     if found:
         raise ConfigError(found)
@@ -117,7 +119,7 @@ def _webhook(webhook: auditing.Webhook, environ: Mapping[str, str]) -> Iterator[
 
 
 def _wrapped(backend: Backend, sink: auditing.Sink, *, concurrent: int) -> Backend:
-    """What comes is cut first, then gathered."""
+    """Wrap a backend: events are truncated first, then batched."""
     if sink.mode == auditing.BATCH:
         backend = Buffered(backend, sink.batch, concurrent=concurrent)
     elif sink.mode == auditing.BLOCKING:

@@ -1,4 +1,4 @@
-"""How much memory events take, and how many of them may wait."""
+"""Estimate the memory of events, and limit the memory of those that wait."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from apiserver.apimachinery.request import Deferred, Json, User
 from apiserver.audit.event import Event
 
 EVENT_BYTES = 1024
-"""What an event takes beside what a client can make long, about."""
+"""The approximate bytes of an event beside the texts that clients choose."""
 LIGHT_BYTES = 8 << 10
-"""Of texts that are written down where they are; of more in a thread."""
+"""Shorter texts are encoded on the event loop; longer ones in a thread."""
 
 
 def texts(event: Event) -> int:
-    """Bytes of what has to be written down, about. What is deferred is not light, however little it is."""
+    """Estimate the bytes to encode. A deferred object never counts as light, because its size is unknown until it is encoded."""
     size = EVENT_BYTES + len(event.request_uri) + len(event.user_agent) + sum(map(len, event.annotations.values()))
     size += _named(event.user) + _named(event.acting)
     size += LIGHT_BYTES if isinstance(event.response_object, Deferred) else 0
@@ -29,36 +29,38 @@ def _named(user: User | None) -> int:
     return sum(map(len, user.groups)) + sum(len(value) for values in user.extra.values() for value in values)
 
 
-def weight(event: Event) -> int:
-    """Bytes that an event keeps, about."""
+def memory_of(event: Event) -> int:
+    """Estimate the bytes that an event keeps in memory."""
     return texts(event) + size_of(event.request_object) + size_of(event.response_object)
 
 
-def weights(events: Sequence[Event]) -> int:
-    return sum(map(weight, events))
+def memory_of_all(events: Sequence[Event]) -> int:
+    return sum(map(memory_of, events))
 
 
 def size_of(value: Json) -> int:
     return value.size if isinstance(value, Deferred) else sum(map(len, value))
 
 
-class Room:
-    """So many bytes may be inside. Who comes when it is full waits, first come, first served; somebody with more than it holds goes in
-    when it is empty. Used on one event loop."""
+class ByteBudget:
+    """A limit on bytes that are in use at a time. Used on one event loop.
+
+    When it is used up, callers wait in order. A caller that needs more than the whole budget gets it when nothing else is in use.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._inside = 0
+        self._used = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @property
-    def empty(self) -> bool:
-        return not self._inside and not self._waiting
+    def unused(self) -> bool:
+        return not self._used and not self._waiting
 
-    async def enter(self, size: int) -> None:
-        """Returns when there is room, which is the caller's until it leaves. Who is cancelled is not inside."""
+    async def acquire(self, size: int) -> None:
+        """Wait until `size` bytes are free, and take them until `release`. A cancelled caller has taken nothing."""
         if not self._waiting and self._fits(size):
-            self._inside += size
+            self._used += size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
@@ -66,21 +68,21 @@ class Room:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._let_in()
+                self._hand_out()
             else:
-                self.leave(size)
+                self.release(size)
             raise
 
-    def leave(self, size: int) -> None:
-        self._inside -= size
-        self._let_in()
+    def release(self, size: int) -> None:
+        self._used -= size
+        self._hand_out()
 
     def _fits(self, size: int) -> bool:
-        return not self._inside or self._inside + size <= self._size
+        return not self._used or self._used + size <= self._size
 
-    def _let_in(self) -> None:
+    def _hand_out(self) -> None:
         while self._waiting and (self._waiting[0][1].done() or self._fits(self._waiting[0][0])):
             size, turn = self._waiting.popleft()
-            if not turn.done():  # else its owner gave up
-                self._inside += size
+            if not turn.done():  # else its owner was cancelled
+                self._used += size
                 turn.set_result(None)

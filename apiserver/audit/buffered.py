@@ -1,4 +1,4 @@
-"""Events gathered into batches, so that no request waits for what becomes of its events: the mode `batch`.
+"""Gather events into batches, so that no request waits for their delivery: the mode `batch`.
 
 Upstream: kubernetes/apiserver `plugin/pkg/audit/buffered/buffered.go`.
 """
@@ -13,19 +13,19 @@ from collections.abc import Callable, Sequence
 
 from apiserver.audit import failures
 from apiserver.audit.backend import Backend
+from apiserver.audit.budget import memory_of, memory_of_all
 from apiserver.audit.event import Event
-from apiserver.audit.room import weight, weights
 from apiserver.config.auditing import Batch
 from apiserver.runtime import tasks
 
 PLUGIN = "buffered"
 BUFFER_BYTES = 64 << 20
-"""Of events that wait or are on their way. Upstream counts only their number, and one may hold a list of all that is stored."""
+"""The byte budget of waiting events and events under way. Upstream counts only events, and one may hold a list of all stored objects."""
 BLOCKED = "audit buffer queue blocked"
 
 
 class Buffered:
-    """At most `concurrent` batches are with the delegate at a time. What comes when the buffer is full is lost."""
+    """Passes on at most `concurrent` batches at a time. Events that come when the buffer is full are lost."""
 
     def __init__(self, delegate: Backend, batch: Batch, *, concurrent: int) -> None:
         self._delegate = delegate
@@ -35,14 +35,14 @@ class Buffered:
         self._concurrent = concurrent
         self._waiting: deque[Event] = deque()
         self._size = 0
-        """Bytes of those that wait and of those on their way."""
+        """Bytes of waiting events and events under way."""
         self._gathering = self._stopping = False
         self._wanted = asyncio.Event()
-        """There are enough for a batch, or there is no use in waiting for more."""
+        """Set when a batch is full, or when waiting for more is pointless."""
         self._sending: dict[asyncio.Task[bool], Sequence[Event]] = {}
         self._sent = asyncio.Event()
         self._held: Sequence[Event] = ()
-        """A batch that is not on its way yet."""
+        """A batch that is not under way yet."""
         self._work: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Buffered:
 
     async def process(self, events: Sequence[Event]) -> bool:
         for index, event in enumerate(events):
-            error = self._refusal(size := weight(event))
+            error = self._refusal(size := memory_of(event))
             if error:
                 failures.failed(PLUGIN, error, events[index:])
                 break
@@ -76,7 +76,7 @@ class Buffered:
         await self._delegate.stop()
 
     def _refusal(self, size: int) -> str:
-        """Why an event is not taken, "" if it is. What is gathered into a batch is out of upstream's buffer already."""
+        """Return why an event is not accepted, "" if it is. Upstream's buffer does not count events of the batch that is being gathered."""
         if self._stopping:
             return failures.SHUT_DOWN
         most = self._batch.buffer_size + (self._batch.max_size if self._gathering else 0)
@@ -85,11 +85,11 @@ class Buffered:
 
     @property
     def _enough(self) -> int:
-        """How many events end the waiting for more."""
+        """The number of events that make a batch without further waiting."""
         return self._batch.max_size if self._batch.max_size > 1 and self._batch.max_wait > 0 else 1
 
     def _give_up(self) -> None:
-        """What is on its way is the delegate's to count."""
+        """Count the waiting events as lost. The delegate counts the events under way."""
         if self._work is not None:
             self._work.cancel()
         left = [*self._held, *self._waiting]
@@ -111,7 +111,7 @@ class Buffered:
                 sending.add_done_callback(self._ended)
 
     async def _gathered(self) -> Sequence[Event]:
-        """As many as make a batch; fewer, or none, when the time for them is over."""
+        """Return the next batch: a full one, or whatever has come when its time is over."""
         self._gathering = True
         if len(self._waiting) < self._enough and not self._stopping:
             self._wanted.clear()
@@ -132,14 +132,14 @@ class Buffered:
 
     def _ended(self, sending: asyncio.Task[bool]) -> None:
         events = self._sending.pop(sending)
-        self._size -= weights(events)
+        self._size -= memory_of_all(events)
         self._sent.set()
         if not sending.cancelled() and (error := sending.exception()) is not None:
             failures.failed(PLUGIN, f"{type(error).__name__}: {error}", events)
 
 
 async def _break_off(backend: Backend) -> None:
-    """Has a backend count what it cannot bring to its end."""
+    """Make a backend count the events that it cannot deliver."""
     stopping = asyncio.create_task(backend.stop())
     await asyncio.sleep(0)
     stopping.cancel()
@@ -155,7 +155,7 @@ class Bucket:
         self._left, self._at = float(burst), 0.0
 
     def take(self) -> float:
-        """How many seconds later than now what takes this token may go."""
+        """Take a token. Return the seconds to wait before using it."""
         now = self._clock()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate) - 1
         self._at = now

@@ -1,7 +1,7 @@
-"""An event: what is known of a request at one of its stages, and how it is written.
+"""An event: the facts about a request at one of its stages, and their encodings.
 
-What of it may be long, the objects, stays in the pieces in which it went out: whoever writes an event joins nothing.
-Upstream: kubernetes/apiserver `pkg/apis/audit/v1/types.go`, `pkg/audit/format.go`.
+The long parts, the objects, stay in the pieces in which they were sent: nothing is joined to write an event. Upstream:
+kubernetes/apiserver `pkg/apis/audit/v1/types.go`, `pkg/audit/format.go`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Stage(StrEnum):
-    """Where a request is."""
+    """The stage of a request."""
 
     REQUEST_RECEIVED = "RequestReceived"
     RESPONSE_STARTED = "ResponseStarted"
-    """The headers are on their way: of watches only, and of what is refused before it is known who asks."""
+    """The headers are being sent: only for watches, and for requests that were refused before authentication."""
     RESPONSE_COMPLETE = "ResponseComplete"
     PANIC = "Panic"
 
@@ -41,9 +41,9 @@ class Stage(StrEnum):
 class Event:
     """One stage of one request. `received` and `at` are microseconds since the epoch.
 
-    `user` is None where nobody knows who asks, `acting` is as whom somebody else acts, within `constraint` if there is one. `object_ref`
-    holds what is known of it, by the names of its members; empty for what is about no object. `status` is that of the answer, None
-    before there is one.
+    `user` is None before authentication. `acting` is the impersonated user, `constraint` the verb of constrained impersonation.
+    `object_ref` holds the known members of the reference; it is empty for requests without objects. `status` is that of the answer,
+    None before the answer.
     """
 
     level: Level
@@ -65,15 +65,15 @@ class Event:
     annotations: Mapping[str, str]
 
     def line(self) -> list[bytes]:
-        """The event by itself: JSON in pieces, without the end of a line."""
+        """Encode the event as JSON, in pieces, without a line end."""
         return [b'{"kind":"Event","apiVersion":"audit.k8s.io/v1",', *self.members()]
 
     def item(self) -> list[bytes]:
-        """The event as one of an EventList."""
+        """Encode the event as an item of an EventList."""
         return [b"{", *self.members()]
 
     def members(self) -> list[bytes]:
-        """Everything behind kind and apiVersion, the closing brace included."""
+        """Encode everything after kind and apiVersion, including the closing brace."""
         pieces = [_members(self._about())]
         for name, value in ((b',"requestObject":', self.request_object), (b',"responseObject":', self.response_object)):
             if value:
@@ -110,12 +110,12 @@ class Event:
         return about
 
     def truncated(self) -> Event:
-        """Without the objects, and saying so."""
+        """Return the event without its objects, annotated as truncated."""
         noted = {**self.annotations, TRUNCATED: "true"}
         return replace(self, request_object=(), response_object=(), annotations=noted)
 
     def legacy(self) -> str:
-        """The event in one line of text, without the end of the line, which tells no objects and no annotations."""
+        """Format the event as one line of text, without a line end. The line holds no objects and no annotations."""
         user, acting = self.user, self.acting
         named = user is not None and user.name != ""
         received = _EPOCH + timedelta(microseconds=self.received)
@@ -133,17 +133,17 @@ class Event:
             "namespace": self.object_ref.get("namespace") or "<none>",
             "uri": self.request_uri,
         }
-        told = " ".join(f"{name}={go_quote(value)}" for name, value in shown.items())
+        members = " ".join(f"{name}={go_quote(value)}" for name, value in shown.items())
         code = "<deferred>" if self.status is None else str(self.status.get("code", 0))
         when = f"{received:%Y-%m-%dT%H:%M:%S}{'.' if fraction else ''}{fraction}Z"
-        return f'{when} AUDIT: {told} response="{code}"'
+        return f'{when} AUDIT: {members} response="{code}"'
 
 
 _REFERENCE = ("resource", "namespace", "name", "uid", "apiGroup", "apiVersion", "resourceVersion", "subresource")
 
 
 def micro_time(at: int) -> str:
-    """As Kubernetes writes times with microseconds (kubernetes/apimachinery `pkg/apis/meta/v1/micro_time.go`)."""
+    """Format a time with microseconds as Kubernetes does (kubernetes/apimachinery `pkg/apis/meta/v1/micro_time.go`)."""
     seconds, microseconds = divmod(at, 1_000_000)
     return f"{_second(seconds)}.{microseconds:06}Z"
 

@@ -1,4 +1,4 @@
-"""Events that were lost: counted, and told in one line for all that were lost together."""
+"""Report lost events: count them, and log all that were lost together in one message."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from apiserver.audit.event import Event
 logger = logging.getLogger(__name__)
 
 SHOWN, SHOWN_CHARACTERS = 3, 1024
-"""How many of the events are told, and how much of each; upstream tells all of all."""
+"""How many events a message shows, and how many characters of each; upstream shows all."""
 SHUT_DOWN = "audit backend shut down"
 GIVEN_UP = "the request was given up before there was room for its events"
 
 
 def failed(plugin: str, error: str, events: Sequence[Event]) -> None:
-    """Some events are not where `plugin` should have brought them. On the event loop only.
+    """Report events that `plugin` could not deliver. Call it on the event loop only.
 
     Upstream: kubernetes/apiserver `pkg/audit/metrics.go` HandlePluginError.
     """
@@ -25,11 +25,11 @@ def failed(plugin: str, error: str, events: Sequence[Event]) -> None:
     shown = [event.legacy()[:SHOWN_CHARACTERS] for event in events[:SHOWN]]
     if len(events) > SHOWN:
         shown.append(f"… and {len(events) - SHOWN:,} more")
-    told = "".join(f"{line}\n" for line in shown)
-    # `task`: one plugin's flood must not hide what another one says (`logs`).
+    lines = "".join(f"{line}\n" for line in shown)
+    # `task`: a flood of one plugin must not suppress the messages of another one (`logs`).
     about = {"task": f"audit-{plugin}"}
     logger.error(
         "Error in audit plugin '%s' affecting %d audit events: %s\nImpacted events:\n%s",
-        plugin, len(events), error, told,
+        plugin, len(events), error, lines,
         extra=about,
     )  # fmt: skip

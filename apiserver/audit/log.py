@@ -1,7 +1,7 @@
-"""Events as lines of a file or of standard output, written by one thread.
+"""Write events as lines of a file or of standard output, from one thread.
 
-While it writes, what comes waits, and goes with the next write: a slow disk makes few large writes of many small ones, and never holds
-up the event loop. Upstream: kubernetes/apiserver `plugin/pkg/audit/log/backend.go`.
+Events that come during a write wait for the next write. So a slow disk turns many small writes into few large ones, and it never blocks
+the event loop. Upstream: kubernetes/apiserver `plugin/pkg/audit/log/backend.go`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from apiserver.audit import failures
+from apiserver.audit.budget import ByteBudget, memory_of_all, size_of
 from apiserver.audit.event import Event
-from apiserver.audit.room import Room, size_of, weights
 from apiserver.audit.rotation import FileError, Target, reason
 
 logger = logging.getLogger(__name__)
 
 PLUGIN = "log"
 WAITING_BYTES = 16 << 20
-"""Of events that wait for the thread, or are written. Who comes when there are so many waits to be let in."""
+"""The byte budget of events that wait for the thread or are being written. Above it, requests wait."""
 PIECES = os.sysconf("SC_IOV_MAX")
-"""Of one write, at most."""
+"""The most pieces of one write."""
 
 Lines = Callable[[Event], Sequence[bytes]]
-"""An event as it stands in the file, its line end included."""
+"""Encodes an event as a line, including its line end."""
 
 
 def json_line(event: Event) -> Sequence[bytes]:
@@ -44,7 +44,7 @@ def legacy_line(event: Event) -> Sequence[bytes]:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What one caller waits for; `done` is whether all of it was written."""
+    """The events of one caller; `done` is True if all of them were written."""
 
     events: Sequence[Event]
     size: int
@@ -60,12 +60,12 @@ class _Line(NamedTuple):
 
 
 class Log:
-    """Returns from `process` when the lines are with the operating system."""
+    """Returns from `process` when the operating system has the lines."""
 
     def __init__(self, target: Target, lines: Lines) -> None:
         self._writer = _Writer(target, lines)
         self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
-        self._room = Room(WAITING_BYTES)
+        self._budget = ByteBudget(WAITING_BYTES)
         self._given: set[_Batch] = set()
         self._started = self._stopping = False
         self._drained = asyncio.Event()
@@ -80,23 +80,23 @@ class Log:
         if self._stopping:
             failures.failed(PLUGIN, failures.SHUT_DOWN, events)
             return False
-        size = weights(events)
+        size = memory_of_all(events)
         try:
-            await self._room.enter(size)
+            await self._budget.acquire(size)
         except asyncio.CancelledError:
             failures.failed(PLUGIN, failures.GIVEN_UP, events)
             raise
         batch = _Batch(events, size, asyncio.get_running_loop().create_future())
         self._given.add(batch)
         self._queue.put(batch)
-        return await batch.done  # if nobody waits for it any more, it is written all the same
+        return await batch.done  # a caller that leaves does not stop the write
 
     async def stop(self) -> None:
         self._stopping = True
         if not self._started:
             return
         try:
-            if not self._room.empty:
+            if not self._budget.unused:
                 await self._drained.wait()
             self._queue.put(None)
             await self._ended.wait()
@@ -109,14 +109,14 @@ class Log:
         lost: dict[str, list[Event]] = {}
         for batch in batches:
             self._given.discard(batch)
-            self._room.leave(batch.size)
+            self._budget.release(batch.size)
             for event, error in batch.lost:
                 lost.setdefault(error, []).append(event)
             if not batch.done.done():
                 batch.done.set_result(not batch.lost)
         for error, events in lost.items():
             failures.failed(PLUGIN, error, events)
-        if self._stopping and self._room.empty:
+        if self._stopping and self._budget.unused:
             self._drained.set()
 
     # ------------------------------------------------------------------------------------------------------------ in the thread
@@ -129,12 +129,12 @@ class Log:
                     break
                 self._writer.write(batches)
                 loop.call_soon_threadsafe(self._written, batches)
-                del batches  # it may be large, and the next ones may be long in coming
+                del batches  # it may be large, and the next ones may take long to come
             self._writer.close()
             loop.call_soon_threadsafe(self._ended.set)
 
     def _take(self) -> list[_Batch]:
-        """All that waits, at least one; nothing at the end."""
+        """Take all waiting batches, at least one; none at the end."""
         first = self._queue.get()
         taken: list[_Batch] = []
         with contextlib.suppress(queue.Empty):
@@ -145,19 +145,19 @@ class Log:
 
 
 class _Writer:
-    """Writes what it gets, and notes in each batch what of it is lost and why."""
+    """Writes batches, and notes in each the lost events and the reason."""
 
     def __init__(self, target: Target, lines: Lines) -> None:
         self._target = target
         self._lines = lines
         self._torn = False
-        """The last line has no end: the disk was full. The next one begins on a line of its own."""
+        """The last line has no end, because the disk was full. The next event begins a new line."""
 
     def write(self, batches: Sequence[_Batch]) -> None:
         try:
             self._write(batches)
         except Exception as error:
-            logger.exception("the audit log failed")  # a bug: whoever waits must not wait for ever
+            logger.exception("the audit log failed")  # a bug: callers must not wait for ever
             for batch in batches:
                 batch.lost = [(event, f"{type(error).__name__}: {error}") for event in batch.events]
 
@@ -170,7 +170,7 @@ class _Writer:
                 group, size = [], 0
             if not group:
                 try:
-                    fd = self._target.make_room(line.size)
+                    fd = self._target.descriptor(line.size)
                 except FileError as error:
                     line.batch.lost.append((line.event, str(error)))
                     continue
@@ -208,7 +208,7 @@ class _Writer:
 
     @staticmethod
     def _is_torn(written: int, lines: Sequence[_Line]) -> bool:
-        """Whether so many bytes end within a line."""
+        """Return whether this many bytes end within a line."""
         for line in lines:
             if written < line.size:
                 return written > 0
@@ -217,7 +217,7 @@ class _Writer:
 
 
 def _write_all(fd: int, pieces: list[bytes]) -> tuple[int, str]:
-    """How many bytes were written, and why no more."""
+    """Return how many bytes were written, and the error that stopped the write."""
     total, at = 0, 0
     left: list[bytes | memoryview] = list(pieces)
     while at < len(left):
@@ -226,7 +226,7 @@ def _write_all(fd: int, pieces: list[bytes]) -> tuple[int, str]:
         except BlockingIOError:
             poll = select.poll()
             poll.register(fd, select.POLLOUT)
-            poll.poll()  # somebody else, who has this pipe too, made it one that does not wait
+            poll.poll()  # another owner of this pipe has made it non-blocking
             continue
         except OSError as error:
             return total, reason(error)

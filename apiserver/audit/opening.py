@@ -1,4 +1,4 @@
-"""The auditor that a configuration asks for."""
+"""Build the auditor of a configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apiserver.config.config import Audit, ConfigError
 
 
 def open_auditor(audit: Audit, environ: Mapping[str, str]) -> Auditor | None:
-    """None where nothing is recorded. Raises ConfigError. To be started on the event loop that uses it."""
+    """Build the auditor; None when nothing is recorded. Raises ConfigError. The caller starts it on the event loop that uses it."""
     backend = backends.open_backend(audit, environ)
     if backend is None:
         return None
@@ -22,7 +22,7 @@ def open_auditor(audit: Audit, environ: Mapping[str, str]) -> Auditor | None:
 
 
 def mistakes(audit: Audit, environ: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the files that it names."""
+    """Yield the errors in the files that the configuration names."""
     yield from backends.mistakes(audit, environ)
     if audit.policy_file:
         try:

@@ -1,4 +1,4 @@
-"""`--audit-policy-file`: which requests are recorded, how much of them, and at which stages.
+"""`--audit-policy-file`: decide which requests are recorded, in how much detail, and at which stages.
 
 Upstream: kubernetes/apiserver `pkg/audit/policy/{reader,checker}.go`, `pkg/apis/audit/{types.go,v1/types.go,validation/validation.go}`.
 """
@@ -32,11 +32,11 @@ GROUP, VERSION, KIND = "audit.k8s.io", "v1", "Policy"
 
 
 class InvalidPolicy(ValueError):
-    """A file that says no policy; the text is upstream's, and tells all mistakes of a policy that could be read."""
+    """The file holds no valid policy. The text is upstream's, with all errors of a policy that could be parsed."""
 
 
 class Ruling(NamedTuple):
-    """What is recorded of a request: of no stage that is `omitted`, and objects without managedFields if these are to be left out."""
+    """The decision about a request. `omitted`: stages without an event. `omit_managed_fields`: objects are recorded without them."""
 
     level: Level
     omitted: frozenset[Stage]
@@ -47,7 +47,7 @@ class Ruling(NamedTuple):
 
 
 def load(path: str) -> Policy:
-    """The policy in a file, in YAML or JSON. What strict decoding has against it is a warning in the log. Raises InvalidPolicy."""
+    """Load the policy in a YAML or JSON file. Logs the errors of strict decoding as a warning. Raises InvalidPolicy."""
     if not path:
         raise InvalidPolicy("file path not specified")
     try:
@@ -63,7 +63,7 @@ def load(path: str) -> Policy:
 
 
 def read(raw: bytes) -> Object:
-    """The members of the valid policy in the text of a file. Raises InvalidPolicy."""
+    """Parse and validate a policy. Return its members. Raises InvalidPolicy."""
     try:
         document = _parsed(raw)
         shape = _shape_of(type_meta.read(document.value), raw)
@@ -77,8 +77,8 @@ def read(raw: bytes) -> Object:
         )
     if shape is _INTERNAL:
         raise InvalidPolicy(f"unknown group version field {GROUP}/{_HUB_VERSION}, Kind={KIND} in policy")
-    if mistakes := FieldErrors(_mistakes(found)):
-        raise InvalidPolicy(_aggregate(mistakes))
+    if errors := FieldErrors(_errors(found)):
+        raise InvalidPolicy(_aggregate(errors))
     if not found.get("rules"):
         raise InvalidPolicy("loaded illegal policy with 0 rules")
     return found
@@ -88,14 +88,14 @@ _SYNTAX = "couldn't get version/kind; json parse error: "
 
 
 class _Document(NamedTuple):
-    """A text that was read: `json` is the text itself if it is JSON, `repeats` what is to be said of repeated keys if it is YAML."""
+    """A parsed text. `json` is the text itself if it is JSON, `repeats` the message about repeated keys if it is YAML."""
 
     value: Any
     json: bytes
     repeats: str
 
     def decoded(self, shape: Struct) -> tuple[Object, list[str]]:
-        """The object, and what strict decoding has against it. Raises strict.DecodeError."""
+        """Return the object, and the errors of strict decoding. Raises strict.DecodeError."""
         value = as_json.written(self.json, shape) if self.json else self.value
         members = as_written.without(value or {}, type_meta.MEMBERS)
         if self.json:
@@ -107,7 +107,7 @@ class _Document(NamedTuple):
 
 
 def _parsed(raw: bytes) -> _Document:
-    """JSON is what begins as an object. Raises Unreadable."""
+    """Parse JSON if the text begins with an object, else YAML. Raises Unreadable."""
     try:
         if raw.decode("utf-8", "replace").lstrip().startswith("{"):
             return _Document(as_json.written(raw, _VERSIONED), raw, "")
@@ -126,8 +126,10 @@ _KINDS = frozenset({"Event", "EventList", KIND, "PolicyList"})
 
 
 def _shape_of(meta: TypeMeta, raw: bytes) -> Struct:
-    """The one that a document is decoded by. A document without a version is taken for upstream's internal form of a policy, whose members
-    have other names, before it is refused for that. Raises Unfit."""
+    """Return the shape to decode a document by. Raises Unfit.
+
+    A document without a version is decoded as upstream's internal form of a policy, whose members have other names, and then refused.
+    """
     meta = meta._replace(kind=meta.kind or KIND)
     if not meta.version and meta.group in ("", GROUP):
         meta = meta._replace(group=GROUP, version=_HUB_VERSION)
@@ -151,7 +153,7 @@ def _shape_of(meta: TypeMeta, raw: bytes) -> Struct:
 
 
 def _policy(go: str, metadata: Field, named: Callable[[str], str]) -> Struct:
-    """The shape of a policy: `go` is the package of its types, `named` says what a member is called there."""
+    """Make the shape of a policy. `go` is the package of its types, `named` maps a member to its name there."""
     texts = ListOf(String())
     stages = ListOf(String(go=f"{go}.Stage"))
 
@@ -201,14 +203,14 @@ _STAGES = {stage.value: stage for stage in Stage}
 
 
 def _aggregate(errors: Iterable[FieldError]) -> str:
-    """Each once, as upstream joins them (kubernetes/apimachinery `pkg/util/errors/errors.go`)."""
+    """Join errors, each once, as upstream does (kubernetes/apimachinery `pkg/util/errors/errors.go`)."""
     texts = list(dict.fromkeys(map(str, errors)))
     if isinstance(errors, FieldErrors) and errors.more:
         texts.append(f"… {errors.more} more")
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def _mistakes(policy: Object) -> Iterator[FieldError]:
+def _errors(policy: Object) -> Iterator[FieldError]:
     yield from _wrong_stages(policy, fieldpath.ROOT)
     at = fieldpath.ROOT.child("rules")
     for i, rule in enumerate(policy.get("rules") or ()):
@@ -257,10 +259,10 @@ def _wrong_stages(holder: Object, path: Path) -> Iterator[FieldError]:
 
 
 class Policy:
-    """Rules in order, of which the first that fits decides. What none of them fits is not recorded."""
+    """Rules in order; the first that matches decides. A request that matches none is not recorded."""
 
     def __init__(self, content: Object) -> None:
-        """`content` is valid."""
+        """`content` must be valid."""
         rules = [_Rule(rule, content) for rule in content.get("rules") or ()]
         self._about_resources = tuple(rule for rule in rules if rule.urls is None)
         self._about_urls = tuple(rule for rule in rules if not rule.is_about_resources)
@@ -268,8 +270,10 @@ class Policy:
         self._otherwise = Ruling(Level.NONE, _stages(content), bool(content.get("omitManagedFields")))
 
     def ruling(self, info: RequestInfo, user: User | None) -> Ruling:
-        """That of the first rule that the request fits; nothing is recorded of a request that fits none. `user` is None where nobody knows
-        who asks. Takes time with the number of rules, and once with that of the user's groups."""
+        """Return the decision of the first matching rule, or that nothing is recorded. `user` is None before authentication.
+
+        The time grows with the number of rules, and once with the number of the user's groups.
+        """
         verb = info.verb
         resource = info.is_resource
         keys: Sequence[str] = ()
@@ -301,7 +305,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class _Rule:
-    """A rule; what is None does not matter to it. `prefixes` are of paths, beside the `urls` that are paths themselves."""
+    """A rule; a member that is None matches everything. `prefixes` are prefixes of paths, `urls` are exact paths."""
 
     __slots__ = (
         "groups",
@@ -334,17 +338,17 @@ class _Rule:
 
 
 _Names = frozenset[str] | None
-"""Those of objects; None for all."""
+"""Names of objects; None for all."""
 
 
 class _Resources:
-    """The resources of a rule: by group, the names of the objects that are meant by each text that may stand for resources."""
+    """The resources of a rule: group → text that may stand for resources → names of matching objects."""
 
     __slots__ = ("_groups", "_whole")
 
     def __init__(self, every: Iterable[Object]) -> None:
         self._whole: set[str] = set()
-        """Groups of which all resources are meant."""
+        """Groups whose resources all match."""
         self._groups: dict[str, dict[str, _Names]] = {}
         for one in every:
             group, resources = one.get("group") or "", one.get("resources") or ()
@@ -358,7 +362,7 @@ class _Resources:
                 meant[resource] = None if found is None or known is None else known | found
 
     def match(self, group: str, keys: Sequence[str], name: str) -> bool:
-        """`keys` are the texts that stand for the resource of a request."""
+        """Return whether the resource matches. `keys` are the texts that stand for the resource of a request."""
         if group in self._whole or "*" in self._whole:
             return True
         for some in (group, "*"):

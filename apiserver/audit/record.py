@@ -1,4 +1,4 @@
-"""One request as it is recorded, stage by stage.
+"""The record of one request, stage by stage.
 
 Upstream: kubernetes/apiserver `pkg/audit/context.go`, `pkg/endpoints/filters/audit.go`.
 """
@@ -20,16 +20,16 @@ from apiserver.audit.policy import Policy, Ruling
 from apiserver.codecs.objects import canonical
 
 MOST_HELD = 256 << 20
-"""Bytes of events that are not where they belong yet, above which no request is let in that is to be recorded."""
+"""The byte budget of undelivered events. Above it, requests that must be recorded wait."""
 DEFERRED_BYTES = 64 << 10
-"""What a list holds that is written down later, about."""
+"""The approximate memory of a list that is encoded later."""
 CLOSED_EARLY = {"status": "Success", "message": "Connection closed early", "code": 200}
-"""Of a request whose client left before it was answered."""
+"""The status of a request whose client left before the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a request says of itself before anybody has looked into it."""
+    """The facts in the request itself, known before authentication."""
 
     audit_id: str
     uri: str
@@ -39,7 +39,7 @@ class Origin:
 
 
 class Auditor:
-    """Judges requests by a policy, and makes a record of each that is to be recorded. `now` is in microseconds since the epoch."""
+    """Judges requests by a policy, and makes a record of each that must be recorded. `now` is in microseconds since the epoch."""
 
     def __init__(self, policy: Policy, backend: Backend, *, now: Callable[[], int]) -> None:
         self.now = now
@@ -54,7 +54,7 @@ class Auditor:
     def record(
         self, info: RequestInfo, user: User | None, origin: Callable[[], Origin], annotations: Annotations
     ) -> Record | None:
-        """None for a request of which nothing is recorded. `annotations` may become more until its last stage."""
+        """Make the record of a request; None if nothing is recorded. `annotations` may grow until the last stage."""
         ruling = self._policy.ruling(info, user)
         self._levels[ruling.level].inc()
         if ruling.level is Level.NONE:
@@ -73,22 +73,23 @@ class Auditor:
                 self._waiting.popleft().set_result(None)
 
     async def turn(self) -> None:
-        """Returns when there is room for one more. Requests whose clients have gone hold what they were about until it is written, and
-        nothing else bounds how many there are."""
+        """Wait until the byte budget has space. Requests of disconnected clients hold their objects until these are written, and
+        nothing else limits their number.
+        """
         while self._holding > MOST_HELD:
-            self._waiting.append(room := asyncio.get_running_loop().create_future())
+            self._waiting.append(space := asyncio.get_running_loop().create_future())
             try:
-                await room
+                await space
             finally:
-                if room in self._waiting:
-                    self._waiting.remove(room)
+                if space in self._waiting:
+                    self._waiting.remove(space)
 
     def reject(self) -> None:
-        """A request is not served because it cannot be recorded."""
+        """Count a request that is refused because it cannot be recorded."""
         metrics.AUDIT_REJECTIONS.only.inc()
 
     def finish(self, last: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        """The last stage of a request, which is told whether its client waits for it or not."""
+        """Record the last stage of a request, whether its client waits for it or not."""
         task = asyncio.ensure_future(last)
         self._last.add(task)
         task.add_done_callback(self._last.discard)
@@ -98,7 +99,7 @@ class Auditor:
         self._backend.start()
 
     async def stop(self) -> None:
-        """Returns when everything that was recorded is where it belongs."""
+        """Wait until everything that was recorded is delivered."""
         await asyncio.gather(*self._last, return_exceptions=True)
         await self._backend.stop()
 
@@ -111,7 +112,7 @@ def _held(event: Event) -> int:
 
 
 class Record:
-    """What is known of one request. `recording` is what its handler tells, `acting` as whom it acts within `constraint`."""
+    """The facts about one request. The handler fills `recording`. `acting` is the impersonated user, `constraint` its verb."""
 
     __slots__ = (
         "_auditor", "_info", "_noted", "_origin", "_ruling", "_started", "_status", "_user", "acting", "constraint", "recording",
@@ -140,43 +141,42 @@ class Record:
         self.recording = Recording(ruling.level, self.began, bare=ruling.omit_managed_fields)
 
     async def received(self) -> bool:
-        """It is known who asks. False: the request must not be served, because that could not be recorded."""
+        """Record that the user is known. False: the request must not be served, because it could not be recorded."""
         await self._auditor.turn()
-        return await self._tell(Stage.REQUEST_RECEIVED, self._origin.received)
+        return await self._record(Stage.REQUEST_RECEIVED, self._origin.received)
 
     async def began(self, code: int) -> None:
-        """Of an answer that goes on for long: its headers are about to go out."""
+        """Record that the headers of a long-running answer are about to be sent."""
         self._started = True
         self._status = {"code": code}
-        await self._tell(Stage.RESPONSE_STARTED)
+        await self._record(Stage.RESPONSE_STARTED)
 
     async def refused(self, failure: StatusError | TextError, *, shown: bool) -> None:
-        """Of a request that ended before it was known who asks: that is the one stage that it has. `shown`: the client is told it as a
-        Status."""
+        """Record a request that ended before authentication; it has only this stage. `shown`: the client gets a Status."""
         self._answered(failure, shown=shown)
-        await self._tell(Stage.RESPONSE_STARTED)
+        await self._record(Stage.RESPONSE_STARTED)
 
     async def failed(self, failure: StatusError | TextError, *, shown: bool) -> None:
-        """It is answered with an error."""
+        """Record an answer that is an error."""
         self._answered(failure, shown=shown)
         await self._complete()
 
     async def succeeded(self, code: int) -> None:
-        """It has its answer."""
+        """Record a complete answer."""
         self._status = {"code": code}
         await self._complete()
 
     async def left(self) -> None:
-        """The client has gone before it had the whole of an answer."""
+        """Record that the client disconnected before the end of the answer."""
         if self._status is None:
             self._status = CLOSED_EARLY
         await self._complete()
 
     async def panicked(self, error: BaseException) -> None:
-        """Serving it failed with what nobody expected."""
+        """Record an unexpected exception."""
         message = f"APIServer panic'd: {error}"
         self._status = {"status": "Failure", "message": message, "reason": "InternalError", "code": 500}
-        await self._tell(Stage.PANIC)
+        await self._record(Stage.PANIC)
 
     def _answered(self, failure: StatusError | TextError, *, shown: bool) -> None:
         if not isinstance(failure, StatusError) or not shown:
@@ -190,10 +190,10 @@ class Record:
     async def _complete(self) -> None:
         if self._info.long_running and not self._started:
             self._started = True
-            await self._tell(Stage.RESPONSE_STARTED)
-        await self._tell(Stage.RESPONSE_COMPLETE)
+            await self._record(Stage.RESPONSE_STARTED)
+        await self._record(Stage.RESPONSE_COMPLETE)
 
-    async def _tell(self, stage: Stage, at: int | None = None) -> bool:
+    async def _record(self, stage: Stage, at: int | None = None) -> bool:
         if stage in self._ruling.omitted:
             return True
         return await self._auditor.process(self._event(stage, at))
@@ -221,7 +221,7 @@ class Record:
         )
 
     def _reference(self) -> Mapping[str, str]:
-        """The path says it; what it does not say, the object does."""
+        """Return the members of the object's reference from the path, and the others from the object."""
         info = self._info
         if not info.is_resource:
             return {}

@@ -1,4 +1,4 @@
-"""Files that a log is written to, with its old parts beside it. For threads: everything here may wait for a disk.
+"""Write and rotate log files. For threads: everything here may wait for a disk.
 
 Upstream: natefinch/lumberjack `lumberjack.go` (v2), kubernetes/apiserver `pkg/server/options/audit.go` (getWriter, ensureLogFile).
 """
@@ -32,34 +32,34 @@ _FORMAT = "%Y-%m-%dT%H-%M-%S.%f"
 
 
 class FileError(Exception):
-    """Something could not be written. The text is Go's."""
+    """A file could not be written. The text is Go's."""
 
 
 class Target(Protocol):
-    """Where lines go. Used by one thread."""
+    """The destination of lines. Used by one thread."""
 
     name: str
 
-    def make_room(self, size: int) -> int:
-        """The descriptor for a line of `size` bytes. Raises FileError; the next line tries again."""
+    def descriptor(self, size: int) -> int:
+        """Return the descriptor for a line of `size` bytes. Raises FileError; the next line tries again."""
 
     def left(self) -> float:
-        """How many bytes more may be written to that descriptor."""
+        """Return how many more bytes may be written to that descriptor."""
 
     def wrote(self, size: int) -> None:
-        """So many have been."""
+        """Count written bytes."""
 
     @property
     def fresh(self) -> bool:
-        """Nothing is in it yet, for certain."""
+        """True only if it is certainly empty."""
 
     def close(self) -> None:
-        """There is nothing more to write."""
+        """End writing."""
 
 
 @contextlib.contextmanager
-def _told(doing: str, before: str = "") -> Iterator[None]:
-    """As Go words what the operating system says: `open /a/b: permission denied`."""
+def _in_go_words(doing: str, before: str = "") -> Iterator[None]:
+    """Turn an OSError into Go's words: `open /a/b: permission denied`."""
     try:
         yield
     except OSError as error:
@@ -67,24 +67,24 @@ def _told(doing: str, before: str = "") -> Iterator[None]:
 
 
 def reason(error: OSError) -> str:
-    """The operating system's, in Go's spelling."""
+    """Return the operating system's message in Go's spelling."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
 
 def ensure(path: Path) -> None:
-    """Makes a log file that is not there yet, for its owner alone. Raises FileError where it cannot be written."""
+    """Create a missing log file, private to its owner. Raises FileError if it cannot be written."""
     _make_folder(path.parent, 0o700)
-    with _told(f"open {path}"):
+    with _in_go_words(f"open {path}"):
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def _make_folder(folder: Path, mode: int) -> None:
-    """With those above it, which get the same mode (os.makedirs gives it to the last one only)."""
-    with _told(f"mkdir {folder}"):
+    """Create a folder and its missing parents with the same mode (os.makedirs gives it to the last one only)."""
+    with _in_go_words(f"mkdir {folder}"):
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
-        with _told(f"mkdir {each}"):
+        with _in_go_words(f"mkdir {each}"):
             each.mkdir(mode, exist_ok=True)
     if not folder.is_dir():
         raise FileError(f"mkdir {folder}: not a directory")
@@ -95,21 +95,21 @@ class Stdout:
 
     name = "/dev/stdout"
 
-    def make_room(self, _size: int) -> int:
+    def descriptor(self, _size: int) -> int:
         return STDOUT
 
     def left(self) -> float:
         return sys.maxsize
 
     def wrote(self, size: int) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
     @property
     def fresh(self) -> bool:
         return False
 
     def close(self) -> None:
-        """It stays open."""
+        """Leave it open."""
 
 
 class Plain:
@@ -120,9 +120,9 @@ class Plain:
         self._path = path
         self._fd: int | None = None
 
-    def make_room(self, _size: int) -> int:
+    def descriptor(self, _size: int) -> int:
         if self._fd is None:
-            with _told(f"open {self._path}"):
+            with _in_go_words(f"open {self._path}"):
                 self._fd = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         return self._fd
 
@@ -130,7 +130,7 @@ class Plain:
         return sys.maxsize
 
     def wrote(self, size: int) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
     @property
     def fresh(self) -> bool:
@@ -148,7 +148,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """`size` bytes are in one file at most; 0 days and 0 backups are no limit."""
+    """`size`: the most bytes of one file. 0 days and 0 backups are no limit."""
 
     size: int
     days: int
@@ -157,10 +157,10 @@ class Keeping:
 
 
 class Rotated:
-    """A file that is put aside when it is full, under a name that says when.
+    """A file that is renamed when it is full; the new name holds the time.
 
-    A file that somebody else moves away is followed, as long as there is room in it: whoever moves files has us rotate by size, or moves a
-    copy (logrotate's `copytruncate`; we append).
+    If another program moves the file, writing goes on to the moved file until it is full. Such programs should leave rotation to
+    Sluice, or move a copy (logrotate's `copytruncate`; Sluice appends).
     """
 
     def __init__(self, path: Path, keeping: Keeping, *, now: Callable[[], datetime] = _now) -> None:
@@ -172,7 +172,7 @@ class Rotated:
         self._fd: int | None = None
         self._size = 0
 
-    def make_room(self, size: int) -> int:
+    def descriptor(self, size: int) -> int:
         if size > self._most:
             raise FileError(f"write length {size} exceeds maximum file size {self._most}")
         fd = self._fd
@@ -216,14 +216,14 @@ class Rotated:
         return fd
 
     def _rotate(self) -> int:
-        with _told(f"close {self._path}"):
+        with _in_go_words(f"close {self._path}"):
             self.close()
         fd = self._begin()
         self._mill.run()
         return fd
 
     def _begin(self) -> int:
-        """A new file, with the mode and the owner of the one that is put aside for it."""
+        """Begin a new file, with the mode and the owner of the one that it replaces."""
         try:
             _make_folder(self._path.parent, 0o755)
         except FileError as error:
@@ -234,9 +234,9 @@ class Rotated:
             mode, owner = stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid)
         if owner is not None:
             aside = self._aside()
-            with _told(f"rename {self._path} {aside}", "can't rename log file: "):
+            with _in_go_words(f"rename {self._path} {aside}", "can't rename log file: "):
                 self._path.rename(aside)
-        with _told(f"open {self._path}", "can't open new logfile: "):
+        with _in_go_words(f"open {self._path}", "can't open new logfile: "):
             fd = os.open(self._path, os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, mode)
         if owner is not None:
             _give(fd, *owner)
@@ -244,7 +244,7 @@ class Rotated:
         return fd
 
     def _aside(self) -> Path:
-        """A name that is free: two files that are full within a millisecond are both kept."""
+        """Return a free name: two files that fill up within a millisecond are both kept."""
         at = self._now()
         while (aside := backup(self._path, at)).exists() or aside.with_name(aside.name + COMPRESSED).exists():
             at += timedelta(milliseconds=1)
@@ -252,18 +252,18 @@ class Rotated:
 
 
 def _give(fd: int, uid: int, gid: int) -> None:
-    with contextlib.suppress(PermissionError):  # who may not is the owner, as a rule
+    with contextlib.suppress(PermissionError):  # usually a caller without this right is the owner
         os.fchown(fd, uid, gid)
 
 
 def _parts(path: Path) -> tuple[str, str]:
-    """A file's name before and from its last dot on, as Go's `filepath.Ext` divides it."""
+    """Divide a file's name before its last dot, as Go's `filepath.Ext` does."""
     at = path.name.rfind(".")
     return (path.name[:at], path.name[at:]) if at >= 0 else (path.name, "")
 
 
 def backup(path: Path, at: datetime) -> Path:
-    """`audit-2006-01-02T15-04-05.000.log` of `audit.log`, which was put aside then."""
+    """Return the name of a rotated file: `audit-2006-01-02T15-04-05.000.log` for `audit.log`."""
     begin, end = _parts(path)
     return path.with_name(f"{begin}-{at.astimezone(UTC).strftime(_FORMAT)[:-3]}{end}")
 
@@ -283,8 +283,7 @@ class _Old(NamedTuple):
 
 
 class Mill:
-    """Compresses and removes old files, in a thread that lives as long as there is something to do. Only names that a rotation gave are
-    touched."""
+    """Compresses and removes old files, in a thread that ends when the work is done. Only files with names from a rotation are touched."""
 
     def __init__(self, path: Path, keeping: Keeping, *, now: Callable[[], datetime] = _now) -> None:
         self._path = path
@@ -294,7 +293,7 @@ class Mill:
         self._running = self._again = False
 
     def run(self) -> None:
-        """Begins, or makes the one that runs look once more."""
+        """Start the thread, or make the running one check again."""
         with self._lock:
             self._again = True
             if self._running:
@@ -315,7 +314,7 @@ class Mill:
                 logger.warning("old audit log files are left as they are", extra={"error": str(error)})
 
     def once(self) -> None:
-        """Raises what it could not do, after it did the rest."""
+        """Do all that is due. Raises the first error after everything else is done."""
         keeping = self._keeping
         if not (keeping.backups or keeping.days or keeping.compress):
             return
@@ -330,7 +329,7 @@ class Mill:
             raise problems[0]
 
     def _sorted(self, found: list[_Old]) -> tuple[list[_Old], list[_Old]]:
-        """What stays and what goes, of the newest first."""
+        """Return the files to keep and the files to remove. `found` is sorted, newest first."""
         keeping, names = self._keeping, set[str]()
         oldest = self._now().timestamp() - keeping.days * DAY_SECONDS if keeping.days else -sys.maxsize
         wanted: list[_Old] = []
@@ -348,7 +347,7 @@ class Mill:
         with os.scandir(self._path.parent) as entries:
             for entry in entries:
                 match = named.fullmatch(entry.name)
-                with contextlib.suppress(ValueError):  # digits that are no date
+                with contextlib.suppress(ValueError):  # digits that are not a date
                     if match is not None and not entry.is_dir():
                         at = datetime.strptime(match[1], _FORMAT).replace(tzinfo=UTC)
                         found.append(_Old(at.timestamp(), entry.name))
@@ -363,7 +362,7 @@ def _try(problems: list[OSError], action: Callable[[], object]) -> None:
 
 
 def _compress(path: Path) -> None:
-    """Into a file beside it, which takes its place. What an earlier attempt left there is begun anew."""
+    """Compress into a file beside it, which replaces it. The remains of an earlier attempt are overwritten."""
     target = path.with_name(path.name + COMPRESSED)
     with path.open("rb") as source:
         found = os.fstat(source.fileno())

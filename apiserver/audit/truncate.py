@@ -1,4 +1,4 @@
-"""Events that are too large lose their objects, and batches that are too large are divided.
+"""Drop the objects of events that are too large, and divide batches that are too large.
 
 Upstream: kubernetes/apiserver `plugin/pkg/audit/truncate/truncate.go`.
 """
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from apiserver.apimachinery.request import Level
 from apiserver.audit import failures
 from apiserver.audit.backend import Backend
+from apiserver.audit.budget import LIGHT_BYTES, size_of, texts
 from apiserver.audit.event import Event
-from apiserver.audit.room import LIGHT_BYTES, size_of, texts
 from apiserver.config.auditing import Truncate
 from apiserver.runtime.workers import AUDIT
 
@@ -20,7 +20,7 @@ TOO_LARGE = "event is too large even after truncating"
 
 
 class Truncating:
-    """An event that is too large without its objects as well is lost, and no reason to refuse a request."""
+    """An event that is too large even without its objects is lost. Its request is not refused."""
 
     def __init__(self, delegate: Backend, truncate: Truncate) -> None:
         self._delegate = delegate
@@ -57,7 +57,7 @@ class Truncating:
 
 
 async def _size(event: Event) -> int:
-    """Bytes of its line."""
+    """Return the bytes of its line."""
     if texts(event) <= LIGHT_BYTES:
         return size_of(event.line()) + 1
     return size_of(await AUDIT.run_patiently(event.line)) + 1

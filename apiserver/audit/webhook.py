@@ -1,4 +1,4 @@
-"""Events sent over HTTP to whom a kubeconfig names.
+"""Send events over HTTP to the server that a kubeconfig names.
 
 Upstream: kubernetes/apiserver `plugin/pkg/audit/webhook/webhook.go`, `pkg/util/webhook/webhook.go`.
 """
@@ -11,8 +11,8 @@ import random as randomness
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from apiserver.audit import failures
+from apiserver.audit.budget import LIGHT_BYTES, ByteBudget, memory_of_all
 from apiserver.audit.event import Event
-from apiserver.audit.room import LIGHT_BYTES, Room, weights
 from apiserver.cluster.client import Client
 from apiserver.cluster.credentials import Kubeconfig
 from apiserver.cluster.errors import ClusterError, Refused
@@ -21,20 +21,20 @@ from apiserver.runtime.workers import AUDIT
 
 PLUGIN = "webhook"
 SECONDS = 30.0
-"""For one attempt, of which there are five."""
+"""For one of five attempts."""
 LONGEST_PAUSE = 60.0
-"""However long a webhook asks for."""
+"""The longest Retry-After that is honoured."""
 SENDING_BYTES = 64 << 20
-"""Of events on their way. Who comes when there are so many waits."""
+"""The byte budget of events under way. Above it, callers wait."""
 ANSWER_BYTES = 1 << 20
 CHUNK_BYTES = 64 << 10
-"""What is handed to the connection in one step of the event loop."""
+"""Bytes that are given to the connection in one step of the event loop."""
 ACCEPT = "application/json, */*"
 _BEGIN, _END = b'{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[', b"]}\n"
 
 
 class Webhook:
-    """Returns from `process` when the webhook has the events, or five attempts have failed, whatever the reason was."""
+    """Returns from `process` when the webhook has accepted the events, or after five failed attempts, whatever their errors."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Webhook:
         self._source = Kubeconfig(config_file, environ)
         self._backoff = Backoff(seconds=max(0.0, backoff))
         self._sleep, self._random = sleep, random
-        self._room = Room(SENDING_BYTES)
+        self._budget = ByteBudget(SENDING_BYTES)
         self._sending: set[asyncio.Task[bool]] = set()
         self._stopping = False
         self._connecting = asyncio.Lock()
@@ -56,28 +56,28 @@ class Webhook:
         self._finding: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Credentials are found before there is an event; where they cannot be, each attempt looks for them."""
+        """Load the credentials before the first event. If that fails, each attempt loads them again."""
         self._finding = asyncio.create_task(self._find())
 
     async def process(self, events: Sequence[Event]) -> bool:
         if self._stopping:
             failures.failed(PLUGIN, failures.SHUT_DOWN, events)
             return False
-        size = weights(events)
+        size = memory_of_all(events)
         try:
-            await self._room.enter(size)
+            await self._budget.acquire(size)
         except asyncio.CancelledError:
             failures.failed(PLUGIN, failures.GIVEN_UP, events)
             raise
         sending = asyncio.create_task(self._send(events, size))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
-        return await asyncio.shield(sending)  # a client that goes away does not take its events with it
+        return await asyncio.shield(sending)  # a client that disconnects does not cancel its events
 
     async def stop(self) -> None:
         self._stopping = True
         try:
-            while self._sending or not self._room.empty:
+            while self._sending or not self._budget.unused:
                 await asyncio.wait(self._sending) if self._sending else await asyncio.sleep(0)
         finally:
             left = [*self._sending, *filter(None, (self._finding,))]
@@ -97,11 +97,11 @@ class Webhook:
             failures.failed(PLUGIN, failures.SHUT_DOWN, events)
             raise
         finally:
-            self._room.leave(size)
+            self._budget.release(size)
         return True
 
     async def _attempts(self, body: Sequence[bytes]) -> None:
-        """Raises the last error."""
+        """Send until an attempt succeeds. Raises the last error."""
         pauses = self._backoff.pauses(self._random)
         while True:
             try:
@@ -137,7 +137,7 @@ async def _body(events: Sequence[Event], size: int) -> Sequence[bytes]:
 
 
 def _written_down(events: Sequence[Event]) -> Sequence[bytes]:
-    """An EventList in pieces of about CHUNK_BYTES."""
+    """Encode an EventList in pieces of about CHUNK_BYTES."""
     return list(_chunks(_pieces(events)))
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from apiserver.apimachinery.request import User
-from apiserver.audit.room import Room, weight
+from apiserver.audit.budget import ByteBudget, memory_of
 from tests.unit.audit.sinks import event
 
 
-async def entered(room: Room, size: int) -> asyncio.Task[None]:
-    coming = asyncio.create_task(room.enter(size))
+async def entered(budget: ByteBudget, size: int) -> asyncio.Task[None]:
+    coming = asyncio.create_task(budget.acquire(size))
     await asyncio.sleep(0)
     return coming
 
@@ -29,7 +29,7 @@ def test_members_that_a_client_can_make_long_count() -> None:
     assert weight(event(request=[b"1" * 100], response=[b"2" * 100, b"3" * 100])) == light + 300
     assert weight(event(annotations={"a": "b" * 1000})) == light + 1000
     named = User("jane", groups=("g" * 100,), extra={"scopes": ("s" * 100, "t" * 100)})
-    assert weight(replace(event(), user=None, acting=named)) == weight(replace(event(), user=None)) + 300
+    assert memory_of(replace(event(), user=None, acting=named)) == memory_of(replace(event(), user=None)) + 300
 
 
 async def test_first_waiter_goes_in_first() -> None:
@@ -42,9 +42,9 @@ async def test_first_waiter_goes_in_first() -> None:
     await idle()
     assert large.done()
     assert small.done()
-    room.leave(5)
-    room.leave(1)
-    assert room.empty
+    budget.release(5)
+    budget.release(1)
+    assert budget.unused
 
 
 async def test_event_larger_than_the_limit_goes_in_alone() -> None:
@@ -52,11 +52,11 @@ async def test_event_larger_than_the_limit_goes_in_alone() -> None:
     await room.enter(1)
     large = await entered(room, 1000)
     assert not large.done()
-    room.leave(1)
+    budget.release(1)
     await large
-    after = await entered(room, 1)
+    after = await entered(budget, 1)
     assert not after.done()
-    room.leave(1000)
+    budget.release(1000)
     await after
 
 
@@ -66,11 +66,11 @@ async def test_cancelled_waiter_blocks_no_other(*, let_in: bool) -> None:
     await room.enter(10)
     gone, after = await entered(room, 10), await entered(room, 5)
     if let_in:
-        room.leave(10)
+        budget.release(10)
     gone.cancel()
     await asyncio.wait((gone,))
     if not let_in:
-        room.leave(10)
+        budget.release(10)
     await after
-    room.leave(5)
-    assert room.empty
+    budget.release(5)
+    assert budget.unused

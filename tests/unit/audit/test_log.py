@@ -38,10 +38,10 @@ class Slow(Plain):
         self.free = threading.Event()
         self.groups = 0
 
-    def make_room(self, size: int) -> int:
+    def descriptor(self, size: int) -> int:
         self.groups += 1
         self.free.wait()
-        return super().make_room(size)
+        return super().descriptor(size)
 
 
 class Broken(Plain):
@@ -49,10 +49,10 @@ class Broken(Plain):
 
     problem = ""
 
-    def make_room(self, size: int) -> int:
+    def descriptor(self, size: int) -> int:
         if self.problem:
             raise FileError(self.problem)
-        return super().make_room(size)
+        return super().descriptor(size)
 
 
 def read(path: Path) -> list[str]:
@@ -206,7 +206,7 @@ async def test_nonblocking_pipe_is_waited_for() -> None:
     os.set_blocking(here, False)
 
     class Pipe(Stdout):
-        def make_room(self, _size: int) -> int:
+        def descriptor(self, _size: int) -> int:
             return here
 
     reading = asyncio.create_task(asyncio.to_thread(lambda: b"".join(iter(lambda: os.read(there, 1 << 16), b""))))

@@ -21,7 +21,7 @@ def keeping(size: int = 100, *, days: int = 0, backups: int = 0, compress: bool 
 
 
 def write(target: Target, text: bytes) -> None:
-    os.write(target.make_room(len(text)), text)
+    os.write(target.descriptor(len(text)), text)
     target.wrote(len(text))
 
 
@@ -104,7 +104,7 @@ def test_log_file_is_continued_after_a_restart_within_its_size(tmp_path: Path) -
 def test_a_line_longer_than_a_file_may_be_is_refused_in_upstreams_words(tmp_path: Path) -> None:
     log = Rotated(tmp_path / "audit.log", keeping(100))
     with pytest.raises(FileError, match=r"^write length 101 exceeds maximum file size 100$"):
-        log.make_room(101)
+        log.descriptor(101)
     write(log, b"x" * 100)
     log.close()
 
